@@ -170,6 +170,11 @@ def test_what_cannot_be_timed_is_reported():
     assert list(found['row']['sides']) == ['torch', 'ours']
 
 
+def test_a_column_needs_its_baseline():
+    with pytest.raises(ValueError, match="column 'row' skips 'torch'"):
+        by_column(times(torch=20, ours=10), .02, columns=dict(none=Fake, row=Fake), skipped={('row', 'torch')})
+
+
 @pytest.mark.gpu
 def test_columns_of_a_gpu():
     "All five, with a clock that is one; what the cache holds is faster than what it does not"

@@ -1,11 +1,11 @@
 """`by_column`: time a call in five ways that answer different questions, and measure the clock rate by counting cycles.
 
-- `written`: other memory is overwritten before each run, so that the L2 cache has no operands, but is full of modified
-  lines, which are written back while the run begins.
+- `written`: other memory is overwritten before each run, so the L2 cache holds none of the operands and is full of
+  dirty lines, which are written back as the run starts.
 - `read`: other memory is read before each run, so that the cache is full of clean lines.
 - `none`: runs follow each other directly. Operands that fit into the cache are still there from the previous run.
-- `row`: many calls from Python, on the wall clock, until the GPU has finished the last one: this includes the launch
-  overhead where it is longer than the work.
+- `row`: wall-clock time of many back-to-back calls from Python, until the GPU finishes the last one; if launching takes
+  longer than the kernel, this measures launch overhead.
 - `graph`: calls are captured as a CUDA graph and replayed, without Python and without a flush.
 """
 
@@ -18,13 +18,13 @@ from .versus import median_speedup, time_interleaved
 # An SM counts cycles, and the GPU counts nanoseconds. Each SM stores both counters before and after a batch. Their
 # differences give the mean clock rate of the batch, while a sensor reports the rate at one instant.
 _STAMP = r'''
-__global__ void stamp_k(long long *at) {                            // two values per SM
+__global__ void stamp_k(long long *counters) {                      // two values per SM
     if (threadIdx.x > 0) return;
     unsigned sm;
     long long ns;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns) :: "memory");
-    *(longlong2 *)(at + 2*sm) = make_longlong2(clock64(), ns);
+    *(longlong2 *)(counters + 2*sm) = make_longlong2(clock64(), ns);
 }
 '''
 MAX_SMS = 1024  # more than any GPU has
@@ -78,14 +78,15 @@ class FlushedByWrites(clocks.Events):
         self.stamps.queue_stamp(1)
 
     def times(self, fn, n):
-        "Time each of `n` calls, in seconds"
+        "Time `n` calls as `Events.times` does, and record the batch's clock rate"
         seconds = super().times(fn, n)
         self.mhz.append(self.stamps.mhz())
         return seconds
 
     def handle_all_late(self, times):
         "Raise `RuntimeError`: a table must not contain CPU times"
-        raise RuntimeError(f'in {clocks.MAX_TRIES} tries the GPU reached all {len(times)} runs before they were queued')
+        tries = f'in all {clocks.MAX_TRIES} tries the CPU queued every one of the {len(times)} runs too late'
+        raise RuntimeError(f'{tries}: their times would include CPU time')
 
 
 class FlushedByReads(FlushedByWrites):
@@ -101,7 +102,7 @@ class NotFlushed(FlushedByWrites):
 
 
 class BackToBack(NotFlushed):
-    "The wall clock of many calls in a row; the time of a batch is the mean of its calls"
+    "Wall-clock time of many calls in a row; a batch's time is the mean per call"
 
     max_batch = 1000
 
@@ -171,20 +172,30 @@ def by_column(
     columns=COLUMNS,  # name -> function that returns a clock
     skipped=(),  # (column, name) pairs to leave out
 ) -> dict:  # column -> dict(mhz, sides={name: `summarize_runs`}), or dict(failed=reason)
-    """Time calls in each column: median seconds, the 5% and 95% quantiles of the rounds, the speedup over the first
-    call with its 95% interval, and this speedup in each run.
+    """Time calls in each column. The keys of a call's result are:
 
-        by_column({'mine': f, 'torch': g})"""
+    - `seconds`: the median
+    - `fast`, `slow`: the 5% and 95% quantiles of the rounds
+    - `ratio`: the speedup over the first call
+    - `low`, `high`: the 95% interval of the speedup; with runs > 1, the widest extent of the runs' 95% intervals
+    - `runs`: the speedup in each run
+
+        by_column({'mine': f, 'torch': g})
+
+    Raises ValueError if a column skips the baseline."""
+    base = next(iter(calls), None)
+    if without_base := [column for column in columns if (column, base) in skipped]:
+        raise ValueError(f'column {without_base[0]!r} skips {base!r}, the baseline of its speedups')
     results = {}
     for column, make_clock in columns.items():
-        candidates = {name: f for name, f in calls.items() if (column, name) not in skipped}
+        timed_calls = {name: f for name, f in calls.items() if (column, name) not in skipped}
         try:
             clock = make_clock()
-            measured_runs = [time_run(clock, candidates, seconds) for _ in range(runs)]
+            measured_runs = [time_run(clock, timed_calls, seconds) for _ in range(runs)]
         except Exception as e:  # such as a graph that cannot be captured
             results[column] = dict(failed=f'{type(e).__name__}: {e}'.splitlines()[0])
             continue
         mhz = [rate for _, rate in measured_runs if rate]
-        sides = {name: summarize_runs(name, measured_runs, next(iter(calls))) for name in candidates}
-        results[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=sides)
+        candidates = {name: summarize_runs(name, measured_runs, base) for name in timed_calls}
+        results[column] = dict(mhz=[min(mhz), max(mhz)] if mhz else None, sides=candidates)
     return results

@@ -1,9 +1,9 @@
-"""Launches a kernel of a source that has no `main`, with arguments from the command line or default ones.
+"""Launch a kernel from a source file without a `main`, with arguments from the command line or defaults.
 
     python -m gridstride.cpp --launch scale --size 1000 scale.cu
     python -m gridstride.cpp --launch matmul --grid 2,2 --block 16,16 --arg a=32x48 --arg n=48 matmul.cu
 
-Without a value an array has `size` random elements, an integer is `size`, a float 1 and a bool false. So a kernel that
+Defaults: an array gets `size` random elements, an integer is `size`, a float is 1, a bool is false. So a kernel that
 takes arrays and their size needs no more than its name.
 """
 
@@ -24,7 +24,7 @@ _NUM_COMPONENTS = {'2': 2, '3': 3, '4': 4}  # by the last character of a vector 
 
 
 class ArgumentError(ValueError):
-    "A value cannot be used for a kernel's parameter, which the message names"
+    "An argument given for the launch is invalid"
 
 
 def parse_value(
@@ -38,14 +38,15 @@ def parse_value(
             return convert(text)
         except ValueError:
             continue
-    raise ArgumentError(f'{text!r} is not a value: use a number, a shape such as 32x48, or a file of NumPy, x.npy')
+    usage = 'use a number, a shape such as 32x48, or a NumPy file such as x.npy'
+    raise ArgumentError(f'{text!r} is not a valid value: {usage}')
 
 
 def read_values(
-    pairs,  # of the command line, each 'NAME=VALUE'
+    pairs,  # from the command line, each 'NAME=VALUE'
     file=None,  # a JSON file {name: number, shape as a list, or name of a .npy file}
 ) -> dict:
-    "Return {parameter: value}; a value of the command line replaces that of the file"
+    "Return {parameter: value}; values from the command line override those in the file"
     values = {}
     if file:
         try:
@@ -63,13 +64,13 @@ def read_values(
     return values
 
 
-def _random_array(shape, dtype, size, rng):
-    "Return random values: normally distributed floats, or integers below `size`, which can be indices"
+def _random_array(shape, dtype, int_bound, rng):
+    "Return random values: normally distributed floats, or integers below `int_bound`, which can be indices"
     if dtype == 'bfloat16':
         raise ArgumentError('NumPy has no bfloat16: launch this kernel from Python, with torch tensors')
     if 'float' in dtype:
         return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2 if dtype == 'bool' else min(size, np.iinfo(dtype).max), shape).astype(dtype)
+    return rng.integers(0, 2 if dtype == 'bool' else min(int_bound, np.iinfo(dtype).max), shape).astype(dtype)
 
 
 def _make_array(param, dtype, value, size, rng):
@@ -79,9 +80,11 @@ def _make_array(param, dtype, value, size, rng):
         except (OSError, ValueError) as e:
             raise ArgumentError(f'{param.name}: {value} cannot be read: {e}') from None
     if dtype is None:
-        raise ArgumentError(f'{param.name} is a {param.type}, a type of the source: give its bytes, {param.name}=x.npy')
+        usage = f'pass its bytes as {param.name}=x.npy'
+        raise ArgumentError(f'{param.name} has type {param.type}, which the source defines: {usage}')
     if isinstance(value, float):
-        raise ArgumentError(f'{param.name} is a {param.type}: give it a shape, such as {param.name}=32x48, or x.npy')
+        usage = f'pass a shape, such as {param.name}=32x48, or a file, {param.name}=x.npy'
+        raise ArgumentError(f'{param.name} has type {param.type}: {usage}')
     if value is None:
         base = param.type.replace('const', '').split('*')[0].strip()
         value = (size * (_NUM_COMPONENTS.get(base[-1], 1) if base[:-1].isalpha() else 1),)
@@ -91,7 +94,7 @@ def _make_array(param, dtype, value, size, rng):
 def make_arguments(
     params,  # of the kernel, `Param`s
     values,  # {name: value}, as `read_values` returns them
-    size=1000,  # of arrays without a value, and the value of integers
+    size=1000,  # elements of an array with no value given; also the default for integers
     seed=0,  # of random values
 ) -> list:
     "Return an argument per parameter; raises `ArgumentError` for a value that does not fit its parameter"
@@ -106,7 +109,7 @@ def make_arguments(
         if is_pointer:
             arguments.append(_make_array(p, dtype, value, size, rng))
         elif isinstance(value, (tuple, Path)):
-            raise ArgumentError(f'{p.name} is a {p.type}: give it a number')
+            raise ArgumentError(f'{p.name} has type {p.type}: pass a number')
         else:
             default = 1.0 if 'float' in (dtype or '') else False if dtype == 'bool' else size
             arguments.append(default if value is None else bool(value) if dtype == 'bool' else value)
@@ -114,11 +117,11 @@ def make_arguments(
 
 
 def _instantiate_parameters(params, src, name):
-    "Return the parameters of a kernel with the types of the template that is instantiated, for `k<float>`"
-    base, _, arguments = name.partition('<')
+    "Return a kernel's parameters; for `k<float>`, with the template arguments substituted: `T *` becomes `float *`"
+    base, _, template_arguments = name.partition('<')
     template = next(f.template for f in kernels(src) if f.name == base.split('::')[-1].strip())
     names = re.findall(r'(?:\b(?:class|typename)|[\w>]) +(\w+)\s*(?:=[^,>]*)?(?=[,>])', template)
-    type_of = dict(zip(names, map(str.strip, arguments.rstrip('> ').split(','))))
+    type_of = dict(zip(names, map(str.strip, template_arguments.rstrip('> ').split(','))))
     return [p._replace(type=re.sub(r'\w+', lambda word: type_of.get(word[0], word[0]), p.type)) for p in params]
 
 
@@ -130,7 +133,7 @@ def launch(
     src,  # CUDA C
     name,  # of the kernel; 'k<float>' for a template
     values,  # {parameter: value}, as `read_values` returns them
-    size=1000,  # of arrays without a value, and the value of integers
+    size=1000,  # elements of an array with no value given; also the default for integers
     grid=None,  # blocks, an integer or a tuple; None: as many as `size` elements need
     block=256,  # threads per block, an integer or a tuple
     seed=0,  # of random values

@@ -7,7 +7,8 @@ namespace gridstride {
 Operations operations;
 constexpr size_t max_operations = 4096;    // stored operations; older ones count as ordered
 static thread_local Operation *running = nullptr;
-static thread_local int64_t redirected = -1;                // the stream for operations of a graph or kernel; -1: none
+// stream index that replaces the caller's (graph replay, child launches, CUB); -1: none
+static thread_local int64_t stream_override = -1;
 const Operation *current_operation() { return running; }
 static bool watches_order() { return checks(racecheck) && !on_device(); }
 
@@ -30,7 +31,7 @@ bool Region::extend(const Region &next) {
     return next.lo == lo + height * pitch && ++height;
 }
 
-// extends one of the last two regions if possible: row by row copies alternate reads and writes
+// row-by-row copies alternate between reads and writes, so this extends either of the last two regions if possible
 void Operation::add(const Region &r) {
     for (size_t i = regions.size(); i-- && i + 2 >= regions.size();)
         if (regions[i].extend(r)) return;
@@ -50,7 +51,7 @@ uint32_t Operations::add_stream() {
     streams.emplace_back();
     return uint32_t(streams.size() - 1);
 }
-uint32_t Operations::number_of(const void *stream) {
+uint32_t Operations::stream_index(const void *stream) {
     if (!stream) return 0;
     const auto known = stream_indices.find(stream);
     if (known != stream_indices.end()) return known->second;
@@ -64,13 +65,13 @@ void Operations::create_stream(const void *stream, bool blocking, int line) {
 void Operations::destroy_stream(const void *stream) {
     const auto known = stream_indices.find(stream);
     if (known == stream_indices.end()) return;
-    std::vector<uint32_t> &chains = streams[known->second].chains;
-    free_streams.insert(free_streams.end(), chains.begin(), chains.end());
-    chains.clear();
+    std::vector<uint32_t> &branches = streams[known->second].branches;
+    free_streams.insert(free_streams.end(), branches.begin(), branches.end());
+    branches.clear();
     free_streams.push_back(known->second);
     stream_indices.erase(known);
 }
-StreamClock &Operations::before_next(uint32_t stream) {
+StreamClock &Operations::join_into_next_clock(uint32_t stream) {
     StreamClock &clock = streams[stream].clock;
     clock.join(host_clock);
     if (!stream) {
@@ -79,44 +80,44 @@ StreamClock &Operations::before_next(uint32_t stream) {
     } else if (streams[stream].is_blocking) clock.join(streams[0].clock);
     return clock;
 }
-uint32_t Operations::chain(uint32_t stream, size_t i) {
-    if (i == streams[stream].chains.size()) {
+uint32_t Operations::branch_stream(uint32_t stream, size_t i) {
+    if (i == streams[stream].branches.size()) {
         const uint32_t s = add_stream();
         streams[s].line = streams[stream].line, streams[s].label = streams[stream].label;
         streams[s].is_blocking = false;
-        streams[stream].chains.push_back(s);
+        streams[stream].branches.push_back(s);
     }
-    return streams[stream].chains[i];
+    return streams[stream].branches[i];
 }
 void Operations::wait(uint32_t stream, const void *event) {
     const auto recorded = events.find(event);
-    if (recorded != events.end()) before_next(stream).join(recorded->second);
+    if (recorded != events.end()) join_into_next_clock(stream).join(recorded->second);
 }
 void Operations::host_waits_for_event(const void *event) {
     const auto recorded = events.find(event);
     if (recorded != events.end()) host_clock.join(recorded->second);
-    drop_ordered();
+    drop_synchronized();
 }
 void Operations::host_waits_for(const void *stream) {
-    host_clock.join(before_next(number_of(stream)));
-    drop_ordered();
+    host_clock.join(join_into_next_clock(stream_index(stream)));
+    drop_synchronized();
 }
 void Operations::host_waits() {
     if (pending.empty()) return;
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
-    drop_ordered();
+    drop_synchronized();
 }
-// Called at the end of a call from Python, which a finding may have ended during an operation.
+// Called when a call from Python returns; a finding may have cut it short in the middle of an operation.
 void Operations::end_call() {
     if (running) running->end = ++detector.now;
-    running = nullptr, redirected = -1, num_created = 0;
+    running = nullptr, stream_override = -1, num_created = 0;
     host_waits();
 }
 
 // Operations
 
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
-    StreamClock &clock = before_next(s);
+    StreamClock &clock = join_into_next_clock(s);
     clock.raise(s, ++streams[s].count);
     if (pending.size() >= max_operations && pending.front().end) pending.pop_front();
     pending.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
@@ -126,9 +127,9 @@ void Operations::end(Operation &op, bool waits) {
     op.end = ++detector.now;
     if (!waits) return;
     host_clock.join(op.clock);
-    drop_ordered();
+    drop_synchronized();
 }
-void Operations::drop_ordered() {
+void Operations::drop_synchronized() {
     while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
         pending.pop_front();
 }
@@ -149,7 +150,7 @@ const Operation *Operations::unordered(uint32_t time) const {
 void Operations::add_unordered_regions(const Operation &op) {
     for (const Region &r : op.regions) unordered_regions.push_back({r.lo, r.end(), &r, &op});
 }
-bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor) {
+bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unordered_since) {
     unordered_regions.clear();
     if (!running) return false;
     if (l) running->is_launch = true, running->grid = l->grid, running->block = l->block, running->image = image;
@@ -160,7 +161,7 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor)
     for (const Operation &op : pending)
         if (!running->after(op)) {
             any = true, add_unordered_regions(op);
-            if (op.is_launch) floor = std::min(floor, op.begin);
+            if (op.is_launch) unordered_since = std::min(unordered_since, op.begin);
         }
     auto &regions = unordered_regions;
     std::sort(regions.begin(), regions.end(),
@@ -169,12 +170,12 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor)
         regions[i].max_end = std::max(regions[i].max_end, regions[i - 1].max_end);
     return any;
 }
-bool Operations::acquire(uint32_t time, uint32_t &floor) {
+bool Operations::acquire(uint32_t time, uint32_t &unordered_since) {
     const Operation *match = unordered(time);
     if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
-    return begin_launch(nullptr, 0, floor);
+    return begin_launch(nullptr, 0, unordered_since);
 }
-Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const {
+Conflict Operations::find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const {
     auto match = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a + bytes - 1,
         [](uintptr_t last, const UnorderedRegion &r) { return last < r.lo; });
     while (match != unordered_regions.begin() && (--match)->max_end > a)
@@ -193,13 +194,14 @@ Conflict Operations::conflict_in_regions(const Region &region, const StreamClock
                     return {&op, std::max(earlier.lo, region.lo), earlier.is_write};
     return {};
 }
-// Searches shadow memory, which has the accesses of launches; for a large region only if an unordered launch is listed.
+// Searches shadow memory, which records the accesses of launches; a large region is searched only if an unordered
+// launch is pending.
 Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &clock) const {
     if (pending.empty() || !detector.cells.word_cells || !memory.holds(region.lo)) return {};
     const auto unordered = [&](const Operation &op) { return op.is_launch && clock.of(op.stream) < op.number; };
-    const bool is_searched =
+    const bool should_search =
         region.width * region.height < 256 || std::any_of(pending.begin(), pending.end(), unordered);
-    if (!is_searched) return {};
+    if (!should_search) return {};
     const uint32_t since = pending.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto unordered_operation = [&](const Access &access) -> const Operation * {
@@ -244,7 +246,8 @@ void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong
     if (pending.empty() || !watches_order()) return;
     const Region region = {a, bytes, bytes, 1, writes};
     if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && strong)
-        // an acquire of a flag: the operations before its write happen before the host's next accesses
+        // the host has acquired a flag: the operation that wrote it, and all before that one, happen before the host's
+        // next accesses
         host_clock.join(c.operation->clock);
     else if (c.operation) {
         const ElementName element = element_at(c.a);
@@ -255,7 +258,7 @@ void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong
     }
     if (running) running->add(region);
 }
-Code Operations::phrase_of(const Operation &op) const {
+Code Operations::phrase_code(const Operation &op) const {
     if (op.is_launch) return op.line ? Code::kernel_on : Code::kernel_in;
     return op.line ? Code::call_on : Code::call_in;
 }
@@ -273,16 +276,16 @@ Code Operations::stream_code(const Operation &op) const {
 
 // A graph
 
-GraphOrder::GraphOrder() : outer(watches_order() ? redirected : -1) {
+GraphOrder::GraphOrder() : outer(watches_order() ? stream_override : -1) {
     if (outer < 0) return;
     DeviceLock device_lock;
-    start = operations.before_next(uint32_t(outer));
+    start = operations.join_into_next_clock(uint32_t(outer));
 }
 GraphOrder::~GraphOrder() {
     if (outer < 0) return;
     DeviceLock device_lock;
     for (auto &node : nodes) operations.streams[size_t(outer)].clock.join(node.second.clock);
-    redirected = outer;
+    stream_override = outer;
 }
 void GraphOrder::begin(const void *node, const std::vector<const void *> &before) {
     if (outer < 0) return;
@@ -290,79 +293,82 @@ void GraphOrder::begin(const void *node, const std::vector<const void *> &before
     StreamClock clock = start;
     int64_t s = -1;
     for (const void *b : before) {
-        FinishedNode &done = nodes[b];
+        NodeState &done = nodes[b];
         clock.join(done.clock);
         if (s < 0 && !done.is_continued) s = done.stream, done.is_continued = true;
     }
-    if (s < 0) s = chains ? operations.chain(uint32_t(outer), chains - 1) : uint32_t(outer), chains++;
+    if (s < 0) {
+        s = num_branches ? operations.branch_stream(uint32_t(outer), num_branches - 1) : uint32_t(outer);
+        num_branches++;
+    }
     operations.streams[size_t(s)].clock.join(clock);
     nodes[node] = {uint32_t(s), {}, false};
-    redirected = s;
+    stream_override = s;
 }
 void GraphOrder::end(const void *node) {
     if (outer < 0) return;
     DeviceLock device_lock;
-    FinishedNode &done = nodes[node];
+    NodeState &done = nodes[node];
     done.clock = operations.streams[done.stream].clock;
 }
 
 // What the headers call
 
-static uint32_t stream_now(const void *stream) {
-    return redirected < 0 ? operations.number_of(stream) : uint32_t(redirected);
+static uint32_t effective_stream(const void *stream) {
+    return stream_override < 0 ? operations.stream_index(stream) : uint32_t(stream_override);
 }
 StreamOperation::StreamOperation(const char *name, const void *stream, int line, bool waits)
-    : mine(false), waits(waits) {
+    : is_outermost(false), waits(waits) {
     if (!watches_order() || running) return;
     DeviceLock device_lock;
-    running = &operations.begin(name, stream_now(stream), line);
-    mine = true;
+    running = &operations.begin(name, effective_stream(stream), line);
+    is_outermost = true;
 }
 StreamOperation::~StreamOperation() {
-    if (!mine || !running) return;
+    if (!is_outermost || !running) return;
     DeviceLock device_lock;
-    operations.end(*running, waits && redirected < 0);
+    operations.end(*running, waits && stream_override < 0);
     running = nullptr;
 }
-StreamScope::StreamScope(const void *stream) : mine(redirected < 0 && watches_order()) {
-    if (!mine) return;
+StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 && watches_order()) {
+    if (!is_outermost) return;
     DeviceLock device_lock;
-    redirected = operations.number_of(stream);
+    stream_override = operations.stream_index(stream);
 }
 StreamScope::~StreamScope() {
-    if (mine) redirected = -1;
+    if (is_outermost) stream_override = -1;
 }
-template <class F> static void if_ordered(F f) {
+template <class F> static void if_tracking_order(F f) {
     if (!watches_order()) return;
     DeviceLock device_lock;
     f();
 }
-// The host does not wait for operations of a graph or a kernel.
-template <class F> static void if_host(F f) {
-    if (redirected < 0 && !running) if_ordered(f);
+// Inside a graph or a kernel, a wait is not the host's: ignore it.
+template <class F> static void if_host_call(F f) {
+    if (stream_override < 0 && !running) if_tracking_order(f);
 }
 void register_stream(const void *stream, bool blocking, int line) {
-    if_ordered([=] { operations.create_stream(stream, blocking, line); });
+    if_tracking_order([=] { operations.create_stream(stream, blocking, line); });
 }
 void unregister_stream(const void *stream) {
-    if_ordered([=] { operations.destroy_stream(stream); });
+    if_tracking_order([=] { operations.destroy_stream(stream); });
 }
 void record_event(const void *event, const void *stream) {
-    if_ordered([=] { operations.record(event, stream_now(stream)); });
+    if_tracking_order([=] { operations.record(event, effective_stream(stream)); });
 }
 void forget_event(const void *event) {
-    if_ordered([=] { operations.forget_event(event); });
+    if_tracking_order([=] { operations.forget_event(event); });
 }
 void stream_waits(const void *stream, const void *event) {
-    if_ordered([=] { operations.wait(stream_now(stream), event); });
+    if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
 }
 void host_waits_for_event(const void *event) {
-    if_host([=] { operations.host_waits_for_event(event); });
+    if_host_call([=] { operations.host_waits_for_event(event); });
 }
 void host_waits_for(const void *stream) {
-    if_host([=] { operations.host_waits_for(stream); });
+    if_host_call([=] { operations.host_waits_for(stream); });
 }
 void host_waits() {
-    if_host([] { operations.host_waits(); });
+    if_host_call([] { operations.host_waits(); });
 }
 }

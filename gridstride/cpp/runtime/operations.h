@@ -62,7 +62,7 @@ class Operations {
         bool is_blocking = true;       // ordered with the legacy default stream
         int line = 0;                  // of the call that created it
         uint32_t label = 0;            // its index in messages
-        std::vector<uint32_t> chains;  // internal streams, for graph nodes that run concurrently
+        std::vector<uint32_t> branches; // internal streams, for graph nodes that run concurrently
     };
     struct UnorderedRegion {                   // a region of an operation that is not ordered before the current launch
         uintptr_t lo, max_end;         // max_end: of this region and those before it, sorted by `lo`
@@ -80,40 +80,41 @@ class Operations {
     StreamClock host_clock;
 
     uint32_t add_stream();
-    StreamClock &before_next(uint32_t stream);
-    uint32_t chain(uint32_t stream, size_t i);
+    StreamClock &join_into_next_clock(uint32_t stream);
+    uint32_t branch_stream(uint32_t stream, size_t i);
     const Operation *at(uint32_t time) const;
     Conflict conflict_in_regions(const Region &, const StreamClock &) const;
     Conflict conflict_in_cells(const Region &, const StreamClock &) const;
     Conflict conflict(const Region &, const StreamClock &) const;
-    void drop_ordered();
+    void drop_synchronized();
     void add_unordered_regions(const Operation &);
 
 public:
-    uint32_t number_of(const void *stream);
+    uint32_t stream_index(const void *stream);
     Operation &begin(const char *name, uint32_t stream, int line);
     void end(Operation &, bool waits);
     void create_stream(const void *stream, bool blocking, int line);
     void destroy_stream(const void *stream);
-    void record(const void *event, uint32_t stream) { events[event] = before_next(stream); }
+    void record(const void *event, uint32_t stream) { events[event] = join_into_next_clock(stream); }
     void forget_event(const void *event) { events.erase(event); }
     void wait(uint32_t stream, const void *event);
     void host_waits_for_event(const void *event);
     void host_waits_for(const void *stream);
     void host_waits();
     void end_call();
-    // Is any earlier operation not ordered before this launch? `floor` receives the time of the first such launch.
-    bool begin_launch(const Launch *, uintptr_t image, uint32_t &floor);
+    // Is any earlier operation not ordered before this launch? `unordered_since` receives the time of the first such
+    // launch.
+    bool begin_launch(const Launch *, uintptr_t image, uint32_t &unordered_since);
     // orders the launch that has set a flag at `time` before this one
-    bool acquire(uint32_t time, uint32_t &floor);
+    bool acquire(uint32_t time, uint32_t &unordered_since);
     // null: the operation of that time is ordered before this one
     const Operation *unordered(uint32_t time) const;
-    Conflict conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const;
+    Conflict find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const;
     // Checks and records an access of the current operation; verb: reads, writes or frees
     void access(const void *p, size_t bytes, const char *verb);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);
     void forget(uintptr_t lo, uintptr_t hi);
-    Code phrase_of(const Operation &) const;
+    Code phrase_code(const Operation &) const;
     Code stream_code(const Operation &) const;
     uint32_t label(const Operation &o) const { return streams[o.stream].label; }
     int created_at(const Operation &o) const { return streams[o.stream].line; }
@@ -121,18 +122,18 @@ public:
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
 
-// The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. A
-// first chain of nodes uses the stream itself, concurrent chains use internal streams.
+// The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. The
+// first branch of nodes uses the stream itself, concurrent branches use internal streams.
 class GraphOrder {
-    struct FinishedNode {
+    struct NodeState {
         uint32_t stream;
         StreamClock clock;
         bool is_continued;             // does a later node use its stream?
     };
     int64_t outer;                     // the index of the stream; < 0: order is not checked
-    size_t chains = 0;
+    size_t num_branches = 0;
     StreamClock start;
-    std::unordered_map<const void *, FinishedNode> nodes;
+    std::unordered_map<const void *, NodeState> nodes;
 
 public:
     GraphOrder();
@@ -143,7 +144,7 @@ public:
 
 // The fields of a phrase for an operation
 #define GRIDSTRIDE_OPERATION(name_of_field, o) \
-    {name_of_field, operations.phrase_of(o), 5}, {"name", base_name((o).name).c_str()}, \
+    {name_of_field, operations.phrase_code(o), 5}, {"name", base_name((o).name).c_str()}, \
         {"line", (o).line}, {"stream", operations.stream_code(o), 2}, {"number", operations.label(o)}, \
         {"created", operations.created_at(o)}
 }

@@ -127,7 +127,7 @@ void Detector::race_of_operations(
 bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.time); }
 // Checks an access against operations such as copies, whose reads and writes no cell records.
 void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t location) {
-    const Conflict c = operations.conflict_of_kernel(a, n, write);
+    const Conflict c = operations.find_launch_conflict(a, n, write);
     const Operation *second = current_operation();
     if (!c.operation || !second || !checks(racecheck)) return;
     const ElementName x = element_name(a, 0, memory.at(a));

@@ -19,26 +19,27 @@ from ...utils import cdiv
 
 # The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
 _REGISTER_BYTES_PER_THREAD = {2**14: 64, 2**15: 32, 2**16: 64}
-# The forward pass with rows in the registers of a cluster: bytes per element -> (largest row in bytes that a single
-# block processes, bytes of a row per block of the cluster, threads per block)
+# The forward pass with rows in the registers of a cluster: bytes per element -> (row size in bytes,
+# bytes of a row per block of the cluster, threads per block). Rows up to this size stay in one block; longer ones are
+# split over a cluster if they divide evenly.
 _CLUSTER_CONFIGS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
 _MAX_CLUSTER_VECTORS_PER_THREAD = 8
-# Rows in shared memory, which are the rows that are too long for registers, and all rows of the backward pass
+# Rows kept in shared memory: those too long for registers, and all rows of the backward pass
 _SMEM_BYTES_PER_THREAD = 64, 128, 256  # for rows up to 32 KiB, up to 64 KiB, and longer
 _ROW_BYTES_PER_BLOCK = 2**16
 _MAX_SMEM_BYTES, _MAX_SMEM_BYTES_BEFORE_HOPPER = 200 * 1024, 2**15  # per block
 _MAX_CLUSTER_SIZE = 8  # blocks per cluster
 _MIN_THREADS, _MAX_THREADS = 128, 512  # per block
 _SPLIT_BYTES, _MAX_SPLITS = 2**15, 1024  # rows that are read twice: bytes of a row per block, blocks per row
-_MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming hint: they do not fit in the caches
+_MIN_STREAMING_STORE_BYTES = 2**25  # larger results use streaming stores, except those of the register kernels
 _REGISTERS_PER_SM = 2**16
 
 
 class RowLayout(NamedTuple):
     "How a row is distributed over threads and blocks, and whether it is kept in registers or in shared memory"
 
-    thread_vectors: int  # vectors per thread
-    row_threads: int  # threads of a block that share a row
+    vectors_per_thread: int
+    threads_per_row: int  # threads of a block that share a row
     threads: int  # per block
     cluster_size: int  # blocks that share a row
     in_registers: bool = False  # else in shared memory
@@ -51,35 +52,34 @@ def _next_pow2(count):
 
 def _block_register_layout(row_vectors, vector_bytes) -> RowLayout:  # None if the row is too long
     "Return the `RowLayout` that keeps a row in the registers of one block"
-    row_bytes = _next_pow2(row_vectors) * vector_bytes
+    padded_row_bytes = _next_pow2(row_vectors) * vector_bytes
     thread_bytes = next(
         (
             bytes_per_thread
             for max_row_bytes, bytes_per_thread in _REGISTER_BYTES_PER_THREAD.items()
-            if row_bytes <= max_row_bytes
+            if padded_row_bytes <= max_row_bytes
         ),
         None,
     )
     if thread_bytes is None:
         return None
-    row_threads = max(row_bytes // thread_bytes, 1)
-    threads = row_threads if row_threads > 32 else _MIN_THREADS
-    return RowLayout(row_bytes // vector_bytes // row_threads, row_threads, threads, 1, True)
+    threads_per_row = max(padded_row_bytes // thread_bytes, 1)
+    threads = threads_per_row if threads_per_row > 32 else _MIN_THREADS
+    return RowLayout(padded_row_bytes // vector_bytes // threads_per_row, threads_per_row, threads, 1, True)
 
 
-def _cluster_register_layout(
-    row_vectors, vector_bytes, dtype
-) -> RowLayout:  # None if the row is too long, too short, or not evenly divisible among the threads
-    "Return the `RowLayout` that keeps a row in the registers of a cluster"
+def _cluster_register_layout(row_vectors, vector_bytes, dtype) -> RowLayout:
+    """Return the `RowLayout` that keeps a row in the registers of a cluster; None if there is no configuration for the
+    dtype, or the row is too long, too short, or does not divide evenly among the threads"""
     if DTYPE_BYTES[dtype] not in _CLUSTER_CONFIGS:
         return None
     max_single_block_bytes, block_bytes, threads = _CLUSTER_CONFIGS[DTYPE_BYTES[dtype]]
     cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_vectors * vector_bytes, block_bytes)))
-    thread_vectors, remainder = divmod(row_vectors, cluster_size * threads)
+    vectors_per_thread, remainder = divmod(row_vectors, cluster_size * threads)
     fits_one_block = row_vectors * vector_bytes <= max_single_block_bytes
-    if fits_one_block or remainder or thread_vectors > _MAX_CLUSTER_VECTORS_PER_THREAD:
+    if fits_one_block or remainder or vectors_per_thread > _MAX_CLUSTER_VECTORS_PER_THREAD:
         return None
-    return RowLayout(thread_vectors, threads, threads, cluster_size, True)
+    return RowLayout(vectors_per_thread, threads, threads, cluster_size, True)
 
 
 def _registers_per_thread(elements, dtype, cluster_size):
@@ -97,11 +97,11 @@ def _shared_memory_layout(row_vectors, vector_bytes, gpu) -> RowLayout:  # None 
         return None
     block_vectors = cdiv(row_vectors, cluster_size)
     length_class = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0: short, 2: long
-    row_threads = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length_class]))
-    row_threads = min(row_threads, _next_pow2(block_vectors), _MAX_THREADS)
-    threads = max(row_threads, _MIN_THREADS)
-    row_threads = threads if row_threads > 32 or cluster_size > 1 else row_threads
-    return RowLayout(cdiv(block_vectors, row_threads), row_threads, threads, cluster_size)
+    threads_per_row = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length_class]))
+    threads_per_row = min(threads_per_row, _next_pow2(block_vectors), _MAX_THREADS)
+    threads = max(threads_per_row, _MIN_THREADS)
+    threads_per_row = threads if threads_per_row > 32 or cluster_size > 1 else threads_per_row
+    return RowLayout(cdiv(block_vectors, threads_per_row), threads_per_row, threads, cluster_size)
 
 
 def choose_layout(
@@ -109,7 +109,7 @@ def choose_layout(
     vector_bytes,  # the sum over all inputs
     gpu,  # a `Device`
     dtype=None,  # None: do not keep rows in registers
-) -> RowLayout:  # None if a row is too long for shared memory, too
+) -> RowLayout:  # None if a row is too long even for shared memory
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
     if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
         return layout
@@ -121,17 +121,21 @@ def choose_layout(
 _MBARRIER_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async')
 
 
-def _softmax_source(direction, storage, dtype, vec_size, threads, cluster_size, **constants):
+def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants):
     """Return the source of a softmax kernel. `direction`: the file with the formulas ('softmax_forward' or
-    'softmax_backward'); `storage`: the file with the kernel ('softmax_registers', 'softmax_shared', 'softmax_split')"""
-    cluster_merge = 'merge_by_mbarrier' if storage == 'softmax_registers' else 'merge_in_cluster'
-    file_names = 'vector', 'online_softmax', cluster_merge if cluster_size > 1 else 'merge_in_block', direction, storage
+    'softmax_backward'); `kernel_file`: the file with the kernel ('softmax_registers', 'softmax_shared' or
+    'softmax_split')"""
+    cluster_merge = 'merge_by_mbarrier' if kernel_file == 'softmax_registers' else 'merge_in_cluster'
+    merge = cluster_merge if cluster_size > 1 else 'merge_in_block'
+    file_names = 'vector', 'online_softmax', merge, direction, kernel_file
     constants = dict(VEC=vec_size, THREADS=threads, **constants)
-    primitive_names = ['address', 'copy_async', 'copies_wait_all'] if storage == 'softmax_shared' else []
+    primitive_names = ['address', 'copy_async', 'copies_wait_all'] if kernel_file == 'softmax_shared' else []
     if cluster_size > 1:
         constants['CLUSTER'] = cluster_size
         primitive_names += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
-        primitive_names += _MBARRIER_PRIMITIVES if storage == 'softmax_registers' else ['cluster_sync', 'into_block']
+        primitive_names += (
+            _MBARRIER_PRIMITIVES if kernel_file == 'softmax_registers' else ['cluster_sync', 'into_block']
+        )
     return kernel_source(file_names, dtype, tuple(constants.items()), tuple(primitive_names))
 
 
@@ -144,7 +148,7 @@ def softmax_launches(
     vec_size,  # elements per load
     log,  # compute log softmax
     gpu,  # a `Device`
-) -> tuple:  # ([`KernelLaunch`], elements of the workspace)
+) -> tuple:  # ([`KernelLaunch`], the workspace size in elements)
     "Return the launches for rows of `width` elements: one launch if a row can be kept on chip, else two"
     is_backward = kernel == 'softmax_backward'
     direction, row_vectors = 'softmax_backward' if is_backward else 'softmax_forward', width // vec_size
@@ -154,24 +158,24 @@ def softmax_launches(
     if not layout:
         constants = dict(LOG=log, STREAMING_STORES=streaming_stores)
         return _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
-    thread_vectors, row_threads, threads, cluster_size, in_registers = layout
-    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=row_threads)
+    vectors_per_thread, threads_per_row, threads, cluster_size, in_registers = layout
+    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=threads_per_row)
     if in_registers:
-        registers = threads * _registers_per_thread(thread_vectors * vec_size, dtype, cluster_size)
-        constants |= dict(VECS_PER_THREAD=thread_vectors, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
+        registers = threads * _registers_per_thread(vectors_per_thread * vec_size, dtype, cluster_size)
+        constants |= dict(VECS_PER_THREAD=vectors_per_thread, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
         constants |= dict(STREAMING_STORES=False)
     else:
         constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming_stores)
-        scalars, smem_bytes = (*scalars, thread_vectors), threads * thread_vectors * vector_bytes
-    storage = 'softmax_registers' if in_registers else 'softmax_shared'
-    src = _softmax_source(direction, storage, dtype, vec_size, threads, cluster_size, **constants)
-    grid, cluster = (cluster_size * cdiv(rows, threads // row_threads),), (cluster_size, 1, 1)
+        scalars, smem_bytes = (*scalars, vectors_per_thread), threads * vectors_per_thread * vector_bytes
+    kernel_file = 'softmax_registers' if in_registers else 'softmax_shared'
+    src = _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants)
+    grid, cluster = (cluster_size * cdiv(rows, threads // threads_per_row),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
     return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
 
 
 def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
-    "Return the two launches that split each row among several blocks, and the elements of their workspace"
+    "Return the two launches that split each row among several blocks, and the workspace size in elements"
     row_vectors = width // vec_size
     splits = min(_MAX_SPLITS, cdiv(row_vectors * vector_bytes, _SPLIT_BYTES))
     src = _softmax_source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
@@ -232,7 +236,7 @@ def softmax(
     x,  # a contiguous tensor of float32, float16, bfloat16 or float64
 ):  # a tensor like `x`
     """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
-    16-bit inputs are computed in float32.
+    For 16-bit inputs, the arithmetic is in float32.
 
         softmax(scores)
 

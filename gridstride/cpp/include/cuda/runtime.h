@@ -115,7 +115,7 @@ GRIDSTRIDE_API void *device_address_of(const void *host); // its device address;
 // An operation of a stream (../../runtime/operations.cpp), which lasts as long as the object exists. Inside another
 // operation it has no effect. `waits`: the host waits for its end.
 class StreamOperation {
-    bool mine, waits;
+    bool is_outermost, waits;
 
 public:
     GRIDSTRIDE_API StreamOperation(const char *name, const void *stream, int line, bool waits = false);
@@ -124,7 +124,7 @@ public:
 };
 // As long as this object exists, all operations belong to one stream, as for a graph, and the host waits for none.
 class StreamScope {
-    bool mine;
+    bool is_outermost;
 
 public:
     GRIDSTRIDE_API explicit StreamScope(const void *stream);
