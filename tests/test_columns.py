@@ -248,7 +248,7 @@ class Library:
 @pytest.fixture
 def standin(monkeypatch):
     lib = Library()
-    monkeypatch.setattr(cublaslt, 'library', lambda: lib)
+    monkeypatch.setattr(cublaslt, 'load_library', lambda: lib)
     monkeypatch.setattr(cublaslt, '_handle', lambda device: 1)
     monkeypatch.setattr(cublaslt, '_workspace', lambda device: torch.empty(8))
     monkeypatch.setattr(cublaslt, 'current_stream', lambda device: 77)
