@@ -274,7 +274,7 @@ shutil.rmtree({str(tmp_path)!r}, ignore_errors=True)
 open({str(written)!r}, 'w')"""
     results, isolation = submissions.grade_notebook(notebook(code(attack), code(RIGHT)), LESSON, NAMES)
     assert tmp_path.exists() and not written.exists() and results[NAMES[0]][0]
-    assert submissions._isolated(isolation) == 'yes'
+    assert submissions._format_isolation(isolation) == 'yes'
 
 
 @pytest.mark.slow
