@@ -1,4 +1,4 @@
-"x*y + z, rounded once: beside exact fractions, and where a sum in float64 would be rounded twice."
+"x*y + z, rounded once: compared with exact fractions, and where a sum in float64 would be rounded twice."
 from fractions import Fraction
 
 import numpy as np

@@ -142,9 +142,7 @@ def test_a_fraction_of_blocks_gets_a_hint(k, x):
 
 @pytest.mark.parametrize('wrong,kind', [([1., 2.], 'list'), ('text', 'str'), ({}, 'dict')])
 def test_both_say_which_argument_is_of_a_wrong_kind(k, wrong, kind):
-    with pytest.raises(TypeError,
-            match=f'simulated: argument 1, .*x, must be a tensor.*but a {kind} was given(; create one.*)?$'):
-        k[1, 32](wrong, 8)
+    with pytest.raises(TypeError, match=f'simulated: argument 1, .*x, .*{kind}'): k[1, 32](wrong, 8)
 
 
 def test_both_refuse_a_number_for_an_array(k):
