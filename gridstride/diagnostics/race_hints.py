@@ -13,10 +13,11 @@ def update_of(
     line,
     array,  # its name
 ):  # (operation, element, value), as ('add', 'n[i]', '1'), with operation '' if no atomic does it; or None
-    """Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`.
+    """Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`, `*n += 1`.
 
     >>> update_of('n[i] += 2', 'n')
     ('add', 'n[i]', '2')"""
+    line = _index_dereferences(line, array)
     elements = find_uses(line, array)
     if not elements or len({indices for *_, indices in elements}) > 1:
         return None
@@ -31,6 +32,16 @@ def update_of(
     if (m := re.match(r'=(?!=)', suffix)) and len(elements) > 1:
         return _parse_assignment(element, statement_of(suffix[m.end() :]))
     return None
+
+
+def _index_dereferences(line, array):
+    "Replace `*n` and `(*n)` by `n[0]`, but not a product"
+    name = re.escape(array or '')
+    if not re.fullmatch(r'\w+', name):
+        return line
+    line = re.sub(rf'\(\s*\*\s*{name}\s*\)', f'{array}[0]', line)
+    line = re.sub(rf'\*\s*{name}(?=\s*(?:[-+*/%&|^]|<<|>>)?=(?!=))', f'{array}[0]', line)  # what is assigned
+    return re.sub(rf'(^|[;{{}}(=,?:&|<>+-])(\s*)\*\s*{name}\b(?!\s*[\[(.\w]|\s*->)', rf'\1\2{array}[0]', line)
 
 
 def _parse_assignment(element, value):
