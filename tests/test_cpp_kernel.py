@@ -448,7 +448,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     assert status==2 and f'nothing: {os.strerror(2)}' in err
     files[1].write_text('\nint show() { return y; }\n')
     status,out,err = command(*how, *files)
-    assert status==1 and err.startswith('CompileError: show.cpp, line 2:') and 'int show() { return y; }' in err
+    assert status==1 and err.startswith(f'CompileError: {files[1]}, line 2:') and 'int show() { return y; }' in err
 
 @pytest.mark.slow
 def test_command_of_files_in_different_folders(tmp_path):
@@ -490,7 +490,7 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert status==1 and err.startswith('MemcheckError') and 'line 12 of host.cpp: printf("host' in err
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
-    assert status==1 and re.match('CompileError: host.cpp, line 5: ', err)
+    assert status==1 and err.startswith(f'CompileError: {files[1]}, line 5: ')
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
     status, out, err = command(*files)
     assert status==1 and re.match('NotEmulated: .* cusparse.h: .*torch.sparse', err), err

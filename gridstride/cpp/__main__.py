@@ -104,10 +104,11 @@ def _describe_leaks(sources):
         yield f'{summary}; line {leak.line}: {allocations[0]}' if allocations else summary
 
 
-def _describe(error, path):
+def _describe(error, files):
     "Return an error's message; a compile error names the file as the command line does, not after the kernel"
     if not isinstance(error, CompileError):
         return str(error)
+    path = next((path for path in files[1:] if path.name == error.source_name), files[0])
     return re.sub(rf'(?<![\w.]){re.escape(error.source_name)}(?=, line )', lambda _: str(path), str(error))
 
 
@@ -147,7 +148,7 @@ def main(argv=None) -> int:  # exit status
                 else run(src, name, args, checks, defines=options.define, extensions=extensions, **sources)
             )
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
-        print(f'{type(e).__name__}: {_describe(e, options.file)}', file=sys.stderr)
+        print(f'{type(e).__name__}: {_describe(e, files)}', file=sys.stderr)
         return 1
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)
