@@ -127,10 +127,9 @@ def measure(job, seconds):
 def format_row(row):
     head = f"{row['tool']:<15} {'x'.join(map(str, row['shape'])):<10}"
     if 'failed' in row: return f"{head} {row['other']} FAILED {row['failed']}"
-    goal = f"  goal {row['goal']}: {'reached' if row['ratio'] >= row['goal'] else 'MISSED'}" if row['goal'] else ''
     return (f"{head} {row['seconds']*1e3:>8.3f} ms {row['gbs']:>5.0f} GB/s  "
             f"{row['tflops']:>4.0f} TFLOP/s  {row['other']:<14} {row['other_seconds']*1e3:>8.3f} ms  "
-            f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f}){goal}")
+            f"{rows.format_ratio(row)}")
 
 
 def goal():

@@ -55,10 +55,15 @@ def format_row(row, tool, dtype, shape, other, us, gbs):
     "Format a row as text; the other arguments are the widths of its columns"
     head = f"{row['tool']:<{tool}} {row['dtype']:<{dtype}} {'x'.join(map(str, row['shape'])):<{shape}}"
     if 'failed' in row: return f"{head} FAILED {row['failed']}"
-    goal = f"  goal {row['goal']}: {'reached' if row['ratio'] >= row['goal'] else 'MISSED'}" if row['goal'] else ''
     return (f"{head} {row['seconds']*1e6:>{us}.1f} µs {row['gbs']:>{gbs}.0f} GB/s  "
             f"{row['other']:<{other}} {row['other_seconds']*1e6:>{us}.1f} µs {row['other_gbs']:>{gbs}.0f} GB/s  "
-            f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f}){goal}")
+            f"{format_ratio(row)}")
+
+
+def format_ratio(row):
+    "Format a row's ratio with its interval, and whether it reaches the row's goal"
+    goal = f"  goal {row['goal']}: {'reached' if row['ratio'] >= row['goal'] else 'MISSED'}" if row['goal'] else ''
+    return f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f}){goal}"
 
 
 def run(doc, parts, measure_job, format_row, default_path, seconds, head=HEAD):

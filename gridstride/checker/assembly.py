@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from pathlib import Path
+
+from .command_line import existing_file
 
 __all__ = ['main']
 
@@ -13,7 +14,7 @@ def _parser():
         description='Show the PTX, the SASS or the resources of a kernel in CUDA C. No GPU is needed.',
         epilog='For kernels in Python: from gridstride import asm; asm.ptx(kernel, *example_arguments)',
     )
-    p.add_argument('file', metavar='FILE', type=Path, help='.cu')
+    p.add_argument('file', metavar='FILE', type=existing_file, help='.cu')
     p.add_argument('--kernel', metavar='NAME', help="if there are several; 'k<float>' for a template")
     p.add_argument('--arch', default='sm_90', help='of the GPU; default: sm_90')
     p.add_argument('--block', type=int, default=256, help='threads per block, for the occupancy; default: 256')
@@ -28,10 +29,7 @@ def _parser():
 
 def main(argv=None) -> int:  # exit status: 2 if the file cannot be compiled
     "Print what was asked for"
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if not options.file.is_file():
-        parser.error(f'{options.file}: No such file')
+    options = _parser().parse_args(argv)
     from .. import asm
 
     source = options.file.read_text(encoding='utf-8-sig')

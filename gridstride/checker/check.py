@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from .command_line import module_command
 from .finding import Finding, relative_path
 from .formats import FORMATS
 from .schedules import parse_schedule, schedules_of, shrunk
@@ -41,21 +42,11 @@ class FileResult:
         return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
 
 
-# The worker is imported from this package's folder, even if another version is installed. After that, neither this
-# folder nor the current one precedes the standard library: a program's `string.py` must not replace a module of it.
-_START_WORKER = """import sys
-sys.path[0] = root = sys.argv[1]
-from gridstride.checker.worker import main
-sys.path[:1] = []
-sys.path.append(root)
-sys.exit(main(sys.argv[2:]))"""
-
-
 def _run_worker(job):
     "Run a job in a process of its own; returns (findings, number of launches, error, what the program printed)"
     with tempfile.TemporaryDirectory() as folder:
         job = replace(job, report=os.path.join(folder, 'report.jsonl'))
-        command = [sys.executable, '-c', _START_WORKER, str(Path(__file__).parents[2]), job.to_json()]
+        command = module_command('worker', job.to_json())
         env = dict(os.environ, GRIDSTRIDE_BACKEND='sim')
         done = subprocess.run(command, env=env, text=True, errors='replace', capture_output=True)
         path = Path(job.report)

@@ -10,13 +10,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from ..utils import cache_dir
+from .command_line import module_command
 
 __all__ = ['Result', 'run_confined', 'run_in_folder', 'main']
 
@@ -27,12 +27,6 @@ _COMMANDS = {  # name -> module
     'asm': 'gridstride.checker.assembly',
     'bench': 'gridstride.checker.timing',
 }
-_START = """import sys
-sys.path[0] = root = sys.argv[1]
-from gridstride.checker.sandbox import main
-sys.path[:1] = []
-sys.path.append(root)
-sys.exit(main(sys.argv[2:]))"""
 
 
 class Result(NamedTuple):
@@ -80,7 +74,7 @@ def run_confined(
     with tempfile.TemporaryDirectory(prefix='gridstride-') as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding='utf-8')
-        command = [sys.executable, '-c', _START, str(Path(__file__).parents[2]), str(seconds), *argv]
+        command = module_command('sandbox', str(seconds), *argv)
         cache = cache_dir() / 'confined'  # its own: what it writes there must not run in other programs
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(cache))

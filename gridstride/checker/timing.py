@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from pathlib import Path
+
+from .command_line import existing_file
 
 __all__ = ['main']
 
@@ -14,7 +15,7 @@ def _parser():
         'Times of the emulator say nothing about a GPU.',
         epilog='For other kernels: from gridstride import bench; bench.bench(function, *arguments)',
     )
-    p.add_argument('file', metavar='FILE', type=Path, help='.cu')
+    p.add_argument('file', metavar='FILE', type=existing_file, help='.cu')
     p.add_argument('--launch', metavar='KERNEL', required=True, help="the kernel, 'k<float>' for a template")
     p.add_argument('--size', type=int, default=1 << 20, help='size of arrays and value of integers; default: 1048576')
     p.add_argument('--block', type=int, default=256, help='threads per block; default: 256')
@@ -24,10 +25,7 @@ def _parser():
 
 def main(argv=None) -> int:  # exit status: 2 if the kernel cannot be launched
     "Print the time of the kernel"
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if not options.file.is_file():
-        parser.error(f'{options.file}: No such file')
+    options = _parser().parse_args(argv)
     from ..cpp.toolchain.build import CompileError
     from ..cpp.toolchain.compilers import CompilerMissing
     from ..diagnostics.errors import KernelError
