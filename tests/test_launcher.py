@@ -20,6 +20,7 @@ allocate = torch._C._dynamo.guards._empty_strided_cpu if hasattr(torch._C, '_dyn
 LAUNCH = CFUNCTYPE(c_int, POINTER(launches._Config), c_void_p, POINTER(c_void_p), c_void_p)
 DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
 STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
+FILL = CFUNCTYPE(c_int, c_void_p, ctypes.c_ubyte, ctypes.c_size_t, c_void_p)
 _MISSING = launcher._missing_requirement(torch)
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
 
@@ -27,9 +28,9 @@ pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
 class Driver:
     "Records what is requested; `sizes` are the bytes of each parameter of the next launches"
     def __init__(self):
-        self.launches, self.moved, self.code, self.now, self.sizes = [], [], 0, 7, []
+        self.launches, self.moved, self.code, self.now, self.sizes, self.filled = [], [], 0, 7, [], []
         self.answer = lambda: 0
-        self.functions = LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), STREAM(self.stream)
+        self.functions = LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), FILL(self.fill), STREAM(self.stream)
 
     def launch(self, config, handle, places, extra):
         c = config.contents
@@ -43,6 +44,11 @@ class Driver:
         self.moved.append(address)
         ctypes.memmove(at, struct.pack('Q', address), 8)
         return self.answer() or address % 16
+
+    def fill(self, address, value, size, stream):
+        self.filled.append((address, value, size, stream))
+        ctypes.memset(address, value, size)
+        return 0
 
     def device(self, at):
         at[0] = 0
@@ -156,7 +162,7 @@ def step(driver, *addresses, parameters=None):
 def table_of(driver, a, b, out=(6, 5), room=None, **kw):
     t = driver.module.Table(allocate)
     steps = step(driver, (0, 0), (1, 0), (2, 0), *([(3, 256)] if room else []), **kw),
-    t.store_recipe(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype),
+    t.store_recipe((a, b), steps, (out, torch.empty(out).stride(), a.dtype),
                    ((room,), (1,), torch.uint8) if room else None)
     return t
 
@@ -185,28 +191,56 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
     assert len(driver.launches) == 1
     driver.code = 1
     assert t(a, b) is None
-    for wrong in ((), (a,), (a, b, None, None)):
-        with pytest.raises(TypeError): t(*wrong)
+    for other in ((), (a,), (a, b, None, None)): assert t(*other) is None
+    with pytest.raises(TypeError): t(a, b, out=a)
 
 
 def test_a_table_leaves_marked_operands_to_torch(driver):
     a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
     t.use_torch(a, b)
-    assert t(a.clone(), b) is NotImplemented is t(a, b, torch.empty(6, 5)) and len(t) == 1 and not t.has_recipe(a, b)
+    assert t(a.clone(), b) is NotImplemented is t.into(torch.empty(6, 5), a, b) and len(t) == 1 and not t.has_recipe(a, b)
     assert t(a[:5], b) is None and not driver.launches
     t.clear()
     assert t(a, b) is None
     with pytest.raises(TypeError, match='no key'): t.use_torch(a, [1])
 
 
+def test_a_table_distinguishes_constants(driver):
+    x, t = torch.randn(8), driver.module.Table(allocate)
+    constants = None, True, 1, 1., 0, False, 0., -0., 2**40, 'tanh', 'none', '', 'n', float('inf')
+    steps = step(driver, (0, 0), (1, 0)),
+    for constant in constants: t.store_recipe((x, constant), steps, ((8,), (1,), x.dtype), None)
+    assert len(t) == len(constants) and all(t(x, constant) is not None for constant in constants)
+    for unknown in (2, 'tan', 2**64, 1.5, 'x'*5000, [1], (1,), b'tanh'): assert t(x, unknown) is None
+    with pytest.raises(TypeError, match='no key'): t.store_recipe((x, [1]), steps, ((8,), (1,), x.dtype), None)
+    with pytest.raises(TypeError, match='no key'): t.store_recipe((1.,), (), ((8,), (1,), x.dtype), None)
+
+
+def test_a_table_returns_several_results_and_fills_memory_with_zeros(driver):
+    "Some results may be empty; the workspace and the second result begin as zeros"
+    x, weight, t = torch.randn(6, 4), torch.randn(4), driver.module.Table(allocate)
+    fills = (None, (3, 0), 24), (None, (5, 256), 40)
+    steps = *fills, step(driver, (0, 0), (1, 0), (2, 4), (3, 0), (4, 0), (5, 256), (6, 0))
+    results = [((6, 4), (4, 1), x.dtype), ((3,), (1,), torch.int64), ((0,), (1,), x.dtype)]
+    t.store_recipe((x, None, weight, .5), steps, results, ((512,), (1,), torch.uint8))
+    y, counts, empty = t(x, None, weight, .5)
+    assert (y.shape, y.dtype, counts.dtype, empty.shape) == ((6, 4), torch.float32, torch.int64, (0,))
+    *addresses, workspace, null = driver.pointers()
+    assert addresses == [x.data_ptr(), weight.data_ptr(), y.data_ptr()+4, counts.data_ptr(), empty.data_ptr()]
+    assert null == 0 and counts.tolist() == [0]*3
+    assert driver.filled == [(counts.data_ptr(), 0, 24, 7), (workspace, 0, 40, 7)]
+    for wrong in (7, 99):
+        with pytest.raises(IndexError): t.store_recipe((x,), (step(driver, (wrong, 0)),), results, None)
+
+
 def test_a_table_writes_to_a_given_output(driver):
     a, b, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     t = table_of(driver, a, b)
-    assert t(a, b, out) is out and driver.pointers()[2] == out.data_ptr()
+    assert t.into(out, a, b) is out and driver.pointers()[2] == out.data_ptr()
     for other in (torch.empty(5, 6), torch.empty(5, 6).t(), torch.empty(6, 5).double(), torch.empty(31)[1:].view(6, 5)):
-        assert t(a, b, other) is None
+        assert t.into(other, a, b) is None
     x = torch.randn(4, 4)
-    assert table_of(driver, x, x, out=(4, 4))(x, x.clone(), x) is None, 'x would be overwritten while it is read'
+    assert table_of(driver, x, x, out=(4, 4)).into(x, x, x.clone()) is None, 'x would be overwritten while it is read'
 
 
 def test_nothing_is_kept_of_what_was_given(driver, freeze_gc):
@@ -217,7 +251,7 @@ def test_nothing_is_kept_of_what_was_given(driver, freeze_gc):
     t, k = table_of(driver, a, b, room=64), launch(driver, [('*', 2, 32)], [8])
     t(a, b)
     before = counts()
-    for _ in range(50): t(a, b), t(a, b, torch.empty(6, 5)), k(a), t(b, a)
+    for _ in range(50): t(a, b), t.into(torch.empty(6, 5), a, b), k(a), t(b, a)
     assert counts() == before
     del t, k
     assert counts()[2] < before[2]
@@ -231,7 +265,7 @@ class Owner:
 def test_a_kernel_lives_as_long_as_a_table_launches_it(driver, freeze_gc):
     owner, a, b = Owner(), torch.randn(6, 4), torch.randn(4, 5)
     gone, t = weakref.ref(owner), driver.module.Table(allocate)
-    t.store_recipe(a, b, ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), (6, 5), ((6, 5), (5, 1), a.dtype), None)
+    t.store_recipe((a, b), ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), ((6, 5), (5, 1), a.dtype), None)
     del owner
     gc.collect()
     assert t(a, b) is not None and gone()
@@ -340,7 +374,7 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     steps, size = sequence.launch_table(m, n, out)
     assert size == 512 and [s[1] for s in steps] == [((0, 0), (1, 0), (3, 0), (3, 256)), ((3, 0), (3, 256), (2, 0))]
     t, driver.sizes = driver.module.Table(allocate), [8]*3
-    t.store_recipe(m, n, steps, (6, 5), ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
+    t.store_recipe((m, n), steps, ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
     got = t(m, n)
     first, second = driver.pointers(0), driver.pointers(1)
     assert first[:2] == [m.data_ptr(), n.data_ptr()] and second == [first[2], first[2]+256, got.data_ptr()]
@@ -402,9 +436,12 @@ class Known:
     def __init__(self): self.asked = []
     def has_recipe(self, a, b): return True
 
-    def __call__(self, a, b, out=None):
+    def __call__(self, a, b):
+        self.asked.append(None)
+        return (a@b).contiguous()
+    def into(self, out, a, b):
         self.asked.append(out)
-        return (a@b).contiguous() if out is None else out.copy_(a@b)
+        return out.copy_(a@b)
 
 
 def test_the_short_way_is_taken(monkeypatch):

@@ -1,7 +1,7 @@
 // The fast path of a launch: compiled code reads the arguments, stores them in a buffer and calls the driver.
 //
 // A `Launch` is one kernel with a grid and a block, and is called with arrays and scalars. A `Table` is a function of
-// two tensors that allocates its result, and launches the plan that was stored for their shapes. Arguments that they
+// tensors that allocates its results, and launches the plan that was stored for their shapes. Arguments that they
 // cannot handle are passed to Python code, which checks them, raises an error, or launches another kernel.
 //
 // Tensors are read through torch's DLPackExchangeAPI, without a call of Python.
@@ -25,6 +25,7 @@ struct Driver {
     int (*launch)(const Config *, void *kernel, void **parameters, void **extra);
     int (*get_device)(int *device);                         // cuCtxGetDevice
     int (*replace_address)(void *map, void *address);       // cuTensorMapReplaceAddress
+    int (*fill)(void *address, unsigned char value, size_t bytes, void *stream);    // cuMemsetD8Async
     int (*get_stream)(DLDeviceType, int32_t device, void **stream);
 };
 Driver driver;
@@ -302,152 +303,247 @@ PyMethodDef launch_methods[] = {
 
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// A `Table` is a function of two tensors. It stores a recipe per shapes, strides, type, device and alignment of the
-// two. Each step of a recipe launches a kernel whose arguments are addresses, each a base and an offset. Bases have
-// indices: 0 and 1 for the operands, 2 for the result, 3 for a workspace, which is freed after the call.
+// A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment of
+// the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are addresses,
+// or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors among the
+// arguments, then the results, a workspace, which is freed after the call, and a null pointer.
 struct Address { size_t base_index, offset; };
 struct Step {
-    std::shared_ptr<PyObject> launch;
+    std::shared_ptr<PyObject> launch;   // null: fill with zeros
     std::vector<Address> addresses;
+    size_t num_zero_bytes = 0;
 
     const Plan &plan() const { return *((Launch *)launch.get())->plan; }
 };
 
 struct Recipe {
     std::vector<Step> steps;
-    std::vector<int64_t> shape;         // of the result
+    std::vector<int64_t> shape;         // of the first result
     bool uses_torch = false;            // does torch compute it?
-    PyObject *out = nullptr, *workspace = nullptr;   // the arguments with which they are allocated
+    bool returns_tuple = false;
+    std::vector<PyObject *> results;    // the arguments with which each result is allocated
+    PyObject *workspace = nullptr;      // likewise, or null
     Recipe() = default;
     Recipe(const Recipe &) = delete;
-    ~Recipe() { Py_XDECREF(out), Py_XDECREF(workspace); }
+    ~Recipe() {
+        for (auto result : results) Py_DECREF(result);
+        Py_XDECREF(workspace);
+    }
 };
 
 struct Table {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
-    PyObject *allocate;                 // makes the result and the workspace
+    PyObject *allocate;                 // makes the results and the workspace
 };
 
-struct Key { int64_t words[2 + 2 * (2 + 2 * kMaxAxes)]; size_t n = 0; };
+constexpr size_t kMaxTensors = 16, kMaxResults = 8;
 
-bool add_to_key(Key &key, const DLTensor &t) {
+struct Tensors { DLTensor items[kMaxTensors]; size_t n = 0; };
+
+struct Key {
+    char bytes[2048];
+    size_t n = 0;
+
+    bool add(const void *data, size_t size) {
+        if (n + size > sizeof(bytes)) return false;
+        memcpy(bytes + n, data, size);
+        n += size;
+        return true;
+    }
+    template <class T> bool add_value(char tag, T value) { return add(&tag, 1) && add(&value, sizeof(T)); }
+};
+
+bool add_tensor(Key &key, const DLTensor &t) {
     if ((size_t)t.ndim > kMaxAxes) return false;
-    key.words[key.n++] = t.ndim | t.dtype.code << 8 | t.dtype.bits << 16 | int64_t(t.device.device_id) << 32;
-    key.words[key.n++] = (uintptr_t)address_of(t) & 15;
-    for (int i = 0; i < t.ndim; i++) key.words[key.n++] = t.shape[i], key.words[key.n++] = t.strides[i];
-    return true;
+    int64_t layout = t.ndim | t.dtype.code << 8 | t.dtype.bits << 16 | int64_t(t.device.device_id) << 32;
+    if (!key.add_value('t', layout) || !key.add_value('a', char((uintptr_t)address_of(t) & 15))) return false;
+    return key.add(t.shape, t.ndim * sizeof(int64_t)) && key.add(t.strides, t.ndim * sizeof(int64_t));
 }
 
-PyObject *key_of(PyObject *a, PyObject *b, DLTensor *t) {
+bool add_text(Key &key, PyObject *x) {
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(x, &size);
+    if (!text) PyErr_Clear();
+    return text && key.add_value('s', size) && key.add(text, size);
+}
+
+bool add_integer(Key &key, PyObject *x) {
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(x, &overflow);
+    return !overflow && key.add_value('i', value);
+}
+
+// Adds an argument to the key, and a tensor to `tensors`. Returns false for an argument that no key can have.
+bool add_argument(Key &key, Tensors &tensors, PyObject *x) {
+    if (x == Py_None) return key.add("n", 1);
+    if (PyBool_Check(x)) return key.add_value('b', x == Py_True);
+    if (PyLong_CheckExact(x)) return add_integer(key, x);
+    if (PyFloat_CheckExact(x)) return key.add_value('f', PyFloat_AS_DOUBLE(x));
+    if (PyUnicode_CheckExact(x)) return add_text(key, x);
+    if (tensors.n == kMaxTensors || !read_tensor(x, tensors.items + tensors.n)) return false;
+    return add_tensor(key, tensors.items[tensors.n++]);
+}
+
+PyObject *key_of(PyObject *const *args, size_t n, Tensors &tensors) {
     Key key;
-    if (!read_tensor(a, t) || !read_tensor(b, t + 1)) return nullptr;
-    if (!add_to_key(key, t[0]) || !add_to_key(key, t[1])) return nullptr;
-    return PyBytes_FromStringAndSize((char *)key.words, key.n * sizeof(int64_t));
+    for (size_t i = 0; i < n; i++)
+        if (!add_argument(key, tensors, args[i])) return nullptr;
+    return PyBytes_FromStringAndSize(key.bytes, key.n);
 }
 
 Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
 
 // Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
-PyObject *look_up(Table *table, PyObject *a, PyObject *b, DLTensor *t) {
-    PyObject *key = key_of(a, b, t);
+PyObject *look_up(Table *table, PyObject *const *args, size_t n, Tensors &tensors) {
+    PyObject *key = key_of(args, n, tensors);
     PyObject *capsule = key ? PyDict_GetItemWithError(table->recipe_of_key, key) : nullptr;
     Py_XINCREF(capsule);
     Py_XDECREF(key);
     return capsule;
 }
 
-bool fits(const Recipe &r, const DLTensor &out, const DLTensor *t) {
-    char *address = address_of(out);
-    return (size_t)out.ndim == r.shape.size() && !memcmp(out.shape, r.shape.data(), out.ndim * sizeof(int64_t)) &&
-           !memcmp(&out.dtype, &t->dtype, sizeof(out.dtype)) && out.device.device_id == t->device.device_id &&
-           is_contiguous(out) && !((uintptr_t)address & 15) && address != address_of(t[0]) &&
-           address != address_of(t[1]);
-}
-
-bool launch_steps(const Recipe &r, void *stream, char *const *bases) {
-    for (auto &step : r.steps) {
-        auto write = [&](auto &p, char *to, size_t i) {
-            return put_address(p, to, bases[step.addresses[i].base_index] + step.addresses[i].offset);
-        };
-        if (launch(step.plan(), stream, write)) return false;
-    }
+bool fits(const Recipe &r, const DLTensor &out, const Tensors &tensors) {
+    auto &first = tensors.items[0];
+    bool is_alike = (size_t)out.ndim == r.shape.size() &&
+                    !memcmp(out.shape, r.shape.data(), out.ndim * sizeof(int64_t)) &&
+                    !memcmp(&out.dtype, &first.dtype, sizeof(out.dtype)) &&
+                    out.device.device_id == first.device.device_id;
+    if (!is_alike || !is_contiguous(out) || (uintptr_t)address_of(out) & 15) return false;
+    for (size_t i = 0; i < tensors.n; i++)
+        if (address_of(out) == address_of(tensors.items[i])) return false;
     return true;
 }
 
-char *address_of(PyObject *x) {
-    DLTensor t;
-    return read_tensor(x, &t) ? address_of(t) : nullptr;
+bool run_step(const Step &step, void *stream, char *const *bases) {
+    auto address = [&](size_t i) { return bases[step.addresses[i].base_index] + step.addresses[i].offset; };
+    if (!step.launch) return !driver.fill(address(0), 0, step.num_zero_bytes, stream);
+    auto write = [&](auto &p, char *to, size_t i) { return put_address(p, to, address(i)); };
+    return !launch(step.plan(), stream, write);
 }
 
-// Runs a recipe, with the result in `out_argument` unless that is null. Returns the result, or None if Python must
-// compute it.
-PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out_argument, void *stream, DLTensor *t) {
-    if (out_argument && (!read_tensor(out_argument, t + 2) || !fits(r, t[2], t))) Py_RETURN_NONE;
-    PyObject *out = out_argument ? Py_NewRef(out_argument) : PyObject_Call(allocate, r.out, nullptr);
-    PyObject *workspace = out && r.workspace ? PyObject_Call(allocate, r.workspace, nullptr) : nullptr;
-    if (!out || (r.workspace && !workspace)) {
-        Py_XDECREF(out);
-        return nullptr;
+// Releases the tensors of a call, unless they are returned.
+struct Allocations {
+    PyObject *results[kMaxResults] = {}, *workspace = nullptr;
+    size_t n = 0;
+    ~Allocations() {
+        for (size_t i = 0; i < n; i++) Py_XDECREF(results[i]);
+        Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
     }
-    char *bases[] = {address_of(t[0]), address_of(t[1]), address_of(out), workspace ? address_of(workspace) : nullptr};
-    bool success = bases[2] && (bases[3] || !workspace) && launch_steps(r, stream, bases);
-    Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
-    if (success) return out;
-    Py_DECREF(out);
-    Py_RETURN_NONE;
+    PyObject *release(bool as_tuple) {
+        if (!as_tuple) return Py_NewRef(results[0]);
+        PyObject *tuple = PyTuple_New(n);
+        for (size_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(results[i]));
+        return tuple;
+    }
+};
+
+bool add_base(char **bases, size_t &n, PyObject *x) {
+    DLTensor t;
+    if (!read_tensor(x, &t)) return false;
+    bases[n++] = address_of(t);
+    return true;
 }
 
-// table(a, b, out=None): returns the result; NotImplemented if torch is faster, None if Python must compute it
-PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
-    auto table = (Table *)self;
-    size_t n = PyVectorcall_NARGS(flags);
-    if (names || n < 2 || n > 3) return PyErr_Format(PyExc_TypeError, "a table takes (a, b, out=None)");
-    DLTensor t[3];
+// Runs a recipe, with the first result in `out` unless that is null. Returns the result, or None if Python must compute
+// it.
+PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out, void *stream, const Tensors &tensors) {
+    char *bases[kMaxTensors + kMaxResults + 2];
+    size_t num_bases = 0;
+    for (; num_bases < tensors.n; num_bases++) bases[num_bases] = address_of(tensors.items[num_bases]);
+    Allocations made;
+    for (auto arguments : r.results) {
+        PyObject *result = out && !made.n ? Py_NewRef(out) : PyObject_Call(allocate, arguments, nullptr);
+        if (!result) return nullptr;
+        made.results[made.n++] = result;
+        if (!add_base(bases, num_bases, result)) Py_RETURN_NONE;
+    }
+    if (r.workspace && !(made.workspace = PyObject_Call(allocate, r.workspace, nullptr))) return nullptr;
+    if (r.workspace && !add_base(bases, num_bases, made.workspace)) Py_RETURN_NONE;
+    bases[num_bases] = nullptr;
+    for (auto &step : r.steps)
+        if (!run_step(step, stream, bases)) Py_RETURN_NONE;
+    return made.release(r.returns_tuple);
+}
+
+PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n) {
+    Tensors tensors;
+    DLTensor out_tensor;
     int device;
     void *stream;
-    PyObject *recipe = look_up(table, args[0], args[1], t);
-    if (!recipe && PyErr_Occurred()) return nullptr;
-    if (recipe && recipe_of(recipe).uses_torch) {
-        Py_DECREF(recipe);
-        return Py_NewRef(Py_NotImplemented);
-    }
-    if (!recipe || !get_device_and_stream(&device, &stream) || device != t->device.device_id) {
-        Py_XDECREF(recipe);
-        Py_RETURN_NONE;
-    }
-    PyObject *out_argument = n == 3 && args[2] != Py_None ? args[2] : nullptr;
-    PyObject *out = run_recipe(recipe_of(recipe), table->allocate, out_argument, stream, t);
-    Py_DECREF(recipe);
-    return out;
+    PyObject *capsule = look_up(table, args, n, tensors);
+    if (!capsule && PyErr_Occurred()) return nullptr;
+    if (!capsule) Py_RETURN_NONE;
+    auto &recipe = recipe_of(capsule);
+    PyObject *result = nullptr;
+    if (recipe.uses_torch) result = Py_NewRef(Py_NotImplemented);
+    else if (!get_device_and_stream(&device, &stream) || device != tensors.items[0].device.device_id ||
+             (out && (!read_tensor(out, &out_tensor) || !fits(recipe, out_tensor, tensors))))
+        result = Py_NewRef(Py_None);
+    else result = run_recipe(recipe, table->allocate, out, stream, tensors);
+    Py_DECREF(capsule);
+    return result;
+}
+
+// table(*arguments): returns the result; NotImplemented if torch is faster, None if Python must compute it
+PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+    if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
+    return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
+}
+
+// table.into(out, *arguments): the same, with the result in `out`
+PyObject *table_into(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    if (!n) return PyErr_Format(PyExc_TypeError, "into(out, *arguments) takes a tensor for the result");
+    return run_table((Table *)self, args[0], args + 1, n - 1);
 }
 
 void delete_recipe(PyObject *capsule) { delete &recipe_of(capsule); }
 
-bool add_steps(Recipe &r, PyObject *steps) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
-        PyObject *launch, *addresses;
-        PyObject *item = PyTuple_GET_ITEM(steps, i);
-        if (!PyArg_ParseTuple(item, "O!O!", &LaunchType, &launch, &PyTuple_Type, &addresses)) return false;
-        Step step{{Py_NewRef(launch), [](PyObject *o) { Py_DECREF(o); }}, {}};
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(addresses); k++) {
-            Address a;
-            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(addresses, k), "nn", &a.base_index, &a.offset)) return false;
-            step.addresses.push_back(a);
-        }
-        if (step.addresses.size() != step.plan().num_arguments)
-            return PyErr_Format(PyExc_TypeError, "a step must have one address per argument of its launch");
-        r.steps.push_back(step);
-    }
+bool add_address(Step &step, PyObject *item) {
+    Address a;
+    if (!PyArg_ParseTuple(item, "nn", &a.base_index, &a.offset)) return false;
+    step.addresses.push_back(a);
     return true;
 }
 
-// Stores a recipe under the key of these tensors.
-PyObject *store_recipe(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Recipe> r) {
-    DLTensor t[2];
-    PyObject *key = key_of(a, b, t);
-    if (!key) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these tensors have no key");
+// A step is (launch, addresses), or (None, address, bytes) to fill with zeros.
+bool add_step(Recipe &r, PyObject *item) {
+    PyObject *launch, *addresses;
+    Step step;
+    if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3) {
+        if (!PyArg_ParseTuple(item, "OO!n", &launch, &PyTuple_Type, &addresses, &step.num_zero_bytes) ||
+            !add_address(step, addresses))
+            return false;
+        r.steps.push_back(step);
+        return true;
+    }
+    if (!PyArg_ParseTuple(item, "O!O!", &LaunchType, &launch, &PyTuple_Type, &addresses)) return false;
+    step.launch = {Py_NewRef(launch), [](PyObject *o) { Py_DECREF(o); }};
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(addresses); k++)
+        if (!add_address(step, PyTuple_GET_ITEM(addresses, k))) return false;
+    if (step.addresses.size() != step.plan().num_arguments)
+        return PyErr_Format(PyExc_TypeError, "a step must have one address per argument of its launch");
+    r.steps.push_back(step);
+    return true;
+}
+
+// Each address must have a base: a wrong index would read another array's memory.
+bool check_bases(const Recipe &r, size_t num_tensors) {
+    size_t num_bases = num_tensors + r.results.size() + (r.workspace ? 1 : 0) + 1;
+    for (auto &step : r.steps)
+        for (auto &a : step.addresses)
+            if (a.base_index >= num_bases) return PyErr_Format(PyExc_IndexError, "base %zu of %zu", a.base_index, num_bases);
+    return true;
+}
+
+PyObject *keep_recipe(PyObject *self, PyObject *const *args, size_t n, std::unique_ptr<Recipe> r) {
+    Tensors tensors;
+    PyObject *key = key_of(args, n, tensors);
+    if (!key || !tensors.n || !check_bases(*r, tensors.n)) {
+        Py_XDECREF(key);
+        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these arguments have no key");
+    }
     PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
     int error = capsule ? PyDict_SetItem(((Table *)self)->recipe_of_key, key, capsule) : -1;
     Py_XDECREF(capsule);
@@ -456,35 +552,45 @@ PyObject *store_recipe(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr
     Py_RETURN_NONE;
 }
 
-// table.store_recipe(a, b, steps, shape, out, workspace): stores a recipe for such tensors
+bool add_result(Recipe &r, PyObject *arguments) {
+    if (r.results.size() == kMaxResults || !PyTuple_Check(arguments) || !PyTuple_GET_SIZE(arguments) ||
+        !PyTuple_Check(PyTuple_GET_ITEM(arguments, 0)))
+        return PyErr_Format(PyExc_TypeError, "a result is (shape, strides, dtype), and a recipe has at most 8");
+    PyObject *shape = PyTuple_GET_ITEM(arguments, 0);
+    for (Py_ssize_t i = 0; r.results.empty() && i < PyTuple_GET_SIZE(shape); i++)
+        r.shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
+    r.results.push_back(Py_NewRef(arguments));
+    return !PyErr_Occurred();
+}
+
+// table.store_recipe(arguments, steps, results, workspace): stores a recipe for such arguments; `results`: how to
+// allocate the result, or a list of these if the function returns a tuple
 PyObject *table_store_recipe(PyObject *self, PyObject *args) {
-    PyObject *a, *b, *steps, *shape, *out, *workspace;
-    if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
-                          &out, &workspace))
+    PyObject *arguments, *steps, *results, *workspace;
+    if (!PyArg_ParseTuple(args, "O!O!OO", &PyTuple_Type, &arguments, &PyTuple_Type, &steps, &results, &workspace))
         return nullptr;
     auto r = std::make_unique<Recipe>();
-    r->out = Py_NewRef(out);
     r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++)
-        r->shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
-    return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : store_recipe(self, a, b, std::move(r));
+    r->returns_tuple = PyList_Check(results);
+    if (!r->returns_tuple && !add_result(*r, results)) return nullptr;
+    for (Py_ssize_t i = 0; r->returns_tuple && i < PyList_GET_SIZE(results); i++)
+        if (!add_result(*r, PyList_GET_ITEM(results, i))) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++)
+        if (!add_step(*r, PyTuple_GET_ITEM(steps, i))) return nullptr;
+    return keep_recipe(self, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
-// table.use_torch(a, b): stores that torch multiplies such tensors
-PyObject *table_use_torch(PyObject *self, PyObject *args) {
-    PyObject *a, *b;
-    if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
+// table.use_torch(*arguments): stores that torch computes the result for such arguments
+PyObject *table_use_torch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto r = std::make_unique<Recipe>();
     r->uses_torch = true;
-    return store_recipe(self, a, b, std::move(r));
+    return keep_recipe(self, args, n, std::move(r));
 }
 
-// table.has_recipe(a, b): is a recipe stored for such tensors?
-PyObject *table_has_recipe(PyObject *self, PyObject *args) {
-    PyObject *a, *b;
-    DLTensor t[2];
-    if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
-    PyObject *recipe = look_up((Table *)self, a, b, t);
+// table.has_recipe(*arguments): is a recipe stored for such arguments?
+PyObject *table_has_recipe(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    Tensors tensors;
+    PyObject *recipe = look_up((Table *)self, args, n, tensors);
     if (!recipe && PyErr_Occurred()) return nullptr;
     bool has_steps = recipe && !recipe_of(recipe).uses_torch;
     Py_XDECREF(recipe);
@@ -530,10 +636,13 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
 }
 
 PyMethodDef table_methods[] = {
-    {"store_recipe", table_store_recipe, METH_VARARGS, 
-     "store_recipe(a, b, steps, shape, out, workspace): launch these steps for such tensors"},
-    {"use_torch", table_use_torch, METH_VARARGS, "use_torch(a, b): let torch multiply such tensors"},
-    {"has_recipe", table_has_recipe, METH_VARARGS, "has_recipe(a, b): is a recipe stored for such tensors?"},
+    {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): call it, with a given result"},
+    {"store_recipe", table_store_recipe, METH_VARARGS,
+     "store_recipe(arguments, steps, results, workspace): launch these steps for such arguments"},
+    {"use_torch", (PyCFunction)(void (*)())table_use_torch, METH_FASTCALL,
+     "use_torch(*arguments): let torch compute the result for such arguments"},
+    {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,
+     "has_recipe(*arguments): is a recipe stored for such arguments?"},
     {"clear", table_clear, METH_NOARGS, "Remove all recipes"},
     {}};
 PySequenceMethods table_sequence = {table_size};
@@ -551,13 +660,13 @@ void fill_type(PyTypeObject &type, const char *name, size_t size, newfunc new_ob
     type.tp_methods = methods;
 }
 
-// setup(Tensor, Parameter, device_type, launch, get_device, replace_address, get_stream): sets torch's types, DLPack's
-// code of the device type, and the addresses of functions; `get_stream`: 0 for torch's own
+// setup(Tensor, Parameter, device_type, launch, get_device, replace_address, fill, get_stream): sets torch's types,
+// DLPack's code of the device type, and the addresses of functions; `get_stream`: 0 for torch's own
 PyObject *setup(PyObject *, PyObject *args) {
-    unsigned long long addresses[4];
+    unsigned long long addresses[5];
     int kind;
-    if (!PyArg_ParseTuple(args, "OOiKKKK", &tensor_type, &parameter_type, &kind, addresses, addresses + 1,
-                          addresses + 2, addresses + 3))
+    if (!PyArg_ParseTuple(args, "OOiKKKKK", &tensor_type, &parameter_type, &kind, addresses, addresses + 1,
+                          addresses + 2, addresses + 3, addresses + 4))
         return nullptr;
     Py_INCREF(tensor_type), Py_INCREF(parameter_type);      // never released
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
@@ -571,7 +680,8 @@ PyObject *setup(PyObject *, PyObject *args) {
     driver.launch = (decltype(Driver::launch))addresses[0];
     driver.get_device = (decltype(Driver::get_device))addresses[1];
     driver.replace_address = (decltype(Driver::replace_address))addresses[2];
-    driver.get_stream = addresses[3] ? (decltype(Driver::get_stream))addresses[3]
+    driver.fill = (decltype(Driver::fill))addresses[3];
+    driver.get_stream = addresses[4] ? (decltype(Driver::get_stream))addresses[4]
                                      : (decltype(Driver::get_stream))api->current_work_stream;
     Py_RETURN_NONE;
 }

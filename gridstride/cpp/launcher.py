@@ -16,7 +16,7 @@ from .toolchain.cache import build, run_command
 from .driver import driver
 
 _CUDA = 2  # DLPack's code for CUDA
-_FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress'
+_FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress', 'cuMemsetD8Async'
 
 # Private functions of torch that `kernels.matmul` calls at each launch. If a later version of torch lacks one, all
 # launches take the slow path, which uses none of them.
@@ -92,7 +92,7 @@ def _main_error(log):
 
 def load(
     device_type=_CUDA,  # of tensors, DLPack's code
-    functions=None,  # addresses of the functions: launch, current device, replace the address of a tensor map, stream
+    functions=None,  # addresses of: launch, current device, replace the address of a tensor map, fill memory, current stream
 ):
     "Load the compiled module, which calls these functions; raise `NoLauncher` if that fails"
     import torch

@@ -5,7 +5,7 @@ gradients.
 `plan`).
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch.autograd import forward_ad
@@ -84,7 +84,7 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
         prepared_launches = kernel.prepared_launches(stored_a, stored_b)
         launches, workspace_bytes = prepared_launches.launch_table(stored_a, stored_b, out)
         workspace = ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
-        table.store_recipe(a, b, launches, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), workspace)
+        table.store_recipe((a, b), launches, (tuple(out.shape), out.stride(), out.dtype), workspace)
     _launch_table = table
 
 
@@ -205,7 +205,8 @@ def matmul(
     except AttributeError:
         return _multiply_by_torch(a, b, out)  # raises: an operand is not a tensor
     if _launch_table is not None and _is_ordinary(a):
-        if not needs_grad and (result := _launch_table(a, b, out)) is not None:
+        table_call = _launch_table if out is None else partial(_launch_table.into, out)
+        if not needs_grad and (result := table_call(a, b)) is not None:
             return _multiply_by_torch(a, b, out) if result is NotImplemented else result
         if needs_grad and out is None and _launch_table.has_recipe(a, b):
             return _Product.apply(a, b)
