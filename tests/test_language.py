@@ -102,7 +102,7 @@ WORDS = [
      dict(python=38, cpp=4, benchmarks=3, tests=112, lessons=69)),
     (r'lies|lie',
      'is stored at, is at',
-     dict(tests=7, lessons=2)),
+     dict(tests=6, lessons=2)),
     (r'(?:stands?|stood)(?! for| alone| still|-in)',
      'is written, is, appears',
      dict(tests=3, lessons=4)),
