@@ -100,6 +100,8 @@ def _return_model(model=None, **options):
 
 def _cuda_substitutes():
     "Return {name in torch.cuda: substitute}"
+    import torch
+
     memory_functions = dict.fromkeys(
         'memory_allocated max_memory_allocated memory_reserved max_memory_reserved'.split(), lambda device=None: 0
     )
@@ -114,6 +116,11 @@ def _cuda_substitutes():
         empty_cache=lambda: None,
         manual_seed=lambda seed: None,
         manual_seed_all=lambda seed: None,
+        # the emulated GPU's random values are those of the CPU's generator
+        get_rng_state=lambda device=None: torch.get_rng_state(),
+        get_rng_state_all=lambda: [torch.get_rng_state()],
+        set_rng_state=lambda state, device=None: torch.set_rng_state(state),
+        set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
         Event=_Event,
         Stream=_Stream,
         get_device_properties=lambda device=None: types.SimpleNamespace(**_PROPERTIES),
@@ -359,13 +366,14 @@ def _emulate_devices(stack):
     "Make torch's functions take the GPU as a device"
     import torch
 
-    from .cpp import values
+    from .cpp import extension, values
     from .gpu_tensors import GPU, EmulatedDevices
 
     devices = EmulatedDevices()
     for name in ('set_default_device', 'get_default_device'):
         _swap(stack, torch, name, getattr(devices, f'make_{name}')(getattr(torch, name)))
     _swap(stack, values, 'EMULATED_GPU', GPU)
+    _swap(stack, extension, 'inside_operator', devices.inside_operator)
     _swap(stack, torch, 'Generator', devices.make_generator())
     _swap(stack, torch.autograd, '_engine_run_backward', devices.make_run_backward(torch.autograd._engine_run_backward))
     stack.enter_context(devices)

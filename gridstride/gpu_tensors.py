@@ -5,7 +5,7 @@ function of torch is on the GPU if one of its arguments is. torch's own modules 
 the CPU; but `torch.nn` reads `cuda:0`, because its functions move tensors to the device of other tensors."""
 
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -207,13 +207,14 @@ class EmulatedDevices(TorchFunctionMode):
                 return target
         return None
 
+    def inside_operator(self):
+        "Return a context that enters this mode, unless it is active: torch calls an operator's function without it"
+        return nullcontext() if self in _get_current_function_mode_stack() else self
+
     @contextmanager
     def _during_backward(self):
         "Enter this mode in a backward pass, in which torch calls functions of the program without it"
-        with ExitStack() as stack:
-            stack.enter_context(_InBackward(self.storages))
-            if self not in _get_current_function_mode_stack():
-                stack.enter_context(self)
+        with _InBackward(self.storages), self.inside_operator():
             yield
 
     def make_run_backward(self, original):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride import as_gpu
+from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.diagnostics.errors import RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
@@ -303,6 +304,7 @@ import sys, torch
 def asked(): raise AssertionError('asked')
 torch.version.cuda, torch.cuda._is_compiled, torch.cuda.is_available = '13.0', lambda: True, asked
 from gridstride import as_gpu
+from gridstride.cpp.frontend.tokens import WrongSource
 as_gpu.enable()
 from torch.utils import cpp_extension
 print(cpp_extension.CUDA_HOME)
@@ -439,6 +441,7 @@ class Hiding:
 
 sys.meta_path[:] = map(Hiding, sys.meta_path)
 from gridstride import as_gpu
+from gridstride.cpp.frontend.tokens import WrongSource
 as_gpu.enable()
 """
 
@@ -609,6 +612,80 @@ torch::Tensor thrice(torch::Tensor x) {
                                extra_include_paths=[str(tmp_path / 'inc')])
         x = torch.randn(20, device='cuda')
         assert torch.equal(m.times_3(x), 3 * x)
+
+
+OPERATORS = {  # form -> how it includes torch, and what differs from the other form
+    'TORCH': '#include <torch/extension.h>\n#include <ATen/cuda/CUDAContext.h>\nusing at::Tensor;\n'
+             '#define STREAM(x) at::cuda::getCurrentCUDAStream()\n#define TORCH_BOX(f) f\nusing at::empty_like;\n',
+    'STABLE_TORCH': """#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+using torch::stable::Tensor;
+using torch::stable::empty_like;
+static cudaStream_t stream_of(const Tensor &x) {
+    void *stream;
+    STD_TORCH_CHECK(aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream) == AOTI_TORCH_SUCCESS);
+    return (cudaStream_t)stream;
+}
+#define STREAM(x) stream_of(x)
+"""}
+OPERATOR = r"""
+__global__ void scale_k(const float *x, float *out, double f, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i]*f;
+}
+namespace own {
+std::tuple<Tensor, Tensor> scale(Tensor x, double f) {
+    auto out = empty_like(x), same = empty_like(x);
+    scale_k<<<3, 32, 0, STREAM(x)>>>((const float *)x.const_data_ptr(), (float *)out.mutable_data_ptr(), f, x.numel());
+    scale_k<<<3, 32, 0, STREAM(x)>>>((const float *)x.const_data_ptr(), (float *)same.mutable_data_ptr(), 1, x.numel());
+    return {out, same};
+}
+}
+FORM_LIBRARY(NAMESPACE, m) {
+    // m.def("scale(Tensor x) -> Tensor");
+    m.def("scale(Tensor x, "
+          "float f=2.0) -> (Tensor, Tensor)");
+}
+FORM_LIBRARY_IMPL(NAMESPACE, CUDA, m) { if (true) { m.impl("scale", TORCH_BOX(&own::scale)); } }
+"""
+
+
+@pytest.mark.parametrize('form', OPERATORS)
+def test_load_registers_the_operators_of_an_extension(form, tmp_path):
+    namespace = f'k_{form.lower()}'
+    text = OPERATORS[form] + OPERATOR.replace('FORM', form)
+    (tmp_path / 'k.cu').write_text(text.replace('NAMESPACE', 'TORCH_EXTENSION_NAME'))
+    with as_gpu.as_gpu():
+        for _ in range(2):                                # a second load replaces the first
+            cpp_extension.load(namespace, [str(tmp_path / 'k.cu')], is_python_module=False)
+        op = getattr(torch.ops, namespace).scale
+        x = torch.randn(70, device='cuda', requires_grad=True)
+        out, same = op(x.detach())
+        assert torch.equal(out, 2*x) and torch.equal(same, x) and out.is_cuda
+        assert torch.equal(op(x.detach(), 3.)[0], 3*x)
+        torch.library.register_autograd(f'{namespace}::scale', lambda ctx, d, _: (op(d.contiguous(), 2.)[0], None))
+        gradient, = torch.autograd.grad(op(x)[0].sum(), x)
+        assert torch.equal(gradient, torch.full_like(x, 2)) and gradient.is_cuda
+
+
+def test_an_operator_without_a_schema_is_refused(tmp_path):
+    text = OPERATORS['TORCH'] + OPERATOR.replace('FORM', 'TORCH').replace('NAMESPACE', 'no_schema')
+    text = re.sub(r'm\.def\("scale\(Tensor x, "[^;]*;', 'm.def("scale", &own::scale);', text)
+    (tmp_path / 'k.cu').write_text(text)
+    with as_gpu.as_gpu(), pytest.raises(WrongSource) as e:
+        cpp_extension.load('no_schema', [str(tmp_path / 'k.cu')], is_python_module=False)
+    assert names(str(e.value), 'no_schema::scale')
+
+
+def test_the_state_of_the_random_generator():
+    with as_gpu.as_gpu():
+        state = torch.cuda.get_rng_state()
+        x = torch.rand(5, device='cuda')
+        torch.cuda.set_rng_state(state)
+        assert torch.equal(torch.rand(5, device='cuda'), x)
 
 
 def test_get_sig_as_the_lectures_call_it():

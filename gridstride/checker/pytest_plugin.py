@@ -217,6 +217,7 @@ def _launch_line(excinfo):
     "Return the line of the test that led to an error, as text; '' if there is none"
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     callers = [*takewhile(lambda entry: not str(entry.path).startswith(package), excinfo.traceback)]
+    callers = [entry for entry in callers if 'site-packages' not in entry.path.parts] or callers  # not torch's
     return f'  launched on line {callers[-1].lineno + 1} of {callers[-1].path.name}' if callers else ''
 
 

@@ -1,7 +1,12 @@
-"""Compiles several files of CUDA C and C++ to one extension, as `torch.utils.cpp_extension.load` does."""
+"""Compiles several files of CUDA C and C++ to one extension, as `torch.utils.cpp_extension.load` does.
+
+An extension exports functions by `PYBIND11_MODULE`, or defines operators by `TORCH_LIBRARY` or `STABLE_TORCH_LIBRARY`,
+which are registered as `torch.ops.NAMESPACE.OPERATOR`."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 from .load import load_cuda
 from .frontend.tokens import WrongSource
@@ -9,7 +14,21 @@ from .frontend.tokens import WrongSource
 __all__ = ['load_files']
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"].*$', re.M)
-_EXPORT = re.compile(r'\bdef\s*\(\s*"(\w+)"\s*,\s*&?\s*((?:\w+::)*\w+)')
+_FUNCTION = r'(?:TORCH_BOX\s*\(\s*)?&?\s*((?:\w+::)*\w+)'  # a function in a call of `def` or `impl`
+_EXPORT = re.compile(rf'\bdef\s*\(\s*"(\w+)"\s*,\s*{_FUNCTION}')
+# TORCH_LIBRARY(namespace, m) {, and with _IMPL also a dispatch key
+_LIBRARY = re.compile(r'\b(?:STABLE_)?TORCH_LIBRARY(?:_FRAGMENT|_IMPL)?\s*\(\s*(\w+)\s*,([\w\s,]*)\)\s*\{')
+_SCHEMA = re.compile(rf'\bdef\s*\(\s*((?:"[^"]*"\s*)+)(?:,\s*{_FUNCTION})?')
+_IMPLEMENTATION = re.compile(rf'\bimpl\s*\(\s*"([\w.]+)"\s*,\s*{_FUNCTION}')
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/', re.S)
+
+
+class _Operators(NamedTuple):
+    "The operators that a source defines in one namespace"
+
+    namespace: str
+    schemas: list
+    function_of: dict  # name of an operator -> its C++ function
 
 
 def load_files(
@@ -18,21 +37,94 @@ def load_files(
     include_paths=None,  # folders of the headers that they include
     verbose=False,  # whether to print the commands
 ):  # a module with the functions that its PYBIND11_MODULE names
-    "Compile the files as one source for the emulator"
+    "Compile the files as one source for the emulator, and register the operators that they define"
     folders = [Path(path) for path in include_paths or ()]
     cpp_src, cuda_src = (
         _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
     )
-    cpp_name_of_export = dict(_EXPORT.findall(cpp_src + cuda_src))
-    if not cpp_name_of_export:
-        hint = 'write m.def("name", &function) in it'
+    text = _COMMENT.sub('', cpp_src + cuda_src)
+    cpp_name_of_export = dict(_EXPORT.findall(text))
+    operators = _find_operators(text, name)
+    cpp_names = [*cpp_name_of_export.values(), *(f for o in operators for f in o.function_of.values())]
+    if not cpp_names:
+        hint = 'write m.def("name", &function) in it, or define operators by TORCH_LIBRARY and TORCH_LIBRARY_IMPL'
         raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
-    function_of_export = {name: cpp_name.split('::')[-1] for name, cpp_name in cpp_name_of_export.items()}
-    functions = list(dict.fromkeys(function_of_export.values()))
+    functions = list(dict.fromkeys(_local_name(f) for f in cpp_names))
     module = load_cuda(cuda_src, cpp_src or None, functions, verbose=verbose, name=name)
-    for name_in_python, function in function_of_export.items():
-        setattr(module, name_in_python, getattr(module, function))
+    for name_in_python, function in cpp_name_of_export.items():
+        setattr(module, name_in_python, getattr(module, _local_name(function)))
+    for namespace_operators in operators:
+        _register(namespace_operators, module)
     return module
+
+
+def _local_name(cpp_name):
+    "Return the name of a C++ function without its namespaces"
+    return cpp_name.split('::')[-1]
+
+
+def _find_operators(text, extension_name) -> list:  # of `_Operators`
+    "Find the operators that a source without comments defines"
+    found = {}
+    for match in _LIBRARY.finditer(text):
+        namespace = extension_name if match[1] == 'TORCH_EXTENSION_NAME' else match[1]
+        operators = found.setdefault(namespace, _Operators(namespace, [], {}))
+        body = _block(text, match.end())
+        for literals, function in _SCHEMA.findall(body):
+            schema = ''.join(re.findall('"([^"]*)"', literals))
+            operators.schemas.append(schema)
+            if function:
+                operators.function_of[schema.partition('(')[0].strip()] = function
+        operators.function_of.update(_IMPLEMENTATION.findall(body))
+    return [operators for operators in found.values() if operators.function_of]
+
+
+def _block(text, start):
+    "Return the text from `start`, after an opening brace, to the closing brace"
+    depth = 1
+    for brace in re.finditer('[{}]', text[start:]):
+        depth += 1 if brace[0] == '{' else -1
+        if not depth:
+            return text[start : start + brace.start()]
+    return text[start:]
+
+
+inside_operator = nullcontext  # the context of an operator's function; `as_gpu` replaces it
+
+
+def _implementation(function, arguments):
+    "Return the Python function that an operator calls; torch leaves out `arguments` whose value is the default"
+
+    def run(*args, **kwargs):
+        defaults = [kwargs.get(a.name, a.default_value) for a in arguments[len(args) :]]
+        with inside_operator():
+            return function(*args, *defaults)
+
+    return run
+
+
+_libraries = {}  # (namespace, name of a module) -> the `torch.library.Library` of its operators, which must stay alive
+
+
+def _register(operators, module):
+    """Register the operators of a namespace. Their dispatch key is CPU, whatever the source says: there the emulated
+    GPU's tensors are."""
+    import torch
+
+    key = operators.namespace, module.__name__
+    if key in _libraries:
+        _libraries[key]._destroy()  # the same extension, compiled again
+    library = _libraries[key] = torch.library.Library(operators.namespace, 'FRAGMENT')
+    arguments_of = {}
+    for schema in operators.schemas:
+        if '(' not in schema:
+            hint = f'write its schema, m.def("{schema}(Tensor x) -> Tensor")'
+            raise WrongSource(f'{operators.namespace}::{schema}: an operator without a schema is not emulated: {hint}')
+        library.define(schema)
+        arguments_of[schema.partition('(')[0].strip()] = torch._C.parse_schema(schema).arguments
+    for name, function in operators.function_of.items():
+        run = getattr(module, _local_name(function))
+        library.impl(name, _implementation(run, arguments_of.get(name, ())), 'CPU')
 
 
 def _join(files, folders):

@@ -281,5 +281,7 @@ using module = module_;
 }
 #define PYBIND11_MODULE(name, m) [[maybe_unused]] static void gs_pybind11_module(::pybind11::module_ &m)
 #define TORCH_LIBRARY(name, m) [[maybe_unused]] static void gs_torch_library_##name(::pybind11::module_ &m)
+#define TORCH_LIBRARY_FRAGMENT(name, m) \
+    [[maybe_unused]] static void gs_torch_library_fragment_##name(::pybind11::module_ &m)
 #define TORCH_LIBRARY_IMPL(name, key, m) \
     [[maybe_unused]] static void gs_torch_library_##name##_##key(::pybind11::module_ &m)

@@ -43,6 +43,7 @@ public:
     size_t nbytes() const { return size_t(numel()) * itemsize(); }
     Device device() const { return get().device; }
     DeviceIndex get_device() const { return device().index(); }
+    int32_t get_device_index() const { return device().index(); }
     bool is_cuda() const { return device().is_cuda(); }
     bool is_cpu() const { return device().is_cpu(); }
     bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return get().is_contiguous(); }
