@@ -1,10 +1,12 @@
 """The command line of the kernels: `python -m gridstride.kernels export DIR` writes each kernel as a standalone CUDA C
-program; `tuned` lists the results of `tune`, and `forget` deletes them."""
+program; `new NAME` writes a project with a kernel as an operator of PyTorch; `tuned` lists the results of `tune`, and
+`forget` deletes them."""
 
 import argparse
 import sys
 
 from .gemm import tuning_cache
+from .project import write_project
 from ..support.lazy_exports import require, run_command
 
 
@@ -16,6 +18,10 @@ def main(args=None):
     export_parser.add_argument('folder', metavar='DIR', help='created if it does not exist')
     export_parser.add_argument('--match', default='', help='export only kernels whose name contains this text')
     export_parser.set_defaults(run=_export)
+    new_parser = commands.add_parser('new', help='write a project: a kernel as an operator of PyTorch, with its tests')
+    new_parser.add_argument('name', metavar='NAME', help='of the package and of its operators, such as my_norm')
+    new_parser.add_argument('--folder', default='.', metavar='DIR', help='where the project is created; default: here')
+    new_parser.set_defaults(run=_new_project)
     commands.add_parser('tuned', help='list the results of `tune`').set_defaults(run=_show_tuned)
     commands.add_parser('forget', help='delete the results of `tune`').set_defaults(run=_forget_tuned)
     options = parser.parse_args(args)
@@ -32,6 +38,14 @@ def _export(options):
         return str(e)
     print(f'{len(paths)} kernels in {options.folder}; to compile and run them: sh {options.folder}/run.sh')
     return 0 if paths else f'no kernel name contains {options.match!r}; omit --match to export all kernels'
+
+
+def _new_project(options):
+    try:
+        project = write_project(options.name, options.folder)
+    except (ValueError, FileExistsError) as e:
+        return str(e)
+    print(f'{project}: its README lists the files; to test it without a GPU: cd {project}; pytest --gridstride')
 
 
 def _show_tuned(options):

@@ -1,0 +1,56 @@
+"A new project, a kernel as an operator of PyTorch: its tests pass without a GPU, and fail on a wrong kernel"
+import os, subprocess, sys, tomllib
+from pathlib import Path
+
+import pytest
+from gridstride.kernels.__main__ import main
+from gridstride.kernels.project import project_files, write_project
+from found import names
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize('name', ['', 'My', '2d', 'a-b', 'class', 'torch', 'a.b', 'a/b', 'tests'])
+def test_a_wrong_name_is_refused(name, tmp_path):
+    with pytest.raises(ValueError) as e:
+        write_project(name, tmp_path)
+    assert repr(name) in str(e.value) and not list(tmp_path.iterdir())
+
+
+def test_the_command_writes_a_project_once(tmp_path, capsys):
+    assert not main(['new', 'my_norm', '--folder', str(tmp_path)])
+    assert names(capsys.readouterr().out, 'my_norm', 'pytest --gridstride')
+    files = {p.relative_to(tmp_path / 'my_norm').as_posix() for p in tmp_path.rglob('*') if p.is_file()}
+    assert files == {*project_files('my_norm')} and 'my_norm/csrc/my_norm.cu' in files
+    assert 'my_norm' in main(['new', 'my_norm', '--folder', str(tmp_path)])     # the text of an error
+
+
+def test_no_template_keeps_its_placeholder():
+    for path, text in project_files('my_norm').items():
+        assert 'NAME' not in text.replace('NAMESPACE', '') and 'NAME' not in path, path
+        if path.endswith('.py'): compile(text, path, 'exec')
+    assert tomllib.loads(project_files('my_norm')['pyproject.toml'])['project']['name'] == 'my_norm'
+
+
+def run_tests(project, *options):
+    "The output of the project's own tests, on the emulator"
+    command = [sys.executable, '-m', 'pytest', '-p', 'gridstride.checker.pytest_plugin', '--gridstride', '-q', *options]
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(ROOT), str(project)]), 'PYTEST_PLUGINS': ''}
+    return subprocess.run([*command, '-p', 'no:cacheprovider'], cwd=project, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.takes(20)
+def test_its_tests_pass_without_a_gpu(tmp_path):
+    done = run_tests(write_project('good_norm', tmp_path))
+    assert not done.returncode and '13 passed, 3 skipped' in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_its_tests_find_a_missing_barrier(tmp_path):
+    project = write_project('racy_norm', tmp_path)
+    source = project / 'racy_norm' / 'csrc' / 'racy_norm.cu'
+    source.write_text(source.read_text().replace('    __syncthreads();\n', ''))
+    done = run_tests(project, '-k', '257')
+    assert done.returncode == 1 and 'racecheck/race' in done.stdout, done.stdout
+    assert 'partial[0]' in done.stdout and 'of __init__.py' in done.stdout
