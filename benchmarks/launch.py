@@ -7,12 +7,17 @@ per call of calls that are captured once and replayed, which excludes Python. Th
 times and ratios are medians over the rounds. Each product is first compared with float64.
 """
 import json, os, statistics, time
+from functools import partial
 from pathlib import Path
 
 import torch, triton
+import torch.nn.functional as F
+from gridstride import kernels
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels import matmul
 from gridstride.kernels.ladder.ladder import Reference, inputs
+from gridstride.kernels.quant import QuantLinear
+from gridstride.kernels.sparse import TwoFourLinear
 from gridstride.support.numba_cuda import import_numba_cuda
 from gridstride.bench.recording import machine
 
@@ -40,6 +45,65 @@ def product_job(size, dtype, grad=False):
     what = f'{dtype} {size}x{size} @ {size}x{size}' + ', with gradient'*grad
     goal = 1.2 if size == 64 and not grad else None
     return what, dict(matmul=lambda: matmul(a, b), torch=lambda: torch.matmul(a, b)), 'torch', goal
+
+
+TOOL_GOAL = 1.2
+SIDE = 16                                       # of the operands of the tools
+W, B, T = 'weight', 'bias', 'target'            # operands beside x, by name
+
+
+def tools():
+    "Yield (name, ours, torch's, names of the operands beside x); each is a function of the operands"
+    yield 'sum', lambda x: kernels.sum(x, -1), lambda x: x.sum(-1), ()
+    yield 'argmax', lambda x: kernels.argmax(x, -1), lambda x: x.argmax(-1), ()
+    yield 'scan', kernels.scan, lambda x: x.cumsum(-1), ()
+    yield 'transpose', kernels.transpose, lambda x: x.mT.contiguous(), ()
+    yield 'gelu', kernels.gelu, F.gelu, ()
+    yield 'bias_gelu', kernels.bias_gelu, lambda x, b: F.gelu(x + b), (B,)
+    yield 'rms_norm', kernels.rms_norm, lambda x, w: F.rms_norm(x, (SIDE,), w, 1e-6), (W,)
+    yield 'layer_norm', kernels.layer_norm, lambda x, w, b: F.layer_norm(x, (SIDE,), w, b), (W, B)
+    yield 'softmax', kernels.softmax, lambda x: x.softmax(-1), ()
+    yield 'log_softmax', kernels.log_softmax, lambda x: x.log_softmax(-1), ()
+    yield 'cross_entropy', kernels.cross_entropy, F.cross_entropy, (T,)
+
+
+def operand(name, dtype):
+    if name == T: return torch.arange(SIDE, device='cuda')
+    return torch.randn(*(SIDE,)*(2 if name == 'x' else 1), device='cuda').to(dtype)
+
+
+def tool_jobs():
+    "Yield the jobs of all tools on small operands: the result, and the result with its gradients"
+    def with_gradients(f, operands, grad_out):
+        inputs = [x for x in operands if x.is_floating_point()]
+        return lambda: torch.autograd.grad(f(*operands), inputs, grad_out)
+    for name, ours, other, names in tools():
+        operands = [operand(n, torch.bfloat16) for n in ('x', *names)]
+        candidates = dict(ours=partial(ours, *operands), torch=partial(other, *operands))
+        yield f'{name} of bfloat16 16x16', candidates, 'torch', TOOL_GOAL
+        if name in ('sum', 'argmax', 'scan', 'transpose'): continue
+        grad_out = torch.ones_like(ours(*operands))
+        operands = [x.requires_grad_(x.is_floating_point()) for x in operands]
+        yield (f'{name} of bfloat16 16x16, with gradient', dict(ours=with_gradients(ours, operands, grad_out),
+               torch=with_gradients(other, operands, grad_out.to(other(*operands).dtype))), 'torch', TOOL_GOAL)
+    q, k, v = (torch.randn(1, 1, 64, 64, device='cuda').bfloat16() for _ in range(3))
+    yield ('attention of bfloat16 64 x 64', dict(ours=lambda: kernels.attention(q, k, v),
+           torch=lambda: F.scaled_dot_product_attention(q, k, v)), 'torch', TOOL_GOAL)
+    a, b = (torch.randn(4, SIDE, SIDE, device='cuda').bfloat16() for _ in range(2))
+    yield ("bmm of bfloat16 4x16x16", dict(ours=lambda: kernels.bmm(a, b), torch=lambda: torch.bmm(a, b)), "torch",
+           TOOL_GOAL)
+    yield from layer_jobs()
+
+
+def layer_jobs():
+    "Yield the jobs of layers with quantized and sparse weights, against a dense layer"
+    layer = torch.nn.Linear(128, 128, bias=False, device='cuda', dtype=torch.bfloat16).requires_grad_(False)
+    x = torch.randn(16, 128, device='cuda').bfloat16()
+    for kind in ('int8', 'int4', 'nf4', 'fp8'):
+        candidates = dict(ours=partial(QuantLinear.from_linear(layer, kind), x), torch=partial(layer, x))
+        yield f'{kind} layer 128x128 of 16 rows', candidates, 'torch', TOOL_GOAL
+    packed = TwoFourLinear.from_linear(layer)
+    yield '2:4 layer 128x128 of 16 rows', dict(ours=partial(packed, x), torch=partial(layer, x)), 'torch', TOOL_GOAL
 
 
 def numba_kernels():
@@ -108,7 +172,7 @@ def measure(job_name, candidates, other, goal):
         ratio = statistics.median(a/b for a, b in zip(in_a_row[name], in_a_row[other]))
         yield dict(what=job_name, way=name, us=statistics.median(in_a_row[name]), ratio=ratio, other=other,
                    graph=statistics.median(in_a_graph[name]) if in_a_graph.get(name) else None,
-                   goal=goal if name in ('matmul', 'cuda_kernel') else None)
+                   goal=goal if name in ('matmul', 'ours', 'cuda_kernel') else None)
 
 
 def format_row(row):
@@ -122,6 +186,7 @@ def format_row(row):
 def jobs():
     yield from (product_job(size, dtype) for dtype in ('float32', 'bfloat16') for size in SIZES)
     yield product_job(64, 'float32', grad=True)
+    yield from tool_jobs()
     yield from empty_kernel_jobs()
 
 

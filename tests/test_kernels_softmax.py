@@ -154,7 +154,6 @@ def test_an_operator_of_torch():
 @pytest.mark.parametrize('call,error,words', [
     (lambda: softmax([1.]), TypeError, 'softmax: x .*list'),
     (lambda: log_softmax(torch.ones(3).int()), TypeError, 'log_softmax: x .*int32.*float64'),
-    (lambda: softmax(torch.tensor(1.)), ValueError, saying('softmax: x', 'one', 'axis')),
-    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x .*contiguous.*\.contiguous\(\)')])
+    (lambda: softmax(torch.tensor(1.)), ValueError, saying('softmax: x', 'one', 'axis'))])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

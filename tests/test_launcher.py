@@ -9,6 +9,7 @@ import torch
 from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
 from gridstride.cpp.frontend.reader import Param
 from gridstride.diagnostics.errors import LaunchError
+from gridstride.kernels import call_tables, common
 from gridstride.kernels.gemm import dispatch, plan
 from gridstride.kernels.ladder import ladder, launches, rung
 from gridstride.kernels.gemm.plan import using
@@ -198,7 +199,8 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
 def test_a_table_leaves_marked_operands_to_torch(driver):
     a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
     t.use_torch(a, b)
-    assert t(a.clone(), b) is NotImplemented is t.into(torch.empty(6, 5), a, b) and len(t) == 1 and not t.has_recipe(a, b)
+    assert t(a.clone(), b) is NotImplemented is t.into(torch.empty(6, 5), a, b)
+    assert len(t) == 1 and not t.has_recipe(a, b)
     assert t(a[:5], b) is None and not driver.launches
     t.clear()
     assert t(a, b) is None
@@ -590,3 +592,140 @@ def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, modul
             check(dispatch.matmul(a, b), a@b, 0, 0)
     finally: plan._missing_torch_name.cache_clear()
     assert not asked
+
+
+# Operators whose calls are repeated
+
+@pytest.fixture
+def repeated(driver, monkeypatch):
+    "Wrap a function as on a GPU; `driver.ran` counts its calls"
+    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
+    monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
+    monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
+    driver.ran = 0
+    def wrap(run, **options):
+        def counted(*args):
+            driver.ran += 1
+            return run(*args)
+        return call_tables.repeated(counted, **options)
+    return wrap
+
+
+def launch_arrays(driver, *arrays, record=True):
+    "Launch a kernel that takes these arrays"
+    launcher = launches.Launcher(SimpleNamespace(handle=77, __name__='k'), len(arrays), (3,), (1,), (32,))
+    driver.sizes = [8]*len(arrays)
+    launcher([0 if x is None else x.data_ptr() for x in arrays], 5)
+    if record: common.record_launch(launcher, arrays)
+
+
+def test_a_call_like_an_earlier_one_only_launches(driver, repeated):
+    def run(x, weight, scale):
+        y, stats = torch.empty_like(x), torch.empty(2, 3)
+        partials, status = torch.empty(7), torch.zeros(5, dtype=torch.int64)
+        launch_arrays(driver, x, weight, partials, status[1:], status[:1])
+        launch_arrays(driver, partials, y.view(torch.int32), stats[1], x[2:])
+        return y, stats
+    call, x, weight = repeated(run), torch.randn(4, 6), torch.randn(6)
+    call(x, weight, .5)
+    other_x, other_weight = torch.randn(4, 6), torch.randn(6)
+    y, stats = call(other_x, other_weight, .5)
+    assert driver.ran == 1 and len(driver.launches) == 4 and stats.shape == (2, 3)
+    driver.sizes = [8]*5
+    (status, zero, num_bytes, _), = driver.filled
+    given = [struct.unpack('Q', value)[0] for value in driver.launches[2].given]
+    partials = driver.pointers(3)[0]
+    assert (zero, num_bytes) == (0, 40) and given[:2] == [other_x.data_ptr(), other_weight.data_ptr()]
+    assert driver.pointers(3) == [partials, y.data_ptr(), stats[1].data_ptr(), other_x[2:].data_ptr()]
+    for other in ((x[:3], weight, .5), (x, weight, .25), (x, None, .5), (x.t(), weight, .5), (x.double(), weight, .5)):
+        before = driver.ran
+        try: call(*other)
+        except AttributeError: pass
+        assert driver.ran == before+1
+
+
+def not_explained(driver):
+    "Functions whose calls no recipe may repeat, and why"
+    x = torch.randn(4)
+    def launching(*arrays):
+        launch_arrays(driver, *arrays)
+        return arrays[-1]
+    static = torch.zeros(4)
+    yield 'another operation of torch', lambda x: launching(x, x*2)
+    yield 'a copy', lambda x: launching(x.clone(), torch.empty(4))
+    yield 'memory of another call', lambda x: launching(x, static, torch.empty(4))
+    yield 'no launch', lambda x: torch.empty(4)
+    yield 'the result is an argument', lambda x: launching(torch.empty(4), x)
+    yield 'a result that no kernel writes', lambda x: (launching(x, torch.empty(4)), torch.empty(3))
+    def unrecorded(x):
+        out = torch.empty(4)
+        launch_arrays(driver, x, out, record=False)
+        return launching(x, out)
+    yield 'a launch that was not recorded', unrecorded
+
+
+def test_a_call_that_its_recording_does_not_explain_is_not_repeated(driver, repeated):
+    for reason, run in not_explained(driver):
+        call, driver.ran = repeated(run), 0
+        for _ in range(3): call(torch.randn(4))
+        assert driver.ran == 3, reason
+
+
+def test_a_call_whose_operands_overlap_is_not_repeated(driver, repeated):
+    "A later call with these shapes may pass two arrays"
+    def run(a, b):
+        out = torch.empty(4)
+        launch_arrays(driver, a, b, out)
+        return out
+    call, x = repeated(run), torch.randn(6)
+    for _ in range(2): call(x[:4], x[2:])
+    for _ in range(2): call(x[:4], x[:4])
+    assert driver.ran == 4
+    for _ in range(3): call(torch.randn(4), torch.randn(4))
+    assert driver.ran == 5 and len(set(driver.pointers()[:2])) == 2
+    call(x[:4], x[:4])
+    assert driver.ran == 5 and driver.pointers()[:2] == [x.data_ptr()]*2
+
+
+def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
+    call, x = repeated(lambda x: NotImplemented, by_torch=torch.sin), torch.randn(4)
+    assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
+
+
+def test_an_operator_may_exclude_calls(driver, repeated):
+    def run(x, seed):
+        out = torch.empty(4)
+        launch_arrays(driver, x, out)
+        return out
+    call = repeated(run, is_repeatable=lambda x, seed: not seed)
+    for seed in (0, 0, 3, 3): call(torch.randn(4), seed)
+    assert driver.ran == 3
+
+
+def test_operators_within_an_operator_are_recorded_with_it(driver, repeated):
+    def inner(x):
+        out = torch.empty(4)
+        launch_arrays(driver, x, out)
+        return out
+    inner = repeated(inner)
+    inner(torch.randn(4))
+    def outer(x): return inner(inner(x))
+    outer = repeated(outer)
+    for _ in range(3): outer(torch.randn(4))
+    assert driver.ran == 4 and len(driver.launches) == 7
+
+
+def test_modes_and_transforms_are_not_repeated(driver, repeated):
+    "They replace the operations that the function runs"
+    def run(x):
+        out = torch.empty(4)
+        launch_arrays(driver, x, out)
+        return out
+    call, x = repeated(run), torch.randn(4)
+    call(x)
+    with Mode(): call(x)
+    assert driver.ran == 2
+    assert call_tables.needs_autograd(torch.nn.Parameter(x)) and not call_tables.needs_autograd(x, None)
+    with torch.autograd.forward_ad.dual_level(): assert call_tables.needs_autograd(x)
+    def one(x): return torch.tensor(float(call_tables.needs_autograd(x)))
+    assert torch.func.vmap(one)(torch.ones(3)).all()

@@ -303,8 +303,8 @@ PyMethodDef launch_methods[] = {
 
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-// A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment of
-// the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are addresses,
+// A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment
+// of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are addresses,
 // or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors among the
 // arguments, then the results, a workspace, which is freed after the call, and a null pointer.
 struct Address { size_t base_index, offset; };
@@ -533,7 +533,8 @@ bool check_bases(const Recipe &r, size_t num_tensors) {
     size_t num_bases = num_tensors + r.results.size() + (r.workspace ? 1 : 0) + 1;
     for (auto &step : r.steps)
         for (auto &a : step.addresses)
-            if (a.base_index >= num_bases) return PyErr_Format(PyExc_IndexError, "base %zu of %zu", a.base_index, num_bases);
+            if (a.base_index >= num_bases)
+                return PyErr_Format(PyExc_IndexError, "base %zu of %zu", a.base_index, num_bases);
     return true;
 }
 

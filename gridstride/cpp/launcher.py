@@ -92,7 +92,7 @@ def _main_error(log):
 
 def load(
     device_type=_CUDA,  # of tensors, DLPack's code
-    functions=None,  # addresses of: launch, current device, replace the address of a tensor map, fill memory, current stream
+    functions=None,  # addresses of: launch, current device, replace a tensor map's address, fill memory, current stream
 ):
     "Load the compiled module, which calls these functions; raise `NoLauncher` if that fails"
     import torch

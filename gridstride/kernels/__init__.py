@@ -6,8 +6,9 @@ The modules and packages, in reading order:
 - `ladder` (the lessons' matrix products, step by step) and `gemm` (`matmul` and its plans, `mlp`, `bmm`, `grouped_mm`);
 - used by all kernels: `ptx` (PTX instructions as CUDA C functions) and `tensor_maps` (TMA tensor maps);
 - packages of operators with the same layout: `memory`, `fused`, `flash`, `latent`, `quant`, `sparse`. They share
-  `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `source_assembly` (adds
-  types and constants to a kernel's source) and `layers` (replaces linear layers);
+  `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `call_tables` (repeats the
+  launches of an earlier call), `source_assembly` (adds types and constants to a kernel's source) and `layers` (replaces
+  linear layers);
 - `export`, which writes each kernel as a standalone program (with `standalone`), and `cub` (NVIDIA's library, as a
   baseline).
 """

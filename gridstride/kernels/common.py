@@ -4,6 +4,7 @@ import math
 import threading
 from functools import lru_cache
 
+from .ladder.launches import record_launch
 from .ladder.rung import make_launcher
 from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
@@ -50,6 +51,11 @@ def check_tensor(
         raise ValueError(f'{op_name}: {name} must be contiguous; its strides are {x.stride()}: use .contiguous()')
 
 
+def to_contiguous(x):
+    "Return `x`, or a contiguous copy of a tensor with other strides; anything else stays as it is"
+    return x.contiguous() if hasattr(x, 'data_ptr') and not x.is_contiguous() else x
+
+
 def check_matches(
     op_name,  # name of the operator in messages
     name,  # name of `tensor` in messages
@@ -69,7 +75,7 @@ def check_matches(
 
 def reject_gradient(op_name, x):
     "Raise `ValueError` if `x` requires a gradient, which an operator without a backward pass cannot compute"
-    if x.requires_grad and import_torch().is_grad_enabled():
+    if getattr(x, 'requires_grad', False) and import_torch().is_grad_enabled():
         raise ValueError(f'{op_name}: x requires a gradient, but this operator has no backward pass: use x.detach()')
 
 
@@ -125,10 +131,12 @@ def launch(kernel_launches, x, **arrays):
         for kernel_launch in kernel_launches:
             _launcher(kernel_launch, None, 'sim')([dict(arrays, x=x)[name] for name in kernel_launch.arrays])
         return
-    addresses = {name: tensor.data_ptr() for name, tensor in dict(arrays, x=x).items() if tensor is not None}
-    device = x.get_device()
+    tensors, device = dict(arrays, x=x), x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
         for kernel_launch in kernel_launches:
-            _launcher(kernel_launch, device, 'gpu')([addresses[name] for name in kernel_launch.arrays], stream)
+            launcher = _launcher(kernel_launch, device, 'gpu')
+            operands = [tensors[name] for name in kernel_launch.arrays]
+            launcher([operand.data_ptr() for operand in operands], stream)
+            record_launch(launcher, operands)

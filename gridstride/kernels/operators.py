@@ -4,28 +4,32 @@ import functools, sys
 
 import torch
 
+from .call_tables import repeated
+
 _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
 
 def operator(
     schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
     make_empty_results,  # a function of the same arguments that returns empty results of the right shapes and dtypes
+    by_torch=None,  # this and the next are as for `call_tables.repeated`
+    is_repeatable=None,
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
-    other code calls the function directly, with a third of the operator's overhead.
+    other code calls the function directly, and repeated calls its launches alone (`call_tables`).
 
         @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
         def gelu(x, tanh): ..."""
 
     def register(run):
-        name = schema.partition('(')[0]
+        name, call = schema.partition('(')[0], repeated(run, by_torch, is_repeatable)
         _LIBRARY.define(schema)
-        _LIBRARY.impl(name, run, 'CompositeExplicitAutograd')
+        _LIBRARY.impl(name, call, 'CompositeExplicitAutograd')
         torch.library.register_fake(f'gridstride::{name}', make_empty_results, lib=_LIBRARY)
         traced_operator = getattr(torch.ops.gridstride, name).default
 
         def dispatch(*args):
-            return traced_operator(*args) if torch.compiler.is_compiling() else run(*args)
+            return traced_operator(*args) if torch.compiler.is_compiling() else call(*args)
 
         return dispatch
 

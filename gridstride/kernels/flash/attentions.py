@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
+from ..call_tables import needs_autograd, repeated
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -531,29 +532,55 @@ def attention(
 
     Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
     others, FlashAttention-3 (2024)."""
-    _check_qkv(q, k, v)
+    if lens is None and not lse and not needs_autograd(q, k, v):
+        return _attend(q, k, v, causal, scale, window, bias, gradients, deterministic)
+    return _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic)
+
+
+def _check_options(q, scale, window, bias, gradients, deterministic):
+    "Return (scale, window) as numbers; raise `TypeError` or `ValueError` for invalid options"
     if not isinstance(bias, str):
         raise TypeError(
             f"attention: bias is a {type(bias).__name__}; expected a string of CUDA C, such as bias='-0.5f*(row - key)'"
         )
     if gradients not in ('sdpa', 'kernel'):
         raise ValueError(f"attention: gradients is {gradients!r}; expected 'sdpa' or 'kernel'")
-    scale, window, lens = _check_scale(q, scale), _check_window(window), _pack_lens(q, k, lens)
     if deterministic and gradients == 'sdpa':
         raise ValueError("attention: SDPA does not support deterministic=True: use gradients='kernel'")
+    return _check_scale(q, scale), _check_window(window)
+
+
+def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministic):
+    "Compute `attention` without lengths and gradients by our kernels; return NotImplemented if torch must compute it"
+    _check_qkv(q, k, v)
+    _check_options(q, scale, window, bias, gradients, deterministic)
+    if _choose_backend(q).name == 'sdpa' and not bias:
+        return NotImplemented
+    return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
+
+
+def _attend_by_torch(q, k, v, causal, scale, window, *unused_options):
+    "Compute `attention` without lengths and gradients by torch"
+    return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
+
+
+_attend = repeated(_run_attention, by_torch=_attend_by_torch)
+
+
+def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):
+    "Compute `attention` after checks of all operands and options"
+    _check_qkv(q, k, v)
+    scale, window = _check_options(q, scale, window, bias, gradients, deterministic)
+    lens = _pack_lens(q, k, lens)
     if _choose_backend(q).name != 'sdpa':
-        if (
-            bias
-            and gradients == 'sdpa'
-            and torch.is_grad_enabled()
-            and any(tensor.requires_grad for tensor in (q, k, v))
-        ):
+        has_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v))
+        if bias and gradients == 'sdpa' and has_gradient:
             raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
         method = 'ordered' if deterministic else gradients
         out_and_lse = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, method)
         return out_and_lse if lse else out_and_lse[0]
-    if bias:
-        raise ValueError(f'attention: bias needs our kernels, but SDPA computes this: {_choose_backend(q).reason}')
-    if lse:
-        raise ValueError(f'attention: lse needs our kernels, but SDPA computes this: {_choose_backend(q).reason}')
+    for name, option in dict(bias=bias, lse=lse).items():
+        if option:
+            reason = _choose_backend(q).reason
+            raise ValueError(f'attention: {name} needs our kernels, but SDPA computes this: {reason}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

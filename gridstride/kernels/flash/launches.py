@@ -6,6 +6,7 @@ import torch
 
 from ..ladder import launches, rung
 from ..common import make_context_current_once
+from ..ladder.launches import active_recorder, record_launch
 from ...cpp.driver import current_stream
 
 
@@ -28,8 +29,9 @@ def _cached_tile_counter(device, stream):
 
 
 def _tile_counter(x, stream):
-    "Return a counter that is 0 between launches on a stream; a CUDA graph, which may run on any stream, gets its own"
-    if not x.is_cuda or torch.cuda.is_current_stream_capturing():
+    """Return a counter that is 0 between launches on a stream. A CUDA graph and a recorded call, which may be repeated
+    on any stream, get their own"""
+    if not x.is_cuda or torch.cuda.is_current_stream_capturing() or active_recorder():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
     return _cached_tile_counter(x.device, stream)
 
@@ -46,4 +48,7 @@ def launch_mapped(kernel_launch, boxes, x, **arrays):
         stream = current_stream(device)
         if 'taken' in kernel_launch.arrays:
             arrays |= dict(taken=_tile_counter(x, stream))
-        _launcher(kernel_launch, boxes, device, 'gpu')([arrays[name] for name in kernel_launch.arrays], stream)
+        launcher = _launcher(kernel_launch, boxes, device, 'gpu')
+        operands = [arrays[name] for name in kernel_launch.arrays]
+        launcher(operands, stream)
+        record_launch(launcher, operands)

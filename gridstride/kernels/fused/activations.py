@@ -8,7 +8,8 @@ from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
+from ..call_tables import needs_autograd
+from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
 
@@ -61,7 +62,7 @@ class _Gelu(torch.autograd.Function):
 
 
 def gelu(
-    x,  # a contiguous tensor of float32, float16, bfloat16 or float64
+    x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
 ):  # a tensor like `x`
     """Compute x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
@@ -70,7 +71,8 @@ def gelu(
         gelu(x, approximate='tanh')
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
-    return _Gelu.apply(x, _uses_tanh('gelu', approximate))
+    x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
+    return _Gelu.apply(x, tanh) if needs_autograd(x) else _gelu(x, tanh)
 
 
 # GELU of x + bias, with dropout
@@ -83,6 +85,7 @@ def _rows_and_width(x):
 @operator(
     'bias_gelu(Tensor x, Tensor bias, bool tanh, float p, SymInt seed) -> Tensor',
     lambda x, bias, tanh, p, seed: torch.empty_like(x),
+    is_repeatable=lambda x, bias, tanh, p, seed: not p,  # each step has another seed
 )
 def _bias_gelu(x, bias, tanh, p, seed):
     check_tensor('bias_gelu', x, DTYPE_BYTES)
@@ -100,6 +103,7 @@ def _bias_gelu(x, bias, tanh, p, seed):
 @operator(
     'bias_gelu_backward(Tensor x, Tensor bias, Tensor dy, bool tanh, float p, SymInt seed) -> (Tensor, Tensor)',
     lambda x, bias, dy, tanh, p, seed: (torch.empty_like(x), torch.empty_like(bias)),
+    is_repeatable=lambda x, bias, dy, tanh, p, seed: not p,
 )
 def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     dy = dy.contiguous()
@@ -130,7 +134,7 @@ class _BiasGelu(torch.autograd.Function):
 
 
 def bias_gelu(
-    x,  # a contiguous tensor (..., width) of float32, float16, bfloat16 or float64
+    x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     bias,  # (width,), of the same type
     approximate='none',  # as for `gelu`
     p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
@@ -147,4 +151,6 @@ def bias_gelu(
         raise ValueError(f'bias_gelu: p is {p!r}; expected a number from 0 to 1')
     if p and seed is None:
         raise ValueError('bias_gelu: seed is None, but dropout (p > 0) needs one: pass a new seed per step')
-    return _BiasGelu.apply(x, bias, _uses_tanh('bias_gelu', approximate), float(p), seed or 0)
+    x, bias = to_contiguous(x), to_contiguous(bias)
+    options = _uses_tanh('bias_gelu', approximate), float(p), seed or 0
+    return _BiasGelu.apply(x, bias, *options) if needs_autograd(x, bias) else _bias_gelu(x, bias, *options)

@@ -11,10 +11,20 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
+from ..call_tables import repeated
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..common import MAX_LOAD_BYTES, check_matches, check_tensor, launch, pow2_clamp, dtype_name, vector_width
+from ..common import (
+    MAX_LOAD_BYTES,
+    check_matches,
+    check_tensor,
+    launch,
+    pow2_clamp,
+    dtype_name,
+    to_contiguous,
+    vector_width,
+)
 from ...utils import cdiv
 
 # The single-pass kernel: a block of a cluster typically keeps about 64 KiB of a row, so that three blocks fit on an SM:
@@ -225,26 +235,45 @@ def _already_used_error(op_name):
     )
 
 
+@repeated
+def _run_forward(x, target, ignore_index, reduction, in_place, save):
+    """Compute the loss. Returns it, the scale, and with `save` what the backward pass needs: the gradient, unless it
+    overwrites x, or the row statistics"""
+    problem = _loss_problem(x, ignore_index, in_place or not save)
+    scale, loss, saved = _compute_scale(x, target, problem, reduction), _empty_accumulator(x, problem.rows), []
+    if save and _is_single_pass(problem, reduction):
+        saved = [] if in_place else [torch.empty_like(x)]
+        _run_single_pass(x, target, problem, scale, loss, x if in_place else saved[0])
+    else:
+        row_stats = _run_losses(x, target, problem, loss)
+        saved = [row_stats] if save else []
+    return loss if reduction == 'none' else _sum_losses(loss, scale, problem), scale, *saved
+
+
+def _is_single_pass(problem, reduction):
+    "Return whether one kernel computes the losses and the gradient"
+    return reduction != 'none' and single_pass_launch(problem, this_device()) is not None
+
+
 class _CrossEntropy(torch.autograd.Function):
     "Cross entropy for autograd: saves the gradient if the forward pass computes it, else the row statistics"
 
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
         ctx.problem = problem = _loss_problem(x, ignore_index, in_place)
-        loss, ctx.scale = _empty_accumulator(x, problem.rows), _compute_scale(x, target, problem, reduction)
+        loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, True)
         ctx.in_place, ctx.grad, ctx.row_stats, ctx.was_used = in_place, None, None, False
-        if reduction != 'none' and single_pass_launch(problem, this_device()):
-            ctx.grad = x.detach() if in_place else torch.empty_like(x)
-            _run_single_pass(x, target, problem, ctx.scale, loss, ctx.grad)
+        if _is_single_pass(problem, reduction):
+            ctx.grad = x.detach() if in_place else saved[0]
         else:
-            ctx.row_stats = _run_losses(x, target, problem, loss)
+            (ctx.row_stats,) = saved
         if in_place and ctx.row_stats is None:
             # Autograd then raises if another operation saved the logits for its backward pass.
             torch.autograd.graph.increment_version(x)
             ctx.save_for_backward(target)
         else:
             ctx.save_for_backward(target, x)
-        return loss if reduction == 'none' else _sum_losses(loss, ctx.scale, problem)
+        return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -274,7 +303,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 @untraced
 def cross_entropy(
-    logits,  # a contiguous tensor (rows, classes) of float32, bfloat16, float16 or float64
+    logits,  # a tensor (rows, classes) of float32, bfloat16, float16 or float64; with `in_place` it must be contiguous
     target,  # an int64 tensor (rows,): the class of each row
     ignore_index=-100,  # rows with this target are ignored
     reduction='mean',  # 'mean' over the rows that are not ignored, 'sum', or 'none': one loss per row
@@ -290,6 +319,7 @@ def cross_entropy(
     the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
+    logits, target = logits if in_place else to_contiguous(logits), to_contiguous(target)
     _check_matrix('cross_entropy', logits, 'logits', 'classes')
     _check_targets('cross_entropy', target, logits, len(logits))
     _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
@@ -301,10 +331,7 @@ def cross_entropy(
         )
     if logits.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    problem, logits = _loss_problem(logits, ignore_index, True), logits.detach()
-    scale, loss = _compute_scale(logits, target, problem, reduction), _empty_accumulator(logits, problem.rows)
-    _run_losses(logits, target, problem, loss)
-    return loss if reduction == 'none' else _sum_losses(loss, scale, problem)
+    return _run_forward(logits.detach(), target, ignore_index, reduction, False, False)[0]
 
 
 # The logits are a matrix product, and so are the gradients of both of its operands. All three products are computed per
@@ -357,8 +384,8 @@ def _overwrite_with_gradient(x, target, problem, scale, loss, unit_scale):
 
 @untraced
 def linear_cross_entropy(
-    x,  # a contiguous tensor (rows, features)
-    weight,  # a contiguous tensor (classes, features) of the type of `x`
+    x,  # a tensor (rows, features); operands that are not contiguous are copied first
+    weight,  # a tensor (classes, features) of the type of `x`
     target,  # as for `cross_entropy`
     ignore_index=-100,  # as for `cross_entropy`
     reduction='mean',  # or 'sum'
@@ -373,6 +400,7 @@ def linear_cross_entropy(
     The weight gradient accumulates in the dtype of the weight, with one rounding per chunk, as in gradient accumulation
     over batches. Raises TypeError or ValueError for unsupported operands."""
     op_name = 'linear_cross_entropy'
+    x, weight, target = map(to_contiguous, (x, weight, target))
     _check_matrix(op_name, x, 'x', 'features')
     num_classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
     check_matches(op_name, 'weight', weight, x, (num_classes, x.shape[1]))

@@ -8,7 +8,8 @@ from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width
+from ..call_tables import needs_autograd
+from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 
 def _accumulator_dtype(x):
@@ -110,8 +111,17 @@ class _Norm(torch.autograd.Function):
         return *grads, None, None
 
 
+def _apply_norm(x, weight, bias, residual, eps, centered):
+    "Normalize, with autograd only if a gradient is needed"
+    operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
+    if needs_autograd(x, weight, bias, residual):
+        return _Norm.apply(*operands)
+    y, x_plus_residual, _ = _norm(*operands)
+    return y if residual is None else (y, x_plus_residual)
+
+
 def rms_norm(
-    x,  # a contiguous tensor (..., width) of float32, float16, bfloat16 or float64
+    x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     weight=None,  # (width,), of the same type
     residual=None,  # a tensor like `x`, which is added to `x` first
     eps=1e-6,  # added to the mean of the squares
@@ -123,7 +133,7 @@ def rms_norm(
         y, x = rms_norm(x, weight, residual)
 
     Raises TypeError or ValueError for unsupported operands."""
-    return _Norm.apply(x, weight, None, residual, float(eps), False)
+    return _apply_norm(x, weight, None, residual, eps, False)
 
 
 def layer_norm(
@@ -140,4 +150,4 @@ def layer_norm(
         layer_norm(x, weight, bias)
 
     Raises TypeError or ValueError for unsupported operands."""
-    return _Norm.apply(x, weight, bias, residual, float(eps), True)
+    return _apply_norm(x, weight, bias, residual, eps, True)

@@ -14,7 +14,8 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..common import check_tensor, launch, dtype_name, tensor_vector_width
+from ..call_tables import needs_autograd
+from ..common import check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
 # The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
@@ -232,8 +233,14 @@ class _Softmax(torch.autograd.Function):
         return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
 
 
+def _apply_softmax(x, log):
+    "Compute (log) softmax, with autograd only if a gradient is needed"
+    x = to_contiguous(x)
+    return _Softmax.apply(x, log) if needs_autograd(x) else _softmax(x, log)
+
+
 def softmax(
-    x,  # a contiguous tensor of float32, float16, bfloat16 or float64
+    x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
 ):  # a tensor like `x`
     """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
     For 16-bit inputs, the arithmetic is in float32.
@@ -241,7 +248,7 @@ def softmax(
         softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
-    return _Softmax.apply(x, False)
+    return _apply_softmax(x, False)
 
 
 def log_softmax(
@@ -253,4 +260,4 @@ def log_softmax(
         log_softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
-    return _Softmax.apply(x, True)
+    return _apply_softmax(x, True)

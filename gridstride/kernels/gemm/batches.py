@@ -10,6 +10,7 @@ from .launches import stored_layout, stored_operands, run_product, unsupported_d
 from . import plan, bf16x6
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
+from ..call_tables import needs_autograd, repeated
 from ..common import make_context_current_once, dtype_name
 
 
@@ -50,17 +51,20 @@ def _prepared_launches(kernel, count, M, N, K, device, backend):
     return lambda arrays, stream=None: launches(*arrays, stream)
 
 
-def _bmm_forward(a, b):
-    "Compute `bmm` without a gradient"
+def _run_bmm(a, b):
+    "Compute `bmm` without a gradient by a kernel, or return NotImplemented if torch must multiply"
     operands = _kernel_operands(a, b)
     if isinstance(operands, str):
-        return torch.bmm(a, b)
+        return NotImplemented
     layout, stored_a, stored_b, *kernel = operands
     if not kernel:
         return run_product(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
     launch_prepared(_prepared_launches, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
+
+
+_bmm_forward = repeated(_run_bmm, by_torch=torch.bmm)
 
 
 class _Bmm(torch.autograd.Function):
@@ -90,9 +94,9 @@ def bmm(
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
     multiplies all other operands and raises for shapes or types that do not match."""
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_kernel_operands(a, b), str):
-        return _Bmm.apply(a, b)
-    return _bmm_forward(a, b)
+    if not needs_autograd(a, b):
+        return _bmm_forward(a, b)
+    return torch.bmm(a, b) if isinstance(_kernel_operands(a, b), str) else _Bmm.apply(a, b)
 
 
 # A grouped GEMM: consecutive rows of `a` form groups, and each group has its own matrix of `b`.

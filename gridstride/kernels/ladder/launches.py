@@ -43,6 +43,26 @@ class Double(float):
     "An argument of type `double`"
 
 
+# While a call is recorded (`kernels.call_tables`), each launch of its thread is counted.
+_thread_state = threading.local()
+
+
+def active_recorder():  # a `CallRecorder`, or None
+    "Return the recorder of this thread's current call"
+    return getattr(_thread_state, 'recorder', None)
+
+
+def set_recorder(recorder):
+    "Count and record the following launches of this thread; None: no longer"
+    _thread_state.recorder = recorder
+
+
+def record_launch(launcher, tensors):
+    "Record a launch of a `Launcher` on these tensors if this thread's current call is recorded"
+    if recorder := active_recorder():
+        recorder.add_launch(launcher, tensors)
+
+
 _C_TYPES = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 
 
@@ -101,6 +121,8 @@ class Launcher:
 
     def launch(self, launch_object, *launch_args):
         "Launch by the compiled launcher (`launcher.cpp`); `launch_args`: a stream handle and addresses of the arrays"
+        if recorder := active_recorder():
+            recorder.num_launches += 1
         if launch_object.run(*launch_args):  # a second call reports the error
             call_driver(lambda: launch_object.run(*launch_args), self.kernel.__name__)
 

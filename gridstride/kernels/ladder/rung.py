@@ -9,7 +9,7 @@ from ...cpp.driver import current_stream
 from ...cpp.kernel import cuda_kernel
 from ...cpp.frontend.reader import kernels
 from ...bench.recording import Unavailable
-from .launches import MAX_CACHED, Launcher, MappedLauncher
+from .launches import MAX_CACHED, Launcher, MappedLauncher, record_launch
 from .operands import raise_invalid_operands, sizes
 from ...utils import backend, cdiv
 
@@ -95,6 +95,7 @@ class _PreparedLaunch(MappedLauncher):
 
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
+        record_launch(self, [m, n, out])
 
     def map_key(self, index, array):
         "Return the cache key of a tensor map: argument and address, because shapes and strides are fixed"
@@ -174,15 +175,13 @@ class PreparedLaunches:
             self.workspace_bytes += cdiv(num_elements * _DTYPE_BYTES[dtype], 256) * 256
 
     def __call__(self, m, n, out, stream):
-        arrays = dict(m=m, n=n, out=out)
-        if m.is_cuda:
-            arrays = {name: array.data_ptr() for name, array in arrays.items()}
-        workspace = self._allocate(m, arrays) if self.workspaces else None
+        # The workspaces live until every kernel is launched; the allocator then reuses their memory only for later work
+        # on the same stream.
+        arrays = dict(m=m, n=n, out=out, **self._allocate_workspaces(m))
         for launcher, array_names in self.launchers:
-            launcher([arrays[name] for name in array_names], stream)
-        # Keep the workspace alive until every kernel is launched; the allocator then reuses its memory only for later
-        # work on the same stream.
-        del workspace
+            tensors = [arrays[name] for name in array_names]
+            launcher([x.data_ptr() for x in tensors] if m.is_cuda else tensors, stream)
+            record_launch(launcher, tensors)
 
     def launch_table(self, m, n, out):
         "Return (rows for the compiled launcher's table, bytes of workspace), as `_PreparedLaunch.launch_table` does"
@@ -195,20 +194,21 @@ class PreparedLaunches:
             for launcher, array_names in self.launchers
         ), self.workspace_bytes
 
-    def _allocate(self, m, arrays):
-        "Add the workspaces to `arrays`: slices of one allocation; on the emulator, for its checks, an allocation each"
+    def _allocate_workspaces(self, m):
+        "Return {name: workspace}: slices of one allocation; on the emulator, for its checks, an allocation each"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
-            arrays.update(
-                {
-                    name: torch.empty(num_elements, dtype=getattr(torch, dtype))
-                    for name, (_, num_elements, dtype) in workspaces
-                }
-            )
-            return
+            return {
+                name: torch.empty(num_elements, dtype=getattr(torch, dtype))
+                for name, (_, num_elements, dtype) in workspaces
+            }
+        if not workspaces:
+            return {}
         workspace = torch.empty(self.workspace_bytes, dtype=torch.uint8, device=m.device)
-        arrays.update({name: workspace.data_ptr() + offset for name, (offset, *_) in workspaces})
-        return workspace
+        return {
+            name: workspace[offset : offset + num_elements * _DTYPE_BYTES[dtype]]
+            for name, (offset, num_elements, dtype) in workspaces
+        }
 
 
 _DTYPE_BYTES = dict(float32=4, bfloat16=2)

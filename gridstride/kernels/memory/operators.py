@@ -17,6 +17,7 @@ from ..common import (
     launch,
     pow2_clamp,
     reject_gradient,
+    to_contiguous,
     import_torch,
     dtype_name,
     vector_width,
@@ -29,11 +30,21 @@ DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1) 
 MAX_BINS = 8192
 
 
-# Checks of operands
-def _check_operand(op_name, x, dtypes):
-    "Raise `TypeError` or `ValueError` unless the operator supports the tensor `x`"
-    check_tensor(op_name, x, dtypes)
+@lru_cache
+def _repeated(run):
+    "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
+    from ..call_tables import repeated
+
+    return repeated(run)
+
+
+def _call(op_name, run, x, *constants):
+    "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
     reject_gradient(op_name, x)
+    return _repeated(run)(to_contiguous(x), *constants)
+
+
+# Checks of operands
 
 
 def _rows_and_width(op_name, x, axis):
@@ -145,7 +156,7 @@ def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
 
 def _sum(x, axis, make_launches):
     "Compute `sum` with the launches that `make_calls` returns: `sum_launches` or `bulk_sum_launches`"
-    _check_operand('sum', x, DTYPE_BYTES)
+    check_tensor('sum', x, DTYPE_BYTES)
     torch, (rows, width) = import_torch(), _rows_and_width('sum', x, axis)
     _, partial_dtype, out_dtype = _sum_types(dtype_name(x))
     shape = () if axis is None else x.shape[:-1]
@@ -161,7 +172,7 @@ def _sum(x, axis, make_launches):
 
 
 def sum(
-    x,  # a contiguous tensor of float32, float16, bfloat16, int32, int16 or uint8
+    x,  # a tensor of float32, float16, bfloat16, int32, int16 or uint8; if it is not contiguous, it is copied first
     axis=None,  # -1: along the last axis; None: of all elements
 ):  # a tensor of the type of `x` for floats, accumulated in float32; of int64 for integers, as in torch
     """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The order of additions, and therefore the result, is the same
@@ -170,6 +181,10 @@ def sum(
         sum(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
+    return _call('sum', _run_sum, x, axis)
+
+
+def _run_sum(x, axis):
     return _sum(x, axis, sum_launches)
 
 
@@ -194,6 +209,10 @@ def ring_sum(
     x,  # as for `sum`
 ):  # as for `sum`
     "Compute the sum of all elements as `sum` does, on a Hopper GPU with a pipeline of bulk copies"
+    return _call('sum', _run_bulk_sum, x)
+
+
+def _run_bulk_sum(x):
     return _sum(x, None, bulk_sum_launches)
 
 
@@ -249,7 +268,11 @@ def argmax(
         argmax(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    _check_operand('argmax', x, DTYPE_BYTES)
+    return _call('argmax', _run_argmax, x, axis)
+
+
+def _run_argmax(x, axis):
+    check_tensor('argmax', x, DTYPE_BYTES)
     torch = import_torch()
     rows, width = _rows_and_width('argmax', x, axis)
     dtype = dtype_name(x)
@@ -322,7 +345,11 @@ def scan(
         scan(x)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    _check_operand('scan', x, DTYPE_BYTES)
+    return _call('scan', _run_scan, x, axis)
+
+
+def _run_scan(x, axis):
+    check_tensor('scan', x, DTYPE_BYTES)
     torch = import_torch()
     rows, width = _rows_and_width('scan', x, axis)
     out = torch.empty_like(x)
@@ -365,7 +392,11 @@ def histogram(
         histogram(bytes_, 256)
 
     Raises TypeError and ValueError for unsupported arguments."""
-    _check_operand('histogram', x, DTYPE_BYTES)
+    return _call('histogram', _run_histogram, x, bins, low, high)
+
+
+def _run_histogram(x, bins, low, high):
+    check_tensor('histogram', x, DTYPE_BYTES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MAX_BINS:
         raise ValueError(f'histogram: bins is {bins!r}; expected an integer from 1 to {MAX_BINS}')
     if dtype_name(x) not in FLOATS:
@@ -401,16 +432,20 @@ def transpose_launches(element_bytes, matrices, rows, columns, device) -> list: 
 
 
 def transpose(
-    x,  # a contiguous tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes
+    x,  # a tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes; if it is not contiguous, it is copied first
 ):  # a tensor of the type of `x`
     """Transpose the last two axes into a new contiguous tensor, as `x.mT.contiguous()` does.
 
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
+    return _call('transpose', _run_transpose, x)
+
+
+def _run_transpose(x):
     torch = import_torch()
     is_supported = hasattr(x, 'data_ptr') and x.element_size() in _INTEGER_DTYPES
-    _check_operand('transpose', x, [dtype_name(x)] if is_supported else DTYPE_BYTES)
+    check_tensor('transpose', x, [dtype_name(x)] if is_supported else DTYPE_BYTES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected at least two axes')
     (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])

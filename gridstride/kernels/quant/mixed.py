@@ -16,7 +16,7 @@ from .fragments import BITS, STEP
 from .packed import align_rows, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
 from ..ladder.stream_k import resident_clusters
-from ..ladder.launches import MappedLauncher
+from ..ladder.launches import MappedLauncher, record_launch
 from ..ladder.rung import KernelLaunch, compile_kernel, this_device
 from ..common import make_context_current_once, launch, dtype_name
 from ...cpp.driver import current_stream
@@ -211,7 +211,9 @@ def _launch_mixed(kernel_launch, mapped_args, arrays):
         return _mapped_launcher(kernel_launch, mapped_args, None, 'sim')(arrays)
     with torch.cuda.device(y.device):
         make_context_current_once()
-        _mapped_launcher(kernel_launch, mapped_args, y.get_device(), 'gpu')(arrays, current_stream(y.get_device()))
+        launcher = _mapped_launcher(kernel_launch, mapped_args, y.get_device(), 'gpu')
+        launcher(arrays, current_stream(y.get_device()))
+        record_launch(launcher, arrays)
 
 
 _UNPACK_WARPS = 8  # per block of the kernel that dequantizes to memory

@@ -6,6 +6,7 @@ import torch
 
 from ..ladder import launches, rung
 from ..common import make_context_current_once
+from ..ladder.launches import record_launch
 from ...cpp.driver import current_stream
 from ...utils import backend
 
@@ -42,4 +43,6 @@ def launch_prepared(
         with torch.cuda.device(device):
             return launch_prepared(prepare, key, x, arrays)
     make_context_current_once()
-    prepare(*key, device, 'gpu')(arrays, current_stream(device))
+    launcher = prepare(*key, device, 'gpu')
+    launcher(arrays, current_stream(device))
+    record_launch(launcher, arrays)

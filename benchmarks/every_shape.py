@@ -1,0 +1,355 @@
+"""Each tool of `gridstride.kernels` against the best of torch, over a random grid of shapes that models have.
+
+    python every_shape.py > every_shape.txt     # five minutes on a Hopper GPU; writes every_shape.json
+    python every_shape.py --seed 2 --out FILE   # another grid
+    python every_shape.py --families norms bmm  # a part; writes nothing unless --out names a file
+
+Half of the shapes come from the configurations of public models, half are log-uniform, so that odd sizes occur. Each
+result is first compared with torch's. Then all candidates are timed interleaved, in two columns: *flushed* is GPU time
+of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
+back-to-back calls from Python, with the gradient where the row says so. Times are medians over the rounds. A ratio is
+torch's time divided by ours, so that 1 and more means that ours is as fast or faster; torch's is its fastest candidate.
+"""
+import argparse, json, math, os, random, statistics, time, warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from gridstride import kernels
+from gridstride.bench.recording import machine
+from gridstride.kernels import quant, sparse
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+HERE = Path(__file__).parent
+ROUNDS, CALLS, FLUSH_BYTES, MAX_BYTES = 15, 30, 2**28, 2**31
+FLOOR = .95                                     # of the best of torch, in each row
+HALF, SINGLE = torch.bfloat16, torch.float32
+# model -> hidden size, heads, heads of keys, head dimension, size of the MLP, vocabulary
+MODELS = {
+    'GPT-2': (768, 12, 12, 64, 3072, 50257), 'GPT-2 XL': (1600, 25, 25, 64, 6400, 50257),
+    'Llama 1B': (2048, 32, 8, 64, 8192, 128256), 'Llama 3B': (3072, 24, 8, 128, 8192, 128256),
+    'Llama 8B': (4096, 32, 8, 128, 14336, 128256), 'Llama 70B': (8192, 64, 8, 128, 28672, 128256),
+    'Qwen 7B': (3584, 28, 4, 128, 18944, 152064), 'Mixtral': (4096, 32, 8, 128, 14336, 32000),
+    'Gemma 2B': (2048, 8, 1, 256, 16384, 256000), 'ViT-L': (1024, 16, 16, 64, 4096, 1000),
+    'Whisper': (1280, 20, 20, 64, 5120, 51866)}
+
+
+class Row(NamedTuple):
+    "One comparison: the candidates are functions of the operands, of which `ours` is one"
+    family: str
+    tool: str
+    dtype: torch.dtype
+    shape: tuple
+    make_operands: Callable                     # returns the operands
+    candidates: dict                            # name -> function
+    options: str = ''
+    has_gradient: bool = False                  # time the gradient of the first operands, too
+
+
+def randn(*shape, dtype=HALF): return torch.randn(shape, device='cuda').to(dtype)
+def log_uniform(rng, low, high): return round(math.exp(rng.uniform(math.log(low), math.log(high))))
+def tokens(rng): return rng.choice([1, 4, 16, 64, 128, 256, 512, 1000, 1024, 1500, 2048, 4096])
+
+
+# The families: each draws one row.
+def attention(rng):
+    _, heads, key_heads, dim, *_ = rng.choice(list(MODELS.values()))
+    if rng.random() < .3: heads, key_heads, dim = 16, rng.choice([16, 4]), rng.choice([64, 96, 128, 192, 256])
+    num_tokens = rng.choice([128, 256, 512, 1000, 1024, 2048, 4096, log_uniform(rng, 64, 4096)])
+    batch = max(1, min(32, rng.choice([2**13, 2**14, 2**15])//num_tokens))
+    causal, has_gradient, dtype = rng.random() < .6, rng.random() < .4, rng.choice([HALF, HALF, torch.float16])
+    gqa = dict(enable_gqa=True) if heads != key_heads else {}
+    def torch_by(*backends):
+        def run(q, k, v):
+            with sdpa_kernel(list(backends)):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal, **gqa)
+        return run
+    def make():
+        return [randn(batch, count, num_tokens, dim, dtype=dtype) for count in (heads, key_heads, key_heads)]
+    candidates = dict(ours=lambda q, k, v: kernels.attention(q, k, v, causal=causal),
+                      default=lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, **gqa),
+                      cudnn=torch_by(SDPBackend.CUDNN_ATTENTION), flash=torch_by(SDPBackend.FLASH_ATTENTION))
+    shape, options = (batch, heads, key_heads, num_tokens, dim), 'causal' if causal else ''
+    return Row('attention', 'attention', dtype, shape, make, candidates, options, has_gradient)
+
+
+def layer_sizes(rng):
+    "Draw (outputs, inputs) of a linear layer"
+    hidden, *_, wide, _ = rng.choice(list(MODELS.values()))
+    return rng.choice([(hidden, hidden), (wide, hidden), (hidden, wide)])
+
+
+def quantized(rng):
+    (outputs, inputs), rows, kind = layer_sizes(rng), tokens(rng), rng.choice(['int8', 'int4', 'nf4', 'fp8'])
+    def make():
+        layer = torch.nn.Linear(inputs, outputs, bias=False, device='cuda', dtype=HALF)
+        with torch.no_grad(): layer.weight.normal_(std=.02)
+        return randn(rows, inputs), quant.QuantLinear.from_linear(layer, kind), layer
+    candidates = dict(ours=lambda x, packed, layer: packed(x), linear=lambda x, packed, layer: layer(x))
+    return Row('quantized', kind, HALF, (outputs, inputs, rows), make, candidates)
+
+
+def two_four(rng):
+    (outputs, inputs), rows = layer_sizes(rng), tokens(rng)
+    def make():
+        layer = torch.nn.Linear(inputs, outputs, bias=False, device='cuda', dtype=HALF)
+        return randn(rows, inputs), sparse.TwoFourLinear.from_linear(layer), layer
+    candidates = dict(ours=lambda x, packed, layer: packed(x), linear=lambda x, packed, layer: layer(x))
+    return Row('2:4', '2:4', HALF, (outputs, inputs, rows), make, candidates)
+
+
+def bmm(rng):
+    dtype, count = rng.choice([HALF, HALF, SINGLE]), rng.choice([2, 4, 8, 12, 16, 32, 64, 128, 256])
+    M, N, K = (rng.choice([64, 96, 128, 256, 512, 1024, log_uniform(rng, 16, 2048)]) for _ in range(3))
+    if count*M*N*K > 2**36: count = max(1, 2**36//(M*N*K))
+    transposed = rng.random() < .4
+    def make():
+        b = randn(count, N, K, dtype=dtype).mT if transposed else randn(count, K, N, dtype=dtype)
+        return randn(count, M, K, dtype=dtype), b
+    return Row('bmm', 'bmm', dtype, (count, M, N, K), make, dict(ours=kernels.bmm, bmm=torch.bmm),
+               'b transposed' if transposed else '')
+
+
+def matmul(rng):
+    dtype, layout = rng.choice([HALF, HALF, torch.float16, SINGLE]), rng.choice(['nn', 'nt', 'tn'])
+    (N, K), M = layer_sizes(rng), tokens(rng)
+    if rng.random() < .5: M, N, K = (log_uniform(rng, 16, 8192) for _ in range(3))
+    if dtype == SINGLE and M*N*K > 2**36: M = max(16, 2**36//(N*K))
+    def make():
+        a = randn(K, M, dtype=dtype).t() if layout == 'tn' else randn(M, K, dtype=dtype)
+        return a, randn(N, K, dtype=dtype).t() if layout == 'nt' else randn(K, N, dtype=dtype)
+    return Row('matmul', 'matmul', dtype, (M, N, K), make, dict(ours=kernels.matmul, matmul=torch.matmul), layout)
+
+
+def row_sizes(rng, max_width=16384):
+    "Draw (rows, width) of a matrix whose rows are normalized or summed"
+    hidden, *_, wide, vocabulary = rng.choice(list(MODELS.values()))
+    width = rng.choice([hidden, wide, vocabulary, log_uniform(rng, 32, max_width)])
+    rows = rng.choice([16, 4096, tokens(rng), log_uniform(rng, 1, 16384)])
+    return max(1, min(rows, 2**28//width)), width
+
+
+def norms(rng):
+    rows, width = row_sizes(rng)
+    dtype, has_gradient = rng.choice([HALF, HALF, torch.float16, SINGLE]), rng.random() < .4
+    if width > 32768: width = rng.choice([768, 1024, 4096, 5120])
+    tool = rng.choice(['layer_norm', 'rms_norm'])
+    if tool == 'rms_norm':
+        make = lambda: [randn(rows, width, dtype=dtype), randn(width, dtype=dtype)]
+        candidates = dict(ours=kernels.rms_norm, rms_norm=lambda x, w: F.rms_norm(x, (width,), w, 1e-6))
+    else:
+        make = lambda: [randn(rows, width, dtype=dtype), randn(width, dtype=dtype), randn(width, dtype=dtype)]
+        candidates = dict(ours=kernels.layer_norm, layer_norm=lambda x, w, b: F.layer_norm(x, (width,), w, b))
+    return Row('norms', tool, dtype, (rows, width), make, candidates, '', has_gradient)
+
+
+def rowwise(rng):
+    (rows, width), dtype = row_sizes(rng), rng.choice([HALF, HALF, torch.float16, SINGLE])
+    tool = rng.choice(['softmax', 'log_softmax', 'gelu'])
+    ours, by_torch = dict(softmax=(kernels.softmax, lambda x: x.softmax(-1)), gelu=(kernels.gelu, F.gelu),
+                          log_softmax=(kernels.log_softmax, lambda x: x.log_softmax(-1)))[tool]
+    return Row('softmax, gelu', tool, dtype, (rows, width), lambda: [randn(rows, width, dtype=dtype)],
+               {'ours': ours, tool: by_torch}, '', rng.random() < .3)
+
+
+def memory(rng):
+    (rows, width), dtype = row_sizes(rng), rng.choice([HALF, SINGLE, SINGLE])
+    axis = rng.choice([-1, -1, None])
+    flat = axis is None
+    ours, by_torch = dict(
+        sum=(lambda x: kernels.sum(x, axis), lambda x: x.sum() if flat else x.sum(-1)),
+        argmax=(lambda x: kernels.argmax(x, axis), lambda x: x.argmax() if flat else x.argmax(-1)),
+        scan=(lambda x: kernels.scan(x, -1), lambda x: x.cumsum(-1)),
+        transpose=(kernels.transpose, lambda x: x.mT.contiguous()))[
+            tool := rng.choice(['sum', 'argmax', 'scan', 'transpose'])]
+    return Row('memory', tool, dtype, (rows, width), lambda: [randn(rows, width, dtype=dtype)],
+               {'ours': ours, tool: by_torch}, 'all' if flat and tool in ('sum', 'argmax') else '')
+
+
+def cross_entropy(rng):
+    *_, vocabulary = rng.choice(list(MODELS.values()))
+    rows, dtype = rng.choice([128, 512, 1000, 2048, 4096, 8192]), rng.choice([HALF, HALF, SINGLE])
+    rows = min(rows, 2**29//vocabulary)
+    def make(): return randn(rows, vocabulary, dtype=dtype), torch.randint(vocabulary, (rows,), device='cuda')
+    return Row('cross_entropy', 'cross_entropy', dtype, (rows, vocabulary), make,
+               dict(ours=kernels.cross_entropy, cross_entropy=F.cross_entropy), '', True)
+
+
+# family -> (function that draws a row, rows of the grid)
+FAMILIES = {'attention': (attention, 80), 'quantized': (quantized, 70), '2:4': (two_four, 40), 'bmm': (bmm, 80),
+            'matmul': (matmul, 100), 'norms': (norms, 80), 'softmax, gelu': (rowwise, 80), 'memory': (memory, 80),
+            'cross_entropy': (cross_entropy, 30)}
+
+
+def draw_grid(seed, families=FAMILIES):
+    "Draw the rows of all families; a family's rows do not depend on the others"
+    return [row for name in families for rng in [random.Random(f'{seed} {name}')]
+            for row in [FAMILIES[name][0](rng) for _ in range(FAMILIES[name][1])]]
+
+
+# Measuring
+def differentiable(operands):
+    return [x.requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x for x in operands]
+
+
+def with_gradient(function, operands, grad_out):
+    "Return a function that computes the result and the gradients of all operands"
+    inputs = [x for x in operands if torch.is_tensor(x) and x.requires_grad]
+    return lambda: torch.autograd.grad(function(*operands), inputs, grad_out)
+
+
+def bind(row):
+    "Return {candidate: function without arguments}, without the candidates that do not support the operands"
+    torch.manual_seed(0)
+    operands, calls = row.make_operands(), {}
+    for name, function in row.candidates.items():
+        try:
+            with torch.no_grad(): out = function(*operands)
+        except RuntimeError:
+            if name == 'ours': raise
+            continue
+        if row.has_gradient:
+            calls[name] = with_gradient(function, differentiable(operands), torch.ones_like(out))
+            calls[name]()
+        else: calls[name] = torch.no_grad()(lambda function=function: function(*operands))
+    return calls
+
+
+def difference(a, b):
+    "Return the largest difference, divided by the largest element; indices of equal elements may differ"
+    if not a.is_floating_point(): return 0. if (a != b).float().mean() < .02 else 1.
+    a, b = a.double(), b.double()
+    return ((a - b).abs().max()/b.abs().max().clamp(min=1e-30)).item()
+
+
+def error(calls, row):
+    "Return the difference between our results and torch's"
+    ours, other = (calls[name]() for name in list(calls)[:2])
+    pairs = zip(ours, other) if isinstance(ours, tuple) else [(ours, other)]
+    return max(difference(a, b) for a, b in pairs)
+
+
+def capture(call):
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2): call()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream): call()
+    return graph
+
+
+def flushed_us(graphs, flush):
+    "Return {candidate: median µs} of the graphs, interleaved"
+    times = {name: [] for name in graphs}
+    for _ in range(ROUNDS):
+        pairs = {}
+        for name, graph in graphs.items():
+            flush.zero_()
+            pairs[name] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            pairs[name][0].record()
+            graph.replay()
+            pairs[name][1].record()
+        torch.cuda.synchronize()
+        for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def row_us(calls):
+    "Return {candidate: median µs per call} of back-to-back calls"
+    times = {name: [] for name in calls}
+    for _ in range(5):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(CALLS): call()
+            torch.cuda.synchronize()
+            times[name].append((time.perf_counter()-start)/CALLS*1e6)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def measure(row, flush):
+    "Return the row's figures as a dict"
+    result = dict(family=row.family, tool=row.tool, dtype=str(row.dtype)[6:], shape=row.shape, options=row.options,
+                  gradient=row.has_gradient)
+    try:
+        calls = bind(row)
+        result['error'] = error(calls, row)
+        result['row'] = row_us(calls)
+        result['flushed'] = flushed_us({name: capture(call) for name, call in calls.items()}, flush)
+        for column in ('row', 'flushed'):
+            others = {name: us for name, us in result[column].items() if name != 'ours'}
+            result[f'best_{column}'] = min(others, key=others.get)
+            result[f'ratio_{column}'] = min(others.values())/result[column]['ours']
+    except Exception as e: result['failed'] = f'{type(e).__name__}: {e}'.splitlines()[0][:200]
+    return result
+
+
+def compile_row(row):
+    "Compile the row's kernels, so that its measurement need not wait"
+    try: bind(row)
+    except Exception: pass
+
+
+# Tables
+def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def summary(results):
+    "Yield the lines of the summary: per family the mean, the worst, and the share below the floor, in both columns"
+    columns = ''.join(f"   {column:>14} {'worst':>6} {'below':>6}" for column in ('flushed: mean', 'in a row: mean'))
+    yield f"{'family':<16}{'rows':>5}{columns}"
+    for family in dict.fromkeys(r['family'] for r in results):
+        rows = [r for r in results if r['family'] == family and 'failed' not in r]
+        cells = ''
+        for column in ('flushed', 'row') if rows else ():
+            ratios = [r[f'ratio_{column}'] for r in rows]
+            below = sum(ratio < FLOOR for ratio in ratios)/len(ratios)
+            cells += f'   {geometric_mean(ratios):>14.2f} {min(ratios):>6.2f} {below:>6.0%}'
+        failed = sum(r['family'] == family and 'failed' in r for r in results)
+        yield f'{family:<16}{len(rows):>5}{cells}' + f'   {failed} failed'*(failed > 0)
+
+
+def format_row(r):
+    shape, gradient = 'x'.join(map(str, r['shape'])), 'gradient'*r['gradient']
+    head = f"{r['tool']:<14}{r['dtype']:<9}{shape:<26}{r['options']:<13}{gradient:<9}"
+    if 'failed' in r: return f"{head}FAILED {r['failed']}"
+    cells = (f"{r[c]['ours']:>9.1f} {r[c][r[f'best_{c}']]:>9.1f} {r[f'ratio_{c}']:>6.2f} {r[f'best_{c}']:<14}"
+             for c in ('flushed', 'row'))
+    return (head + ' '.join(cells) + f" error {r['error']:.0e}").rstrip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--seed', default='1')
+    parser.add_argument('--out', type=Path)
+    parser.add_argument('--families', nargs='*', choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument('--seconds', type=float, default=1e9, help='stop measuring after this time')
+    options, started = parser.parse_args(), time.time()
+    warnings.simplefilter('ignore')
+    out = options.out or (HERE/'every_shape.json' if len(options.families) == len(FAMILIES) else None)
+    made, rows = machine(), draw_grid(options.seed, options.families)
+    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
+    print(f"{made['gpu']}, {made['date']}, {versions}; seed {options.seed}, {len(rows)} rows", flush=True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    kernels.softmax(randn(8, 8))
+    with ThreadPoolExecutor(min(12, os.cpu_count())) as pool: list(pool.map(compile_row, rows))
+    torch.cuda.empty_cache()
+    print(f'compiled in {time.time()-started:.0f} s', flush=True)
+    flush, results = torch.empty(FLUSH_BYTES//4, device='cuda'), []
+    for row in rows:
+        if time.time() - started > options.seconds: break
+        results.append(measure(row, flush))
+        if len(results) % 20 == 0: torch.cuda.empty_cache()
+    print(*summary(results), sep='\n')
+    for family in options.families:
+        print(f'\n{family}: µs of ours and of the best of torch, and the ratio; flushed, then in a row')
+        ordered = sorted((r for r in results if r['family'] == family), key=lambda r: r.get('ratio_flushed', 0))
+        print(*map(format_row, ordered), sep='\n')
+    if out: out.write_text(json.dumps(dict(made=made, seed=options.seed, rows=results), indent=1)+'\n')
+    print(f'\n{len(results)} of {len(rows)} rows in {time.time()-started:.0f} s')
+
+
+if __name__ == '__main__': main()

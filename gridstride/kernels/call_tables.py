@@ -1,0 +1,202 @@
+"""Repeat the launches of an operator without running its Python code again.
+
+The Python code of an operator checks its operands, selects kernels, and allocates results and workspaces; this takes
+several times as long as a small kernel. All of it depends only on the shapes, strides, dtypes, devices and alignments
+of the tensors, and on the values of the other arguments. So the first call with such arguments is recorded: its
+allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. Later calls are
+made by the compiled launcher's table (`cpp/launcher.cpp`).
+
+A call is only stored if the recording explains it completely. It does not if the call ran other torch operations, if
+two operands overlap (later ones may not), or if a launch accesses memory that is neither an argument nor allocated by
+the call.
+"""
+
+from functools import lru_cache, wraps
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .ladder.launches import Launcher, MappedLauncher, active_recorder, set_recorder
+from ..cpp.launcher import launcher
+from ..utils import cdiv
+
+MAX_RECIPES = 4096  # per operator; a full table is cleared
+_WORKSPACE_ALIGNMENT = 256  # bytes
+_aten = torch.ops.aten
+_EMPTY = {_aten.empty.memory_format, _aten.empty_like.default, _aten.empty_strided.default, _aten.new_empty.default}
+_ZEROS = {_aten.zeros.default, _aten.zeros_like.default, _aten.new_zeros.default, _aten.zero_.default}
+_functorch = getattr(torch._C, '_functorch', None)
+
+
+def needs_autograd(*tensors) -> bool:
+    "Return whether a gradient, a transform of torch.func, or tracing needs the call; else only its value is needed"
+    if torch.compiler.is_compiling() or forward_ad._current_level >= 0 or _is_transformed():
+        return True
+    return torch.is_grad_enabled() and any(getattr(x, 'requires_grad', False) for x in tensors)
+
+
+def _is_transformed():
+    "Return whether a transform of torch.func, such as vmap, is active"
+    return _functorch is not None and _functorch.peek_interpreter_stack() is not None
+
+
+def _span(x):
+    "Return the first address of a tensor's elements and the address after the last one"
+    start = x.data_ptr()
+    elements = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) if x.numel() else 0
+    return start, start + elements * x.element_size()
+
+
+class CallRecorder(TorchDispatchMode):
+    "Records the allocations, fills and launches of the calls that run within it"
+
+    def __init__(self):
+        super().__init__()
+        self.allocations = []  # tensors; the list keeps them alive, so that no two of them have the same memory
+        self.steps = []  # (compiled launch, tensors), or (None, a tensor that is filled with zeros)
+        self.num_launches = 0  # including those that were not recorded, which make the recording useless
+        self.is_complete = True
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **kwargs or {})
+        if function in _EMPTY | _ZEROS:
+            if function is not _aten.zero_.default:
+                self.allocations.append(result)
+            if function in _ZEROS and result.numel():
+                self.steps.append((None, result))
+                self.is_complete &= result.is_contiguous()
+        elif not function.is_view and function is not _aten.detach.default:
+            self.is_complete = False
+        return result
+
+    def __enter__(self):
+        set_recorder(self)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        set_recorder(None)
+        return super().__exit__(*error)
+
+    def add_launch(self, launcher, tensors):
+        "Add a launch of a `Launcher`"
+        if not isinstance(launcher, Launcher):
+            return
+        is_mapped = isinstance(launcher, MappedLauncher)
+        self.steps.append((launcher.launch_object_for(tensors) if is_mapped else launcher.launch_object, tensors))
+
+
+class _Unexplained(Exception):
+    "A recording cannot become a recipe"
+
+
+def _allocation_arguments(x):
+    "Return the arguments with which torch allocates a tensor like `x`"
+    return tuple(x.shape), x.stride(), x.dtype
+
+
+def _memory(x):
+    "Return what identifies the memory of a tensor: its storage, and the first and the last address in it"
+    return x.untyped_storage()._cdata, *_span(x)
+
+
+def _overlap(tensors):
+    "Return whether two of the tensors share memory"
+    spans = sorted(span for span in map(_span, tensors) if span[0] < span[1])
+    return any(end > next_start for (_, end), (next_start, _) in zip(spans, spans[1:]))
+
+
+def _make_recipe(recorder, tensors, results):
+    "Return (steps, workspace) for the table; raises `_Unexplained` if the recording does not explain the call"
+    num_recorded = sum(launch is not None for launch, _ in recorder.steps)
+    if not recorder.is_complete or not num_recorded or num_recorded != recorder.num_launches:
+        raise _Unexplained
+    own_memory = {_memory(x) for x in results}  # a result may be a view, with another shape
+    if _overlap(tensors) or not own_memory <= set(map(_memory, recorder.allocations)):
+        raise _Unexplained
+    workspaces = [x for x in recorder.allocations if _memory(x) not in own_memory and x.numel()]
+    # base index, start and end address, and offset of the base's first byte
+    bases = [(i, *_span(x), 0) for i, x in enumerate([*tensors, *results])]
+    workspace_bytes = 0
+    for x in workspaces:
+        start, end = _span(x)
+        bases.append((len(tensors) + len(results), start, end, workspace_bytes))
+        workspace_bytes += cdiv(end - start, _WORKSPACE_ALIGNMENT) * _WORKSPACE_ALIGNMENT
+    null_index = len(tensors) + len(results) + bool(workspace_bytes)
+
+    def address(x):
+        if x is None or not x.numel():
+            return null_index, 0
+        start, end = _span(x)
+        for index, base_start, base_end, offset in bases:
+            if base_start <= start and end <= base_end:
+                return index, offset + start - base_start
+        raise _Unexplained
+
+    steps = [
+        (launch, tuple(map(address, arrays))) if launch else (None, address(arrays), arrays.nbytes)
+        for launch, arrays in recorder.steps
+    ]
+    written = {index for step in steps for index, _ in (step[1] if step[0] else [step[1]])}
+    if any(x.numel() and len(tensors) + i not in written for i, x in enumerate(results)):
+        raise _Unexplained
+    return tuple(steps), ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
+
+
+def _store(table, recorder, args, result):
+    "Store a recorded call in the table, unless the recording does not explain it"
+    results = list(result) if isinstance(result, tuple) else [result]
+    try:
+        steps, workspace = _make_recipe(recorder, [x for x in args if isinstance(x, torch.Tensor)], results)
+    except _Unexplained:
+        return
+    if len(table) >= MAX_RECIPES:
+        table.clear()
+    arguments = [_allocation_arguments(x) for x in results]
+    table.store_recipe(args, steps, arguments if isinstance(result, tuple) else arguments[0], workspace)
+
+
+@lru_cache
+def _new_tables():
+    "Return a function that creates a table of the compiled launcher; None without a compiled launcher"
+    module = launcher()
+    return module and (lambda: module.Table(torch._C._dynamo.guards._empty_strided_cuda))
+
+
+def _is_recordable(args):
+    "Return whether these arguments may have a key in a table"
+    is_known = all(x is None or isinstance(x, (torch.Tensor, bool, int, float, str)) for x in args)
+    return is_known and any(isinstance(x, torch.Tensor) and x.is_cuda for x in args) and active_recorder() is None
+
+
+def repeated(
+    run,  # a function of tensors and constants
+    by_torch=None,  # computes the result by torch, where `run` returns NotImplemented
+    is_repeatable=None,  # a function of the same arguments; False: never store such a call
+):
+    "Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`"
+    table = None
+
+    @wraps(run)
+    def call(*args):
+        nonlocal table
+        if table is not None and not torch._C._len_torch_dispatch_stack() and not _is_transformed():
+            result = table(*args)
+            if result is not None:
+                return by_torch(*args) if result is NotImplemented else result
+        is_recordable = _is_recordable(args) and (is_repeatable is None or is_repeatable(*args))
+        new_table = _new_tables() if is_recordable else None
+        if not new_table:
+            result = run(*args)
+            return by_torch(*args) if result is NotImplemented else result
+        if table is None:
+            table = new_table()
+        with CallRecorder() as recorder:
+            result = run(*args)
+        if result is NotImplemented:
+            table.use_torch(*args)
+            return by_torch(*args)
+        _store(table, recorder, args, result)
+        return result
+
+    return call
