@@ -144,7 +144,7 @@ WORDS = [
      dict(python=86, cpp=3, texts=2, benchmarks=1, tests=88, lessons=48)),
     (r'for each(?! other)',
      'per, if it is a rate',
-     dict(python=5, cpp=5, benchmarks=2, tests=17, lessons=38)),
+     dict(python=5, cpp=5, benchmarks=2, tests=17, lessons=37)),
     (r'rooms?',
      'package, module; workspace; shared memory',
      dict(tests=49, lessons=26)),
