@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 from .child_processes import emulate_children
+from .support.function_source import recorded_sources
 from .support.lazy_exports import MissingPackage, require, run_command
 from .support.numba_cuda import replace_modules
 from .utils import backend
@@ -240,6 +241,7 @@ def _emulate_numba(stack):
     from .sim.submodules import SubmoduleFinder, make_shim, mlir_modules
 
     stack.enter_context(change(settings, counts_from_end=True))
+    stack.enter_context(recorded_sources())
     finder = SubmoduleFinder()
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
@@ -394,7 +396,18 @@ def simulate_numba():
     The same as NUMBA_ENABLE_CUDASIM=1 was for Numba's own simulator; call it before the first import of either."""
     stack = ExitStack()
     _emulate_numba(stack)
+    _report_simulator(stack)
     atexit.register(stack.close)
+    emulate_children(False, numba_alone=True)
+
+
+def _report_simulator(stack):
+    "Set `numba.config.ENABLE_CUDASIM`, by which packages recognize that no GPU is used"
+    try:
+        from numba.core import config
+    except ImportError:
+        return
+    _swap(stack, config, 'ENABLE_CUDASIM', 1)
 
 
 UNCHECKED = 'unchecked: mistakes in kernels are not reported'

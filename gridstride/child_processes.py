@@ -36,11 +36,11 @@ except ImportError:
 class EmulatingFinder(object):
     "A finder that emulates a GPU as soon as a module that uses one is imported"
 
-    def __init__(self, root, unchecked):
-        self.root, self.unchecked = root, unchecked
+    def __init__(self, root, unchecked, numba_alone=False):
+        self.root, self.unchecked, self.numba_alone = root, unchecked, numba_alone
 
     def find_spec(self, name, path=None, target=None):
-        if name not in ('torch', 'numba', 'triton'):
+        if name not in (('numba', 'numba_cuda_mlir') if self.numba_alone else ('torch', 'numba', 'triton')):
             return None
         sys.meta_path.remove(self)
         if name == 'triton':
@@ -55,11 +55,12 @@ class EmulatingFinder(object):
     def emulate(self):
         sys.path.append(self.root)
         from gridstride import as_gpu
-        as_gpu.enable(self.unchecked, quiet=True)
+        as_gpu.simulate_numba() if self.numba_alone else as_gpu.enable(self.unchecked, quiet=True)
 
 
 _request = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
-if _request and _request[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDASIM'):
+_chosen = os.environ.get('NUMBA_ENABLE_CUDASIM') and not os.environ.get('GRIDSTRIDE_CUDASIM')
+if _request and _request[0] == sys.prefix and not _chosen:
     sys.meta_path.insert(0, EmulatingFinder(*_request[1:]))
 '''
 
@@ -89,9 +90,10 @@ def _write_hook(folder):
 
 def emulate_children(
     unchecked,  # without detectors
+    numba_alone=False,  # replace `numba.cuda` only
 ):
     "Emulate a GPU for the Python programs that this process starts from now on"
     folder = _hook_folder()
-    os.environ[_VARIABLE] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
+    os.environ[_VARIABLE] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked, numba_alone])
     paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)
     os.environ['PYTHONPATH'] = os.pathsep.join([str(folder), *(p for p in paths if p and p != str(folder))])

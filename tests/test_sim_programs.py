@@ -345,8 +345,6 @@ def test_records_are_refused_where_they_are_not_known(engine, error, match):
 def test_records_are_not_arguments_of_cuda_c():
     with pytest.raises(sim.KernelError, match=r"array of records(.|\n)*np.ascontiguousarray\(a\['x'\]\)"):
         to_cuda(no_such_field, particles(2, True))
-    with pytest.raises(TypeError, match='single record'):
-        no_such_field[1, 1](particles(2, True)[0])
 
 
 # the device's records, and initcheck

@@ -10,14 +10,15 @@
   whose blocks wait for each other), `definition` (reads the `def`), `unassigned` (finds variables that may be read
   unassigned), `trees` (walks syntax trees), `templates` (code as trees), `unsupported_syntax`, `rewrite`, `program` (a
   rewritten function); and the functions that rewritten kernels call: `operations`, `python_functions` (`print`,
-  `range`, `len`, ...);
+  `range`, `len`, ...), `array_loops` (loops and ufuncs over arrays);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `scalars`, `vectors` (`float32x4` and the other vector types);
 - a launch: `kernel` (the result of `jit`), `signatures` (declared parameter types), `arguments`, `launch`, `residents`
   (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
   managed arrays), `args` (`In`, `Out`), `elementwise` (`vectorize`, `reduce`, ...), `inspection` (PTX, LLVM IR
-  and types from Numba's compiler), `random`, `libdevice`, `submodules` (of `numba.cuda`);
+  and types from Numba's compiler), `random`, `libdevice`, `submodules` (of `numba.cuda`), `numba_testing`
+  (`numba.cuda.testing`);
 - also: `counters` (the counters of the hardware), `numba_reference` (runs a kernel in Numba's own simulator).
 """
 

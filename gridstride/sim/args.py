@@ -2,7 +2,7 @@
 
 from .host import DeviceArray, device_array_like, to_device
 
-__all__ = ['ArgHint', 'In', 'InOut', 'Out', 'make_copies']
+__all__ = ['ArgHint', 'In', 'InOut', 'Out', 'make_copies', 'wrap_arg']
 
 
 class ArgHint:
@@ -22,6 +22,11 @@ class Out(ArgHint):
 
 class InOut(ArgHint):
     "A hint to copy to the device and back, as for an array without a hint"
+
+
+def wrap_arg(value, default=InOut):
+    "Return an argument with a hint: its own if it has one, else the default"
+    return value if isinstance(value, ArgHint) else default(value)
 
 
 def make_copies(

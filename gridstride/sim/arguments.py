@@ -10,7 +10,7 @@ from ..support.array_memory import whole_storage
 from .arithmetic import as_numba
 from .constants import fits_64_bits
 from .memory import wrap
-from .records import wrap_array
+from .records import wrap_array, wrap_record
 
 __all__ = ['convert_arguments']
 
@@ -46,8 +46,8 @@ def _convert_argument(
         )
     if isinstance(value, np.ndarray):
         return wrap_array(value, name, memories)
-    if isinstance(value, np.void):
-        raise type_error('is a single record; pass an array with one record, such as a[i:i+1]')
+    if isinstance(value, np.void) and value.dtype.names:
+        return wrap_record(value, name, memories)
     if isinstance(value, tuple):
         items = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
         return value._make(items) if hasattr(value, '_make') else tuple(items)

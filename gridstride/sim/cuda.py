@@ -1,8 +1,8 @@
 """Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that the same kernel runs on both.
 
 The following is **not** modelled, and raises an error: dynamic parallelism, textures, cooperative groups beyond
-`this_grid`, inline PTX, a third of libdevice's functions, strings and dates, a single record as an argument, and
-kernels whose source cannot be read (made by `exec`). Time is not modelled either. The threads of a block run in
+`this_grid`, inline PTX, a third of libdevice's functions, strings and dates, and kernels whose source cannot be read.
+Time is not modelled either. The threads of a block run in
 lockstep, so two of them cannot wait for each other in a loop, which GPUs since Volta allow; the simulator reports such
 a loop. Blocks may wait for other blocks: the blocks of a kernel that polls flags by atomics run one by one, and a block
 yields when it has to wait. As many blocks are resident at once as fit on an H100.

@@ -4,6 +4,7 @@ import time
 from contextlib import contextmanager
 from itertools import count, pairwise
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,7 @@ __all__ = [
     'list_devices',
     'close',
     'is_available',
+    'is_float16_supported',
     'detect',
     'current_context',
     'require_context',
@@ -171,6 +173,10 @@ class DeviceArray:
     def __array__(self, dtype=None, copy=None):
         stream_order.wait_for(None)
         return self.data.astype(dtype) if dtype else self.data.copy()
+
+    def bind(self, stream=0):
+        "Return this array: streams have no arrays of their own"
+        return self
 
     def __repr__(self):
         return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
@@ -379,7 +385,18 @@ _device = _DeviceInfo(
     MULTIPROCESSOR_COUNT=132,
     uuid='GPU-simulated',
 )
-gpus = [_device]
+
+
+class _Devices(list):
+    "The list of all devices: the simulated one"
+
+    @property
+    def current(self):
+        "The device that is used"
+        return self[0]
+
+
+gpus = _Devices([_device])
 
 
 def get_current_device():
@@ -408,10 +425,22 @@ def is_available():
     return True
 
 
+def is_float16_supported():
+    "Return True: kernels may use float16"
+    return True
+
+
 def detect():
     "Print the devices: the simulated one"
     print('Found 1 device: the gridstride simulator')
     return True
+
+
+class MemoryInfo(NamedTuple):
+    "The bytes of device memory that are free, and all of them"
+
+    free: int
+    total: int
 
 
 class FakeCUDAContext(SimpleNamespace):
@@ -423,7 +452,7 @@ def current_context(i=0):
     return FakeCUDAContext(
         device=_device,
         deallocations=SimpleNamespace(clear=lambda: None),
-        get_memory_info=lambda: SimpleNamespace(free=2**33, total=2**33),
+        get_memory_info=lambda: MemoryInfo(2**33, 2**33),
         synchronize=synchronize,
         reset=close,
     )

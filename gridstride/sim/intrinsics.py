@@ -12,8 +12,8 @@ from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import LIMITS
 from ..utils import cdiv
 from .lanes import truth
-from .memory import Mem, View, as_dtype, wrap
-from .records import allocate_array
+from .memory import Mem, View, as_dtype
+from .records import Records, allocate_array, wrap_array
 from .run import LaunchContext
 
 __all__ = ['blockDim', 'blockIdx', 'cg', 'const', 'grid', 'gridDim', 'gridsize', 'laneid', 'local', 'nanosleep']
@@ -185,7 +185,7 @@ def _local_array(ctx, active, site, shape, dtype):
 
 def _const_like(ctx, active, site, a):
     "Return `a` as a constant array"
-    return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
+    return a if isinstance(a, (View, Records)) else wrap_array(np.asarray(a), 'const', {})
 
 
 shared = Namespace(array=intrinsic(_shared_array, 'shared.array'))

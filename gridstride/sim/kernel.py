@@ -41,9 +41,10 @@ active_traces = []  # traces that record launches, the innermost one last
 class Kernel(InspectableKernel):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
-    def __init__(self, f, signatures=()):
+    def __init__(self, f, signatures=(), extensions=()):
         require_function(f)
         self.py_func, self._signatures = f, signatures
+        self.extensions = list(extensions)  # objects whose `prepare_args` may replace an argument, as Numba calls it
         self._types_of_launches = {}  # key of `signatures.record_types` -> argument types of a launch
         functools.update_wrapper(self, f)
 
@@ -71,6 +72,7 @@ class Kernel(InspectableKernel):
 
     def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **keywords):
         require_positional(self.__name__, keywords)
+        args = self._prepare(args, stream) if self.extensions else args
         waits = any(_is_copied_back(a, stream) for a in args)
         args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
@@ -115,7 +117,14 @@ class Kernel(InspectableKernel):
         "Return the declared signatures, or the signatures of the launches if none is declared"
         return list(self.overloads)
 
-    extensions = ()
+    def _prepare(self, args, stream):
+        "Let the extensions replace arguments; the last one is called first, as in Numba"
+        prepared = []
+        for value in args:
+            for extension in reversed(self.extensions):
+                _, value = extension.prepare_args(None, value, stream=stream, retr=[])
+            prepared.append(value)
+        return prepared
 
 
 class Device:
@@ -158,6 +167,7 @@ def jit(
     fastmath=False,
     lineinfo=False,
     max_registers=None,
+    extensions=(),
     **kws,
 ) -> Any:  # a `Kernel`; with `device=True` a `Device`; without a function, a decorator that makes one
     """Make a kernel, or with `device=True` a device function, as a decorator.
@@ -165,7 +175,9 @@ def jit(
     Compiler options and the signatures of device functions have no effect; module `signatures` describes the
     signatures of kernels. Raises `TypeError` for an object that is not a Python function."""
     if isinstance(func_or_sig, FunctionType):
-        return (Device if device else Kernel)(func_or_sig)
+        return Device(func_or_sig) if device else Kernel(func_or_sig, extensions=extensions)
     if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):
         require_function(func_or_sig)
-    return Device if device else functools.partial(Kernel, signatures=declared_types(func_or_sig))
+    return (
+        Device if device else functools.partial(Kernel, signatures=declared_types(func_or_sig), extensions=extensions)
+    )

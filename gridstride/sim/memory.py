@@ -43,6 +43,7 @@ class Mem:
         self.is_constant = False  # whether it is an array from outside the kernel, which Numba compiles into it
         self.read_only_names = set()  # names of read-only arrays in this memory
         self.views = {}  # name of an array in this launch -> its `View`
+        self.parts = None  # the real and imaginary parts of complex elements, as a `Mem` of floats
         self.fields = {}  # for records on the device: memory key -> `Mem` of a field
 
     @cached_property
@@ -90,6 +91,18 @@ class View:
     def T(self):
         "The same elements with the axes reversed"
         return View(self.mem, self.offset, self.shape[::-1], self.strides[::-1], self.name)
+
+    real = property(lambda self: self._part(0))
+    imag = property(lambda self: self._part(1))
+
+    def _part(self, which):
+        "Return the real or the imaginary parts of complex elements, as an array of the same memory"
+        if self.dtype.kind != 'c':
+            return self.__getattr__(('real', 'imag')[which])
+        if self.mem.parts is None:
+            self.mem.parts = Mem(self.mem.data.view(self.dtype.type(0).real.dtype), self.mem.name, self.mem.space)
+        name = f'{self.name}.{("real", "imag")[which]}'
+        return View(self.mem.parts, 2 * self.offset + which, self.shape, tuple(2 * s for s in self.strides), name)
 
     @property
     def nbytes(self):
@@ -247,13 +260,14 @@ def _slice_bounds(ctx, active, bounds, length, site):
         bound if bound is None else np.asarray(bound).astype(np.int64)[()]
         for bound in (bounds.start, bounds.stop, bounds.step)
     )
-    start, stop = (
-        default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + length, bound), length)
-        for bound, default in ((start, 0), (stop, length))
-    )
     step = 1 if step is None else step
-    if np.ndim(step) or step < 1:
-        raise ctx.unsupported_error(site, active, 'a slice whose step is not positive, or differs between threads')
+    if np.ndim(step) or step == 0:
+        raise ctx.unsupported_error(site, active, 'a slice whose step is 0, or differs between threads')
+    last, defaults = (length, (0, length)) if step > 0 else (length - 1, (length - 1, -1))
+    start, stop = (
+        default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + length, bound), last)
+        for bound, default in zip((start, stop), defaults)
+    )
     return start, np.maximum(-((start - stop) // step), 0), int(step)
 
 

@@ -26,9 +26,10 @@ from .arithmetic import (
     logical_not,
     unary,
 )
+from .array_loops import ItemLoop, apply_to_arrays, enumerate_items, zip_items
 from .intrinsics import Namespace
-from .python_functions import FUNCTIONS, print_lanes, widen
-from .lanes import UNDEF, TupleLoop, Loop, RangeLoop, assign, branch, merge, union
+from .python_functions import FUNCTIONS as _SCALAR_FUNCTIONS, print_lanes, widen
+from .lanes import UNDEF, Loop, RangeLoop, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
@@ -36,6 +37,7 @@ from ..diagnostics.errors import as_instance_of
 
 __all__ = ['Operations']
 
+FUNCTIONS = {**_SCALAR_FUNCTIONS, zip: zip_items, enumerate: enumerate_items}
 _MIN_INT64 = np.iinfo(np.int64).min
 
 
@@ -164,6 +166,8 @@ def call(ctx, active, function, args, keywords, site):
         return tuple(divide(ctx, active, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if isinstance(getattr(function, 'py_func', None), types.FunctionType):
         return _njit_program(function.py_func).call(ctx, active, site, args, keywords)
+    if isinstance(function, np.ufunc) and any(isinstance(a, View) for a in args):
+        return apply_to_arrays(ctx, active, function, args, site)
     if function in FUNCTIONS:
         return FUNCTIONS[function](*args, **keywords)
     if function is print:
@@ -261,7 +265,7 @@ _OPERATIONS = (
     join,
     Loop,
     RangeLoop,
-    TupleLoop,
+    ItemLoop,
 )  # lanes and loops
 _OPERATIONS += (binary, unary, logical_not, logical_and, logical_or, compare, contains)  # numbers
 _OPERATIONS += (load, store, attribute, store_attribute, give_name, check_unpack)  # arrays

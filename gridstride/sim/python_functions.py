@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from ..diagnostics.errors import NotSimulated, position
+from ..diagnostics.errors import position
 from ..diagnostics.settings import settings
 from .arithmetic import binary, cast, fold, kind_of, widen_integers
 from .lanes import truth
@@ -31,21 +31,10 @@ def _fold_arguments(f):
     return lambda *a: fold(f, a[0] if len(a) == 1 else a)
 
 
-def _check_tuple(v):
-    "Return `v`; raises `NotSimulated` unless it is a tuple or a range"
-    if isinstance(v, (tuple, range)):
-        return v
-    raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
-
-
 def _len(v):
     if isinstance(v, (np.ndarray, np.generic)):
         raise TypeError('a number has no len(); pass an array or a tuple')
     return np.int64(len(v))
-
-
-def _enumerate(a, start=0):
-    return tuple((np.int64(start + i), item) for i, item in enumerate(_check_tuple(a)))
 
 
 def _int(v=0):
@@ -54,6 +43,13 @@ def _int(v=0):
 
 def _float(v=0.0):
     return v if kind_of(v) == 'f' else cast(np.float64, v)
+
+
+def _complex(real, imag):
+    "Make complex values of real ones; a sum would lose the sign of a zero"
+    value = np.empty(np.broadcast(real, imag).shape, np.result_type(real, imag, np.complex64))
+    value.real, value.imag = real, imag
+    return value[()]
 
 
 def _round(v, n=None):
@@ -88,9 +84,7 @@ FUNCTIONS = {
     round: _round,
     pow: lambda a, b: binary('Pow', a, b),
     tuple: tuple,
-    zip: lambda *a: tuple(zip(*map(_check_tuple, a))),
-    enumerate: _enumerate,
-    complex: lambda a, b=0.0: a + 1j * b,
+    complex: lambda a, b=0.0: a + 1j * b if kind_of(a) == 'c' else _complex(a, b),
     slice: slice,
     math.floor: _round_to_int(np.floor),
     math.ceil: _round_to_int(np.ceil),
@@ -108,6 +102,14 @@ FUNCTIONS = {
     math.frexp: _on_floats(np.frexp),
     math.ldexp: lambda a, b: np.ldexp(a, np.asarray(b).astype(np.int32)),
     cmath.phase: np.angle,
+    cmath.polar: lambda z: (np.abs(z), np.angle(z)),
+    cmath.rect: lambda r, phi: _complex(r * np.cos(phi), r * np.sin(phi)),
+    cmath.acos: np.arccos,
+    cmath.asin: np.arcsin,
+    cmath.atan: np.arctan,
+    cmath.acosh: np.arccosh,
+    cmath.asinh: np.arcsinh,
+    cmath.atanh: np.arctanh,
 }
 _REAL_NAMES = (  # functions of `math` with the same name in NumPy
     'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot '

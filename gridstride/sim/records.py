@@ -5,6 +5,8 @@ records. A field may be an array, or a record. Memory is accessed per field, so 
 findings name it: `a.x`. initcheck tracks shared, local and device arrays of records; others count as written.
 """
 
+import ctypes
+
 import numpy as np
 
 from ..diagnostics.errors import NotSimulated
@@ -12,7 +14,16 @@ from ..support.array_memory import address, owner
 from .lanes import merge
 from .memory import Mem, View, allocate_view, load, view_of_elements, store, strides_of, wrap
 
-__all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'allocate_array', 'store_attribute', 'wrap_array']
+__all__ = [
+    'Record',
+    'Records',
+    'allocate_array',
+    'attribute',
+    'freeze_records',
+    'store_attribute',
+    'wrap_array',
+    'wrap_record',
+]
 
 
 class Records:
@@ -93,7 +104,9 @@ class Record:
         return Record(self.records, merge(mask, self.index, old_record.index))
 
     def load(self, ctx, active, name, site):
-        "Load the field `name`"
+        "Load the field `name`, which may also be its index"
+        if isinstance(name, (int, np.integer)):
+            name = [*self.records.fields][name]
         return load(ctx, active, self.records.field(name), self.index, site)
 
     def store(self, ctx, active, name, value, site):
@@ -140,6 +153,17 @@ def wrap_array(
             else wrap(array, name, memories)
         )
     return Records(name, {k: wrap_array(array[k], f'{name}.{k}', memories) for k in array.dtype.names}, array.ndim)
+
+
+def wrap_record(
+    record,  # a record of NumPy, which is a view of its memory
+    name,
+    memories,  # as for `wrap_array`
+):
+    "Make a `Record` of a record that is an argument by itself; the kernel writes to its memory"
+    memory = (ctypes.c_byte * record.nbytes).from_address(np.frombuffer(record, np.uint8).ctypes.data)
+    memory.owner = record  # `memory` itself does not keep the record alive
+    return Record(wrap_array(np.frombuffer(memory, record.dtype), name, memories), (np.int64(0),))
 
 
 def freeze_records(array, name):

@@ -337,7 +337,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(function, ast.Name) and function.id in ('range', 'prange'):
             loop_type, args = '__gs.RangeLoop', [self.visit(arg) for arg in iterable.args]
         else:
-            loop_type, args = '__gs.TupleLoop', [self.visit(iterable)]
+            loop_type, args = '__gs.ItemLoop', [self.visit(iterable), expression('__run'), self.site(iterable)]
         loop_call = call_of(loop_type, expression('__m'), expression('__d'), *args)
         setup = self.make(node, f'{loop} = V__', V__=loop_call)
         self.loops.append(loop)
@@ -392,7 +392,7 @@ class _Rewriter(ast.NodeTransformer):
         values = []
         for node in nodes:
             num_hoisted = len(self.hoisted)
-            value = self.visit(node)
+            value = self.visit(node.value if isinstance(node, ast.Starred) else node)
             if len(self.hoisted) > num_hoisted:
                 for position, earlier_node in enumerate(nodes[: len(values)]):
                     if self.is_pure(earlier_node):
@@ -404,7 +404,7 @@ class _Rewriter(ast.NodeTransformer):
                     num_hoisted = num_hoisted + 1
                     values[position] = ast.Name(name, ast.Load())
             values.append(value)
-        return values
+        return [ast.Starred(v, ast.Load()) if isinstance(n, ast.Starred) else v for n, v in zip(nodes, values)]
 
     def index(self, node):
         if isinstance(node, ast.Tuple):
@@ -568,7 +568,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node):
         values = self.visit_in_order([*node.args, *(k.value for k in node.keywords)])
-        args = ast.Tuple(values[: len(node.args)], ast.Load())
+        args = ast.Tuple(values[: len(node.args)], ast.Load())  # a * before an argument works in it, too
         keywords = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
         call = call_of(
             '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, keywords, self.site(node)

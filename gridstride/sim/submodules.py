@@ -8,7 +8,7 @@ import sys
 import types
 from importlib.machinery import ModuleSpec
 
-from . import args, cuda, elementwise, host, inspection, libdevice, random, vectors
+from . import args, cuda, elementwise, host, inspection, libdevice, numba_testing, random, vectors
 from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
@@ -32,10 +32,26 @@ def _transpose(a, b=None):
     return b
 
 
+def _is_contiguous(array):
+    "Return whether an array is row-major or column-major, without gaps"
+    return array.flags.c_contiguous or array.flags.f_contiguous
+
+
+def _auto_device(obj, stream=0, copy=True):
+    "Return (device array of `obj`, whether it was created now)"
+    return host.to_device(obj, stream), not host.is_cuda_array(obj)
+
+
+def _array_core(array):
+    "Return the elements of an array without those that broadcasting repeats"
+    return array[tuple(0 if stride == 0 else slice(None) for stride in array.strides)] if array.ndim else array
+
+
 _DEVICES = dict(gpus=host.gpus, get_context=host.current_context, reset=host.close)
 _DRIVER = dict(CudaAPIError=CudaAPIError, CudaSupportError=CudaSupportError, Stream=host.Stream, Event=host.Event)
 _ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
-_ARRAYS |= dict(to_device=host.to_device)
+_ARRAYS |= dict(to_device=host.to_device, is_contiguous=_is_contiguous, array_core=_array_core)
+_ARRAYS |= dict(auto_device=_auto_device, from_array_like=host.device_array_like)
 NAMES_OF_MODULE = {  # module name -> {name: value}
     'api': {name: getattr(host, name) for name in host.__all__},
     'args': vars(args),
@@ -55,13 +71,14 @@ NAMES_OF_MODULE = {  # module name -> {name: value}
     'libdevice': vars(libdevice),
     'random': vars(random),
     'stubs': vars(cuda),
+    'testing': vars(numba_testing),
     'types': vars(numba_types),
     'vector_types': {name: getattr(vectors, name) for name in vectors.__all__},
 }
 _COMPILER_MODULES = '''
     bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
-    lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target testing typeconv typing
+    lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target typeconv typing
     ufuncs utils vectorizers'''.split()
 _NOT_PROVIDED = {
     *_COMPILER_MODULES,
@@ -120,6 +137,7 @@ def make_shim(name='numba.cuda'):
     module.__path__ = []
     module.__getattr__ = cuda.__getattr__
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
+    module.devicearray = types.SimpleNamespace(**_ARRAYS)
     return module
 
 

@@ -26,6 +26,6 @@ UNSUPPORTED = {  # type of a node -> (its name in messages, a hint)
     ast.With: ('with', 'Use the context manager around the launch.'),
     ast.Match: ('match', 'Write if and elif.'),
     ast.Delete: ('del', 'Omit it: a variable lives until its thread ends.'),
-    ast.Starred: ('a * before an argument', 'Pass the values one by one.'),
+    ast.Starred: ('a * before a name or an index', 'Write the values one by one.'),
     ast.NamedExpr: (':=', 'Assign on a separate line.'),
 }

@@ -1,15 +1,22 @@
-"""Reads the source of a function that was defined in a file, in a notebook cell, or in text in `linecache`."""
+"""Reads the source of a function that was defined in a file, in a notebook cell, or in text in `linecache`.
+
+The text that `exec` and `compile` get is in none of these; `recorded_sources` keeps it."""
 
 import ast
+import builtins
 import inspect
 import linecache
 import os
 import re
+import sys
+from collections import deque
+from contextlib import contextmanager
+from itertools import takewhile
 from textwrap import dedent
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ['FunctionSource', 'SourceMissing', 'lambda_text', 'lambdas_like', 'source_of', 'tree_of']
+__all__ = ['FunctionSource', 'SourceMissing', 'lambda_text', 'lambdas_like', 'recorded_sources', 'source_of', 'tree_of']
 
 
 class SourceMissing(OSError):
@@ -39,7 +46,8 @@ def source_of(
 ) -> FunctionSource:
     "Read the source of `f`; raises `SourceMissing`"
     f = inspect.unwrap(f)  # `getsourcelines` does this too, but `getsourcefile` does not
-    return _read_code(getattr(f, '__code__', f)) or _read_by_inspect(f)
+    code = getattr(f, '__code__', f)
+    return _read_code(code) or _read_recorded(code) or _read_by_inspect(f)
 
 
 _FUNCTION_LINE = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
@@ -58,6 +66,80 @@ def _read_code(code):
     if not (0 <= first_index < len(lines) and _FUNCTION_LINE.match(lines[first_index])):
         return None
     return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
+
+
+_recorded = deque(maxlen=4096)  # (text, name of its file) that `exec` and `compile` got; the newest is the last
+_compile, _exec = compile, exec
+_FUTURE_FLAGS = 0x1FE0000  # the flags of a code object that `from __future__` sets
+
+
+def _record(source, file):
+    "Record a text that defines functions and has no file"
+    if isinstance(source, str) and file.startswith('<') and ('def ' in source or 'lambda' in source):
+        _recorded.append((source, file))
+
+
+def _compile_and_record(source, filename, mode, flags=0, dont_inherit=False, *args, **options):
+    "Compile as the builtin does, with the `__future__` statements of the caller, and record the text"
+    _record(source, str(filename))
+    inherited = 0 if dont_inherit else sys._getframe(1).f_code.co_flags & _FUTURE_FLAGS
+    return _compile(source, filename, mode, flags | inherited, True, *args, **options)
+
+
+def _exec_and_record(source, globals=None, locals=None, /, **options):
+    "Execute as the builtin does, in the namespace of the caller if none is given, and record the text"
+    caller = sys._getframe(1)
+    if isinstance(source, str):
+        _record(source, '<string>')
+        source = _compile(source, '<string>', 'exec', caller.f_code.co_flags & _FUTURE_FLAGS, True)
+    if globals is None:
+        globals, locals = caller.f_globals, caller.f_locals if locals is None else locals
+    return _exec(source, globals, locals, **options)
+
+
+@contextmanager
+def recorded_sources():
+    "Keep the text of functions that are made by `exec` or `compile` in the `with` block, so that it can be read"
+    original = builtins.compile, builtins.exec
+    builtins.compile, builtins.exec = _compile_and_record, _exec_and_record
+    try:
+        yield
+    finally:
+        builtins.compile, builtins.exec = original
+
+
+def _command_line_source():
+    "Return [(text, name of its file)] of the program that `python -c` runs; [] if there is none"
+    options = [*takewhile(lambda option: option.startswith('-'), sys.orig_argv[1:])]
+    return [(sys.orig_argv[1 + len(options)], '<string>')] if options and options[-1] == '-c' else []
+
+
+def _read_recorded(code):
+    "Read the source of a code object from the recorded texts, with a name of its own for `linecache`; None if absent"
+    if not isinstance(code, CodeType) or not code.co_filename.startswith('<'):
+        return None
+    for n, (text, file) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
+        if file == code.co_filename and code.co_name in text and _contains_code(text, code):
+            name = f'{file[:-1]} {n}>'
+            lines = text.splitlines(True)
+            linecache.cache[name] = len(text), None, lines, name
+            first_index = code.co_firstlineno - 1
+            return FunctionSource(_function_lines(first_index, lines, name), first_index + 1, name)
+    return None
+
+
+def _contains_code(text, code):
+    "Return whether a text, when it is compiled, defines this code object"
+    try:
+        pending = [_compile(text, code.co_filename, 'exec', code.co_flags & _FUTURE_FLAGS, True)]
+    except SyntaxError:
+        return False
+    while pending:
+        constants = [c for c in pending.pop().co_consts if isinstance(c, CodeType)]
+        if code in constants:
+            return True
+        pending += constants
+    return False
 
 
 _cached_functions = {}  # (file, index of the first line) -> (lines of the file, lines of the function)

@@ -1,0 +1,108 @@
+"""Python's loops and NumPy's ufuncs over whole arrays, in each thread: `for v in x`, `zip(x, y)`, `np.sin(x, out)`."""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ..diagnostics.errors import NotSimulated
+from .lanes import TupleLoop
+from .memory import View, load, store
+from .python_functions import widen
+from .records import Records
+
+__all__ = ['ItemLoop', 'apply_to_arrays', 'enumerate_items', 'zip_items']
+
+_ARRAYS = View, Records
+
+
+class Zipped(NamedTuple):
+    "What `zip` returns if it gets arrays, whose elements are loaded when the loop reaches them"
+
+    parts: tuple
+
+
+class Enumerated(NamedTuple):
+    "What `enumerate` returns for an array, or for the result of `zip`"
+
+    part: object
+    start: int
+
+
+def _is_iterable(value):
+    return isinstance(value, (tuple, list, range, *_ARRAYS))
+
+
+def _length(items):
+    "Return the number of items; raises `NotSimulated` if it differs between threads"
+    if isinstance(items, Zipped):
+        return min(map(_length, items.parts), default=0)
+    if isinstance(items, Enumerated):
+        return _length(items.part)
+    if isinstance(items, _ARRAYS) and np.ndim(items.shape[0]):
+        raise NotSimulated('a loop over an array whose length differs between threads; loop over range(len(...))')
+    if not _is_iterable(items):
+        raise NotSimulated(f'a loop over {type(items).__name__}; loop over range(...)')
+    return len(items)
+
+
+def _item(items, i, load_element):
+    "Return item `i`; `load_element(array, index)` loads the element of an array"
+    if isinstance(items, Zipped):
+        return tuple(_item(part, i, load_element) for part in items.parts)
+    if isinstance(items, Enumerated):
+        return np.int64(items.start + i), _item(items.part, i, load_element)
+    return load_element(items, np.int64(i)) if isinstance(items, _ARRAYS) else items[i]
+
+
+class ItemLoop(TupleLoop):
+    "A `for` loop over a tuple, an array, or the result of `zip` or `enumerate`"
+
+    def __init__(self, active, diverged, items, ctx, site):
+        is_tuple = isinstance(items, (tuple, list, range)) and not isinstance(items, (Zipped, Enumerated))
+        super().__init__(active, diverged, items if is_tuple else range(_length(items)))
+        self.load_item = None if is_tuple else partial(self._load, ctx, items, site)
+
+    def _load(self, ctx, items, site, i):
+        return _item(items, i, lambda array, index: load(ctx, self.mask, array, index, site))
+
+    def __iter__(self):
+        items = super().__iter__()
+        return items if self.load_item is None else map(self.load_item, items)
+
+
+def _check_items(items):
+    "Return `items`; raises `NotSimulated` unless a loop over them is simulated"
+    _length(items)
+    return items
+
+
+def zip_items(*parts):
+    "Implement `zip`: a tuple of tuples, or `Zipped` if there is an array"
+    parts = tuple(map(_check_items, parts))
+    lazy = any(isinstance(part, (Zipped, Enumerated, *_ARRAYS)) for part in parts)
+    return Zipped(parts) if lazy else tuple(zip(*parts))
+
+
+def enumerate_items(items, start=0):
+    "Implement `enumerate`: a tuple of pairs, or `Enumerated` if there is an array"
+    if isinstance(_check_items(items), (Zipped, Enumerated, *_ARRAYS)):
+        return Enumerated(items, int(start))
+    return tuple((np.int64(start + i), item) for i, item in enumerate(items))
+
+
+def _element_index(view, index):
+    "Return the index into an array that NumPy's broadcasting uses for element `index` of the result"
+    return tuple(np.int64(0 if size == 1 else i) for i, size in zip(index[-view.ndim :], view.shape))
+
+
+def apply_to_arrays(ctx, active, ufunc, args, site):
+    "Apply a ufunc to arrays, element by element, in each thread; the last argument gets the result"
+    *inputs, target = args
+    if len(inputs) != ufunc.nin or not isinstance(target, View) or any(np.ndim(size) for size in target.shape):
+        raise ctx.unsupported_error(
+            site, active, f'np.{ufunc.__name__} of arrays without an array for the result', 'Loop over the elements.'
+        )
+    for index in np.ndindex(*map(int, target.shape)):
+        values = [load(ctx, active, x, _element_index(x, index), site) if isinstance(x, View) else x for x in inputs]
+        store(ctx, active, target, tuple(map(np.int64, index)), ufunc(*map(widen, values)), site)

@@ -1,0 +1,269 @@
+"What test suites of packages do under Numba's simulator: kernels made by `exec`, records, loops over arrays, children"
+import cmath, subprocess, sys, textwrap
+
+import numpy as np
+import pytest
+
+from gridstride import as_gpu, sim
+from gridstride.sim import cuda, numba_testing
+from gridstride.sim.args import wrap_arg
+from gridstride.support.function_source import SourceMissing, recorded_sources, source_of
+from found import finding
+
+CODE = '''
+def fill(x):
+    i = cuda.grid(1)
+    if i < x.size: x[i] = {value}
+'''
+
+
+def made(compile_first, value=3, namespace=None):
+    "The function `fill`, made by `exec`"
+    namespace = dict(cuda=cuda) if namespace is None else namespace
+    text = CODE.format(value=value)
+    exec(compile(text, '<string>', 'exec') if compile_first else text, namespace)
+    return namespace['fill']
+
+
+def launched(f, *arrays, block=1):
+    cuda.jit(f)[1, block](*arrays)
+    return arrays[-1]
+
+
+# functions without a file
+
+@pytest.mark.parametrize('compile_first', [False, True])
+def test_a_kernel_made_by_exec_is_read(compile_first):
+    with recorded_sources():
+        one, two = made(compile_first, 1), made(compile_first, 2)
+    assert launched(one, np.zeros(3), block=4).tolist() == [1]*3
+    assert launched(two, np.zeros(3), block=4).tolist() == [2]*3  # same name, same line, same file name
+
+
+def test_a_finding_in_a_kernel_made_by_exec_shows_its_line():
+    with recorded_sources(): f = made(False, 'x[i + 1]')
+    with finding('memcheck outside', line=4, source='if i < x.size: x[i] = x[i + 1]'): launched(f, np.zeros(3), block=4)
+
+
+def test_sources_are_kept_only_in_the_block():
+    f = made(False, 'x[i]*7')
+    with pytest.raises(SourceMissing): source_of(f)
+    with pytest.raises(sim.NotSimulated): launched(f, np.zeros(3))
+
+
+def test_exec_keeps_the_namespace_and_the_future_of_its_caller():
+    plain = exec
+    with recorded_sources():
+        def inside():
+            local = 5
+            exec('assert local == 5\ndef g(): pass')
+            assert local == 5
+            exec('def h(a: missing): pass', globals_of_h := {})
+            return globals_of_h
+        with pytest.raises(NameError): inside()
+        future = 'from __future__ import annotations\nexec("def h(a: missing): pass")'
+        exec(future, namespace := {})
+    assert namespace['h'].__annotations__ == {'a': 'missing'} and exec is plain
+
+
+def test_a_program_given_by_c_is_read():
+    program = '''
+    from gridstride.sim import cuda
+    @cuda.jit
+    def hello(): print(cuda.threadIdx.x)
+    hello[1, 2]()'''
+    command = [sys.executable, '-B', '-c', textwrap.dedent(program)]
+    assert subprocess.run(command, text=True, capture_output=True, check=True).stdout.split() == ['0', '1']
+
+
+# records, parts of complex elements
+
+RECORD = np.dtype([('a', np.float32), ('b', np.int32), ('v', np.float32, (3,))])
+
+
+def scale_record(r, k):
+    r.a = r[0]*k
+    r['b'] = 7
+    r.v[cuda.threadIdx.x] += r.a
+
+
+def test_a_record_is_an_argument_by_itself():
+    records = np.zeros(2, RECORD)
+    records['a'] = 1, 2
+    cuda.jit(scale_record)[1, 1](records[1], 10)
+    assert records['a'].tolist() == [1, 20] and records['b'].tolist() == [0, 7]
+    assert records['v'].tolist() == [[0, 0, 0], [20, 0, 0]]
+
+
+def write_field(r): r.b = cuda.threadIdx.x
+
+
+def test_a_race_on_a_field_of_a_record_is_found():
+    with finding('racecheck race', array='r.b'): cuda.jit(write_field)[1, 2](np.zeros(1, RECORD)[0])
+
+
+def add_parts(z):
+    i = cuda.grid(1)
+    cuda.atomic.add(z.real, i, 1)
+    z.imag[i] = 2 * z.imag[i]
+
+
+@pytest.mark.parametrize('dtype', [np.complex64, np.complex128])
+def test_parts_of_complex_elements_are_arrays(dtype):
+    z = (np.arange(4) + 1j*np.arange(4)).astype(dtype)
+    assert launched(add_parts, z.copy(), block=4).tolist() == [complex(i + 1, 2*i) for i in range(4)]
+    every_second = launched(add_parts, z.copy()[::2], block=2)
+    assert every_second.tolist() == [complex(i + 1, 2*i) for i in (0, 2)]
+
+
+def past_the_parts(z): z.imag[cuda.grid(1) + 1] = 0
+
+
+def test_parts_have_the_bounds_of_their_array():
+    z = np.zeros(4, np.complex64)
+    with finding('memcheck outside', array='z.imag', index=(4,)): launched(past_the_parts, z, block=4)
+
+
+# loops over arrays, ufuncs of arrays, slices backwards, * before an argument
+
+def sum_items(x, y, out):
+    for v in x: out[0] += v
+    for v, w in zip(x, y): out[1] += v*w
+    for i, v in enumerate(x): out[2] += i*v
+    for i, (v, w) in enumerate(zip(x, y), 1):
+        if i == 3: break
+        out[3] += i*(v - w)
+    for a, b in zip((1, 2), y): out[4] += a*b
+
+
+def test_loops_over_arrays():
+    x, y = np.arange(4.), np.arange(4.)[::-1] + 1
+    expected = [x.sum(), x@y, np.arange(4)@x, (x - y)[0] + 2*(x - y)[1], y[0] + 2*y[1]]
+    assert launched(sum_items, x, y, np.zeros(5)).tolist() == expected
+
+
+def stops_early(x, out):
+    for v in x:
+        if v > cuda.threadIdx.x: break
+        out[cuda.threadIdx.x] = v
+
+
+def writes_before_the_loop(x, out):
+    x[3 - cuda.threadIdx.x] = 0
+    for v in x: out[cuda.threadIdx.x] += v
+
+
+def test_elements_are_loaded_when_the_loop_reaches_them():
+    assert launched(stops_early, np.arange(4.), np.zeros(3), block=3).tolist() == [0, 1, 2]
+    with finding('racecheck race', array='x'): launched(writes_before_the_loop, np.ones(4), np.zeros(4), block=4)
+
+
+def ufuncs(x, y, out, bits):
+    np.sin(x, out[0])
+    np.add(x, y[0], out[1])
+    np.invert(bits, bits)
+
+
+def test_ufuncs_of_arrays():
+    x, y, out, bits = np.arange(3.), np.array([[1., 2, 3]]), np.zeros((2, 3)), np.arange(3)
+    launched(ufuncs, x, y, out, bits)
+    assert np.array_equal(out, [np.sin(x), x + y[0]]) and bits.tolist() == [-1, -2, -3]
+
+
+def ufunc_without_out(x, out): out[0] = np.sin(x)[0]
+
+
+def test_a_ufunc_of_an_array_needs_an_array_for_its_result():
+    with pytest.raises(sim.NotSimulated): launched(ufunc_without_out, np.zeros(3), np.zeros(3))
+
+
+def backwards(x, out):
+    n = cuda.threadIdx.x
+    reverse, some = x[::-1], x[4:n:-2]
+    out[0, n], out[1, n], out[2, n] = reverse[n], some.shape[0], x[-2::-3][0]
+
+
+def test_slices_with_a_negative_step():
+    x = np.arange(6.)
+    out = launched(backwards, x, np.zeros((3, 4)), block=4)
+    expected = [[x[::-1][n] for n in range(4)], [x[4:n:-2].size for n in range(4)], [x[-2]]*4]
+    assert out.tolist() == expected
+
+
+def polar_and_back(z, out):
+    out[0] = cmath.rect(*cmath.polar(z[0]))
+    out[1] = cmath.acosh(z[0]) + cmath.atan(z[0])
+    out[2] = complex(-0.0, 0.0)
+
+
+def test_a_star_before_an_argument_and_cmath():
+    z = np.array([1 + 2j])
+    out = launched(polar_and_back, z, np.zeros(3, complex))
+    assert np.allclose(out[:2], [z[0], np.arccosh(z[0]) + np.arctan(z[0])]) and np.signbit(out[2].real)
+
+
+# constants, hints, extensions
+
+CONSTANT = np.array([(1, 2, (3, 4, 5))], RECORD)
+
+
+def reads_constant(out):
+    c = cuda.const.array_like(CONSTANT)
+    out[0] = c[0].a + c[0].v[2]
+
+
+def test_constant_records(): assert launched(reads_constant, np.zeros(1))[0] == 6
+
+
+def set_three(x): x[0] = 3
+
+
+class CopyIn:
+    def prepare_args(self, ty, value, **options): return ty, wrap_arg(value, default=cuda.In)
+
+
+def test_extensions_replace_arguments():
+    x, y, z = np.zeros((3, 1))
+    cuda.jit(set_three)[1, 1](x)
+    cuda.jit(set_three, extensions=[CopyIn()])[1, 1](y)
+    cuda.jit(extensions=[CopyIn()])(set_three)[1, 1](z)
+    assert (x[0], y[0], z[0]) == (3, 0, 0)
+
+
+# numba.cuda.testing, and the variable in child processes
+
+def test_decorators_of_numbas_tests():
+    class Tests(numba_testing.CUDATestCase):
+        @numba_testing.skip_on_cudasim('needs a compiler')
+        def test_asm(self): raise AssertionError
+
+        @numba_testing.skip_unless_cudasim('needs the simulator')
+        @numba_testing.skip_unless_cc_75
+        def test_sim(self): self.skip_if_lto('never')
+
+    result = numba_testing.unittest.TestResult()
+    numba_testing.unittest.defaultTestLoader.loadTestsFromTestCase(Tests).run(result)
+    assert result.testsRun == 2 and len(result.skipped) == 1 and result.wasSuccessful()
+    with pytest.raises(AttributeError): numba_testing.missing
+
+
+SIMULATED = '''
+from gridstride import as_gpu
+as_gpu.simulate_numba()
+import subprocess, sys
+from numba import config
+from numba.cuda.testing import skip_on_cudasim
+child = 'from numba import cuda, config; print(getattr(cuda, "simulated", False), config.ENABLE_CUDASIM)'
+print(config.ENABLE_CUDASIM, subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout)
+'''
+
+
+def test_child_processes_and_the_configuration_use_the_simulator():
+    pytest.importorskip('numba')
+    done = subprocess.run([sys.executable, '-c', SIMULATED], text=True, capture_output=True, check=True)
+    assert done.stdout.split() == ['1', 'True', '1']
+
+
+def test_as_gpu_reports_a_gpu_to_packages():
+    numba = pytest.importorskip('numba')
+    with as_gpu.as_gpu(): assert not numba.config.ENABLE_CUDASIM
