@@ -9,8 +9,9 @@ The modules and packages, in reading order:
   `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `call_tables` (repeats the
   launches of an earlier call), `source_assembly` (adds types and constants to a kernel's source) and `layers` (replaces
   linear layers);
-- `export`, which writes each kernel as a standalone program (with `standalone`), and `cub` (NVIDIA's library, as a
-  baseline).
+- `export`, which writes each kernel as a standalone program (with `standalone`); `project`, which writes a new project,
+  a kernel as an operator of PyTorch, from the templates in `new_project`; `operator_costs`, which measures the layers
+  of a call; `cub` (NVIDIA's library, as a baseline).
 """
 
 from .ladder.ladder import Ladder, check_product
