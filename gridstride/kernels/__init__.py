@@ -5,10 +5,10 @@ The modules and packages, in reading order:
 
 - `ladder` (the lessons' matrix products, step by step) and `gemm` (`matmul` and its plans, `mlp`, `bmm`, `grouped_mm`);
 - used by all kernels: `ptx` (PTX instructions as CUDA C functions) and `tensor_maps` (TMA tensor maps);
-- packages of operators with the same layout: `memory`, `fused`, `flash`, `latent`, `quant`, `sparse`. They share
-  `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `call_tables` (repeats the
-  launches of an earlier call), `source_assembly` (adds types and constants to a kernel's source) and `layers` (replaces
-  linear layers);
+- packages of operators with the same layout: `memory`, `ordering`, `fused`, `flash`, `latent`, `quant`, `sparse`. They
+  share `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `call_tables` (repeats
+  the launches of an earlier call), `source_assembly` (adds types and constants to a kernel's source) and `layers`
+  (replaces linear layers);
 - `export`, which writes each kernel as a standalone program (with `standalone`); `project`, which writes a new project,
   a kernel as an operator of PyTorch, from the templates in `new_project`; `operator_costs`, which measures the layers
   of a call; `cub` (NVIDIA's library, as a baseline).
@@ -21,6 +21,7 @@ from .fused import PUBLIC_NAMES as _FUSED
 from .latent import PUBLIC_NAMES as _LATENT
 from .memory import argmax, histogram, scan, sum, transpose
 from .gemm import Activation, PUBLIC_NAMES as _GEMM
+from .ordering import PUBLIC_NAMES as _ORDERING
 from .quant import PUBLIC_NAMES as _QUANT
 from .ladder.rung import Rung
 from .sparse import PUBLIC_NAMES as _SPARSE
@@ -32,6 +33,7 @@ _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'flash': _FLASH,
     'sparse': _SPARSE,
     'latent': _LATENT,
+    'ordering': _ORDERING,
     'gemm': _GEMM,
     'gemm.dispatch': ('matmul',),
 }

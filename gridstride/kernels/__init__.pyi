@@ -31,6 +31,13 @@ from .memory import histogram as histogram
 from .memory import scan as scan
 from .memory import sum as sum
 from .memory import transpose as transpose
+from .ordering import argsort as argsort
+from .ordering import compact as compact
+from .ordering import explain_sort as explain_sort
+from .ordering import explain_topk as explain_topk
+from .ordering import sort as sort
+from .ordering import topk as topk
+from .ordering import unique as unique
 from .quant import dequantize as dequantize
 from .quant import quantize as quantize
 from .sparse import densify as densify

@@ -1,7 +1,8 @@
-"""Baselines from CUB, NVIDIA's library of parallel primitives: sum, inclusive scan and histogram of a tensor.
+"""Baselines from CUB, NVIDIA's library of parallel primitives: sum, inclusive scan and histogram of a tensor; sort and
+compaction of 32-bit words.
 
-CUB consists of C++ templates, so nvcc must compile the three functions; this takes about 20 seconds, once. A workspace
-is allocated at the first call with a size, and cached.
+CUB consists of C++ templates, so nvcc must compile the functions; this takes about 20 seconds for the first three, and
+a minute for the others, once. A workspace is allocated at the first call with a size, and cached.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ from ..cpp.toolchain.compilers import nvcc
 from ..cpp.toolchain.cache import build
 from ..bench.recording import Unavailable
 
-__all__ = ['sum', 'scan', 'histogram']
+__all__ = ['sum', 'scan', 'histogram', 'sort', 'sort_pairs', 'compact']
 
 _SUM, _SCAN, _HISTOGRAM = range(3)  # as in `Operation` below
 _SOURCE = r"""
@@ -36,6 +37,55 @@ extern "C" int run_operation(int operation, int is_float, void *workspace, size_
     return f(operation, workspace, *workspace_bytes, x, out, n, (cudaStream_t)stream);
 }
 """
+
+_ORDER_SOURCE = r"""
+#include <cub/cub.cuh>
+
+extern "C" int sort(void *workspace, size_t *bytes, const unsigned *x, unsigned *out, const unsigned *values,
+        unsigned *out_values, long long n, void *stream) {
+    if (!values) return cub::DeviceRadixSort::SortKeys(workspace, *bytes, x, out, (int)n, 0, 32, (cudaStream_t)stream);
+    return cub::DeviceRadixSort::SortPairs(
+        workspace, *bytes, x, out, values, out_values, (int)n, 0, 32, (cudaStream_t)stream);
+}
+
+extern "C" int compact(void *workspace, size_t *bytes, const unsigned *x, unsigned *out, const unsigned char *keep,
+        int *total, long long n, void *stream) {
+    return cub::DeviceSelect::Flagged(workspace, *bytes, x, keep, out, total, (int)n, (cudaStream_t)stream);
+}
+"""
+
+
+@lru_cache
+def _order_library(arch):
+    "Compile the functions `sort` and `compact` for an architecture such as `sm_90`"
+    command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'order.so', 'order.cu']
+    folder = build({'order.cu': _ORDER_SOURCE}, [command], section='cub', shared=True).folder
+    library = ctypes.CDLL(str(folder / 'order.so'))
+    for function in library.sort, library.compact:
+        function.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_longlong, ctypes.c_void_p]
+    return library
+
+
+def _order(name, x, *others):
+    "Run `sort` or `compact` on a tensor of 32-bit words; `others`: the other tensors, or None"
+    import torch
+
+    if not x.is_cuda:
+        raise Unavailable(f'CUB runs on an NVIDIA GPU, but x is on {x.device}')
+    if x.element_size() != 4 or not x.is_contiguous() or not 0 < x.numel() < 2**31:
+        raise ValueError(f'x must be a contiguous, non-empty tensor of 32-bit words; got {x.dtype}, {tuple(x.shape)}')
+    major, minor = torch.cuda.get_device_capability(x.device)
+    function = getattr(_order_library(f'sm_{major}{minor}'), name)
+    stream, size = torch.cuda.current_stream(x.device).cuda_stream, ctypes.c_size_t()
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in (x, *others)]
+
+    def call(workspace):
+        if status := function(workspace, ctypes.byref(size), *pointers, x.numel(), stream):
+            raise RuntimeError(f'CUB failed with CUDA error {status}')
+
+    call(None)  # computes the size of the workspace
+    workspace = torch.empty(max(1, size.value), dtype=torch.uint8, device=x.device)
+    call(workspace.data_ptr())
 
 
 @lru_cache
@@ -107,3 +157,34 @@ def histogram(
 ):
     "Count how often each byte value occurs, with `cub::DeviceHistogram`. Raises errors as `sum` does"
     return _check_and_run(_HISTOGRAM, x, out, ('uint8',))
+
+
+def sort(
+    x,  # contiguous tensor on the GPU, uint32
+    out,  # of the same shape and type
+):
+    "Sort with `cub::DeviceRadixSort`. Raises errors as `sum` does"
+    _order('sort', x, out, None, None)
+    return out
+
+
+def sort_pairs(
+    x,  # as for `sort`
+    values,  # of the same shape, 32-bit words
+    out,
+    out_values,  # like `x` and `values`
+):
+    "Sort and permute the values with `cub::DeviceRadixSort`. Raises errors as `sum` does"
+    _order('sort', x, out, values, out_values)
+    return out, out_values
+
+
+def compact(
+    x,  # contiguous tensor on the GPU, 32-bit words
+    keep,  # bool, of the same shape
+    out,  # like `x`
+    total,  # one int32: the number of selected elements
+):
+    "Select elements with `cub::DeviceSelect`. Raises errors as `sum` does"
+    _order('compact', x, out, keep, total)
+    return out, total

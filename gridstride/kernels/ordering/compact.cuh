@@ -1,0 +1,130 @@
+// Writes the selected elements to the front of another array, in their order, in one pass by decoupled look-back.
+// Defined above: what `order` needs (for elements that are not compared: KIND UNSIGNED), THREADS,
+// UNIQUE (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
+// WITH_POSITIONS (the indices of the selected elements are written, too).
+constexpr int V = 4, LINES = 4, WARPS = THREADS / 32, LINE = 32 * V, SHARE = LINES * LINE, TILE = WARPS * SHARE;
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
+
+// The status of a tile: a state, and a number of selected elements. NOTHING: not counted yet; OWN: the number in the
+// tile; ALL: the number up to the end of the tile.
+typedef unsigned long long Word;
+enum : Word { NOTHING = 0, OWN = 1ull << 62, ALL = 2ull << 62, NUMBER = OWN - 1 };
+
+// Called by all lanes of a warp: returns the number of selected elements before tile `t`; reads 32 tiles at a time.
+__device__ Word look_back(const volatile Word *status, int t) {
+    int lane = threadIdx.x % 32;
+    Word before = 0;
+    for (t -= 1 + lane;; t -= 32) {
+        Word w = t >= 0 ? status[t] : (Word)ALL;
+        while (__any_sync(~0u, w == NOTHING)) {
+            __nanosleep(100);                               // polling without a pause would delay the writers
+            if (w == NOTHING) w = status[t];
+        }
+        unsigned ends = __ballot_sync(~0u, (w & ALL) != 0);
+        int nearest = ends ? __ffs(ends) - 1 : 31;
+        Word x = lane <= nearest ? w & NUMBER : 0;
+        for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+        before += x;
+        if (ends) return before;
+    }
+}
+
+__device__ __forceinline__ bool differ(Bits a, Bits b) {    // NaN differs from itself
+    return order(a) != order(b) || (KIND == FLOATING && Bits(a & ~SIGN) > INFINITE);
+}
+
+__global__ void __launch_bounds__(THREADS)
+compact(const Bits *x, const unsigned char *keep, Bits *out, long long *positions, long long *total, Word *status,
+        Word *ticket, long long size, int tiles) {
+    __shared__ Bits exchange[TILE];
+    __shared__ unsigned short exchange_at[WITH_POSITIONS ? TILE : 1];
+    __shared__ unsigned of_warp[WARPS];
+    __shared__ Word before_tile;
+    __shared__ int number;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull);  // so no block waits for one that has not started
+    __syncthreads();
+    const int t = number;
+    const long long begin = (long long)t * TILE, first = begin + warp * SHARE + lane * V;
+    const bool whole = begin + TILE <= size;
+
+    Pack pack[LINES];
+    unsigned selected[LINES];                               // a bit per element
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        long long i = first + l * LINE;
+        if (whole && ALIGNED) pack[l] = *(const Pack *)(x + i);
+        else
+            for (int v = 0; v < V; v++) pack[l].at[v] = i + v < size ? x[i + v] : Bits(0);
+    }
+    unsigned packed = 0;                                    // the number per line, in 8 bits each
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        long long i = first + l * LINE;
+        selected[l] = 0;
+        if (UNIQUE) {
+            Bits last = __shfl_up_sync(~0u, pack[l].at[V - 1], 1);
+            if (lane == 0 && i > 0 && i <= size) last = x[i - 1];
+            for (int v = 0; v < V; v++) {
+                bool is_first = i + v == 0 || differ(v ? pack[l].at[v ? v - 1 : 0] : last, pack[l].at[v]);
+                selected[l] |= unsigned(i + v < size && is_first) << v;
+            }
+        } else if (whole && ALIGNED) {
+            unsigned flags = *(const unsigned *)(keep + i);
+            selected[l] = (flags & 0x01010101) * 0x10204080 >> 28;       // bits 0, 8, 16, 24 to 0, 1, 2, 3
+        } else
+            for (int v = 0; v < V; v++) selected[l] |= unsigned(i + v < size && keep[i + v]) << v;
+        packed |= (unsigned)__popc(selected[l]) << 8 * l;
+    }
+    unsigned upto = packed;                                 // a line has at most 128 elements, so no sum overflows
+    #pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        unsigned below = __shfl_up_sync(~0u, upto, d);
+        if (lane >= d) upto += below;
+    }
+    const unsigned sums = __shfl_sync(~0u, upto, 31), exclusive = upto - packed;
+    unsigned offset[LINES], of_lines = 0;
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        offset[l] = of_lines + (exclusive >> 8 * l & 255);
+        of_lines += sums >> 8 * l & 255;
+    }
+    if (lane == 0) of_warp[warp] = of_lines;
+    __syncthreads();
+    unsigned before_warp = 0, in_tile = 0;
+    #pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+        if (w == warp) before_warp = in_tile;
+        in_tile += of_warp[w];
+    }
+    if (warp == 0) {
+        volatile Word *words = status;
+        Word before = 0;
+        if (t > 0) {
+            if (lane == 0) words[t] = OWN | in_tile;
+            before = look_back(words, t);
+        }
+        if (lane == 0) {
+            words[t] = ALL | (before + in_tile);
+            before_tile = before;
+            if (t == tiles - 1) *total = before + in_tile;
+        }
+    }
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        unsigned to = before_warp + offset[l];
+        #pragma unroll
+        for (int v = 0; v < V; v++)
+            if (selected[l] >> v & 1) {
+                exchange[to] = pack[l].at[v];
+                if (WITH_POSITIONS) exchange_at[to] = first - begin + l * LINE + v;
+                to++;
+            }
+    }
+    __syncthreads();
+    const long long to = before_tile;
+    for (int i = threadIdx.x; i < in_tile; i += THREADS) {
+        out[to + i] = exchange[i];
+        if (WITH_POSITIONS) positions[to + i] = begin + exchange_at[i];
+    }
+}

@@ -1,0 +1,93 @@
+"""`compact` and `unique`: stream compaction in one pass, by decoupled look-back."""
+
+from functools import lru_cache
+
+from .keys import KeyType, as_bits, check_keys, key_type
+from .sorts import sort
+from .sources import kernel_source
+from ..common import MAX_LOAD_BYTES, import_torch, launch
+from ..ladder.launches import Long
+from ..ladder import KernelLaunch
+from ...utils import cdiv
+
+_THREADS = 256
+_TILE = _THREADS * 16  # as in compact.cuh
+_V = 4  # elements per load, as in compact.cuh
+
+
+@lru_cache(1024)
+def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions) -> tuple:  # (launches, tiles)
+    "Return the launch that writes the selected elements, and the number of its tiles"
+    constants = dict(THREADS=_THREADS, UNIQUE=is_unique, ALIGNED=is_aligned, WITH_POSITIONS=with_positions)
+    key = key if is_unique else KeyType(key.bytes, 0)  # otherwise elements are only moved
+    src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, _TILE)
+    arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
+    return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (_THREADS,))], tiles
+
+
+def _is_aligned(bits, keep):
+    "Return whether a thread can load `_V` elements, and as many flags, at once"
+    load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
+    return bits.data_ptr() % load_bytes == 0 and (keep is None or keep.data_ptr() % _V == 0)
+
+
+def _select(bits, key, keep=None, with_positions=False):
+    "Return (selected elements, their positions or None, their number), in buffers of the size of `bits`"
+    torch, size = import_torch(), bits.numel()
+    out, total = torch.empty_like(bits), torch.empty(1, dtype=torch.int64, device=bits.device)
+    positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
+    if not size:
+        return out, positions, total.zero_()
+    launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions)
+    status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device)
+    unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
+    flags = keep if keep is not None else bits.view(torch.uint8)
+    arrays = dict(keep=flags, out=out, positions=unused, total=total, status=status[1:], ticket=status[:1])
+    launch(launches, bits, **arrays)
+    return out, positions, total
+
+
+def compact(
+    x,  # a tensor of a type of 1, 2, 4 or 8 bytes
+    keep,  # a bool tensor of its shape
+    padded=False,  # True: do not wait for the GPU; return (a tensor of x.numel() elements, the number of selected ones)
+):  # a tensor of one axis
+    """Return the elements of `x` where `keep` is True, in their order, as `x[keep]` does (stream compaction).
+
+        compact(x, x > 0)
+
+    The size of the result depends on the elements, so the call waits for the GPU, as torch does, unless `padded`.
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    check_keys('compact', x)
+    check_keys('compact', keep, 'keep', ['bool'])
+    if keep.shape != x.shape or keep.device != x.device:
+        raise ValueError(
+            f'compact: keep has shape {tuple(keep.shape)} and is on {keep.device}; expected shape {tuple(x.shape)} '
+            f'on {x.device}, as x'
+        )
+    flags = keep.contiguous().view(import_torch().uint8).flatten()
+    out, _, total = _select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
+    out = out.view(x.dtype)
+    return (out, total) if padded else out[: int(total)]
+
+
+def unique(
+    x,  # a tensor of integers or floats
+    return_counts=False,  # True: return how often each element occurs, too
+):  # a sorted tensor of one axis; with `return_counts`: (elements, counts)
+    """Return the distinct elements, sorted, as `x.unique()` does: a sort, then a compaction. NaN differs from NaN.
+
+        elements, counts = unique(x, return_counts=True)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    torch = import_torch()
+    check_keys('unique', x)
+    ordered = sort(x.flatten())
+    out, positions, total = _select(as_bits(ordered), key_type(x), with_positions=return_counts)
+    number = int(total)
+    elements = out[:number].view(x.dtype)
+    if not return_counts:
+        return elements
+    ends = torch.cat([positions[1:number], torch.tensor([x.numel()], device=x.device)]) if number else positions
+    return elements, ends - positions[:number]

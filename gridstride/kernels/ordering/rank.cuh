@@ -1,0 +1,40 @@
+// Ranks the keys of a block by a digit, stably: each warp matches the digits of its lanes and counts them.
+// Defined above: THREADS.
+constexpr int DIGITS = 256, WARPS = THREADS / 32;
+
+__device__ __forceinline__ unsigned peers(unsigned digit) { // the lanes with the same digit
+    unsigned same = ~0u;
+    #pragma unroll
+    for (int bit = 1; bit < DIGITS; bit *= 2) {
+        bool is_set = digit & bit;
+        unsigned votes = __ballot_sync(~0u, is_set);
+        same &= is_set ? votes : ~votes;
+    }
+    return same;
+}
+
+// Called by all lanes of a warp: returns how many keys with the same digit the warp has counted before this one.
+__device__ __forceinline__ unsigned warp_rank(unsigned digit, unsigned *counters) {
+    unsigned same = peers(digit), before = 0;
+    int lane = threadIdx.x % 32, leader = __ffs(same) - 1;
+    if (lane == leader) before = atomicAdd(&counters[digit], (unsigned)__popc(same));
+    return __shfl_sync(~0u, before, leader) + __popc(same & ((1u << lane) - 1));
+}
+
+// Called by all threads: returns the exclusive prefix sum over the first DIGITS threads.
+__device__ __forceinline__ unsigned scan_digits(unsigned x, unsigned *of_warp) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    unsigned upto = x;
+    #pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        unsigned before = __shfl_up_sync(~0u, upto, d);
+        if (lane >= d) upto += before;
+    }
+    if (lane == 31 && warp < DIGITS / 32) of_warp[warp] = upto;
+    __syncthreads();
+    unsigned before = 0;
+    #pragma unroll
+    for (int w = 0; w < DIGITS / 32; w++) before += w < warp ? of_warp[w] : 0;
+    __syncthreads();
+    return before + upto - x;
+}

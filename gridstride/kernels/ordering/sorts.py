@@ -1,0 +1,264 @@
+"""`sort` and `argsort`: a stable radix sort. Short rows are sorted by a warp or a block each; longer rows by a pass per
+byte of the keys, in which blocks find out where to write by decoupled look-back (onesweep)."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
+from .sources import UNSIGNED_TYPES, kernel_source
+from ..common import import_torch, launch, vector_width
+from ..ladder.launches import Long
+from ..ladder import KernelLaunch, this_device
+from ...utils import cdiv
+
+_DIGITS = 256
+_MAX_SHORT = 256  # keys of a row that a warp sorts
+_MAX_ROW = 8192  # keys of a row that a block sorts
+_MAX_KEYS = 2**30 - 1  # keys of a row: a status word has 30 bits for a number
+_WARPS = 4  # rows per block that are sorted by a warp each
+
+
+class SortProblem(NamedTuple):
+    "What a plan depends on"
+
+    key: KeyType
+    moved: str  # with the keys: 'nothing'; 'values'; 'positions': the result is the index of each key, and no keys
+    value_bytes: int  # of a value: 0, 1, 2, 4 or 8
+    rows: int
+    width: int  # keys per row
+    descending: bool
+
+    @property
+    def largest_bytes(self):
+        "The size of a key or a value, whichever is larger, in the exchange in shared memory"
+        return max(self.key.bytes, self.value_bytes)
+
+
+# Tiles: the larger a tile, the longer are the runs of keys that its block writes, and the fewer tiles there are. The
+# constants are the fastest that were measured.
+class Tile(NamedTuple):
+    "The tile of a block in a pass"
+
+    threads: int
+    items: int  # keys per thread
+    min_blocks: int  # resident blocks per SM, for the compiler
+
+
+_TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 11, 2)}  # bytes -> `Tile`
+_SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
+
+
+def _tile(problem, device) -> Tile:
+    "Return the `Tile` for a problem"
+    tile = _TILES[problem.largest_bytes]
+    return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
+
+
+# The passes, from the lowest byte to the highest. The result of the last pass, and of every second one before it, is
+# written to `out`, the others to a buffer, so that no pass overwrites what it reads.
+def _pass_array(name, index, passes):
+    "Return the name of the array that pass `index` writes: NAME or NAME_buffer; for -1 the array that the first reads"
+    return name if (passes - 1 - index) % 2 == 0 else f'{name}_buffer'
+
+
+def _value_arguments(problem, index):
+    "Return (source of the values as in onesweep.cuh, C types of a value read and written, arrays) of a pass"
+    passes, key_type_name = problem.key.bytes, UNSIGNED_TYPES[problem.key.bytes]
+    if problem.moved == 'nothing':
+        return 0, (key_type_name, key_type_name), ('x', 'x')
+    arrays = [_pass_array('out_values', i, passes) for i in (index - 1, index)]
+    if problem.moved == 'values':
+        arrays[0] = arrays[0] if index else 'values'
+        return 2, (UNSIGNED_TYPES[problem.value_bytes],) * 2, tuple(arrays)
+    # positions have 32 bits until the last pass; before it, half of the result is the second buffer
+    arrays = [f'{array}_32' if array == 'out_values' else array for array in arrays]
+    is_last = index == passes - 1
+    arrays = arrays[0] if index else 'x', 'out_values' if is_last else arrays[1]
+    types = 'unsigned' if index else key_type_name, 'long long' if is_last else 'unsigned'
+    return (2 if index else 1), types, arrays
+
+
+def _pass_launch(problem, index, tile):
+    "Return the launch of pass `index`"
+    passes = problem.key.bytes
+    source, (read, stored), value_arrays = _value_arguments(problem, index)
+    with_keys = problem.moved != 'positions' or index < passes - 1
+    constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
+    constants |= dict(VALUES=source, WITH_KEYS=with_keys)
+    types = ('Value', read), ('Stored', stored)
+    src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
+    keys = 'x' if index == 0 else _pass_array('out', index - 1, passes), _pass_array('out', index, passes)
+    statuses = tuple(f'status{(index + i) % 2}' for i in range(2))
+    tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
+    scalars = problem.width, tiles, index
+    exchange_bytes = tile_keys * max(problem.key.bytes, 8 if stored == 'long long' else problem.value_bytes)
+    arrays = *keys, *value_arrays, 'counts', *statuses, 'tickets'
+    return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), exchange_bytes)
+
+
+@lru_cache(1024)
+def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (launches, tiles per row)
+    "Return the launch that counts the digits of all passes, with `vec_size` keys per load, and those of the passes"
+    tile, threads, rows, width = _tile(problem, device), 256, problem.rows, problem.width
+    tiles = cdiv(width, tile.threads * tile.items)
+    blocks = max(1, min(cdiv(4 * device.sms, rows), cdiv(width, threads * 16)))
+    constants = ('THREADS', threads), ('V', vec_size)
+    src = kernel_source('count_digits', problem.key, constants, (), problem.descending)
+    arrays, scalars = ('x', 'counts', 'status0'), (Long(width), blocks, tiles)
+    count = KernelLaunch(src, 'count_digits', arrays, scalars, (rows * blocks,), (threads,))
+    return [count, *(_pass_launch(problem, i, tile) for i in range(problem.key.bytes))], tiles
+
+
+def _sweep(problem, x, arrays):
+    "Sort rows by onesweep; `arrays`: `out`, and if something is moved `values` and `out_values`"
+    torch, key = import_torch(), problem.key
+    vec_size = vector_width(x.data_ptr(), key.bytes, problem.rows, problem.width)
+    kernel_launches, tiles = onesweep_launches(problem, vec_size, this_device())
+    words = dict(dtype=torch.int32, device=x.device)
+    status = torch.empty(2, problem.rows * tiles * _DIGITS, **words).view(torch.uint32)
+    counts = torch.zeros(problem.rows * key.bytes * _DIGITS + key.bytes, **words).view(torch.uint32)  # and the tickets
+    arrays |= dict(status0=status[0], status1=status[1])
+    arrays |= dict(counts=counts[: -key.bytes], tickets=counts[-key.bytes :], out_buffer=torch.empty_like(x))
+    if problem.moved == 'values':
+        arrays['out_values_buffer'] = torch.empty_like(arrays['out_values'])
+    if problem.moved == 'positions':
+        halves = arrays['out_values'].view(torch.int32).view(2, -1)
+        arrays |= dict(out_values_32=halves[0], out_values_buffer=torch.empty(x.numel(), **words))
+    launch(kernel_launches, x, **arrays)
+
+
+# Short rows
+@lru_cache(1024)
+def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
+    "Return the launch that sorts each row by a warp or by a block"
+    key, width, rows = problem.key, problem.width, problem.rows
+    constants = dict(WITH_VALUES=problem.moved == 'values', WITH_POSITIONS=problem.moved == 'positions')
+    types = (('Stored', UNSIGNED_TYPES[problem.value_bytes if problem.moved == 'values' else key.bytes]),)
+    is_short = width <= _MAX_SHORT
+    threads = 32 * _WARPS if is_short else 256 if width <= 2048 else 512
+    items = 1 << (cdiv(width, 32 if is_short else threads) - 1).bit_length()
+    constants |= dict(THREADS=threads, ITEMS=items)
+    name = 'sort_short_rows' if is_short else 'sort_rows'
+    src = kernel_source(name, key, tuple(constants.items()), types, problem.descending)
+    arrays = 'x', 'out', 'values', 'out_values', 'positions'
+    if is_short:
+        return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _WARPS),), (threads,))]
+    return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), threads * items * (key.bytes + 2))]
+
+
+def _sort_short(problem, x, arrays):
+    "Sort each row by a warp or a block; `arrays` as for `_sweep`"
+    unused = import_torch().empty(1, dtype=import_torch().int64, device=x.device)
+    used = dict(out=x, values=x, out_values=x, positions=unused) | arrays
+    if problem.moved == 'positions':
+        used |= dict(positions=arrays['out_values'], out_values=x)
+    launch(row_launches(problem), x, **used)
+
+
+# The operators
+def _fallback_reason(problem):
+    "Return the reason why torch sorts, or None"
+    if problem.width > _MAX_KEYS:
+        return f'a row has {problem.width:,} keys; the kernels support up to {_MAX_KEYS:,}'
+
+
+def _problem(x, axis, moved, value_bytes, descending):
+    "Return the `SortProblem` of a tensor"
+    width = x.shape[axis] if x.dim() else 1
+    return SortProblem(key_type(x), moved, value_bytes, x.numel() // max(1, width), width, bool(descending))
+
+
+def _run(problem, x, values=None):
+    "Sort rows of bits; returns (keys, values), of which one may be None"
+    torch = import_torch()
+    arrays = dict(out=torch.empty_like(x))
+    if problem.moved == 'values':
+        arrays |= dict(values=values, out_values=torch.empty_like(values))
+    if problem.moved == 'positions':
+        arrays |= dict(out_values=torch.empty(x.shape, dtype=torch.int64, device=x.device))
+    if x.numel():
+        (_sort_short if problem.width <= _MAX_ROW else _sweep)(problem, x, arrays)
+    return arrays['out'], arrays.get('out_values')
+
+
+def _check_values(x, values):
+    "Raise `TypeError` or `ValueError` unless `values` can be moved with the keys `x`"
+    check_keys('sort', values, 'values')
+    if values.shape != x.shape or values.device != x.device:
+        raise ValueError(
+            f'sort: values has shape {tuple(values.shape)} and is on {values.device}; expected shape {tuple(x.shape)} '
+            f'on {x.device}, as x'
+        )
+
+
+def sort(
+    x,  # a tensor of integers or floats
+    values=None,  # a tensor of the same shape, of any of these types, which is permuted as `x` is
+    axis=-1,  # along which to sort
+    descending=False,
+):  # the sorted tensor; with `values`: (the sorted tensor, the permuted values)
+    """Sort along an axis, stably, in torch's order: NaN is the largest element, -0.0 equals 0.0.
+
+        sort(x)
+        keys, values = sort(keys, values)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    check_keys('sort', x)
+    axis = check_axis('sort', x, axis)
+    if values is not None:
+        _check_values(x, values)
+    problem = _problem(x, axis, 'nothing' if values is None else 'values', _element_bytes(values), descending)
+    if _fallback_reason(problem):
+        keys, order = import_torch().sort(x, dim=axis, descending=bool(descending), stable=True)
+        return keys if values is None else (keys, values.gather(axis, order) if x.dim() else values.clone())
+    moved = None if values is None else as_bits(move_last(values, axis))
+    keys, moved = _run(problem, as_bits(move_last(x, axis)), moved)
+    keys = move_back(keys.view(x.dtype), x, axis)
+    return keys if values is None else (keys, move_back(moved.view(values.dtype), x, axis))
+
+
+def _element_bytes(values):
+    "Return the size of a value in bytes, 0 if there are none"
+    return 0 if values is None else values.element_size()
+
+
+def argsort(
+    x,  # as for `sort`
+    axis=-1,
+    descending=False,
+):  # int64, of the shape of `x`
+    """Return the indices that sort `x` along an axis, as `x.argsort(axis, stable=True)` does.
+
+        argsort(x)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    check_keys('argsort', x)
+    axis = check_axis('argsort', x, axis)
+    problem = _problem(x, axis, 'positions', 4, descending)
+    if _fallback_reason(problem):
+        return import_torch().argsort(x, dim=axis, descending=bool(descending), stable=True)
+    return move_back(_run(problem, as_bits(move_last(x, axis)))[1], x, axis)
+
+
+def explain_sort(
+    x,
+    values=None,
+    axis=-1,
+    descending=False,  # as for `sort`
+) -> Explanation:
+    """Return the kernels that `sort` launches, in order, or () if torch sorts, and the reason.
+
+    explain_sort(x)"""
+    check_keys('sort', x)
+    axis = check_axis('sort', x, axis)
+    problem = _problem(x, axis, 'nothing' if values is None else 'values', _element_bytes(values), descending)
+    if reason := _fallback_reason(problem):
+        return Explanation((), reason)
+    if not x.numel():
+        return Explanation((), 'there is nothing to sort')
+    if problem.width <= _MAX_SHORT:
+        return Explanation(('sort_short_rows',), f'a warp sorts each row of up to {_MAX_SHORT} keys')
+    if problem.width <= _MAX_ROW:
+        return Explanation(('sort_rows',), f'a block sorts each row of up to {_MAX_ROW} keys')
+    kernels = 'count_digits', *['onesweep'] * problem.key.bytes
+    return Explanation(kernels, f'one launch counts all digits; then a pass per byte of a key, {problem.key.bytes}')

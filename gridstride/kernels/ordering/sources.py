@@ -1,0 +1,33 @@
+"""Assemble the CUDA C of the kernels that order and select: types, constants, and the text of `*.cuh`."""
+
+from functools import lru_cache
+
+from .keys import KeyType
+from ..source_assembly import assemble_source, source_loader
+
+source = source_loader(__package__)  # source(name) -> the text of name.cuh
+
+UNSIGNED_TYPES = {1: 'unsigned char', 2: 'unsigned short', 4: 'unsigned', 8: 'unsigned long long'}  # of n bytes
+_PARTS = {  # kernel -> the texts that precede its own
+    'count_digits': ('order',),
+    'onesweep': ('order', 'rank'),
+    'sort_rows': ('order', 'rank'),
+    'sort_short_rows': ('order',),
+    'topk': ('order',),
+    'compact': ('order',),
+}
+
+
+@lru_cache(1024)
+def kernel_source(
+    name,  # of the kernel
+    key: KeyType,
+    constants,  # ((name in the source, its integer value), ...)
+    types=(),  # ((name in the source, its C type), ...)
+    descending=False,
+) -> str:
+    "Return the source of a kernel with its types and constants"
+    constants = (('KIND', key.kind), ('MANTISSA', key.mantissa), ('DESCENDING', descending), *constants)
+    types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
+    preamble = ''.join(source(part) for part in _PARTS[name])
+    return assemble_source(source(name), types, constants, preamble)

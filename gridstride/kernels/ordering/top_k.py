@@ -1,0 +1,129 @@
+"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them."""
+
+from functools import lru_cache
+
+from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
+from .sources import kernel_source
+from ..common import import_torch, launch, pow2_clamp, vector_width
+from ..ladder import KernelLaunch, this_device
+from ...utils import cdiv
+
+_MAX_K = 256
+_ITEMS = 16  # elements per thread and iteration; fewer for a large k
+_MIN_SHARE = 4096  # elements of a row per block, if several blocks share it
+
+
+def _fallback_reason(key, k, width):
+    "Return the reason why torch selects, or None"
+    if key.bytes > 4:
+        return 'elements of 64 bits: the kernel has 32 bits for an element and 32 for its index'
+    if k > _MAX_K:
+        return f'k is {k}; the kernel supports up to {_MAX_K}'
+    if width >= 2**31:
+        return f'a row has {width:,} elements; the kernel supports fewer than 2^31'
+
+
+def _source(key, k, threads, vec_size, largest, second=False, final=True, pdl=False):
+    "Return (source, bytes of shared memory) of the kernel; `second`: it reads the candidates of another launch"
+    items = max(vec_size, _ITEMS if k <= 64 else _ITEMS // 2)
+    least = k + (k if k <= threads else threads) * items
+    capacity = 1 << (least - 1).bit_length()
+    constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity, CANDIDATES=second, FINAL=final)
+    constants |= dict(PDL_FIRST=pdl and not second, PDL_SECOND=pdl and second)
+    return kernel_source('topk', key, tuple(constants.items()), (), largest), 8 * (capacity + threads)
+
+
+def _threads(width):
+    "Return the number of threads of a block that reads `width` elements"
+    return pow2_clamp(cdiv(width, 4), 32, 512)
+
+
+@lru_cache(1024)
+def topk_launches(key: KeyType, k, rows, width, largest, vec_size, device) -> tuple:  # (launches, candidates)
+    "Return the launches, and the number of candidates per row between them, 0 if one launch is enough"
+    blocks = max(1, min(cdiv(2 * device.sms, rows), width // max(_MIN_SHARE, 4 * k)))
+    share = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
+    blocks = cdiv(width, share)
+    threads, pdl = _threads(share), device.hopper and blocks > 1
+    arrays = 'x', 'candidates', 'candidates', 'values', 'indices'
+    src, shared = _source(key, k, threads, vec_size, largest, final=blocks == 1, pdl=pdl)
+    first = KernelLaunch(src, 'topk', arrays, (width, width, blocks, share), (rows * blocks,), (threads,), shared)
+    if blocks == 1:
+        return [first], 0
+    found = blocks * k
+    src, shared = _source(key, k, _threads(found), 1, largest, second=True, pdl=pdl)
+    scalars = width, found, 1, found
+    return [first, KernelLaunch(src, 'topk', arrays, scalars, (rows,), (_threads(found),), shared, pdl=pdl)], found
+
+
+def _check(x, k, axis):
+    "Return the axis from 0; raises `TypeError` or `ValueError` for arguments that are not supported"
+    check_keys('topk', x)
+    axis = check_axis('topk', x, axis)
+    width = x.shape[axis] if x.dim() else 1
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= width:
+        raise ValueError(f'topk: k is {k!r}; expected an integer from 0 to {width}, the number of elements')
+    return axis, width
+
+
+def topk(
+    x,  # a tensor of integers or floats
+    k,
+    axis=-1,
+    largest=True,  # False: the smallest elements
+):  # (values, indices), sorted; indices are int64
+    """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest. Of
+    equal elements the first ones are taken, and come first, which torch does not promise.
+
+        values, indices = topk(logits, 8)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    torch = import_torch()
+    axis, width = _check(x, k, axis)
+    key = key_type(x)
+    if _fallback_reason(key, k, width):
+        values, indices = torch.topk(x, k, axis, largest=bool(largest))
+        return values, indices
+    rows = move_last(x, axis)
+    shape = (*rows.shape[:-1], k)
+    values = torch.empty(shape, dtype=x.dtype, device=x.device)
+    indices = torch.empty(shape, dtype=torch.int64, device=x.device)
+    if indices.numel():
+        _launch(as_bits(rows), as_bits(values), indices, key, k, width, bool(largest))
+    if not x.dim():
+        return values.reshape((k,))[0] if k else values, indices.reshape((k,))[0] if k else indices
+    return move_back(values, x, axis), move_back(indices, x, axis)
+
+
+def _launch(bits, values, indices, key, k, width, largest):
+    "Launch for rows of bits"
+    torch, rows = import_torch(), bits.numel() // width
+    vec_size = vector_width(bits.data_ptr(), key.bytes, rows, width)
+    kernel_launches, found = topk_launches(key, k, rows, width, largest, vec_size, this_device())
+    candidates = torch.empty(max(1, rows * found), dtype=torch.int64, device=bits.device)
+    launch(kernel_launches, bits, candidates=candidates, values=values, indices=indices)
+
+
+def explain_topk(
+    x,
+    k,
+    axis=-1,
+    largest=True,  # as for `topk`
+) -> Explanation:
+    """Return the kernels that `topk` launches, or () if torch selects, and the reason.
+
+    explain_topk(x, 8)"""
+    _, width = _check(x, k, axis)
+    key = key_type(x)
+    if reason := _fallback_reason(key, k, width):
+        return Explanation((), reason)
+    if not x.numel() or not k:
+        return Explanation((), 'there is nothing to select')
+    launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, this_device())
+    blocks = launches[0].scalars[2]
+    reason = (
+        f'{blocks} blocks read each row, a second launch merges their candidates'
+        if blocks > 1
+        else ('a block reads each row')
+    )
+    return Explanation(('topk',) * len(launches), reason)
