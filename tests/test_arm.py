@@ -124,7 +124,7 @@ GRIDSTRIDE_EXPORT(run_box)
 int main(int, char **argv) {
     const gridstride_options how = {atoi(argv[3]), atoi(argv[2]), 3, 2, atof(argv[4])};
     gridstride_set_options(&how);
-    const auto *program = gridstride::border::exports;
+    const auto *program = gridstride::bindings::exports;
     while (strcmp(program->name, argv[1])) program = program->next;
     gs_call call{};
     const int64_t code = program->call(&call);

@@ -69,7 +69,7 @@ def test_each_header_compiles_alone(compiler):
 
 
 def test_the_runtime_consists_of_all_its_sources():
-    units = 'inside.cpp', 'around.cpp', 'rare.cpp', 'border.cpp'
+    units = 'unit_access.cpp', 'unit_launch.cpp', 'unit_rare.cpp', 'unit_python.cpp'
     named = re.findall(r'#include "(\w+\.cpp)"', ''.join((CPP_FOLDER/'runtime'/o).read_text() for o in units))
     assert sorted([*units, *named]) == sorted(p.name for p in (CPP_FOLDER/'runtime').glob('*.cpp'))
 

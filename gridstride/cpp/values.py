@@ -2,7 +2,7 @@
 
 A compiled library does not link Python: it is opened with ctypes, and each value is passed as a sequence of 64-bit
 words. The first word is the kind of the value, the following words are its contents;
-`include/torch/gridstride/border.h` is the C++ side. A tensor is passed by reference: as its address, sizes,
+`include/torch/gridstride/bindings.h` is the C++ side. A tensor is passed by reference: as its address, sizes,
 strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
 """
 
@@ -362,7 +362,7 @@ def _format_declaration(name, types):
 
 # A library exports a linked list of functions, each with its name and type. A function takes the address of a `_Call`.
 class _Call(ctypes.Structure):
-    "A call of an exported function, as in `border.h`: its arguments as words, its stream and its launch configuration"
+    "A call of an exported function, as in `bindings.h`: its arguments as words, its stream and its launch configuration"
 
     _fields_ = [
         ('args', c_char_p),

@@ -217,7 +217,7 @@ def _rewrite_returns(e):
         for j in c.find_between('return', body, c.match.get(body, body)):
             if c[j + 1] == ';' and not _is_in_lambda(c, j, body):
                 line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'
-                e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
+                e.replace_tokens(j, j, f'return ::gridstride::record_return({line})')
 
 
 def _is_after_barrier(c, i):

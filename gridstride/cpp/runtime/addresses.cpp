@@ -32,13 +32,13 @@ struct FunctionIndex {
     uint32_t count;
 };
 struct Module {                          // a library with kernels
-    Range range, code, tables;
+    Range range, code, vtables;
     uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
-    bool has_plain = false;              // are some of its device variables ordinary variables?
+    bool has_plain_symbols = false;              // are some of its device variables ordinary variables?
     bool passed_to_device = false;       // was an address in this module passed to the device?
     const FunctionStart *functions = nullptr;
     size_t function_count = 0;
-    uintptr_t index = 0;                 // the address to which `functions` are relative
+    uintptr_t index_address = 0;                 // the address to which `functions` are relative
 };
 }
 static std::vector<Module> modules;      // sorted by address
@@ -46,48 +46,49 @@ static std::vector<Module> modules;      // sorted by address
 static std::unordered_set<uintptr_t> addresses_from_device;
 static std::mutex modules_lock;
 void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
-static uintptr_t lowest = ~uintptr_t(0), highest = 0;
+static uintptr_t lowest_address = ~uintptr_t(0), highest_address = 0;
 
 #ifndef __APPLE__
 // Stores the index of functions, which linkers sort by address, with addresses relative to the section.
-static void store_function_index(Module &m, uintptr_t at) {
-    const auto *index = reinterpret_cast<const FunctionIndex *>(at);
-    const bool sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
+static void store_function_index(Module &module, uintptr_t index_address) {
+    const auto *index = reinterpret_cast<const FunctionIndex *>(index_address);
+    const bool is_sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
                         index->table_encoding == 0x3b;
-    if (!sorted) return;
-    m.functions = reinterpret_cast<const FunctionStart *>(index + 1), m.function_count = index->count, m.index = at;
+    if (!is_sorted) return;
+    module.functions = reinterpret_cast<const FunctionStart *>(index + 1), module.function_count = index->count,
+        module.index_address = index_address;
 }
 #endif
-void register_module(const void *inside, bool plain) {
+void register_module(const void *address, bool has_plain_symbols) {
 #ifndef __APPLE__
-    const Image image = image_of(const_cast<void *>(inside));
+    const Image image = image_of(const_cast<void *>(address));
     std::lock_guard<std::mutex> lock(modules_lock);
     for (auto &m : modules)
-        if (m.range.begin == image.base) return void(m.has_plain = m.has_plain || plain);
+        if (m.range.begin == image.base) return void(m.has_plain_symbols = m.has_plain_symbols || has_plain_symbols);
     Module m;
     m.range = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
-    m.tables = {image.base, 0}, m.has_plain = plain;
+    m.vtables = {image.base, 0}, m.has_plain_symbols = has_plain_symbols;
     dl_iterate_phdr(
-        [](dl_phdr_info *library, size_t, void *p) {
-            auto &m = *static_cast<Module *>(p);
+        [](dl_phdr_info *library, size_t, void *unmapped) {
+            auto &m = *static_cast<Module *>(unmapped);
             for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == m.range.begin; i++) {
-                const auto &part = library->dlpi_phdr[i];
-                if (part.p_type == PT_GNU_RELRO)
-                    m.tables = {uintptr_t(library->dlpi_addr + part.p_vaddr), part.p_memsz};
-                if (part.p_type == PT_GNU_EH_FRAME) store_function_index(m, library->dlpi_addr + part.p_vaddr);
+                const auto &segment = library->dlpi_phdr[i];
+                if (segment.p_type == PT_GNU_RELRO)
+                    m.vtables = {uintptr_t(library->dlpi_addr + segment.p_vaddr), segment.p_memsz};
+                if (segment.p_type == PT_GNU_EH_FRAME) store_function_index(m, library->dlpi_addr + segment.p_vaddr);
             }
             return 0;
         },
         &m);
-    void *p = mmap(nullptr, m.range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return;
-    m.device_base = reinterpret_cast<uintptr_t>(p);
+    void *unmapped = mmap(nullptr, m.range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (unmapped == MAP_FAILED) return;
+    m.device_base = reinterpret_cast<uintptr_t>(unmapped);
     modules.insert(std::upper_bound(modules.begin(), modules.end(), m,
         [](const Module &a, const Module &b) { return a.range.begin < b.range.begin; }), m);
-    lowest = std::min({lowest, m.range.begin, m.device_base});
-    highest = std::max({highest, m.range.begin + m.range.bytes, m.device_base + m.range.bytes});
+    lowest_address = std::min({lowest_address, m.range.begin, m.device_base});
+    highest_address = std::max({highest_address, m.range.begin + m.range.bytes, m.device_base + m.range.bytes});
 #else
-    (void)inside, (void)plain;
+    (void)address, (void)has_plain_symbols;
 #endif
 }
 void forget_module(const Image &module) {
@@ -101,27 +102,29 @@ void forget_module(const Image &module) {
     modules.erase(m);
 }
 static Module *module_at(uintptr_t a) {
-    const auto next = std::upper_bound(modules.begin(), modules.end(), a,
-        [](uintptr_t a, const Module &m) { return a < m.range.begin; });
-    return next != modules.begin() && (next - 1)->range.has(a) ? &*(next - 1) : nullptr;
+    const auto following = std::upper_bound(modules.begin(), modules.end(), a,
+        [](uintptr_t a, const Module &module) { return a < module.range.begin; });
+    return following != modules.begin() && (following - 1)->range.has(a) ? &*(following - 1) : nullptr;
 }
-static bool begins_function(const Module &m, uintptr_t a) {
-    if (!m.code.has(a)) return false;
-    const auto *end = m.functions + m.function_count;
-    const int64_t offset = int64_t(a - m.index);
-    const auto *f = std::lower_bound(
-        m.functions, end, offset, [](const FunctionStart &f, int64_t offset) { return f.offset < offset; });
-    return f != end && f->offset == offset;
+static bool is_function_start(const Module &module, uintptr_t a) {
+    if (!module.code.has(a)) return false;
+    const auto *end = module.functions + module.function_count;
+    const int64_t offset = int64_t(a - module.index_address);
+    const auto *entry = std::lower_bound(
+        module.functions, end, offset, [](const FunctionStart &entry, int64_t offset) { return entry.offset < offset;
+            });
+    return entry != end && entry->offset == offset;
 }
 // Is it the start of a vtable? Before it are the offset to the top of the object and the address of the type_info,
 // whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
-static bool begins_table(const Module &m, uintptr_t a) {
-    if (a % sizeof a || !m.tables.has(a) || a - m.tables.begin < 2 * sizeof a) return false;
+static bool is_vtable_start(const Module &module, uintptr_t a) {
+    if (a % sizeof a || !module.vtables.has(a) || a - module.vtables.begin < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);
     const uintptr_t type = table[-1];
-    const auto to_top = static_cast<intptr_t>(table[-2]);
-    return to_top <= 0 && to_top > -(1 << 30) && type % sizeof a == 0 && m.tables.has(type) &&
-           m.tables.has(type + 2 * sizeof a - 1) && m.range.has(reinterpret_cast<const uintptr_t *>(type)[1]);
+    const auto offset_to_top = static_cast<intptr_t>(table[-2]);
+    return offset_to_top <= 0 && offset_to_top > -(1 << 30) && type % sizeof a == 0 && module.vtables.has(type) &&
+           module.vtables.has(type + 2 * sizeof a - 1) &&
+               module.range.has(reinterpret_cast<const uintptr_t *>(type)[1]);
 }
 bool is_in_module(const void *code) {
     const std::unique_lock<std::mutex> lock(modules_lock, std::try_to_lock);
@@ -132,29 +135,31 @@ bool is_plain_variable(const void *p) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Module *m = module_at(a);
-    return m && m->has_plain && !m->code.has(a);
+    return m && m->has_plain_symbols && !m->code.has(a);
 }
 bool has_plain_variables(const void *code) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const Module *m = module_at(reinterpret_cast<uintptr_t>(code));
-    return !m || m->has_plain;
+    return !m || m->has_plain_symbols;
 }
 static const Module *module_of_device_address(uintptr_t a) {
     for (auto &m : modules)
         if (a - m.device_base < m.range.bytes) return &m;
     return nullptr;
 }
-template <class F> static void each_word(void *p, size_t bytes, F f) {
+template <class F> static void for_each_word(void *p, size_t bytes, F visit) {
     const uintptr_t first = (reinterpret_cast<uintptr_t>(p) + 7) / 8 * 8, end = reinterpret_cast<uintptr_t>(p) + bytes;
-    for (uintptr_t at = first; at + 8 <= end; at += 8)
-        if (uintptr_t &w = *reinterpret_cast<uintptr_t *>(at); __builtin_expect(w - lowest < highest - lowest, 0)) f(w);
+    for (uintptr_t address = first; address + 8 <= end; address += 8)
+        if (uintptr_t &word = *reinterpret_cast<uintptr_t *>(address);
+            __builtin_expect(word - lowest_address < highest_address - lowest_address, 0)) visit(word);
 }
 // Is this address stored in managed memory? Then a kernel may have written it.
-static bool is_in_shared_memory(uintptr_t address) {
-    for (const Allocation &p : memory.allocations) {
+static bool is_in_managed_memory(uintptr_t address) {
+    for (const Allocation &allocation : memory.allocations) {
         bool found = false;
-        if (p.live && p.host)
-            each_word(reinterpret_cast<void *>(p.lo), p.hi - p.lo, [&](uintptr_t w) { found = found || w == address; });
+        if (allocation.live && allocation.host)
+            for_each_word(reinterpret_cast<void *>(allocation.lo), allocation.hi - allocation.lo,
+                [&](uintptr_t word) { found = found || word == address; });
         if (found) return true;
     }
     return false;
@@ -162,19 +167,20 @@ static bool is_in_shared_memory(uintptr_t address) {
 void hide_host_addresses(void *p, size_t bytes, bool is_pointer) {
     if (on_device()) return;
     std::lock_guard<std::mutex> lock(modules_lock);
-    each_word(p, bytes, [&](uintptr_t &w) {
-        Module *m = module_at(w);
-        const bool is_address = m && ((is_pointer && !m->has_plain) || begins_function(*m, w) || begins_table(*m, w));
-        if (is_address && !addresses_from_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
-            w += m->device_base - m->range.begin, m->passed_to_device = true;
+    for_each_word(p, bytes, [&](uintptr_t &word) {
+        Module *module = module_at(word);
+        const bool is_address = module && ((is_pointer && !module->has_plain_symbols) ||
+            is_function_start(*module, word) || is_vtable_start(*module, word));
+        if (is_address && !addresses_from_device.count(word) && !is_registered(word) && !is_in_managed_memory(word))
+            word += module->device_base - module->range.begin, module->passed_to_device = true;
     });
 }
-void from_device(void *p, size_t bytes) {
+void restore_host_addresses(void *p, size_t bytes) {
     std::lock_guard<std::mutex> lock(modules_lock);
-    each_word(p, bytes, [&](uintptr_t &w) {
-        if (const Module *m = module_of_device_address(w); m && m->passed_to_device)
-            w += m->range.begin - m->device_base;
-        else if (module_at(w)) addresses_from_device.insert(w);
+    for_each_word(p, bytes, [&](uintptr_t &word) {
+        if (const Module *module = module_of_device_address(word); module && module->passed_to_device)
+            word += module->range.begin - module->device_base;
+        else if (module_at(word)) addresses_from_device.insert(word);
     });
 }
 static std::string function_at(uintptr_t a) {
@@ -194,6 +200,6 @@ DeviceAddress classify_address(uintptr_t a) {
     if (!m) return {DeviceAddress::nothing, ""};
     const uintptr_t host_address = a + m->range.begin - m->device_base;
     if (m->code.has(host_address)) return {DeviceAddress::function, function_at(host_address)};
-    return {m->tables.has(host_address) ? DeviceAddress::table : DeviceAddress::variable, ""};
+    return {m->vtables.has(host_address) ? DeviceAddress::table : DeviceAddress::variable, ""};
 }
 }

@@ -8,65 +8,67 @@
 #include "ubsan.h"
 
 struct ShiftFault {
-    SourceLocation at;
-    const TypeName *number, *by;
+    SourceLocation location;
+    const TypeName *value_type, *distance_type;
 };
 struct DivisionFault {
-    SourceLocation at;
-    const TypeName *number;
+    SourceLocation location;
+    const TypeName *operand_type;
 };
 struct CastFault {
-    SourceLocation at;
-    const TypeName *from, *to;
+    SourceLocation location;
+    const TypeName *from_type, *to_type;
 };
 
 static bool is_checked() { return gridstride::detector.on && gridstride::checks_enabled && gridstride::on_device(); }
 // Returns the value of a handler's integer argument, which is an address for types of more than 64 bits.
-static long long integer_value(const TypeName &t, uintptr_t argument) {
-    if (t.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);
-    return t.has_sign() && t.bits() < 64 ? static_cast<long long>(argument << (64 - t.bits())) >> (64 - t.bits())
+static long long integer_value(const TypeName &type, uintptr_t argument) {
+    if (type.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);
+    return type.has_sign() && type.bits() < 64
+        ? static_cast<long long>(argument << (64 - type.bits())) >> (64 - type.bits())
                                          : static_cast<long long>(argument);
 }
-static double float_value(const TypeName &t, uintptr_t argument) {
+static double float_value(const TypeName &type, uintptr_t argument) {
     float single;
     double number;
-    if (t.info == 32) return memcpy(&single, &argument, sizeof single), single;
-    if (t.info == 64) return memcpy(&number, &argument, sizeof number), number;
+    if (type.info == 32) return memcpy(&single, &argument, sizeof single), single;
+    if (type.info == 64) return memcpy(&number, &argument, sizeof number), number;
     return 0;
 }
 // Does the value fit into an int? A conversion to char or short takes the lower bits of it, here and on a GPU.
-static bool fits_int(const TypeName &to, double x) {
-    return to.bits() < 32 && x > (to.has_sign() ? -0x1p31 - 1 : -1) && x < 0x1p31;
+static bool fits_int(const TypeName &type, double value) {
+    return type.bits() < 32 && value > (type.has_sign() ? -0x1p31 - 1 : -1) && value < 0x1p31;
 }
 
 namespace gridstride {
-static void warn_of_shift(const ShiftFault &f, uintptr_t by) {
-    const int bits = f.number->bits();
-    if (is_checked() && is_user_source(f.at.file))
+static void warn_of_shift(const ShiftFault &fault, uintptr_t distance) {
+    const int bits = fault.value_type->bits();
+    if (is_checked() && is_user_source(fault.location.file))
         begin_warning(
-            Code::shifted_too_far, int(f.at.line),
-            {{"bits", bits}, {"by", integer_value(*f.by, by)}, {"most", bits - 1}});
+            Code::shifted_too_far, int(fault.location.line),
+            {{"bits", bits}, {"by", integer_value(*fault.distance_type, distance)}, {"most", bits - 1}});
 }
-static void warn_of_cast(const CastFault &f, uintptr_t from) {
-    const double x = float_value(*f.from, from);
-    if (!is_checked() || !is_user_source(f.at.file) || fits_int(*f.to, x)) return;
+static void warn_of_cast(const CastFault &fault, uintptr_t from) {
+    const double x = float_value(*fault.from_type, from);
+    if (!is_checked() || !is_user_source(fault.location.file) || fits_int(*fault.to_type, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
     begin_warning(
-        Code::does_not_fit, int(f.at.line), {{"value", static_cast<const char *>(value)}, {"type", f.to->text}});
+        Code::does_not_fit, int(fault.location.line),
+            {{"value", static_cast<const char *>(value)}, {"type", fault.to_type->text}});
 }
 }
 
 extern "C" {
-GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t, uintptr_t by) {
-    gridstride::warn_of_shift(*f, by);
+GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t, uintptr_t distance) {
+    gridstride::warn_of_shift(*f, distance);
 }
 GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t from) {
     gridstride::warn_of_cast(*f, from);
 }
-GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(DivisionFault *f, uintptr_t, uintptr_t by) {
+GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(DivisionFault *f, uintptr_t, uintptr_t divisor) {
     using namespace gridstride;
-    const bool overflows = integer_value(*f->number, by);
+    const bool overflows = integer_value(*f->operand_type, divisor);
     const Code code = overflows ? Code::division_overflows : Code::division;
     const Code host_code = overflows ? Code::host_division_overflows : Code::host_division;
     fail_at(on_device() ? code : host_code, {}, static_cast<char *>(__builtin_return_address(0)) - 1, 0);

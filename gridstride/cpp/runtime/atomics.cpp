@@ -19,8 +19,8 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (use == Use::swap && detector.on && scope != Scope::thread)
         detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
-    const bool spinning = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
-    if (spinning || ++w->num_spins % 64 == 0) yield();          // a thread that spins must let the others run
+    const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
+    if (spins || ++w->num_spins % 64 == 0) yield();          // a thread that spins must let the others run
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
@@ -28,9 +28,9 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
 void atomic_end(const void *address) {
     if (several_os_threads && on_device()) lock_of(address).clear(std::memory_order_release);
 }
-void fence(Scope s, Order order) {
+void fence(Scope scope, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (detector.on && on_device()) detector.fence(s, order);
+    if (detector.on && on_device()) detector.fence(scope, order);
     if (on_device() && ++worker->num_spins % 64 == 0) yield();
 }
 }

@@ -26,12 +26,12 @@ void Detector::begin_block(Worker &worker) {
     }
     lanes_synced.clear();
     for (auto &products : products_completed) products.clear();
-    for (auto &c : copies) {                // of the previous block, or of a launch that was ended
-        for (auto &open_copy : c.open) complete_copy(open_copy);
-        c.open.clear(), c.group = 0;
+    for (auto &queue : copies) {                // of the previous block, or of a launch that was ended
+        for (auto &open_copy : queue.open) complete_copy(open_copy);
+        queue.open.clear(), queue.group = 0;
     }
     block_start = block_synced = ++now;
-    for (auto &f : warp_synced) f = now;
+    for (auto &time : warp_synced) time = now;
 }
 
 // A barrier of the block is also a fence: it acquires the accesses that are released by flags that its threads have
@@ -43,9 +43,9 @@ void Detector::block_barrier(Worker &worker) {
     block_synced = ++now;
     if (!acquired_since_barrier) return;
     block_view.join(join_views(0, int(views.size())));
-    for (ThreadView &s : views) {
-        for (const VectorClock &k : s.loaded) block_view.acquired.join(k);
-        s.clear();
+    for (ThreadView &view : views) {
+        for (const VectorClock &released : view.loaded) block_view.acquired.join(released);
+        view.clear();
     }
     acquired_since_barrier = false;
 }
@@ -53,23 +53,23 @@ void Detector::block_barrier(Worker &worker) {
 void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
     if (!on) return;
     ++now;
-    const Warp &p = worker.warps[warp];
-    if (lanes == (p.exists & ~p.finished)) warp_synced[warp] = now;
+    const Warp &warp_state = worker.warps[warp];
+    if (lanes == (warp_state.exists & ~warp_state.finished)) warp_synced[warp] = now;
     else {
         lanes_synced.resize(size_t(max_threads) * 32, 0);
         uint32_t latest[32] = {};
-        for (int l = 0; l < 32; l++)
-            if (lanes >> l & 1)
-                for (int k = 0; k < 32; k++)
-                    latest[k] = std::max({lanes >> k & 1 ? now : 0u, latest[k],
-                        lanes_synced[size_t(warp * 32 + l) * 32 + size_t(k)]});
-        for (int l = 0; l < 32; l++)
-            if (lanes >> l & 1) memcpy(&lanes_synced[size_t(warp * 32 + l) * 32], latest, sizeof latest);
+        for (int lane = 0; lane < 32; lane++)
+            if (lanes >> lane & 1)
+                for (int other = 0; other < 32; other++)
+                    latest[other] = std::max({lanes >> other & 1 ? now : 0u, latest[other],
+                        lanes_synced[size_t(warp * 32 + lane) * 32 + size_t(other)]});
+        for (int lane = 0; lane < 32; lane++)
+            if (lanes >> lane & 1) memcpy(&lanes_synced[size_t(warp * 32 + lane) * 32], latest, sizeof latest);
     }
     if (!acquired_since_barrier) return;
     const SyncState joined = join_views(warp * 32, warp * 32 + 32, lanes);
-    for (int l = 0; l < 32; l++)
-        if (lanes >> l & 1) static_cast<SyncState &>(views[size_t(warp * 32 + l)]) = joined;
+    for (int lane = 0; lane < 32; lane++)
+        if (lanes >> lane & 1) static_cast<SyncState &>(views[size_t(warp * 32 + lane)]) = joined;
 }
 
 // fence.proxy.async of a thread: makes its writes, and all accesses that happen before the fence, visible to the
@@ -81,14 +81,14 @@ void Detector::fence_proxy() {
     proxy_fenced_block = std::max(proxy_fenced_block, block_synced);
     if (any_acquired) proxy_fenced_others.join(block_view.acquired), proxy_fenced_others.join(views[rank].acquired);
 }
-bool Detector::is_proxy_fenced(const Access &a) const {
-    if (a.time < block_start || is_engine(a)) return true;
+bool Detector::is_proxy_fenced(const Access &access) const {
+    if (access.time < block_start || is_engine(access)) return true;
     const BlockClock *holder = this;
-    for (const Worker *b : w->leader->cluster)
-        if (b != w && b->block + 1 == a.thread / max_threads) holder = b->clock;
-    const uint32_t rank = a.thread % max_threads;
-    return holder->proxy_fenced_others.includes(a.thread, a.time) ||
-           a.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],
+    for (const Worker *block : w->leader->cluster)
+        if (block != w && block->block + 1 == access.thread / max_threads) holder = block->clock;
+    const uint32_t rank = access.thread % max_threads;
+    return holder->proxy_fenced_others.includes(access.thread, access.time) ||
+           access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],
                         holder->proxy_fenced_block, proxy_fenced[me % max_threads]});
 }
 }

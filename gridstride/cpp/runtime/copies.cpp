@@ -6,17 +6,18 @@
 
 namespace gridstride {
 
-void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line) {
+void copy_async(void *to, const void *from, unsigned bytes, unsigned num_read, const char *operation, int line) {
     typedef uint32_t __attribute__((may_alias)) Word;
     if (!shared_address(to))
-        fail(Code::copy_target, {{"operation", what}, {"address", reinterpret_cast<uintptr_t>(to)}}, line);
-    must_be_aligned(to, bytes, what, line), must_be_aligned(from, bytes, what, line);
+        fail(Code::copy_target, {{"operation", operation}, {"address", reinterpret_cast<uintptr_t>(to)}}, line);
+    must_be_aligned(to, bytes, operation, line), must_be_aligned(from, bytes, operation, line);
     if (detector.on)
         detector.copy(
-            reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, read, line_bit | uint32_t(line));
+            reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, num_read,
+                line_bit | uint32_t(line));
     for (unsigned i = 0; i < bytes; i += 4) {
         Word word = 0;
-        if (i < read) memcpy(&word, static_cast<const char *>(from) + i, std::min(read - i, 4u));
+        if (i < num_read) memcpy(&word, static_cast<const char *>(from) + i, std::min(num_read - i, 4u));
         static_cast<Word *>(to)[i / 4] = word;
     }
 }
@@ -28,19 +29,20 @@ void copy_async_wait(unsigned groups) {
 }
 void copy_async_wait_all() { copy_async_commit(), copy_async_wait(0); }
 
-void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t location) {
-    if (read) access(from, read, false, location);
+void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned num_read, uint32_t location) {
+    if (num_read) access(from, num_read, false, location);
     access(to, bytes, true, location | async_bit);
-    auto &mine = copies[me % max_threads];
-    mine.open.push_back({to, bytes, me, location | async_bit, mine.group});
+    auto &queue = copies[me % max_threads];
+    queue.open.push_back({to, bytes, me, location | async_bit, queue.group});
 }
 
 // Completes all groups of copies of the current thread except the newest `groups`.
 void Detector::wait_for_copies(unsigned groups) {
-    auto &mine = copies[me % max_threads];
-    size_t n = 0;
-    while (n < mine.open.size() && mine.open[n].group + groups < mine.group) complete_copy(mine.open[n++]);
-    mine.open.erase(mine.open.begin(), mine.open.begin() + std::ptrdiff_t(n));
+    auto &queue = copies[me % max_threads];
+    size_t num_completed = 0;
+    while (num_completed < queue.open.size() && queue.open[num_completed].group + groups < queue.group)
+        complete_copy(queue.open[num_completed++]);
+    queue.open.erase(queue.open.begin(), queue.open.begin() + std::ptrdiff_t(num_completed));
 }
 void Detector::complete_copy(const Copy &c) {
     each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
@@ -49,49 +51,50 @@ void Detector::complete_reads(const Copy &c) {
     each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
 }
 
-// Checks and records a read of 16 bytes by wgmma. More warpgroups may read the same bytes than a cell has reads, so
-// these reads are recorded in a separate table. `fine` is the last write that was checked; most cells have the same
-// write.
-void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, Access &fine) {
+// Checks and records a read of 16 bytes by wgmma. A cell has two reads, but more warpgroups may read the same bytes, so
+// a separate table records these reads. `checked_write` is the write of the last checked cell: most cells have the same
+// write, which is checked once.
+void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
     finish_pending_writes();
-    const Access mine = {me, not_completed, location};
-    const size_t off = a - shared_base;
-    for (size_t i = off; i < off + 16; i += 4) {
+    const Access read = {me, not_completed, location};
+    const size_t offset = a - shared_base;
+    for (size_t i = offset; i < offset + 16; i += 4) {
         Cell &word = shared_cells.word_cells[i / 4], *cells = word.has_byte_cells ? shared_cells.byte_cells + i : &word;
         if (!word.owner) return report_out_of_bounds_shared(i, false, location);
-        for (size_t b = 0; b < (word.has_byte_cells ? 4 : 1); b++) {
-            if (memcmp(&cells[b].write, &fine, sizeof fine)) {
-                check_read(cells[b], word.owner, false, shared_base + i + b, mine, nullptr);
-                fine = cells[b].write;
+        for (size_t byte = 0; byte < (word.has_byte_cells ? 4 : 1); byte++) {
+            if (memcmp(&cells[byte].write, &checked_write, sizeof checked_write)) {
+                check_read(cells[byte], word.owner, false, shared_base + i + byte, read, nullptr);
+                checked_write = cells[byte].write;
             }
-            cells[b].in_product = 1;
+            cells[byte].in_product = 1;
         }
     }
     if (product_reads.empty()) product_reads.resize(max_threads / 128 * shared_cap / 16);
-    product_reads[me % max_threads / 128 * shared_cap / 16 + off / 16] = {now, location, group};
+    product_reads[me % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
 }
 // Records that the current thread has waited for the first `groups` groups of products of its warpgroup.
 void Detector::complete_products(uint32_t groups) {
     const uint32_t warpgroup = me % max_threads / 128;
-    auto &over = products_completed[warpgroup];
-    while (over.size() < groups) over.push_back(++now);
+    auto &completion_times = products_completed[warpgroup];
+    while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
-    wait_for_engine(thread_number(*w, int(warpgroup * 128)), over[groups - 1] + 1);
+    wait_for_engine(thread_number(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
 }
 // Checks a write to bytes that wgmma has read since the write `before`: each warpgroup must have waited for its
 // products, and the current thread must have synchronized with it since.
-void Detector::check_product_reads(const Access &before, const Access &mine, uintptr_t a, unsigned owner) {
+void Detector::check_product_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
     const Worker &holder = holder_of(a);
-    const BlockClock &there = &holder == w ? *this : *holder.clock;
+    const BlockClock &holder_clock = &holder == w ? *this : *holder.clock;
     const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
-    for (int i = 0; i * 128 < holder.num_threads; i++) {
-        const ProductRead &r = there.product_reads[size_t(i) * shared_cap / 16 + index];
-        if (r.time < std::max(before.time, there.block_start)) continue;
-        const auto &over = there.products_completed[i];
-        const uint32_t completed_at = r.group < over.size() ? over[r.group] : not_completed;
-        const Access read = {thread_number(holder, i * 128), completed_at, r.location};
+    for (int warpgroup = 0; warpgroup * 128 < holder.num_threads; warpgroup++) {
+        const ProductRead &product_read = holder_clock.product_reads[size_t(warpgroup) * shared_cap / 16 + index];
+        if (product_read.time < std::max(previous_write.time, holder_clock.block_start)) continue;
+        const auto &completion_times = holder_clock.products_completed[warpgroup];
+        const uint32_t completed_at = product_read.group < completion_times.size()
+            ? completion_times[product_read.group] : not_completed;
+        const Access read = {thread_number(holder, warpgroup * 128), completed_at, product_read.location};
         if (!happens_before(read, block_start))
-            race(read, mine, "read", changes(mine.location) ? "changed atomically" : "written", a, owner, nullptr);
+            race(read, write, "read", changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }
 }

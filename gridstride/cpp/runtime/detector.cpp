@@ -13,22 +13,25 @@
 namespace gridstride {
 
 // Looks up the image of the module with this code; returns false if it is unknown, or only partly known.
-static bool ask_loader(void *code, Image &image) {
+static bool find_image(void *code, Image &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
 #ifndef __APPLE__                          // because dladdr() accepts any address there
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *p) {
-            auto &r = *static_cast<Image *>(p);
-            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == r.base; i++) {
-                const auto &part = library->dlpi_phdr[i];
-                if (part.p_type == PT_LOAD)
-                    r.end = std::max(r.end, uintptr_t(library->dlpi_addr + part.p_vaddr + part.p_memsz));
-                if (part.p_type == PT_LOAD && part.p_flags & PF_X)
-                    r.code = uintptr_t(library->dlpi_addr + part.p_vaddr), r.code_bytes = part.p_memsz;
-                if (part.p_type == PT_TLS)
-                    r.tls = reinterpret_cast<uintptr_t>(library->dlpi_tls_data), r.tls_end = r.tls + part.p_memsz;
+            auto &found_image = *static_cast<Image *>(p);
+            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == found_image.base; i++) {
+                const auto &segment = library->dlpi_phdr[i];
+                if (segment.p_type == PT_LOAD)
+                    found_image.end = std::max(found_image.end,
+                        uintptr_t(library->dlpi_addr + segment.p_vaddr + segment.p_memsz));
+                if (segment.p_type == PT_LOAD && segment.p_flags & PF_X)
+                    found_image.code = uintptr_t(library->dlpi_addr + segment.p_vaddr),
+                        found_image.code_bytes = segment.p_memsz;
+                if (segment.p_type == PT_TLS)
+                    found_image.tls = reinterpret_cast<uintptr_t>(library->dlpi_tls_data),
+                        found_image.tls_end = found_image.tls + segment.p_memsz;
             }
             return 0;
         },
@@ -43,12 +46,12 @@ Image image_of(void *code) {
     static thread_local struct {
         void *code;
         Image image;
-    } known[16];
-    static thread_local size_t since = 0;
-    if (since != modules_unloaded()) memset(known, 0, sizeof known), since = modules_unloaded();
-    auto &k = known[reinterpret_cast<uintptr_t>(code) / 16 % 16];
-    if (k.code != code) k.image = {}, k.code = ask_loader(code, k.image) ? code : nullptr;
-    return k.image;
+    } cache[16];
+    static thread_local size_t num_unloaded = 0;
+    if (num_unloaded != num_unloaded_modules()) memset(cache, 0, sizeof cache), num_unloaded = num_unloaded_modules();
+    auto &entry = cache[reinterpret_cast<uintptr_t>(code) / 16 % 16];
+    if (entry.code != code) entry.image = {}, entry.code = find_image(code, entry.image) ? code : nullptr;
+    return entry.image;
 }
 
 Detector::Scope::Scope(const Launch &l) {
@@ -90,34 +93,35 @@ void Detector::abandon() {
     saved_variables.clear();
 }
 
-void Detector::enter(Worker &to) {
-    if (!on || w == &to) return;
+void Detector::enter(Worker &block) {
+    if (!on || w == &block) return;
     if (!w->clock) w->clock = new BlockClock();
-    if (!to.clock) {
-        to.clock = new BlockClock();
-        to.clock->w = &to, to.clock->shared_base = reinterpret_cast<uintptr_t>(to.shared);
-        if (!to.clock->shared_cells.reserve(shared_cap)) fail(Code::no_addresses, {});
+    if (!block.clock) {
+        block.clock = new BlockClock();
+        block.clock->w = &block, block.clock->shared_base = reinterpret_cast<uintptr_t>(block.shared);
+        if (!block.clock->shared_cells.reserve(shared_cap)) fail(Code::no_addresses, {});
     }
     std::swap(*w->clock, static_cast<BlockClock &>(*this));
-    std::swap(*to.clock, static_cast<BlockClock &>(*this));
+    std::swap(*block.clock, static_cast<BlockClock &>(*this));
 }
 
 // Checks an access of the shared memory of another block of the cluster.
-void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t location) {
+void Detector::access_other_block(Worker &block, uintptr_t address, unsigned bytes, bool write, uint32_t location) {
     // Variables at file scope are bound once, to the memory of the first block.
-    const FileScope &scope = there.root->file_scopes[image.base];
-    const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
-    if (&there == w->leader &&
-        (off >= shared_cap - scope.used || (!w->has_met_dynamic && !scope.dynamic.empty() && off < launch->shared)))
+    const FileScope &scope = block.root->file_scopes[image.base];
+    const uintptr_t offset = address - reinterpret_cast<uintptr_t>(block.shared);
+    if (&block == w->leader &&
+        (offset >= shared_cap - scope.used || (!w->has_met_dynamic && !scope.dynamic.empty() &&
+            offset < launch->shared)))
         find(Code::cluster_variable, {}, {me, now, location});
-    there.clock->used_by_others = {me, now, location};
-    access_words(there.clock->shared_cells, off, n, write, location, a, nullptr);
-    if (checks(racecheck) && !is_begin_acquired(there)) find(Code::block_not_begun, {}, {me, now, location});
+    block.clock->used_by_others = {me, now, location};
+    access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
+    if (checks(racecheck) && !is_begin_acquired(block)) find(Code::block_not_begun, {}, {me, now, location});
 }
 // Has the current thread acquired anything from that block, by the barrier of the cluster or otherwise?
-bool Detector::is_begin_acquired(const Worker &there) const {
-    for (int rank = 0; rank < there.num_threads; rank++)
-        if (is_acquired({thread_number(there, rank), there.clock->block_start, 0})) return true;
+bool Detector::is_begin_acquired(const Worker &block) const {
+    for (int rank = 0; rank < block.num_threads; rank++)
+        if (is_acquired({thread_number(block, rank), block.clock->block_start, 0})) return true;
     return false;
 }
 
@@ -127,13 +131,13 @@ void BlockClock::forget_arrays() {
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.word_cells[i] = {};
     low_cells = 0, high_cells = shared_cap / 4;
 }
-void Detector::new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
+void Detector::new_array(Worker &worker, const char *name, size_t offset, const Shape &shape) {
     if (!on) return;
-    const bool low = at < shared_cap - worker.root->file_scopes[image.base].used;
-    if (low) low_cells = std::max(low_cells, (at + s.bytes + 3) / 4);
-    else high_cells = std::min(high_cells, at / 4);
-    worker.arrays.emplace_back(name, at, s);
-    for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
+    const bool is_below_file_scope = offset < shared_cap - worker.root->file_scopes[image.base].used;
+    if (is_below_file_scope) low_cells = std::max(low_cells, (offset + shape.bytes + 3) / 4);
+    else high_cells = std::min(high_cells, offset / 4);
+    worker.arrays.emplace_back(name, offset, shape);
+    for (size_t i = offset / 4; i < (offset + shape.bytes + 3) / 4; i++)
         shared_cells.word_cells[i].owner = uint16_t(worker.arrays.size());
 }
 // Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
@@ -147,38 +151,38 @@ void Detector::forget(const Allocation &p) {
 // counter of a barrier that is half done. Large variables are not saved, because that could take longer than the
 // launch.
 constexpr size_t max_saved_bytes = size_t(128) << 10;
-void Detector::save_variable(Allocation &p) {
-    const char *lo = reinterpret_cast<const char *>(p.lo);
-    const size_t n = p.hi - p.lo;
-    p.check_writes = false;
-    saved_variables.push_back({p.lo, {lo, lo + (n > max_saved_bytes ? 0 : n)}});
+void Detector::save_variable(Allocation &variable) {
+    const char *begin = reinterpret_cast<const char *>(variable.lo);
+    const size_t bytes = variable.hi - variable.lo;
+    variable.check_writes = false;
+    saved_variables.push_back({variable.lo, {begin, begin + (bytes > max_saved_bytes ? 0 : bytes)}});
 }
-void Detector::restore_variables(bool ended) {
-    for (const SavedVariable &s : saved_variables) {
-        Allocation *p = memory.at(s.lo);
-        if (ended) memcpy(reinterpret_cast<void *>(s.lo), s.bytes.data(), s.bytes.size());
-        p->check_writes = true;
+void Detector::restore_variables(bool undoes) {
+    for (const SavedVariable &saved : saved_variables) {
+        Allocation *variable = memory.at(saved.lo);
+        if (undoes) memcpy(reinterpret_cast<void *>(saved.lo), saved.bytes.data(), saved.bytes.size());
+        variable->check_writes = true;
     }
     saved_variables.clear();
 }
-void Detector::host_wrote(uintptr_t a, size_t n) {
+void Detector::host_wrote(uintptr_t a, size_t bytes) {
     Allocation *p = memory.at(a);
     if (!p || !p->uninitialized) return;
-    if (a == p->lo && a + n == p->hi) {
+    if (a == p->lo && a + bytes == p->hi) {
         p->uninitialized = false;
         return;
     }
     if (!cells.reserve(memory.size)) return;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
-    for (uintptr_t i = a; i < a + n;) {
-        if (i % 4 == 0 && i + 4 <= a + n) cells.word_cells[(i - base) / 4].written = 1, i += 4;
+    for (uintptr_t i = a; i < a + bytes;) {
+        if (i % 4 == 0 && i + 4 <= a + bytes) cells.word_cells[(i - base) / 4].written = 1, i += 4;
         else {
-            Cell &c = cells.word_cells[(i - base) / 4], *b = cells.byte_cells + (i - base) / 4 * 4;
-            if (!c.has_byte_cells) {
-                for (int k = 0; k < 4; k++) b[k] = c;
-                c.has_byte_cells = 1;
+            Cell &word = cells.word_cells[(i - base) / 4], *byte_cells = cells.byte_cells + (i - base) / 4 * 4;
+            if (!word.has_byte_cells) {
+                for (int byte = 0; byte < 4; byte++) byte_cells[byte] = word;
+                word.has_byte_cells = 1;
             }
-            b[(i - base) % 4].written = 1, i++;
+            byte_cells[(i - base) % 4].written = 1, i++;
         }
     }
 }

@@ -327,10 +327,10 @@ struct Detector : BlockClock {
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         if (Worker *there = w->block_of(reinterpret_cast<const char *>(a)))
-            return in_another_block(*there, a, n, write, location);
+            return access_other_block(*there, a, n, write, location);
         check_other_memory(a, write, location);
     }
-    void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t location);
+    void access_other_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t location);
     bool is_begin_acquired(const Worker &there) const;
     const Worker &holder_of(uintptr_t a) const {
         const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
@@ -438,8 +438,8 @@ struct Detector : BlockClock {
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *deferred = nullptr);
     void describe(Finding &, const Access &at, const Access *other, const DeferredRace *deferred) const;
-    void put_line(const Access &, Location &, uintptr_t image) const;
-    void put_line(const Access &a, Location &p) const { put_line(a, p, image.base); }
+    void set_line(const Access &, Location &, uintptr_t image) const;
+    void set_line(const Access &a, Location &p) const { set_line(a, p, image.base); }
     ElementName element_name(uintptr_t a, unsigned owner, const Allocation *p) const;
 
     // racecheck (racecheck.cpp)

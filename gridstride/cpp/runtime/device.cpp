@@ -153,7 +153,7 @@ void device_copy(void *to, const void *from, size_t bytes) {
     memmove(to, from, bytes);
     const bool to_host = is_host_memory(to);
     if (is_host_memory(from) && !to_host) gridstride::hide_host_addresses(to, bytes, false);
-    if (!is_host_memory(from) && to_host) from_device(to, bytes);
+    if (!is_host_memory(from) && to_host) restore_host_addresses(to, bytes);
     if (any) carry_registered(false);
 }
 void device_fill(void *p, int value, size_t bytes) {

@@ -12,32 +12,33 @@ Engines &engines_of(Worker &w) {
 }
 
 // A thread exits: reports requests that it has not waited for.
-static void check_nothing_in_flight(const Requests &mine) {
-    for (auto &h : mine.pending_results)
-        if (!h.is_awaited) fail(Code::result_not_awaited, {}, h.line);
-    if (!mine.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(mine.stores[0].location));
+static void require_no_requests_in_flight(const Requests &requests) {
+    for (auto &result : requests.pending_results)
+        if (!result.is_awaited) fail(Code::result_not_awaited, {}, result.line);
+    if (!requests.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(requests.stores[0].location));
 }
 // The last thread of a block exits: reports copies into its shared memory that are in flight, and accesses of other
 // blocks that are not ordered before the exit.
-static void block_ends(Worker &w) {
-    for (const auto &b : engines_of(w).barriers)
-        for (const auto *copies : {&b.second.completed, &b.second.in_flight})
+static void check_end_of_block(Worker &w) {
+    for (const auto &barrier : engines_of(w).barriers)
+        for (const auto *copies : {&barrier.second.completed, &barrier.second.in_flight})
             if (!copies->empty() && checks(racecheck))
                 detector.find(Code::load_not_awaited, {}, {(*copies)[0].thread, 0, (*copies)[0].location});
     const Access &use = detector.used_by_others;
-    bool ordered = !use.thread || detector.block_view.acquired.includes(use.thread, use.time);
-    for (const ThreadView &s : detector.views) ordered |= s.acquired.includes(use.thread, use.time);
-    if (!ordered && checks(memcheck))
+    bool is_ordered = !use.thread || detector.block_view.acquired.includes(use.thread, use.time);
+    for (const ThreadView &view : detector.views) is_ordered |= view.acquired.includes(use.thread, use.time);
+    if (!is_ordered && checks(memcheck))
         detector.find(Code::block_may_end, {}, use);
 }
 void end_thread(Worker &w) {
-    Engines &all = engines_of(*w.leader);
+    Engines &cluster_engines = engines_of(*w.leader);
     // the barrier of the cluster does not wait for an exited thread
-    if (!all.cluster_arrived_in.empty() && arrived_in() == all.cluster_phase + 1) all.cluster_arrived--;
+    if (!cluster_engines.cluster_arrived_in.empty() && arrival_phase() == cluster_engines.cluster_phase + 1)
+        cluster_engines.cluster_arrived--;
     if (!detector.on) return;
-    if (!w.leader->cluster.empty()) all.cluster_releasing.join(detector.release());
-    if (checks(racecheck)) check_nothing_in_flight(current_requests());
-    if (w.live == 1) block_ends(w);
+    if (!w.leader->cluster.empty()) cluster_engines.cluster_releasing.join(detector.release());
+    if (checks(racecheck)) require_no_requests_in_flight(current_requests());
+    if (w.live == 1) check_end_of_block(w);
 }
 void begin_engines(Worker &w) {
     if (!w.engines) return;

@@ -19,86 +19,86 @@
 
 namespace gridstride {
 
-struct Row {
+struct CodeInfo {
     Kind kind;
     const char *name;
 };
-static constexpr Row rows[] = {
+static constexpr CodeInfo code_infos[] = {
 #define X(kind, code) {kind, #code},
     GRIDSTRIDE_CODES(X)
 #undef X
 };
 
 Field::Field(const char *name, Code code, int num_fields) : Field(name, phrase, num_fields) {
-    copy(string, rows[int(code)].name);
+    copy(string, code_infos[int(code)].name);
 }
 void Finding::add(Fields new_fields) {
-    for (const Field &f : new_fields)
-        if (num_fields < int(sizeof fields / sizeof *fields)) fields[num_fields++] = f;
+    for (const Field &field : new_fields)
+        if (num_fields < int(sizeof fields / sizeof *fields)) fields[num_fields++] = field;
 }
 
-// Copies the end of a path that is too long, in which files differ.
-template <size_t n> static void copy_path(char (&to)[n], const char *path) {
+// Copies a path. If it is too long, copies its end, because the ends of paths differ.
+template <size_t n> static void copy_path(char (&buffer)[n], const char *path) {
     const size_t length = strlen(path);
-    Field::copy(to, length < n ? path : path + length - (n - 1));
+    Field::copy(buffer, length < n ? path : path + length - (n - 1));
 }
 
 void Location::add_call(const char *function, const char *call_file, int call_line) {
     if (num_calls == int(sizeof calls / sizeof *calls)) return;
-    Frame &c = calls[num_calls++];
-    c.line = call_line;
-    Field::copy(c.function, function);
-    copy_path(c.file, call_file);
+    Frame &call = calls[num_calls++];
+    call.line = call_line;
+    Field::copy(call.function, function);
+    copy_path(call.file, call_file);
 }
 
 // Runs a program and reads its output line by line. No shell is involved, so that paths need no quotes.
-class Output {
-    FILE *lines = nullptr;
+class ProgramOutput {
+    FILE *stream = nullptr;
     pid_t child = -1;
     char *line = nullptr;
     size_t size = 0;
 
 public:
-    explicit Output(const std::vector<std::string> &words) {
-        int ends[2];
-        if (pipe(ends)) return;
-        for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
+    explicit ProgramOutput(const std::vector<std::string> &command) {
+        int pipe_ends[2];
+        if (pipe(pipe_ends)) return;
+        for (int pipe_end : pipe_ends) fcntl(pipe_end, F_SETFD, FD_CLOEXEC);
         std::vector<char *> arguments;
-        for (auto &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
+        for (auto &word : command) arguments.push_back(const_cast<char *>(word.c_str()));
         arguments.push_back(nullptr);
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+        posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
         if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ)) child = -1;
         posix_spawn_file_actions_destroy(&actions);
-        close(ends[1]);
-        if (child < 0 || !(lines = fdopen(ends[0], "r"))) close(ends[0]);
+        close(pipe_ends[1]);
+        if (child < 0 || !(stream = fdopen(pipe_ends[0], "r"))) close(pipe_ends[0]);
     }
-    Output(const Output &) = delete;
-    ~Output() {
-        if (lines) fclose(lines);
+    ProgramOutput(const ProgramOutput &) = delete;
+    ~ProgramOutput() {
+        if (stream) fclose(stream);
         while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
         free(line);
     }
     // Returns the next line, without its newline; null after the last one.
     char *next() {
-        if (!lines || getline(&line, &size, lines) < 0) return nullptr;
+        if (!stream || getline(&line, &size, stream) < 0) return nullptr;
         line[strcspn(line, "\n")] = 0;
         return line;
     }
 };
-static std::string hexadecimal(size_t n) {
+static std::string to_hexadecimal(size_t n) {
     char text[24];
     snprintf(text, sizeof text, "%#zx", n);
     return text;
 }
 
-void fill(Finding &f, Code code, Fields fields) {
-    memset(&f, 0, sizeof f);
-    f.kind = rows[int(code)].kind;
-    Field::copy(f.code, rows[int(code)].name);
-    f.add(fields);
+void fill(Finding &finding, Code code, Fields fields) {
+    memset(&finding, 0, sizeof finding);
+    finding.kind = code_infos[int(code)].kind;
+    Field::copy(finding.code, code_infos[int(code)].name);
+    finding.add(fields);
 }
 void begin_finding(Code code, Fields fields) { fill(current_finding, code, fields); }
 
@@ -108,21 +108,22 @@ bool is_user_source(const char *file) {
 }
 // Is it a copy or move of a struct, such as `A::operator=(A const&)` or `A::A(A&&)`? Its line is that of the struct.
 static bool is_copy(const std::string &function) {
-    const size_t open = function.rfind('('), name = function.rfind("::", open);
-    if (open == std::string::npos || name == std::string::npos) return false;
-    const std::string type = function.substr(0, name), called = function.substr(name + 2, open - name - 2),
-                      takes = function.substr(open + 1);
-    if (takes != type + " const&)" && takes != type + "&&)") return false;
-    return called == "operator=" || called == base_name(type.c_str());
+    const size_t parenthesis = function.rfind('('), separator = function.rfind("::", parenthesis);
+    if (parenthesis == std::string::npos || separator == std::string::npos) return false;
+    const std::string type = function.substr(0, separator),
+        method = function.substr(separator + 2, parenthesis - separator - 2),
+                      parameters = function.substr(parenthesis + 1);
+    if (parameters != type + " const&)" && parameters != type + "&&)") return false;
+    return method == "operator=" || method == base_name(type.c_str());
 }
 // Is it a function of the emulator? The compiler may give it a line of the user's source, where the rewriter put it.
 static bool is_emulator_function(const std::string &function) {
-    const auto begins = [&](const char *with) { return !function.compare(0, strlen(with), with); };
+    const auto begins = [&](const char *prefix) { return !function.compare(0, strlen(prefix), prefix); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
 // Returns the unqualified name of a function that addr2line prints: k of `void a::k<4>(float*)`, `const` of a lambda.
-static std::string name_in(const char *function) {
+static std::string unqualified_name(const char *function) {
     std::string name;
     int depth = 0;
     for (const char *c = function; *c && *c != '\n'; c++) {
@@ -135,43 +136,44 @@ static std::string name_in(const char *function) {
 }
 
 // Returns the name of a function for messages: `lambda` for a lambda, `operator()` for a function object.
-static std::string shown_name(std::string function) {
+static std::string display_name(std::string function) {
     function.resize(std::min({function.find('\n'), function.find(" [clone"), function.size()}));
     if (const size_t end = function.rfind(" const"); end != std::string::npos && end + 6 == function.size())
         function.resize(end);
-    const std::string name = name_in(function.c_str());
+    const std::string name = unqualified_name(function.c_str());
     if (name != "operator") return name;
-    const size_t call = function.rfind("::operator()");
-    return call != std::string::npos && call && function[call - 1] == '}' ? "lambda" : "operator()";
+    const size_t operator_name = function.rfind("::operator()");
+    return operator_name != std::string::npos && operator_name && function[operator_name - 1] == '}' ? "lambda"
+        : "operator()";
 }
 
 // Finds the source location of a code address: the innermost line of the user's files, and the calls that are
 // inlined there.
-void locate(const void *pc, Location &at) {
+void locate(const void *pc, Location &location) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_user_source(info.dli_fname)) return;
     std::string function;
 #ifdef __APPLE__
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
-        hexadecimal(reinterpret_cast<size_t>(info.dli_fbase)), hexadecimal(reinterpret_cast<size_t>(pc))};
+        to_hexadecimal(reinterpret_cast<size_t>(info.dli_fbase)), to_hexadecimal(reinterpret_cast<size_t>(pc))};
 #else
-    // An access that clang has moved has no line, nor has the jump of an empty loop. Then nearby addresses of the same
-    // function are tried.
+    // An access that clang has moved and the jump of an empty loop have no line. For them, addr2line also gets nearby
+    // addresses of the same function.
     const char *code = static_cast<const char *>(pc);
     std::vector<std::string> command = {"addr2line", "-a", "-f", "-C", "-i", "-e", info.dli_fname};
-    for (int by : {0, 8, 16, 24, -4, -8, -16, -32}) {
-        Dl_info near;
-        if (dladdr(code + by, &near) && near.dli_saddr == info.dli_saddr)
-            command.push_back(hexadecimal(size_t(code + by - static_cast<char *>(info.dli_fbase))));
+    for (int offset : {0, 8, 16, 24, -4, -8, -16, -32}) {
+        Dl_info nearby;
+        if (dladdr(code + offset, &nearby) && nearby.dli_saddr == info.dli_saddr)
+            command.push_back(to_hexadecimal(size_t(code + offset - static_cast<char *>(info.dli_fbase))));
     }
 #endif
-    Output output(command);
-    bool ours = false;
-    at.num_calls = 0;
+    ProgramOutput output(command);
+    bool has_emulator_function = false;
+    location.num_calls = 0;
     while (char *text = output.next()) {
 #ifndef __APPLE__
-        // the addresses after one of our functions, or after a result, are not needed
-        if ((ours || at.num_calls) && !strncmp(text, "0x", 2)) break;
+        // the first address with a user's line, or inside a function of the emulator, ends the search
+        if ((has_emulator_function || location.num_calls) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
         function = text;                                    // addr2line prints it on a line of its own
@@ -181,59 +183,61 @@ void locate(const void *pc, Location &at) {
         if (!(text = output.next())) break;
 #endif
         char *colon = strrchr(text, ':');
-        ours = ours || is_emulator_function(function);
+        has_emulator_function = has_emulator_function || is_emulator_function(function);
         if (!colon || is_copy(function) || is_emulator_function(function) || !is_user_source(text) || !atoi(colon + 1))
             continue;
         const int line = atoi(colon + 1);
         *colon = 0;
-        if (!at.num_calls) at.line = line, copy_path(at.file, text);
-        at.add_call(shown_name(function).c_str(), text, line);
+        if (!location.num_calls) location.line = line, copy_path(location.file, text);
+        location.add_call(display_name(function).c_str(), text, line);
     }
 }
 
-bool is_on_stack(const Fiber &f) {
-    char here;
-    return size_t(&here - f.stack) < stack_bytes;
+bool is_on_stack(const Fiber &fiber) {
+    char local;
+    return size_t(&local - fiber.stack) < stack_bytes;
 }
 
-// Returns the line of the kernel from which the current code was called, directly or not; 0 if that is unknown, or if
-// the finding is not of the running thread. Adds to `at` its file, if only its line is known, and the call stack.
-int find_call_in_kernel(const Worker &w, Location &at, void *const *given, int depth) {
+// Returns the line of the kernel from which the current code was called, directly or not; 0 if that line is unknown, or
+// if the finding belongs to a thread that is not running. Adds the call stack to `location`, and the file if only the
+// line is known.
+int find_call_in_kernel(const Worker &w, Location &location, void *const *given_frames, int depth) {
 #ifdef __APPLE__
-    return (void)w, (void)at, (void)given, (void)depth, 0;
+    return (void)w, (void)location, (void)given_frames, (void)depth, 0;
 #else
-    void *mine[64];
+    void *own_frames[64];
     Dl_info kernel, info;
-    const bool runs = !given && is_on_stack(*w.fiber[w.current]);
-    if (!(given || runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
-    void *const *frames = given ? given : runs ? mine : w.frames;
-    const int all = given ? depth : runs ? backtrace(mine, 64) : w.depth;
+    const bool is_running = !given_frames && is_on_stack(*w.fiber[w.current]);
+    if (!(given_frames || is_running || w.signal) ||
+        !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
+    void *const *frames = given_frames ? given_frames : is_running ? own_frames : w.frames;
+    const int num_frames = given_frames ? depth : is_running ? backtrace(own_frames, 64) : w.depth;
     std::vector<std::string> command = {"addr2line", "-f", "-C", "-i", "-e", kernel.dli_fname};
-    for (int i = 0; i < all; i++)
+    for (int i = 0; i < num_frames; i++)
         if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
-            command.push_back(hexadecimal(
+            command.push_back(to_hexadecimal(
                 size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc)));
-    Output output(command);
+    ProgramOutput output(command);
     const std::string name = base_name(w.launch->kernel);
-    Location met = {};
-    int outermost = 0, line = 0;
+    Location stack = {};
+    int num_calls = 0, kernel_line = 0;
     // Inlined functions come first, so the last function with the kernel's name is the kernel.
-    while (const char *named = output.next()) {
-        const std::string function = named;
+    while (const char *function_line = output.next()) {
+        const std::string function = function_line;
         char *text = output.next();                           // file:line
         if (!text) break;
         char *colon = strrchr(text, ':');
         if (!colon) continue;
         *colon = 0;
-        const int here = atoi(colon + 1);
-        if (!here) continue;
-        if (!at.file[0] && here == at.line && is_user_source(text)) copy_path(at.file, text);
+        const int call_line = atoi(colon + 1);
+        if (!call_line) continue;
+        if (!location.file[0] && call_line == location.line && is_user_source(text)) copy_path(location.file, text);
         if (is_user_source(text) && !is_emulator_function(function) && !is_copy(function))
-            met.add_call(shown_name(function).c_str(), text, here);
-        if (name_in(function.c_str()) == name) line = here, outermost = met.num_calls;
+            stack.add_call(display_name(function).c_str(), text, call_line);
+        if (unqualified_name(function.c_str()) == name) kernel_line = call_line, num_calls = stack.num_calls;
     }
-    if (outermost) at.num_calls = outermost, memcpy(at.calls, met.calls, sizeof met.calls);
-    return line;
+    if (num_calls) location.num_calls = num_calls, memcpy(location.calls, stack.calls, sizeof stack.calls);
+    return kernel_line;
 #endif
 }
 int collect_frames(void *(&frames)[24]) {
@@ -247,13 +251,13 @@ int collect_frames(void *(&frames)[24]) {
 void set_thread(Worker &w, int rank, uint64_t block, Location &p) {
     set_thread(w.launch->grid, w.launch->block, rank, block, p);
 }
-void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &p) {
+void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &location) {
     const uint64_t gx = grid.x, gy = grid.y;
     const unsigned bx = threads.x, by = threads.y, r = unsigned(rank);
-    const int b[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
-              t[3] = {int(r % bx), int(r / bx % by), int(r / (bx * by))};
-    memcpy(p.block, b, sizeof b);
-    memcpy(p.thread, t, sizeof t);
+    const int block_index[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
+              thread_index[3] = {int(r % bx), int(r / bx % by), int(r / (bx * by))};
+    memcpy(location.block, block_index, sizeof block_index);
+    memcpy(location.thread, thread_index, sizeof thread_index);
 }
 
 void set_thread_of_finding(Worker &w) {
@@ -269,32 +273,32 @@ static std::atomic_flag finding_lock = {};
 void fork_findings(Fork now) {
     if (now == Fork::child) finding_lock.clear();
 }
-template <class F> static bool take(F fill_in) {
+template <class F> static bool claim(F store) {
     while (finding_lock.test_and_set()) {}
-    const bool first = !stops_launch.exchange(true);
-    if (first) fill_in();
+    const bool is_first = !stops_launch.exchange(true);
+    if (is_first) store();
     finding_lock.clear();
-    return first;
+    return is_first;
 }
-bool take_finding(Code code, Fields fields) {
-    const Finding *cause = detector.cause_of(rows[int(code)].kind);
-    if (cause) return take_finding(*cause), false;
-    return take([&] { begin_finding(code, fields); });
+bool claim_finding(Code code, Fields fields) {
+    const Finding *cause = detector.cause_of(code_infos[int(code)].kind);
+    if (cause) return claim_finding(*cause), false;
+    return claim([&] { begin_finding(code, fields); });
 }
-void take_finding(const Finding &f) {
-    take([&] { current_finding = f; });
+void claim_finding(const Finding &finding) {
+    claim([&] { current_finding = finding; });
 }
 
 Location *begin_warning(Code code, int line, Fields fields) {
-    for (const Finding &f : pending_warnings)
-        if (line && f.location.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
+    for (const Finding &finding : pending_warnings)
+        if (line && finding.location.line == line && !strcmp(finding.code, code_infos[int(code)].name)) return nullptr;
     if (pending_warnings.size() == max_warnings) return nullptr;
-    Finding &f = pending_warnings.emplace_back();
-    f.kind = warning, f.location.line = line;
-    Field::copy(f.code, rows[int(code)].name);
-    Field::copy(f.kernel, base_name(worker->launch->kernel).c_str());
-    f.add(fields);
-    return &f.location;
+    Finding &finding = pending_warnings.emplace_back();
+    finding.kind = warning, finding.location.line = line;
+    Field::copy(finding.code, code_infos[int(code)].name);
+    Field::copy(finding.kernel, base_name(worker->launch->kernel).c_str());
+    finding.add(fields);
+    return &finding.location;
 }
 
 void locate_finding(const void *pc, int line) {
@@ -304,18 +308,18 @@ void locate_finding(const void *pc, int line) {
     current_finding.called = find_call_in_kernel(*worker, current_finding.location);
 }
 void report(Code code, Fields fields, const void *pc, int line) {
-    if (take_finding(code, fields)) locate_finding(pc, line);
+    if (claim_finding(code, fields)) locate_finding(pc, line);
 }
 
 // Prints a finding's code and fields, for programs without Python.
-static void print_finding(FILE *to) {
-    fprintf(to, "%s", current_finding.code);
+static void print_finding(FILE *stream) {
+    fprintf(stream, "%s", current_finding.code);
     for (int i = 0; i < current_finding.num_fields; i++) {
         const Field &f = current_finding.fields[i];
-        fprintf(to, "%s %s=%s", i ? "," : ":", f.name, f.string);
-        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(to, k ? " %lld" : "%lld", f.values[k]);
+        fprintf(stream, "%s %s=%s", i ? "," : ":", f.name, f.string);
+        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(stream, k ? " %lld" : "%lld", f.values[k]);
     }
-    fprintf(to, " (%s:%d)\n", current_finding.location.file, current_finding.location.line);
+    fprintf(stream, " (%s:%d)\n", current_finding.location.file, current_finding.location.line);
 }
 
 [[noreturn]] static void end_host_code() {
@@ -340,7 +344,7 @@ static void print_finding(FILE *to) {
 
 // Reports an index that the type of an array forbids. The column determines the array in the source.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
-    if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
+    if (claim_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
         locate_finding(pc, 0);
         current_finding.column = column;
     }
@@ -366,37 +370,39 @@ void *exception_alloc(size_t bytes, void *pc) {
 #ifndef __APPLE__
 // Returns an addr2line command for the addresses in the library of the first one that is not in the runtime
 static std::string addr2line_command(void *const *frames, int depth) {
-    Dl_info own, info;
-    dladdr(reinterpret_cast<void *>(&end_launch), &own);
+    Dl_info runtime_info, info;
+    dladdr(reinterpret_cast<void *>(&end_launch), &runtime_info);
     const void *base = nullptr;
     std::string command;
     for (int i = 0; i < depth; i++) {
-        if (!dladdr(frames[i], &info) || info.dli_fbase == own.dli_fbase || (base && info.dli_fbase != base)) continue;
+        if (!dladdr(frames[i], &info) || info.dli_fbase == runtime_info.dli_fbase || (base && info.dli_fbase != base))
+            continue;
         if (!base) command = "addr2line -f -C -i -e '" + std::string(info.dli_fname) + "'";
         base = info.dli_fbase;
         char address[32];
-        const size_t at = size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base));
-        snprintf(address, sizeof address, " %#zx", at - 1);
+        const size_t offset = size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base));
+        snprintf(address, sizeof address, " %#zx", offset - 1);
         command += address;
     }
     return command + " 2>/dev/null";
 }
 #endif
 // Finds the innermost line of host code on the call stack, outside the function `but`, which may be inlined.
-static void locate_caller(const char *but, Location &at) {
+static void locate_caller(const char *excluded, Location &location) {
 #ifdef __APPLE__
-    (void)but, (void)at;
+    (void)excluded, (void)location;
 #else
     void *frames[24];
     char function[1024], text[1024];
     FILE *pipe = popen(addr2line_command(frames, backtrace(frames, 24)).c_str(), "r");
     if (!pipe) return;
-    while (!at.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
+    while (!location.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
         char *colon = strrchr(text, ':');
-        if (!colon || name_in(function) == but || is_emulator_function(function) || !is_user_source(text)) continue;
-        at.line = atoi(colon + 1);
+        if (!colon || unqualified_name(function) == excluded || is_emulator_function(function) ||
+            !is_user_source(text)) continue;
+        location.line = atoi(colon + 1);
         *colon = 0;
-        snprintf(at.file, sizeof at.file, "%.255s", text);
+        snprintf(location.file, sizeof location.file, "%.255s", text);
     }
     pclose(pipe);
 #endif

@@ -7,8 +7,8 @@ namespace gridstride {
 
 void fill(Finding &, Code, Fields);
 void begin_finding(Code, Fields);
-bool take_finding(Code, Fields); // returns false if an earlier finding, or the cause of this one, is reported instead
-void take_finding(const Finding &);
+bool claim_finding(Code, Fields); // returns false if an earlier finding, or the cause of this one, is reported instead
+void claim_finding(const Finding &);
 // Adds a warning. Returns its location, to which the caller adds the line if `line` is 0; null if the line already has
 // a warning, or if there are too many.
 Location *begin_warning(Code, int line, Fields);

@@ -14,9 +14,9 @@ struct GraphNode {
     NodeKind kind;
     std::shared_ptr<void> work;     // shared with copies of the graph
     int (*run)(void *work);
-    std::vector<GraphNode *> before;
+    std::vector<GraphNode *> dependencies;
     const GraphNode *original;      // in a copied graph: the node it was copied from
-    bool placed;
+    bool is_copied;
 };
 struct Graph {
     std::deque<GraphNode> nodes;    // in the order in which they were added
@@ -25,11 +25,11 @@ struct Graph {
 struct Capture {
     const void *stream;
     Graph *graph;
-    bool origin;                    // did the capture begin here? Other streams join by an event
-    std::vector<GraphNode *> last;  // the dependencies of the next node of the stream
+    bool is_origin;                    // did the capture begin here? Other streams join by an event
+    std::vector<GraphNode *> next_dependencies;  // the dependencies of the next node of the stream
 };
 static std::vector<Capture> captures;
-static std::unordered_map<const void *, std::vector<GraphNode *>> recorded;       // by event
+static std::unordered_map<const void *, std::vector<GraphNode *>> nodes_of_event;       // by event
 static Capture *capture_of(const void *stream) {
     for (auto &capture : captures)
         if (capture.stream == stream) return &capture;
@@ -41,42 +41,44 @@ Graph *capture_graph(const void *stream) {
     const Capture *const c = capture_of(stream);
     return c ? c->graph : nullptr;
 }
-void begin_capture(const void *stream, Graph *graph, bool origin) {
-    captures.push_back({stream, graph ? graph : new Graph, origin, {}});
+void begin_capture(const void *stream, Graph *graph, bool is_origin) {
+    captures.push_back({stream, graph ? graph : new Graph, is_origin, {}});
 }
 void add_captured_node(const void *stream, NodeKind kind, const GraphWork &w) {
     Capture &c = *capture_of(stream);
     GraphNode *const node = add_node(c.graph, kind, w);
-    node->before.swap(c.last);
-    c.last = {node};
+    node->dependencies.swap(c.next_dependencies);
+    c.next_dependencies = {node};
 }
 GraphNode **capture_dependencies(const void *stream, size_t &n) {
     Capture &c = *capture_of(stream);
-    n = c.last.size();
-    return c.last.data();
+    n = c.next_dependencies.size();
+    return c.next_dependencies.data();
 }
-void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool added) {
-    auto &last = capture_of(stream)->last;
-    if (!added) last.clear();
+void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool keep_existing) {
+    auto &dependencies = capture_of(stream)->next_dependencies;
+    if (!keep_existing) dependencies.clear();
     for (size_t i = 0; i < n; i++)
-        if (std::find(last.begin(), last.end(), nodes[i]) == last.end()) last.push_back(nodes[i]);
+        if (std::find(dependencies.begin(), dependencies.end(), nodes[i]) == dependencies.end())
+            dependencies.push_back(nodes[i]);
 }
-void record_capture_event(const void *event, const void *stream) { recorded[event] = capture_of(stream)->last; }
+void record_capture_event(const void *event,
+    const void *stream) { nodes_of_event[event] = capture_of(stream)->next_dependencies; }
 void capture_waits(const void *stream, const void *event) {
-    const auto &nodes = recorded[event];
+    const auto &nodes = nodes_of_event[event];
     set_capture_dependencies(stream, nodes.data(), nodes.size(), true);
 }
 Graph *end_capture(const void *stream) {
-    Graph *const g = capture_graph(stream);
-    std::vector<Capture> others;
-    bool origin = false;
+    Graph *const graph = capture_graph(stream);
+    std::vector<Capture> other_captures;
+    bool is_origin = false;
     for (auto &capture : captures)
-        if (capture.graph != g) others.push_back(capture);
-        else origin |= capture.stream == stream && capture.origin;
-    if (!origin) return nullptr;
-    captures.swap(others);
-    if (captures.empty()) recorded.clear();
-    return g;
+        if (capture.graph != graph) other_captures.push_back(capture);
+        else is_origin |= capture.stream == stream && capture.is_origin;
+    if (!is_origin) return nullptr;
+    captures.swap(other_captures);
+    if (captures.empty()) nodes_of_event.clear();
+    return graph;
 }
 
 Graph *new_graph() { return new Graph; }
@@ -92,11 +94,11 @@ void set_work(GraphNode *node, const GraphWork &w) {
     node->run = w.run;
 }
 bool set_edge(GraphNode *from, GraphNode *to, bool add) {
-    auto &before = to->before;
-    const auto at = std::find(before.begin(), before.end(), from);
-    if ((at != before.end()) == add) return false;
-    if (add) before.push_back(from);
-    else before.erase(at);
+    auto &dependencies = to->dependencies;
+    const auto edge = std::find(dependencies.begin(), dependencies.end(), from);
+    if ((edge != dependencies.end()) == add) return false;
+    if (add) dependencies.push_back(from);
+    else dependencies.erase(edge);
     return true;
 }
 GraphNode *graph_node(Graph *graph, size_t n) { return n < graph->nodes.size() ? &graph->nodes[n] : nullptr; }
@@ -105,42 +107,45 @@ NodeKind node_kind(const GraphNode *node) { return node->kind; }
 // Returns the first node whose dependencies are placed; null if there is none.
 static GraphNode *next_node(Graph *graph) {
     for (auto &node : graph->nodes)
-        if (!node.placed && std::all_of(node.before.begin(), node.before.end(), [](GraphNode *b) { return b->placed; }))
+        if (!node.is_copied && std::all_of(node.dependencies.begin(), node.dependencies.end(),
+            [](GraphNode *dependency) { return dependency->is_copied; }))
             return &node;
     return nullptr;
 }
 Graph *copy_graph(Graph *graph) {
     Graph *const copy = new Graph;
-    for (auto &node : graph->nodes) node.placed = false;
+    for (auto &node : graph->nodes) node.is_copied = false;
     while (GraphNode *next = next_node(graph)) {
-        next->placed = true;
+        next->is_copied = true;
         copy->nodes.push_back({next->kind, next->work, next->run, {}, next, false});
-        for (GraphNode *b : next->before) copy->nodes.back().before.push_back(node_of_copy(copy, b));
+        for (GraphNode *dependency : next->dependencies)
+            copy->nodes.back().dependencies.push_back(node_of_copy(copy, dependency));
     }
     if (copy->nodes.size() == graph->nodes.size()) return copy;
     delete copy;
     return nullptr;
 }
 GraphNode *node_of_copy(Graph *copy, const GraphNode *node) {
-    for (auto &copied : copy->nodes)
-        if (copied.original == node) return &copied;
+    for (auto &candidate : copy->nodes)
+        if (candidate.original == node) return &candidate;
     return nullptr;
 }
 bool update_graph(Graph *copy, Graph *graph) {
-    const std::unique_ptr<Graph> now(copy_graph(graph));
-    const auto same = [](const GraphNode &a, const GraphNode &b) {
-        return a.kind == b.kind && a.before.size() == b.before.size();
+    const std::unique_ptr<Graph> updated(copy_graph(graph));
+    const auto is_same_node = [](const GraphNode &a, const GraphNode &b) {
+        return a.kind == b.kind && a.dependencies.size() == b.dependencies.size();
     };
-    if (!now || !std::equal(copy->nodes.begin(), copy->nodes.end(), now->nodes.begin(), now->nodes.end(), same))
+    if (!updated || !std::equal(copy->nodes.begin(), copy->nodes.end(), updated->nodes.begin(), updated->nodes.end(),
+        is_same_node))
         return false;
-    for (size_t n = 0; n < now->nodes.size(); n++)
-        copy->nodes[n].work = now->nodes[n].work, copy->nodes[n].run = now->nodes[n].run;
+    for (size_t n = 0; n < updated->nodes.size(); n++)
+        copy->nodes[n].work = updated->nodes[n].work, copy->nodes[n].run = updated->nodes[n].run;
     return true;
 }
 int run_graph(Graph *graph) {
     GraphOrder order;
     for (auto &node : graph->nodes) {
-        order.begin(&node, {node.before.begin(), node.before.end()});
+        order.begin(&node, {node.dependencies.begin(), node.dependencies.end()});
         if (const int e = node.run(node.work.get())) return e;
         order.end(&node);
     }

@@ -6,22 +6,26 @@
 
 using gridstride::detector;
 static inline uint32_t location_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
-static inline void check_access(const volatile void *p, unsigned n, bool write, void *pc, bool strong = false) {
-    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(a, n, write, location_of(pc));
-    else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, n, write, strong, pc);
-    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(a, n, write, strong, pc);
+static inline void check_access(const volatile void *pointer, unsigned bytes, bool write, void *pc,
+    bool is_atomic = false) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+    if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(address, bytes, write, location_of(pc));
+    else if (gridstride::memory.holds(address) && gridstride::options.checks) detector.host_access(address, bytes,
+        write, is_atomic, pc);
+    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(address, bytes, write,
+        is_atomic, pc);
 }
 // Checks the natural alignment up to 8 bytes; that of vector types is checked by -fsanitize=alignment.
-static inline void check_alignment(const volatile void *p, unsigned n, bool write, void *pc) {
-    n = std::min(n, 8u);
-    if (reinterpret_cast<uintptr_t>(p) % n && gridstride::checks_enabled)
-        detector.report_misaligned(reinterpret_cast<uintptr_t>(p), n, write ? "write" : "read", location_of(pc));
+static inline void check_alignment(const volatile void *pointer, unsigned bytes, bool write, void *pc) {
+    bytes = std::min(bytes, 8u);
+    if (reinterpret_cast<uintptr_t>(pointer) % bytes && gridstride::checks_enabled)
+        detector.report_misaligned(reinterpret_cast<uintptr_t>(pointer), bytes, write ? "write" : "read",
+            location_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
-static inline void check_volatile_access(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (!gridstride::checks_enabled) return check_access(p, n, write, pc, true);
-    detector.volatile_access(const_cast<void *>(p), n, write, location_of(pc));
+static inline void check_volatile_access(const volatile void *pointer, unsigned bytes, bool write, void *pc) {
+    if (!gridstride::checks_enabled) return check_access(pointer, bytes, write, pc, true);
+    detector.volatile_access(const_cast<void *>(pointer), bytes, write, location_of(pc));
 }
 // The fast path of the most frequent accesses, those of shared memory, has no call. While the detectors are off,
 // `shared_base` matches no address.
@@ -38,24 +42,24 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
     check_access(p, n, write, pc);
 }
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void check_fast(void *p, void *pc) {
-    const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
-    if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !(write && detector.pending.active) &&
-        detector.fast_shared_access(off, write, location_of(pc)))
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    if (n == 4 && offset < gridstride::shared_cap && offset % 4 == 0 && !(write && detector.pending.active) &&
+        detector.fast_shared_access(offset, write, location_of(pc)))
         return;
     check_outside_shared<n, write>(p, pc);
 }
 namespace gridstride {
 // Was this write announced by a hook? A large struct is copied by a call after its hooks, and compared after that.
-static bool is_announced(const void *to, size_t n) {
+static bool was_announced(const void *to, size_t n) {
     const auto &range = detector.pending.range;
     return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
 }
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
     if (n) check_access(from, unsigned(n), false, pc);
-    if (n && !is_announced(to, n)) check_access(to, unsigned(n), true, pc);
+    if (n && !was_announced(to, n)) check_access(to, unsigned(n), true, pc);
     return memmove(to, from, n);
 }
-void copy_unseen(void *to, const void *from, size_t n) { memcpy(to, from, n); }
+void copy_unchecked(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 void *fill_memory(void *to, int value, size_t n, void *pc) {
     if (n) check_access(to, unsigned(n), true, pc);
     return memset(to, value, n);
@@ -63,44 +67,45 @@ void *fill_memory(void *to, int value, size_t n, void *pc) {
 }
 // the data that the compiler passes to the handlers of -fsanitize=bounds and -fsanitize=alignment
 struct IndexFault {
-    SourceLocation at;
+    SourceLocation location;
     const TypeName *array, *index;
 };
 struct PointerFault {
-    SourceLocation at;
+    SourceLocation location;
     const TypeName *type;
     unsigned char log_alignment, check;
 };
-static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
+static void report_wrong_index(const IndexFault *fault, uintptr_t index, void *pc) {
     if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
-    gridstride::fail_index(static_cast<int>(index), f->array->text, static_cast<char *>(pc) - 1, int(f->at.column));
+    gridstride::fail_index(static_cast<int>(index), fault->array->text, static_cast<char *>(pc) - 1,
+        int(fault->location.column));
 }
 // Is it a kernel's argument by value? The calling convention of Arm aligns it to 16 bytes only, even if its type needs
 // more.
 static bool is_argument(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }
-static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
-    const unsigned alignment = 1u << f->log_alignment;
+static void report_wrong_address(const PointerFault *fault, uintptr_t a, void *pc) {
+    const unsigned alignment = 1u << fault->log_alignment;
     if (!gridstride::on_device() || a % alignment == 0 || is_argument(a, alignment)) return;
-    const char *access = f->check == 0 ? "read" : f->check == 1 ? "write" : "access";
+    const char *access = fault->check == 0 ? "read" : fault->check == 1 ? "write" : "access";
     detector.report_misaligned(a, alignment, access, location_of(pc));
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
-    wrong_index(f, i, __builtin_return_address(0));
+    report_wrong_index(f, i, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) {
-    wrong_index(f, i, __builtin_return_address(0));
+    report_wrong_index(f, i, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_missing_return(SourceLocation *f) {
     gridstride::fail(gridstride::Code::no_return, {}, int(f->line));
 }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) {
-    wrong_address(f, a, __builtin_return_address(0));
+    report_wrong_address(f, a, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) {
-    wrong_address(f, a, __builtin_return_address(0));
+    report_wrong_address(f, a, __builtin_return_address(0));
 }
 #define PC __builtin_return_address(0)
 #define GRIDSTRIDE_HOOKS(n) \

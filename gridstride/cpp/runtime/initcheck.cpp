@@ -7,28 +7,28 @@
 
 namespace gridstride {
 
-void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Allocation *p) {
-    auto &noted = p || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
-    if (noted || !checks(initcheck)) return;
-    const ElementName x = element_name(a, owner, p);
-    noted.reset(new UnwrittenRead{at.thread, {}});
-    fill(noted->finding,
-        is_engine(at) ? Code::unwritten_for_engine
-        : p           ? Code::unwritten
+void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &read, const Allocation *allocation) {
+    auto &stored_read = allocation || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
+    if (stored_read || !checks(initcheck)) return;
+    const ElementName element = element_name(a, owner, allocation);
+    stored_read.reset(new UnwrittenRead{read.thread, {}});
+    fill(stored_read->finding,
+        is_engine(read) ? Code::unwritten_for_engine
+        : allocation           ? Code::unwritten
                       : Code::unwritten_shared,
-        {x.array(), x.index()});
-    describe(noted->finding, at, nullptr, nullptr);
-    if (!checks(racecheck) || (is_engine(at) && !p)) report_unwritten(noted);
+        {element.array(), element.index()});
+    describe(stored_read->finding, read, nullptr, nullptr);
+    if (!checks(racecheck) || (is_engine(read) && !allocation)) report_unwritten(stored_read);
 }
 
 // Reports the stored read, because no later write can race with it.
-void Detector::report_unwritten(std::unique_ptr<UnwrittenRead> &noted) {
-    if (!noted) return;
-    take_finding(noted->finding);
+void Detector::report_unwritten(std::unique_ptr<UnwrittenRead> &stored_read) {
+    if (!stored_read) return;
+    claim_finding(stored_read->finding);
     end_launch();
 }
 void Detector::report_unwritten_of_launch() {
-    if (unwritten_in_launch && !stops_launch) take_finding(unwritten_in_launch->finding);
+    if (unwritten_in_launch && !stops_launch) claim_finding(unwritten_in_launch->finding);
 }
 
 // Returns the stored read that may have caused a finding of this kind, to be reported instead; null if there is
@@ -36,8 +36,9 @@ void Detector::report_unwritten_of_launch() {
 // write shared memory any more, so the read in shared memory is not a data race.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
-    const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->thread == me); };
-    if (kind != synccheck && fits(unwritten.get())) return &unwritten->finding;
-    return fits(unwritten_in_launch.get()) ? &unwritten_in_launch->finding : nullptr;
+    const auto may_be_cause = [&](const UnwrittenRead *read) { return read &&
+        (kind != memcheck || read->thread == me); };
+    if (kind != synccheck && may_be_cause(unwritten.get())) return &unwritten->finding;
+    return may_be_cause(unwritten_in_launch.get()) ? &unwritten_in_launch->finding : nullptr;
 }
 }

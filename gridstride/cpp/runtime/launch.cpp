@@ -35,21 +35,21 @@ Names::Names(const char *kernel, const char *parameters) : kernel(kernel), param
 
 PlainVariables::PlainVariables() { register_module(this, true); }
 
-int refuse(const Launch &l, Code code, Fields fields, int error) {
+int refuse(const Launch &launch, Code code, Fields fields, int error) {
     begin_finding(code, fields);
-    Field::copy(current_finding.kernel, base_name(l.kernel).c_str());
-    current_finding.location.line = l.line;
+    Field::copy(current_finding.kernel, base_name(launch.kernel).c_str());
+    current_finding.location.line = launch.line;
     return set_error(error);
 }
 
 static std::unordered_map<std::string, size_t> &max_dynamic_by_kernel() { // by module and kernel
-    static std::unordered_map<std::string, size_t> known;
-    return known;
+    static std::unordered_map<std::string, size_t> limits;
+    return limits;
 }
 void forget_dynamic(const std::string &library) {
-    auto &known = max_dynamic_by_kernel();
-    for (auto entry = known.begin(); entry != known.end();)
-        entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : known.erase(entry);
+    auto &limits = max_dynamic_by_kernel();
+    for (auto entry = limits.begin(); entry != limits.end();)
+        entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : limits.erase(entry);
 }
 static size_t &max_dynamic(const char *kernel, const void *code) {
     Dl_info info;
@@ -67,9 +67,9 @@ size_t max_dynamic_shared_of(const Launch &l) {
 
 std::string parameters_of(const Launch &l) {
     const std::string kernel = base_name(l.kernel);
-    const auto known = std::find_if(
+    const auto names = std::find_if(
         all_names.rbegin(), all_names.rend(), [&](const Names *candidate) { return kernel == candidate->kernel; });
-    return known == all_names.rend() ? "" : (*known)->parameters;
+    return names == all_names.rend() ? "" : (*names)->parameters;
 }
 // Names the arrays that a launch gets as arguments after the parameters of the kernel.
 static void name_arguments(const Launch &l) {
@@ -79,9 +79,9 @@ static void name_arguments(const Launch &l) {
         if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
     for (int i = 0; i < l.nargs && !names.empty(); i++) {
         const size_t comma = names.find(',');
-        const uintptr_t at = reinterpret_cast<uintptr_t>(l.args[i].pointer);
-        if (Allocation *p = memory.at(at); p && !p->symbol) {
-            p->add_name(names.substr(0, comma).c_str(), at);
+        const uintptr_t address = reinterpret_cast<uintptr_t>(l.args[i].pointer);
+        if (Allocation *p = memory.at(address); p && !p->symbol) {
+            p->add_name(names.substr(0, comma).c_str(), address);
             if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
         }
         names = comma == std::string::npos ? "" : names.substr(comma + 1);
@@ -93,8 +93,8 @@ void refuse_cooperative(const Launch &l, size_t static_bytes) {
 }
 static bool is_valid_launch(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
-    const dim3 c = l.cluster;
-    const unsigned cluster_blocks = c.x * c.y * c.z;
+    const dim3 cluster = l.cluster;
+    const unsigned cluster_blocks = cluster.x * cluster.y * cluster.z;
     constexpr unsigned max_threads = 1024, max_z = 64, max_grid_x = 2147483647, max_grid_yz = 65535;
     if (!threads || !l.grid.x || !l.grid.y || !l.grid.z) refuse(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
     else if (threads > max_threads || l.block.x > max_threads || l.block.y > max_threads || l.block.z > max_z)
@@ -102,8 +102,9 @@ static bool is_valid_launch(const Launch &l) {
             {{"block", l.block}, {"threads", threads}, {"most", max_threads}, {"most_z", max_z}});
     else if (l.grid.x > max_grid_x || l.grid.y > max_grid_yz || l.grid.z > max_grid_yz)
         refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
-    else if (!cluster_blocks || cluster_blocks > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z)
-        refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", c}});
+    else if (!cluster_blocks || cluster_blocks > 8 || l.grid.x % cluster.x || l.grid.y % cluster.y ||
+        l.grid.z % cluster.z)
+        refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
         refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
     else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) refuse_cooperative(l, 0);
@@ -111,10 +112,10 @@ static bool is_valid_launch(const Launch &l) {
     return false;
 }
 
-void Worker::begin_block(uint64_t b) {
-    block = b;
+void Worker::begin_block(uint64_t block_number) {
+    block = block_number;
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
-    block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
+    block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
     memset(state, ready, size_t(num_threads));
     next = 0, live = num_threads, excused_phase = 0,
     uses_warps = has_undefined_values = reports_itself = has_polled = false;
@@ -123,19 +124,20 @@ void Worker::begin_block(uint64_t b) {
     begin_engines(*this);
     detector.begin_block(*this);
 }
-void Worker::begin_single(uint64_t b) {
-    begin_block(b);
+void Worker::begin_single(uint64_t block_number) {
+    begin_block(block_number);
     blockIdx = block_index;
-    Fiber *first = take_fiber();
-    prepare(*first, fiber_main);
-    fiber[current = 0] = first;
+    Fiber *first_fiber = take_fiber();
+    prepare(*first_fiber, fiber_main);
+    fiber[current = 0] = first_fiber;
     running = true;
 }
 
-// Begins the cluster with this index (x varies fastest); its block r has rank r.
-void Worker::begin_cluster(uint64_t number) {
+// Begins the cluster with this number (x varies fastest); its block r has rank r.
+void Worker::begin_cluster(uint64_t cluster_number) {
     const dim3 &g = launch->grid, clusters(g.x / cluster_dims.x, g.y / cluster_dims.y, g.z / cluster_dims.z);
-    const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
+    const uint64_t x = cluster_number % clusters.x, y = cluster_number / clusters.x % clusters.y,
+        z = cluster_number / clusters.x / clusters.y;
     for (size_t r = 0; r < cluster.size(); r++) {
         const uint64_t bx = x * cluster_dims.x + r % cluster_dims.x,
                        by = y * cluster_dims.y + r / cluster_dims.x % cluster_dims.y,
@@ -148,9 +150,9 @@ void Worker::begin_cluster(uint64_t number) {
     detector.enter(*running_block);
     worker = running_block;
     blockIdx = running_block->block_index;
-    Fiber *first = running_block->take_fiber();
-    prepare(*first, fiber_main);
-    running_block->fiber[running_block->current = 0] = first;
+    Fiber *first_fiber = running_block->take_fiber();
+    prepare(*first_fiber, fiber_main);
+    running_block->fiber[running_block->current = 0] = first_fiber;
 }
 
 // Has the block, or its cluster, ended? If so, finishes it; otherwise it waits for other blocks.
@@ -190,13 +192,13 @@ Worker::~Worker() {
 }
 // The Workers of an OS thread, which are destroyed with it
 struct ThreadWorkers {
-    Worker *w = nullptr;
+    Worker *own_worker = nullptr;
     std::vector<Worker *> teams;
     ~ThreadWorkers() {
         worker = nullptr;
         for (Worker *t : teams)
-            if (t != w) discard(t);
-        discard(w);
+            if (t != own_worker) discard(t);
+        discard(own_worker);
     }
 };
 static thread_local ThreadWorkers thread_workers;
@@ -205,7 +207,10 @@ void release_teams() {
     for (; thread_workers.teams.size() > 32; thread_workers.teams.pop_back()) discard(thread_workers.teams.back());
 }
 Worker &this_worker() {
-    if (!worker) thread_workers.w = worker = new_worker(), thread_workers.teams.push_back(thread_workers.w);
+    if (!worker) {
+        thread_workers.own_worker = worker = new_worker();
+        thread_workers.teams.push_back(worker);
+    }
     Worker &w = *worker;
     forget_unloaded(w.root->file_scopes, w.root->unloaded);
     if (!w.signal_stack) {
@@ -221,7 +226,7 @@ bool make_worker() { return this_worker().signal_stack; }
 
 void check_launch_bounds(unsigned threads) {
     if (unsigned(worker->num_threads) <= threads) return;
-    // Of several OS threads, one reports it.
+    // only one OS thread reports it
     if (!stops_launch.exchange(true))
         refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"most", threads}});
     end_launch();
@@ -232,8 +237,8 @@ void check_launch_bounds(unsigned threads) {
 static dim3 cluster_shape_needed;
 static std::atomic<bool> needs_clusters{false};
 void require_cluster_shape(dim3 blocks) {
-    const dim3 now = worker->leader->cluster_dims;
-    if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
+    const dim3 actual = worker->leader->cluster_dims;
+    if (actual.x == blocks.x && actual.y == blocks.y && actual.z == blocks.z) return;
     if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
     stops_launch = true;
     end_launch();
@@ -274,31 +279,31 @@ static bool run_launch(const Launch &l) {
     gridDim.x = 0;
     if (was_launch_refused() && !error_code) set_error(1);          // which may come from another OS thread
     if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_refused();
-    Launch in_clusters = l;
-    in_clusters.cluster = cluster_shape_needed;
-    return run_launch(in_clusters);
+    Launch launch_in_clusters = l;
+    launch_in_clusters.cluster = cluster_shape_needed;
+    return run_launch(launch_in_clusters);
 }
 // Launches by the running kernel (dynamic parallelism), whose blocks may run on several OS threads
 static std::mutex children_lock;
-static thread_local int calls_here = 0;
+static thread_local int calls_on_thread = 0;
 void fork_launches(Fork now) {
     pass_fork(now, children_lock);
-    if (now == Fork::child) running_calls = calls_here;
+    if (now == Fork::child) running_calls = calls_on_thread;
 }
-static std::vector<GraphWork> children, last_children;
-void launch_after_grid(const GraphWork &work, bool last) {
+static std::vector<GraphWork> children, tail_children;
+void launch_after_grid(const GraphWork &work, bool is_tail) {
     std::lock_guard<std::mutex> lock(children_lock);
-    (last ? last_children : children).push_back(work);
+    (is_tail ? tail_children : children).push_back(work);
 }
-static void drop(std::vector<GraphWork> &works) {
-    for (auto &child : works) child.drop(child.work);
-    works.clear();
+static void drop(std::vector<GraphWork> &launches) {
+    for (auto &child : launches) child.drop(child.work);
+    launches.clear();
 }
-// Runs the launches by a kernel, in order; its grid has not finished before all of them have.
+// Runs the launches by a kernel in order, after its grid; tail launches run last.
 static void run_children() {
-    std::vector<GraphWork> first, last;
-    first.swap(children), last.swap(last_children);
-    for (auto *works : {&first, &last}) {
+    std::vector<GraphWork> ordinary, tail;
+    ordinary.swap(children), tail.swap(tail_children);
+    for (auto *works : {&ordinary, &tail}) {
         for (auto &child : *works) child.run(child.work);
         drop(*works);
     }
@@ -315,18 +320,18 @@ void run(const Launch &l) {
     const bool succeeded = run_launch_in_order(l);
     carry_registered(false);
     flush_printed();
-    if (succeeded && children.empty() && last_children.empty()) return;
+    if (succeeded && children.empty() && tail_children.empty()) return;
     const StreamScope same_stream(l.stream);
     if (succeeded) return run_children();
-    drop(children), drop(last_children);
+    drop(children), drop(tail_children);
     if (crash_guard) throw Stop(); // in a thread of the host code, no code could catch it
 }
 
 static void launch_now(const Config &c, const Call &call) {
-    const uintptr_t from = reinterpret_cast<uintptr_t>(call.object);
+    const uintptr_t object_begin = reinterpret_cast<uintptr_t>(call.object);
     if (!call.type->begin()) return;
     run({c.grid, c.block, c.shared, c.stream, c.cluster, call.kernel, call.line, call.type->thread, call.object,
-        call.args, call.nargs, c.cooperative, from, from + call.type->bytes});
+        call.args, call.nargs, c.cooperative, object_begin, object_begin + call.type->bytes});
 }
 
 namespace {
@@ -335,14 +340,15 @@ struct CapturedLaunch {                       // a launch that is run later, wit
     Call call;
     std::vector<Arg> args;
     std::align_val_t alignment;
-    CapturedLaunch(const Config &given, const Call &now)
-        : config(given), call(now), args(now.args, now.args + now.nargs), alignment{now.type->alignment} {
+    CapturedLaunch(const Config &launch_config, const Call &original)
+        : config(launch_config), call(original), args(original.args, original.args + original.nargs),
+            alignment{original.type->alignment} {
         config.stream = nullptr;                           // it may be destroyed before the graph is launched
         call.args = args.data();
         call.object = ::operator new(call.type->bytes, alignment);
         const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
-        if (call.type->copy) call.type->copy(call.object, now.object);
-        else memcpy(call.object, now.object, call.type->bytes);
+        if (call.type->copy) call.type->copy(call.object, original.object);
+        else memcpy(call.object, original.object, call.type->bytes);
         enable_checks(enabled);
     }
     CapturedLaunch(const CapturedLaunch &) = delete;
@@ -361,9 +367,9 @@ void launch(const Config &config, const Call &call) {
     else if (!on_device()) pin_module(reinterpret_cast<const void *>(call.type->thread));
 }
 
-static void report_interrupted(const void *at) {
+static void report_interrupted(const void *pc) {
     begin_finding(Code::stopped, {});
-    locate(at, current_finding.location);
+    locate(pc, current_finding.location);
 }
 // Calls from Python run guarded, so that a crash of host code is a finding, too.
 static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
@@ -371,24 +377,24 @@ bool is_newest_host_code(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - newest_host_code < newest_host_bytes;
 }
 // the process in which Python has called; a forked child differs
-static thread_local pid_t guarded_in = 0;
-bool is_child() { return guarded_in && guarded_in != getpid(); }
+static thread_local pid_t guarded_process = 0;
+bool is_child() { return guarded_process && guarded_process != getpid(); }
 void end_child(int status) {
     flush_printed();
     fflush(nullptr);
     _exit(status);
 }
-bool guarded(void (*f)(void *), void *arg, const void *code) {
+bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     sigjmp_buf end_of_call, *outer = crash_guard;
-    const pid_t outer_process = guarded_in;
-    guarded_in = getpid();
+    const pid_t outer_process = guarded_process;
+    guarded_process = getpid();
     const int depth = DeviceLock::depth();
     const int outer_deferred = signals_deferred;                     // the outer call from Python, if any
     signals_deferred = 0;
     const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
     if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
     HostCode this_call{image, depth, 0, nullptr}, *const outer_code = host_code;
-    calls_here++;
+    calls_on_thread++;
     begin_call();
     host_accesses_device = false;
     current_finding.kind = nothing;
@@ -404,23 +410,23 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
         } catch (const Stop &) {}
     } else ok = false;
     if (is_child()) end_child(ok ? 0 : 1);
-    guarded_in = outer_process;
+    guarded_process = outer_process;
     crash_guard = outer;
     signals_deferred = outer_deferred;
     if (code) set_watched(false), host_code = outer_code;
     DeviceLock::unlock_to(depth);
     if (const void *at = this_call.interrupted_at) report_interrupted(at);
     catch_signals(false);
-    running_calls--, calls_here--;
+    running_calls--, calls_on_thread--;
     {
         DeviceLock device_lock;
         detector.end_host();
         operations.end_call();
     }
     flush_printed();
-    if (was_launch_refused()) error_code = 0;        // because it is reported now
+    if (was_launch_refused()) error_code = 0;        // because the finding reports it
     ok = ok && current_finding.kind == nothing;
-    if (!ok) memory.failed.clear();           // the same
+    if (!ok) memory.failed.clear();           // because the finding reports them
     const SignalDeferral until_end;
     for (size_t i = 0; ok && warn && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
     return ok;

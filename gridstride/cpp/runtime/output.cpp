@@ -8,62 +8,62 @@
 
 namespace gridstride {
 
-static std::string printed;
-static std::atomic_flag printing = {};
+static std::string buffered_text;
+static std::atomic_flag buffer_lock = {};
 void fork_output(Fork now) {
     if (now == Fork::before)
-        while (printing.test_and_set()) {}
-    else printing.clear();
+        while (buffer_lock.test_and_set()) {}
+    else buffer_lock.clear();
 }
-static void (*sink)(const char *, size_t) = nullptr;
+static void (*write_output)(const char *, size_t) = nullptr;
 void (*warn)(const Finding *) = nullptr;
 
 static int print_all(const char *format, va_list args) {
-    SignalDeferral here;
-    va_list again;
-    va_copy(again, args);
+    SignalDeferral deferral;
+    va_list args_copy;
+    va_copy(args_copy, args);
     char text[1024];
-    const int n = vsnprintf(text, sizeof text, format, args);
-    while (printing.test_and_set()) {}
-    if (n >= int(sizeof text)) {
-        const size_t before = printed.size();
-        printed.resize(before + size_t(n) + 1);
-        vsnprintf(&printed[before], size_t(n) + 1, format, again);
-        printed.pop_back();
-    } else if (n > 0) printed.append(text, size_t(n));
-    printing.clear();
-    va_end(again);
+    const int length = vsnprintf(text, sizeof text, format, args);
+    while (buffer_lock.test_and_set()) {}
+    if (length >= int(sizeof text)) {
+        const size_t old_size = buffered_text.size();
+        buffered_text.resize(old_size + size_t(length) + 1);
+        vsnprintf(&buffered_text[old_size], size_t(length) + 1, format, args_copy);
+        buffered_text.pop_back();
+    } else if (length > 0) buffered_text.append(text, size_t(length));
+    buffer_lock.clear();
+    va_end(args_copy);
     if (!on_device()) flush_printed();
-    return n;
+    return length;
 }
 int print(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const int n = print_all(format, args);
+    const int length = print_all(format, args);
     va_end(args);
     end_if_interrupted(__builtin_return_address(0));
-    return n;
+    return length;
 }
 static int count_arguments(const char *format) {
-    int n = 0;
-    for (const char *p = format; *p; p++) {
-        if (*p != '%') continue;
-        if (p[1] == '%') p++;
+    int count = 0;
+    for (const char *c = format; *c; c++) {
+        if (*c != '%') continue;
+        if (c[1] == '%') c++;
         else
-            for (n++; p[1] && strchr("+- #0123456789.*hljztL", p[1]); p++) n += p[1] == '*';
+            for (count++; c[1] && strchr("+- #0123456789.*hljztL", c[1]); c++) count += c[1] == '*';
     }
-    return n;
+    return count;
 }
 void flush_printed() {
     // host code may have written to stdout by other means before
     fflush(stdout);
     std::string text;
-    while (printing.test_and_set()) {}
-    text.swap(printed);
-    printing.clear();
+    while (buffer_lock.test_and_set()) {}
+    text.swap(buffered_text);
+    buffer_lock.clear();
     if (text.empty()) return;
-    const SignalDeferral here;
-    if (sink && !is_child()) sink(text.data(), text.size());
+    const SignalDeferral deferral;
+    if (write_output && !is_child()) write_output(text.data(), text.size());
     else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }
 }
@@ -78,6 +78,6 @@ int gridstride_printf(const char *format, ...) {
 }
 
 extern "C" {
-void gridstride_send_output_to(void (*f)(const char *, size_t)) { gridstride::sink = f; }
+void gridstride_send_output_to(void (*f)(const char *, size_t)) { gridstride::write_output = f; }
 void gridstride_send_warnings_to(void (*f)(const gridstride::Finding *)) { gridstride::warn = f; }
 }

@@ -12,55 +12,56 @@
 namespace gridstride {
 
 void Detector::report_copy_in_flight(const Access &copy, const Access &current, const char *later_kind, uintptr_t a,
-    unsigned owner, const Allocation *p) {
+    unsigned owner, const Allocation *allocation) {
     if (!checks(racecheck)) return;
-    if (is_engine(copy)) return report_bulk_in_flight(copy, current, later_kind, a, owner, p);
-    const auto &theirs = copies[copy.thread % max_threads];
-    const uint32_t now_open = theirs.group;
-    const bool committed = std::any_of(theirs.open.begin(), theirs.open.end(),
-        [&](const Copy &c) { return a - c.to < c.bytes && c.location == copy.location && c.group < now_open; });
-    const ElementName x = element_name(a, owner, p);
-    const Code whose = copy.thread == me ? Code::own_copy : Code::other_copy;
-    find(committed ? Code::copy_not_waited_for : Code::copy_not_committed,
-        {x.array(), x.index(), {"now", later_kind}, {"whose", whose}}, current, &copy);
+    if (is_engine(copy)) return report_bulk_in_flight(copy, current, later_kind, a, owner, allocation);
+    const auto &queue = copies[copy.thread % max_threads];
+    const uint32_t open_group = queue.group;
+    const bool is_committed = std::any_of(queue.open.begin(), queue.open.end(),
+        [&](const Copy &c) { return a - c.to < c.bytes && c.location == copy.location && c.group < open_group; });
+    const ElementName element = element_name(a, owner, allocation);
+    const Code owner_code = copy.thread == me ? Code::own_copy : Code::other_copy;
+    find(is_committed ? Code::copy_not_waited_for : Code::copy_not_committed,
+        {element.array(), element.index(), {"now", later_kind}, {"whose", owner_code}}, current, &copy);
 }
 void Detector::report_bulk_in_flight(const Access &copy, const Access &current, const char *later_kind, uintptr_t a,
-    unsigned owner, const Allocation *p) {
-    const ElementName x = element_name(a, owner, p);
-    find(Code::bulk_in_flight, {x.array(), x.index(), {"now", later_kind}}, current, &copy);
+    unsigned owner, const Allocation *allocation) {
+    const ElementName element = element_name(a, owner, allocation);
+    find(Code::bulk_in_flight, {element.array(), element.index(), {"now", later_kind}}, current, &copy);
 }
 // The engines see writes of threads to shared memory only after a proxy fence of the writer, or of the thread that
 // issues the request.
-void Detector::report_no_proxy_fence(const Cell &c, const Access &current, uintptr_t a, unsigned owner) {
+void Detector::report_no_proxy_fence(const Cell &cell, const Access &current, uintptr_t a, unsigned owner) {
     if (!checks(racecheck)) return;
-    const ElementName x = element_name(a, owner, nullptr);
-    find(Code::no_proxy_fence, {x.array(), x.index()}, current, &c.write);
+    const ElementName element = element_name(a, owner, nullptr);
+    find(Code::no_proxy_fence, {element.array(), element.index()}, current, &cell.write);
 }
 
-void Detector::race(const Access &earlier, const Access &later, const char *before, const char *later_kind, uintptr_t a,
-    unsigned owner, const Allocation *p) {
+void Detector::race(const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
+    uintptr_t a, unsigned owner, const Allocation *allocation) {
     if (!checks(racecheck)) return;
-    const ElementName x = element_name(a, owner, p);
-    if (earlier.time < launch_start && p && has_unordered)
-        return race_of_operations(earlier, later, before, later_kind, x);
-    if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, later_kind);
-    const uint32_t both = earlier.location & later.location;
-    const bool strong = both & atomic_bit, within = earlier.thread / max_threads == later.thread / max_threads;
+    const ElementName element = element_name(a, owner, allocation);
+    if (earlier.time < launch_start && allocation && has_unordered)
+        return race_of_operations(earlier, later, earlier_kind, later_kind, element);
+    if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, element, earlier_kind, later_kind);
+    const uint32_t common_bits = earlier.location & later.location;
+    const bool are_both_atomic = common_bits & atomic_bit,
+               same_block = earlier.thread / max_threads == later.thread / max_threads;
     const auto includes = [&](const VectorClock &clock) { return clock.includes(earlier.thread, earlier.time); };
     const ThreadView *my_view = any_acquired ? &views[me % max_threads] : nullptr;
     const auto report = [&](Code code, Fields fields) {
         if (!may_be_validated(earlier, later, later_kind)) return find(code, fields, later, &earlier);
         const uint32_t reader = later_kind[0] == 'r' ? later.thread : earlier.thread;
-        defer_race({code, x, before, later_kind, barrier_line, earlier, later, reader, a, {}, 0});
+        defer_race({code, element, earlier_kind, later_kind, barrier_line, earlier, later, reader, a, {}, 0});
     };
-    report(strong && both & volatile_bit                                     ? Code::race_of_volatiles
-           : strong                                                          ? Code::atomic_of_block
+    report(are_both_atomic && common_bits & volatile_bit                             ? Code::race_of_volatiles
+           : are_both_atomic                                                         ? Code::atomic_of_block
            : my_view && (includes(my_view->loaded[0]) || includes(my_view->loaded[1])) ? Code::flag_not_acquired
            : my_view && (includes(my_view->any_block) || includes(block_view.any_block))   ? Code::fence_of_block
-           : within                                                          ? Code::race
-           : p                                                               ? Code::race_of_blocks
-                                                                             : Code::race_of_cluster,
-        {x.array(), x.index(), {"before", before}, {"now", later_kind}, {"barrier", barrier_line}});
+           : same_block                                                              ? Code::race
+           : allocation                                                              ? Code::race_of_blocks
+                                                                                     : Code::race_of_cluster,
+        {element.array(), element.index(), {"before", earlier_kind}, {"now", later_kind}, {"barrier", barrier_line}});
 }
 // Is one access a plain read, the other an atomic write, and may the reader's next access be a compare-and-swap?
 bool Detector::may_be_validated(const Access &earlier, const Access &later, const char *later_kind) const {
@@ -71,12 +72,12 @@ bool Detector::may_be_validated(const Access &earlier, const Access &later, cons
     return state == ready || state == in_warp;
 }
 void Detector::defer_race(DeferredRace race) {
-    size_t of_reader = 0;
-    for (const DeferredRace &h : deferred_races) {
-        if (h.reader == race.reader && h.a == race.a) return;
-        of_reader += h.reader == race.reader;
+    size_t num_races_of_reader = 0;
+    for (const DeferredRace &deferred : deferred_races) {
+        if (deferred.reader == race.reader && deferred.a == race.a) return;
+        num_races_of_reader += deferred.reader == race.reader;
     }
-    if (of_reader == max_deferred_races) return report_race(race);
+    if (num_races_of_reader == max_deferred_races) return report_race(race);
     race.depth = collect_frames(race.frames);
     deferred_races.push_back(race);
     has_deferred_races = true;
@@ -85,92 +86,102 @@ void Detector::defer_race(DeferredRace race) {
 // barrier.
 void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
-    const auto is_checked = [&](const DeferredRace &h) { return h.reader == me && h.a - a < bytes; };
+    const auto is_validated = [&](const DeferredRace &deferred) {
+        return deferred.reader == me && deferred.a - a < bytes;
+    };
     auto &races = deferred_races;
-    if (has_deferred_races) races.erase(std::remove_if(races.begin(), races.end(), is_checked), races.end());
+    if (has_deferred_races) races.erase(std::remove_if(races.begin(), races.end(), is_validated), races.end());
     has_deferred_races = !deferred_races.empty();
     const bool global = memory.holds(a);
     const Worker &holder = global ? *w : holder_of(a);
-    const uintptr_t off = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
-    if (!global && off >= shared_cap) return;
-    const Cells &c = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
-    for (uintptr_t i = off / 4; i < (off + bytes + 3) / 4; i++)
-        if (Cell &word = c.word_cells[i]; !word.has_byte_cells) forget_read(word);
+    const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
+    if (!global && offset >= shared_cap) return;
+    const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
+    for (uintptr_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
+        if (Cell &word = cells_of_memory.word_cells[i]; !word.has_byte_cells) forget_read(word);
         else
-            for (uintptr_t b = std::max(off, i * 4); b < std::min(off + bytes, i * 4 + 4); b++)
-                forget_read(c.byte_cells[b]);
+            for (uintptr_t byte = std::max(offset, i * 4); byte < std::min(offset + bytes, i * 4 + 4); byte++)
+                forget_read(cells_of_memory.byte_cells[byte]);
 }
-void Detector::forget_read(Cell &c) {
-    for (Access *r : {&c.read, &c.second_read})
-        if (r->thread == me && r->time >= block_synced && !(r->location & (atomic_bit | async_bit))) *r = {};
+void Detector::forget_read(Cell &cell) {
+    for (Access *read : {&cell.read, &cell.second_read})
+        if (read->thread == me && read->time >= block_synced && !(read->location & (atomic_bit | async_bit)))
+            *read = {};
 }
 // Reports the deferred races of the current thread at these addresses: no compare-and-swap has validated its reads.
 void Detector::report_deferred_races(uintptr_t from, uintptr_t to) {
-    for (const DeferredRace &h : deferred_races)
-        if (h.reader == me && h.a - from < to - from) report_race(h);
+    for (const DeferredRace &deferred : deferred_races)
+        if (deferred.reader == me && deferred.a - from < to - from) report_race(deferred);
 }
-void Detector::report_race(const DeferredRace &h) {
-    const ElementName &x = h.element;
-    find(h.code, {x.array(), x.index(), {"before", h.before}, {"now", h.later_kind}, {"barrier", h.barrier}}, h.later,
-        &h.earlier, &h);
+void Detector::report_race(const DeferredRace &deferred) {
+    const ElementName &element = deferred.element;
+    find(deferred.code,
+        {element.array(), element.index(), {"before", deferred.before}, {"now", deferred.later_kind},
+            {"barrier", deferred.barrier}},
+        deferred.later, &deferred.earlier, &deferred);
 }
-static const char *verb(const char *did) { return did[0] == 'r' ? "reads" : "writes"; }
+static const char *verb(const char *kind) { return kind[0] == 'r' ? "reads" : "writes"; }
 void Detector::race_of_operations(
-    const Access &earlier, const Access &later, const char *before, const char *later_kind, const ElementName &x) {
+    const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
+    const ElementName &element) {
     const Operation *first = operations.unordered(earlier.time), *second = current_operation();
     if (!first || !second) return;
     find(Code::unordered_operations,
-        {x.array(), x.index(), {"now", verb(later_kind)}, {"before", verb(before)},
+        {element.array(), element.index(), {"now", verb(later_kind)}, {"before", verb(earlier_kind)},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *first)},
         later, &earlier);
 }
 bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.time); }
 // Checks an access against operations such as copies, whose reads and writes no cell records.
 void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t location) {
-    const Conflict c = operations.find_launch_conflict(a, n, write);
+    const Conflict conflict = operations.find_launch_conflict(a, n, write);
     const Operation *second = current_operation();
-    if (!c.operation || !second || !checks(racecheck)) return;
-    const ElementName x = element_name(a, 0, memory.at(a));
+    if (!conflict.operation || !second || !checks(racecheck)) return;
+    const ElementName element = element_name(a, 0, memory.at(a));
     find(Code::unordered_operations,
-        {x.array(), x.index(), {"now", write ? "writes" : "reads"}, {"before", c.is_write ? "writes" : "reads"},
-            GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *c.operation)},
+        {element.array(), element.index(), {"now", write ? "writes" : "reads"},
+            {"before", conflict.is_write ? "writes" : "reads"},
+            GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *conflict.operation)},
         {me, now, location});
 }
 // The current thread reads a flag that a launch in another stream has set: that launch is ordered before its next
 // accesses.
 void Detector::acquire_operation(uintptr_t a) {
-    const Access &last = cells.word_cells[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
-    if (!(last.location & atomic_bit) || last.time >= launch_start || !from_unordered_launch(last)) return;
+    const Access &last_write = cells.word_cells[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
+    if (!(last_write.location & atomic_bit) || last_write.time >= launch_start || !from_unordered_launch(last_write))
+        return;
     unordered_since = launch_start;
-    has_unordered = operations.acquire(last.time, unordered_since);
+    has_unordered = operations.acquire(last_write.time, unordered_since);
 }
-void Detector::record_read_across_launches(Cell &c, const Access &current) {
-    for (Access *r : {&c.read, &c.second_read})
-        if (r->time >= launch_start ? r->thread == me : happens_before(*r, ordered_until())) {
-            *r = current;
+void Detector::record_read_across_launches(Cell &cell, const Access &current) {
+    for (Access *read : {&cell.read, &cell.second_read})
+        if (read->time >= launch_start ? read->thread == me : happens_before(*read, ordered_until())) {
+            *read = current;
             return;
         }
 }
 void Detector::engine_race(
-    const Access &earlier, const Access &later, const ElementName &x, const char *before, const char *later_kind) {
-    const bool read_before = before[0] == 'r', reads_now = later_kind[0] == 'r';
-    if (is_engine(earlier) && read_before)
+    const Access &earlier, const Access &later, const ElementName &element, const char *earlier_kind,
+    const char *later_kind) {
+    const bool earlier_reads = earlier_kind[0] == 'r', later_reads = later_kind[0] == 'r';
+    if (is_engine(earlier) && earlier_reads)
         return find(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
-            {x.array(), x.index(), {"now", later_kind}}, later, &earlier);
-    const Code first = is_engine(earlier) ? Code::a_bulk_copy : Code::a_thread,
-               second = !is_engine(later) ? Code::a_thread
-                        : reads_now       ? Code::an_engine
+            {element.array(), element.index(), {"now", later_kind}}, later, &earlier);
+    const Code first_code = is_engine(earlier) ? Code::a_bulk_copy : Code::a_thread,
+               second_code = !is_engine(later) ? Code::a_thread
+                        : later_reads       ? Code::an_engine
                                           : Code::a_bulk_copy;
     find(is_engine(earlier) ? Code::after_engine : Code::before_engine,
-        {x.array(), x.index(), {"before", before}, {"first", first}, {"now", later_kind}, {"second", second}}, later,
-        &earlier);
+        {element.array(), element.index(), {"before", earlier_kind}, {"first", first_code}, {"now", later_kind},
+            {"second", second_code}},
+        later, &earlier);
 }
 
 // Two threads write to the same address. Whether they write the same value can be checked after the second store.
 void Detector::record_conflicting_writes(
-    const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *p) {
-    if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
-    if (changes(later.location)) return race(earlier, later, "written", "changed atomically", a, owner, p);
+    const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *allocation) {
+    if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, allocation);
+    if (changes(later.location)) return race(earlier, later, "written", "changed atomically", a, owner, allocation);
     PendingWrite write = {a, n, {}, earlier};
     memcpy(write.old, reinterpret_cast<const void *>(a), n);
     pending.active = true, pending.current = later;
@@ -185,19 +196,20 @@ void Detector::compare_pending_writes() {
     if (pending.stored.n) check_stored_value();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;
-    const auto owner = [&](const PendingWrite &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
-    for (const PendingWrite &d : pending.words)
-        if (memcmp(d.old, reinterpret_cast<const void *>(d.a), d.n))
+    const auto owner = [&](const PendingWrite &write) { return memory.at(write.a) ? 0u : shared_cell(write.a).owner; };
+    for (const PendingWrite &write : pending.words)
+        if (memcmp(write.old, reinterpret_cast<const void *>(write.a), write.n))
             // time 0, because the current thread is no longer at this access
-            return race(d.other, {pending.current.thread, 0, pending.current.location}, "written", "written", d.a,
-                owner(d), memory.at(d.a));
+            return race(write.other, {pending.current.thread, 0, pending.current.location}, "written", "written",
+                write.a, owner(write), memory.at(write.a));
     const PendingWrite first = pending.words[0];
     pending.words.clear();
     if (!checks(racecheck) || pending.current.location & volatile_bit || first.other.time < launch_start) return;
     for (uint32_t location : warned_at)
         if (location == pending.current.location) return;
     warned_at.push_back(pending.current.location);
-    const ElementName x = element_name(first.a, owner(first), memory.at(first.a));
-    if (Location *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.current, *at);
+    const ElementName element = element_name(first.a, owner(first), memory.at(first.a));
+    if (Location *location = begin_warning(Code::same_value, 0, {element.array(), element.index()}))
+        set_line(pending.current, *location);
 }
 }

@@ -5,45 +5,49 @@
 
 namespace gridstride {
 
-void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const DeferredRace *deferred) {
+void Detector::find(Code code, Fields fields, const Access &access, const Access *other, const DeferredRace *deferred) {
     finish_pending_writes();                              // an earlier race of this thread is reported first
-    if (take_finding(code, fields)) describe(current_finding, at, other, deferred);
+    if (claim_finding(code, fields)) describe(current_finding, access, other, deferred);
     end_launch();
 }
-void Detector::describe(Finding &f, const Access &at, const Access *other, const DeferredRace *deferred) const {
-    Field::copy(f.kernel, base_name(w->launch->kernel).c_str());
-    f.has_thread = 1;
-    set_thread(*w, int(at.thread % max_threads), at.thread / max_threads - 1, f.location);
-    put_line(at, f.location);
-    if (deferred) f.called = find_call_in_kernel(*w, f.location, deferred->frames, deferred->depth);
-    else if (at.time >= now || at.time == not_completed) f.called = find_call_in_kernel(*w, f.location);
+void Detector::describe(Finding &finding, const Access &access, const Access *other,
+    const DeferredRace *deferred) const {
+    Field::copy(finding.kernel, base_name(w->launch->kernel).c_str());
+    finding.has_thread = 1;
+    set_thread(*w, int(access.thread % max_threads), access.thread / max_threads - 1, finding.location);
+    set_line(access, finding.location);
+    if (deferred) finding.called = find_call_in_kernel(*w, finding.location, deferred->frames, deferred->depth);
+    else if (access.time >= now || access.time == not_completed)
+        finding.called = find_call_in_kernel(*w, finding.location);
     if (!other) return;
-    f.has_other = 1;
-    const Operation *first = has_unordered && other->time < launch_start ? operations.unordered(other->time) : nullptr;
-    const Launch &l = *w->launch;
-    set_thread(first ? first->grid : l.grid, first ? first->block : l.block, int(other->thread % max_threads),
-        other->thread / max_threads - 1, f.other);
-    put_line(*other, f.other, first ? first->image : image.base);
+    finding.has_other = 1;
+    const Operation *earlier_operation = has_unordered && other->time < launch_start
+        ? operations.unordered(other->time) : nullptr;
+    const Launch &launch_of_access = *w->launch;
+    set_thread(earlier_operation ? earlier_operation->grid : launch_of_access.grid, earlier_operation
+        ? earlier_operation->block : launch_of_access.block, int(other->thread % max_threads),
+        other->thread / max_threads - 1, finding.other);
+    set_line(*other, finding.other, earlier_operation ? earlier_operation->image : image.base);
 }
 
-void Detector::put_line(const Access &a, Location &p, uintptr_t base) const {
-    if (const int line = line_of(a.location)) p.line = line;
-    else locate(pc_of(a.location, base), p);
+void Detector::set_line(const Access &access, Location &location, uintptr_t base) const {
+    if (const int line = line_of(access.location)) location.line = line;
+    else locate(pc_of(access.location, base), location);
 }
 
-ElementName Detector::element_name(uintptr_t a, unsigned owner, const Allocation *p) const {
-    ElementName r = {};
-    if (p) {
-        Field::copy(r.name, p->name_or_default());
-        r.rank = 1;
-        r.at[0] = p->index_of(a);
+ElementName Detector::element_name(uintptr_t address, unsigned owner, const Allocation *allocation) const {
+    ElementName element = {};
+    if (allocation) {
+        Field::copy(element.name, allocation->name_or_default());
+        element.rank = 1;
+        element.at[0] = allocation->index_of(address);
     } else if (owner) {
-        const Worker &holder = holder_of(a);
-        const SharedArray &s = holder.arrays[owner - 1];
-        Field::copy(r.name, s.name);
-        r.rank = s.shape.rank;
-        s.index_of(a - reinterpret_cast<uintptr_t>(holder.shared), r.at);
+        const Worker &holder = holder_of(address);
+        const SharedArray &array = holder.arrays[owner - 1];
+        Field::copy(element.name, array.name);
+        element.rank = array.shape.rank;
+        array.index_of(address - reinterpret_cast<uintptr_t>(holder.shared), element.at);
     }
-    return r;
+    return element;
 }
 }

@@ -46,23 +46,24 @@ void begin_grid() {
 }
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?
-bool Worker::is_spinning(const void *at, unsigned bytes, uint32_t location) {
+bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location) {
     if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(num_threads)), has_polled = true;
     Poll &poll = polls[rank[current]];
-    if (poll.address != at) {
-        poll = {at, 0, 0, 0, location};
+    if (poll.address != address) {
+        poll = {address, 0, 0, 0, location};
         note_progress();
         return false;
     }
-    const uintptr_t a = reinterpret_cast<uintptr_t>(at);
-    const Allocation *p = memory.at(a);
-    const size_t off = a - reinterpret_cast<uintptr_t>(shared);
-    if (p ? !p->live || a < p->lo || a + bytes > p->hi : off > shared_cap - bytes)
+    const uintptr_t a = reinterpret_cast<uintptr_t>(address);
+    const Allocation *allocation = memory.at(a);
+    const size_t shared_offset = a - reinterpret_cast<uintptr_t>(shared);
+    if (allocation ? !allocation->live || a < allocation->lo || a + bytes > allocation->hi
+        : shared_offset > shared_cap - bytes)
         return false;
     uint64_t value = 0;
-    memcpy(&value, at, bytes = std::min(bytes, 8u));
+    memcpy(&value, address, bytes = std::min(bytes, 8u));
     if (poll.bytes != bytes || poll.value != value) {
-        poll = {at, value, bytes, 0, location};
+        poll = {address, value, bytes, 0, location};
         note_progress();
         return false;
     }
@@ -103,11 +104,11 @@ bool Worker::can_progress() const {
 
 // The barrier of the grid orders all accesses before it before all accesses after it.
 static void order_all(Worker &current) {
-    for (Worker *t : teams_of_thread())
-        for (size_t i = 0; i < t->blocks(); i++)
-            if (Worker &b = *t->block_at(i); b.running) {
-                detector.enter(b);
-                detector.block_barrier(b);
+    for (Worker *team : teams_of_thread())
+        for (size_t i = 0; i < team->blocks(); i++)
+            if (Worker &block = *team->block_at(i); block.running) {
+                detector.enter(block);
+                detector.block_barrier(block);
             }
     detector.enter(current);
     detector.report_unwritten(detector.unwritten_in_launch);
@@ -118,15 +119,15 @@ static void complete_grid_barrier(Worker &last) {
     if (detector.on) order_all(last);
     grid_barrier.phase++;
 }
-// Counts exited threads as arrived at the grid's barrier, if all others of the block are there, including its first
-// thread: on a GPU that thread arrives for the whole block.
+// Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, including the
+// first one: on a GPU the first thread arrives for the whole block.
 bool Worker::excuse_from_grid() {
     if (!live || live == num_threads || state[slot[0]] == done || excused_phase == grid_barrier.phase + 1) return false;
     int returned_rank = -1;
     for (int i = 0; i < num_threads; i++) {
-        const uint8_t s = state[slot[i]];
-        if (s == done) returned_rank = returned_rank < 0 ? i : returned_rank;
-        else if (s != on_condition || condition[i].describe != describe_grid_wait) return false;
+        const uint8_t thread_state = state[slot[i]];
+        if (thread_state == done) returned_rank = returned_rank < 0 ? i : returned_rank;
+        else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
     excused_phase = grid_barrier.phase + 1;
     warn_of_returned_thread(*this, line[0], live, returned_rank);
@@ -178,14 +179,14 @@ public:
     void run() {
         uint64_t last_progress = progress, num_idle = 0;
         while (!stops_launch) {
-            if (may_begin_another() && begin()) {
-                while (!stops_launch && resume_waiting(false)) {}
+            if (may_begin_another() && begin_team()) {
+                while (!stops_launch && resume_teams(false)) {}
                 continue;
             }
             if (suspended_teams.empty()) break;
-            resume_waiting(true);
+            resume_teams(true);
             if (progress != last_progress) last_progress = progress, num_idle = 0;
-            else if (++num_idle > idle_limit() || !any_ready()) handle_no_progress(num_idle);
+            else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
     }
 
@@ -212,125 +213,130 @@ private:
 
     // Returns a team that is prepared for this launch.
     Worker *prepare_team() {
-        std::vector<Worker *> &all = teams_of_thread();
-        if (num_prepared == all.size()) {
-            all.push_back(new_worker());
-            all.back()->root = &root, all.back()->signal_stack = root.signal_stack;
-            all.back()->saved_shared = static_cast<char *>(Cells::map(shared_cap));
-            all.back()->shared = root.shared;
+        std::vector<Worker *> &teams = teams_of_thread();
+        if (num_prepared == teams.size()) {
+            teams.push_back(new_worker());
+            teams.back()->root = &root, teams.back()->signal_stack = root.signal_stack;
+            teams.back()->saved_shared = static_cast<char *>(Cells::map(shared_cap));
+            teams.back()->shared = root.shared;
         }
-        Worker &w = *all[num_prepared++];
-        const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
-        w.cluster.clear();
-        w.cluster_dims = l.cluster, w.running_block = &w, w.idle_switches = 0;
-        while (n > 1 && w.peers.size() + 1 < n) {
-            w.peers.push_back(new_worker());
-            w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
-            w.peers.back()->root = &root, w.peers.back()->leader = &w, w.peers.back()->signal_stack = root.signal_stack;
+        Worker &team = *teams[num_prepared++];
+        const size_t cluster_size = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
+        team.cluster.clear();
+        team.cluster_dims = l.cluster, team.running_block = &team, team.idle_switches = 0;
+        while (cluster_size > 1 && team.peers.size() + 1 < cluster_size) {
+            team.peers.push_back(new_worker());
+            team.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
+            team.peers.back()->root = &root, team.peers.back()->leader = &team;
+            team.peers.back()->signal_stack = root.signal_stack;
         }
-        if (n > 1) {
-            w.cluster.push_back(&w);
-            w.cluster.insert(w.cluster.end(), w.peers.begin(), w.peers.begin() + std::ptrdiff_t(n - 1));
+        if (cluster_size > 1) {
+            team.cluster.push_back(&team);
+            team.cluster.insert(team.cluster.end(), team.peers.begin(),
+                team.peers.begin() + std::ptrdiff_t(cluster_size - 1));
         }
-        for (size_t i = 0; i < w.blocks(); i++) {
-            Worker &b = *(worker = w.block_at(i));
-            detector.enter(b);
-            if (&b != &root && detector.on) detector.forget_arrays();
-            b.prepare_threads(l, seed, options.order);
+        for (size_t i = 0; i < team.blocks(); i++) {
+            Worker &block = *(worker = team.block_at(i));
+            detector.enter(block);
+            if (&block != &root && detector.on) detector.forget_arrays();
+            block.prepare_threads(l, seed, options.order);
         }
-        return &w;
+        return &team;
     }
 
-    bool begin() {
-        const uint64_t begun_before = blocks_begun++;
-        if (begun_before >= num_teams) return false;
-        const uint64_t number = options.order == 1 ? num_teams - 1 - begun_before : begun_before;
+    bool begin_team() {
+        const uint64_t num_begun = blocks_begun++;
+        if (num_begun >= num_teams) return false;
+        const uint64_t team_number = options.order == 1 ? num_teams - 1 - num_begun : num_begun;
         if (free_teams.empty()) free_teams.push_back(prepare_team());
-        Worker *w = free_teams.back();
+        Worker *team = free_teams.back();
         free_teams.pop_back();
-        w->idle_switches = 0;
+        team->idle_switches = 0;
         progress++;
-        worker = w;
-        detector.enter(*w);
-        w->cluster.empty() ? w->begin_single(number) : w->begin_cluster(number);
-        if (!run_team(*w)) suspended_teams.push_back(w);
+        worker = team;
+        detector.enter(*team);
+        team->cluster.empty() ? team->begin_single(team_number) : team->begin_cluster(team_number);
+        if (!run_team(*team)) suspended_teams.push_back(team);
         return true;
     }
     // Runs a team until it ends or is suspended; returns whether it has ended.
-    bool run_team(Worker &w) {
-        switch_fiber(root.main, *w.running_block->fiber[w.running_block->current]);
-        const bool ended = w.end_block();
-        if (ended) free_teams.push_back(&w), progress++;
-        else exchange_shared(w, false);
+    bool run_team(Worker &team) {
+        switch_fiber(root.main, *team.running_block->fiber[team.running_block->current]);
+        const bool ended = team.end_block();
+        if (ended) free_teams.push_back(&team), progress++;
+        else exchange_shared(team, false);
         return ended;
     }
     // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out when
     // the block is suspended.
-    void exchange_shared(Worker &w, bool copies_in) const {
-        if (!w.saved_shared) w.saved_shared = static_cast<char *>(Cells::map(shared_cap));
-        char *to = copies_in ? w.shared : w.saved_shared, *from = copies_in ? w.saved_shared : w.shared;
-        memcpy(to, from, w.shared_used);
+    void exchange_shared(Worker &team, bool copies_in) const {
+        if (!team.saved_shared) team.saved_shared = static_cast<char *>(Cells::map(shared_cap));
+        char *to = copies_in ? team.shared : team.saved_shared, *from = copies_in ? team.saved_shared : team.shared;
+        memcpy(to, from, team.shared_used);
         memcpy(to + shared_cap - file_scope_bytes, from + shared_cap - file_scope_bytes, file_scope_bytes);
     }
-    bool any_ready() const {
+    bool can_any_resume() const {
         return std::any_of(
             suspended_teams.begin(), suspended_teams.end(), [](Worker *w) { return can_resume(*w, true); });
     }
-    static bool can_resume(Worker &w, bool all) {
+    static bool can_resume(Worker &w, bool allow_polling) {
         for (size_t i = 0; i < w.blocks(); i++) {
-            const Worker &b = *w.block_at(i);
-            if (b.can_progress() || (all && memchr(b.state, ready, size_t(b.num_threads)))) return true;
+            const Worker &block = *w.block_at(i);
+            if (block.can_progress() || (allow_polling && memchr(block.state, ready, size_t(block.num_threads))))
+                return true;
         }
         return false;
     }
-    // Resumes suspended teams that can make progress, or `all`, the newest first; returns whether one has ended.
-    bool resume_waiting(bool all) {
+    // Resumes suspended teams that can make progress, the newest first. With `allow_polling`, also resumes teams whose
+    // threads poll unchanged values. Returns whether a team has ended.
+    bool resume_teams(bool allow_polling) {
         bool has_ended = false;
         for (size_t i = suspended_teams.size(); i-- > 0 && !stops_launch;) {
-            if (can_resume(*suspended_teams[i], all) && resume(*suspended_teams[i]))
+            if (can_resume(*suspended_teams[i], allow_polling) && resume(*suspended_teams[i]))
                 suspended_teams.erase(suspended_teams.begin() + std::ptrdiff_t(i)), has_ended = true;
         }
         return has_ended;
     }
-    bool resume(Worker &w) {
-        for (size_t i = 0; i < w.blocks(); i++) {
-            Worker *b = w.block_at(i);
-            b->wake();
-            const void *p = memchr(b->state, ready, size_t(b->num_threads));
-            if (!p) continue;
-            if (b->state[b->current] != ready) b->current = int(static_cast<const uint8_t *>(p) - b->state);
-            w.running_block = b;
+    bool resume(Worker &team) {
+        for (size_t i = 0; i < team.blocks(); i++) {
+            Worker *block = team.block_at(i);
+            block->wake();
+            const void *first_ready = memchr(block->state, ready, size_t(block->num_threads));
+            if (!first_ready) continue;
+            if (block->state[block->current] != ready)
+                block->current = int(static_cast<const uint8_t *>(first_ready) - block->state);
+            team.running_block = block;
             break;
         }
-        Worker &b = *w.running_block;
-        exchange_shared(w, true);
-        detector.enter(b);
-        worker = &b;
-        blockIdx = b.block_index;
-        threadIdx = b.index[b.rank[b.current]];
-        detector.begin_thread(b);
-        return run_team(w);
+        Worker &block = *team.running_block;
+        exchange_shared(team, true);
+        detector.enter(block);
+        worker = &block;
+        blockIdx = block.block_index;
+        threadIdx = block.index[block.rank[block.current]];
+        detector.begin_thread(block);
+        return run_team(team);
     }
     // Reports a deadlock, or that blocks which have not begun would have to be resident.
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
-        Worker &w = *suspended_teams.back();
-        if (any_ready()) {
-            if (blocks_begun < num_teams && num_idle > idle_limit()) report_not_resident(w);
+        Worker &team = *suspended_teams.back();
+        if (can_any_resume()) {
+            if (blocks_begun < num_teams && num_idle > idle_limit()) report_not_resident(team);
             return;
         }
-        worker = w.running_block;
+        worker = team.running_block;
         detector.enter(*worker);
         worker->resolve();
     }
-    void report_not_resident(Worker &w) {
-        Worker &b = *w.running_block;
-        worker = &b;
-        detector.enter(b);
-        if (take_finding(Code::not_resident, {{"resident", suspended_teams.size() * w.blocks()},
+    void report_not_resident(Worker &team) {
+        Worker &block = *team.running_block;
+        worker = &block;
+        detector.enter(block);
+        if (claim_finding(Code::not_resident, {{"resident", suspended_teams.size() * team.blocks()},
                                                  {"blocks", blocks_of(l)}})) {
-            set_thread_of_finding(b);
-            detector.put_line({0, 0, b.polls[b.rank[b.current]].location}, current_finding.location);
+            set_thread_of_finding(block);
+            detector.set_line({0, 0, block.polls[block.rank[block.current]].location}, current_finding.location);
         }
         end_launch();
     }
@@ -339,14 +345,14 @@ private:
 
 // Discards the blocks of a launch that was ended.
 static void forget_blocks() {
-    for (Worker *t : teams_of_thread()) {
-        std::vector<Worker *> all = t->peers;
-        all.push_back(t);
-        for (Worker *b : all) {
-            b->running = false;
-            b->signal = b->deferred_signals = 0;
-            b->idle_fibers.clear();
-            for (int i = 0; i < b->fiber_count; i++) b->idle_fibers.push_back(&b->fibers[i]);
+    for (Worker *team : teams_of_thread()) {
+        std::vector<Worker *> blocks = team->peers;
+        blocks.push_back(team);
+        for (Worker *block : blocks) {
+            block->running = false;
+            block->signal = block->deferred_signals = 0;
+            block->idle_fibers.clear();
+            for (int i = 0; i < block->fiber_count; i++) block->idle_fibers.push_back(&block->fibers[i]);
         }
     }
 }

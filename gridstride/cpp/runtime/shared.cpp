@@ -8,98 +8,100 @@
 
 namespace gridstride {
 
-static std::atomic<int> sites{0};
-int shared_site() { return sites++; }
+static std::atomic<int> num_sites{0};
+int shared_site() { return num_sites++; }
 
-static size_t allocate(Worker &w, const char *name, const Shape &s) {
+static size_t allocate(Worker &w, const char *name, const Shape &shape) {
     // An array has exactly the alignment of its declaration, so that code that relies on a larger alignment fails.
-    const size_t by = std::max(s.alignment, size_t(128)),
-                 at = (w.shared_used + by - 1) / by * by + (s.has_alignment ? 0 : std::max(s.alignment, size_t(16)));
-    const size_t static_bytes = at + s.bytes;
+    const size_t alignment = std::max(shape.alignment, size_t(128)),
+                 offset = (w.shared_used + alignment - 1) / alignment * alignment + (shape.has_alignment ? 0
+                     : std::max(shape.alignment, size_t(16)));
+    const size_t static_bytes = offset + shape.bytes;
     if (static_bytes + shared_gap > shared_cap) fail(Code::static_size, {});
-    w.shared_static += s.bytes;
-    size_t allowed = size_t(48) << 10;
-    const size_t wanted = w.shared_static + w.launch->shared;
-    if (wanted > allowed && max_dynamic_shared_of(*w.launch) > allowed) allowed = shared_limit;
-    if (wanted > allowed) {
+    w.shared_static += shape.bytes;
+    size_t limit = size_t(48) << 10;
+    const size_t total_bytes = w.shared_static + w.launch->shared;
+    if (total_bytes > limit && max_dynamic_shared_of(*w.launch) > limit) limit = shared_limit;
+    if (total_bytes > limit) {
         refuse(*w.launch, Code::shared_sum,
-            {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", allowed}});
+            {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", limit}});
         stops_launch = true;
         end_launch();
     }
-    w.shared_used = (at + s.bytes + (checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
-    detector.new_array(w, name, at, s);
-    return at;
+    w.shared_used = (offset + shape.bytes + (checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
+    detector.new_array(w, name, offset, shape);
+    return offset;
 }
-// An array has the same offset in all blocks of a cluster, whichever of them comes to it first.
-static void put_in_cluster(Worker &w, size_t site, const char *name, const Shape &s) {
-    for (Worker *b : w.leader->cluster) {
-        if (b == &w) continue;
-        detector.enter(*b);
-        b->offset.resize(w.offset.size(), 0);
-        b->offset[site] = 1 + allocate(*b, name, s);
+// An array has the same offset in all blocks of a cluster, so the first block that executes its declaration allocates
+// it in all of them.
+static void allocate_in_cluster(Worker &w, size_t site, const char *name, const Shape &shape) {
+    for (Worker *block : w.leader->cluster) {
+        if (block == &w) continue;
+        detector.enter(*block);
+        block->offset.resize(w.offset.size(), 0);
+        block->offset[site] = 1 + allocate(*block, name, shape);
     }
     detector.enter(w);
-    w.offset[site] = 1 + allocate(w, name, s);
+    w.offset[site] = 1 + allocate(w, name, shape);
 }
-void *shared_alloc(int site, const char *name, const Shape &s) {
+void *shared_alloc(int site, const char *name, const Shape &shape) {
     Worker &w = *worker;
     if (size_t(site) >= w.offset.size()) w.offset.resize(size_t(site) + 16, 0);
-    if (!w.offset[size_t(site)]) put_in_cluster(w, size_t(site), name, s);
+    if (!w.offset[size_t(site)]) allocate_in_cluster(w, size_t(site), name, shape);
     return w.shared + w.offset[size_t(site)] - 1;
 }
-// A thread's variables of file scope begin to live all together, which may be before its first launch.
-static FileScope &file_scope(Worker &w, const void *caller) {
+// The variables at file scope of an OS thread are all created at once, perhaps before its first launch.
+static FileScope &file_scope(Worker &w, const void *code) {
     Dl_info info;
-    return w.root->file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
+    return w.root->file_scopes[dladdr(code, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
-void *shared_at_file_scope(const char *name, const Shape &s) {
+void *shared_at_file_scope(const char *name, const Shape &shape) {
     DeviceLock device_lock;
     Worker &w = this_worker();
-    FileScope &f = file_scope(w, __builtin_return_address(0));
-    const size_t by = s.bytes < 1024 ? 128 : 1024;
-    f.used = (f.used + s.bytes + shared_gap + by - 1) / by * by;
-    f.arrays.emplace_back(name, shared_cap - f.used, s);
-    detector.new_array(w, name, shared_cap - f.used, s);
-    return w.shared + shared_cap - f.used;
+    FileScope &scope = file_scope(w, __builtin_return_address(0));
+    const size_t alignment = shape.bytes < 1024 ? 128 : 1024;
+    scope.used = (scope.used + shape.bytes + shared_gap + alignment - 1) / alignment * alignment;
+    scope.arrays.emplace_back(name, shared_cap - scope.used, shape);
+    detector.new_array(w, name, shared_cap - scope.used, shape);
+    return w.shared + shared_cap - scope.used;
 }
-void *shared_dynamic(const char *name, const Shape &s) {
+void *shared_dynamic(const char *name, const Shape &shape) {
     Worker &w = this_worker();
     if (!w.running || !w.has_met_dynamic) {
-        FileScope &f = file_scope(w, __builtin_return_address(0));
-        if (!w.running) f.dynamic.clear();
-        if (f.dynamic.empty()) f.dynamic.emplace_back(name, 0, s);
-        if (w.running) w.has_met_dynamic = true, w.dynamic(name, s);
+        FileScope &scope = file_scope(w, __builtin_return_address(0));
+        if (!w.running) scope.dynamic.clear();
+        if (scope.dynamic.empty()) scope.dynamic.emplace_back(name, 0, shape);
+        if (w.running) w.has_met_dynamic = true, w.dynamic(name, shape);
     }
     return w.shared;
 }
 uint32_t shared_address(const void *p) {
-    const size_t at = worker ? size_t(static_cast<const char *>(p) - worker->shared) : shared_cap;
-    return at < shared_cap ? uint32_t(at) + shared_window : 0;
+    const size_t offset = worker ? size_t(static_cast<const char *>(p) - worker->shared) : shared_cap;
+    return offset < shared_cap ? uint32_t(offset) + shared_window : 0;
 }
-char *shared_pointer(uint32_t address, unsigned bytes, const char *what, int line) {
-    const uint32_t at = address % block_window - shared_window;
-    if (at > shared_cap - bytes || address / block_window > cluster_blocks())
-        fail(Code::no_shared_address, {{"operation", what}, {"address", address}}, line);
-    Worker &there = block_at(address, line);
-    must_be_aligned(there.shared + at, bytes, what, line);
-    return there.shared + at;
+char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, int line) {
+    const uint32_t offset = address % block_window - shared_window;
+    if (offset > shared_cap - bytes || address / block_window > cluster_blocks())
+        fail(Code::no_shared_address, {{"operation", operation}, {"address", address}}, line);
+    Worker &block = block_at(address, line);
+    must_be_aligned(block.shared + offset, bytes, operation, line);
+    return block.shared + offset;
 }
-void must_be_aligned(const void *p, unsigned bytes, const char *what, int line) {
-    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misplaced(p, bytes, what, line);
+void must_be_aligned(const void *p, unsigned bytes, const char *operation, int line) {
+    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misplaced(p, bytes, operation, line);
 }
 void report_access(const void *p, unsigned bytes, bool write, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));
 }
-void Worker::dynamic(const char *name, const Shape &s) {
-    const size_t items = s.itemsize ? launch->shared / s.itemsize : 0;
-    const Shape whole = {launch->shared, s.itemsize, 1, {items, 0, 0, 0}};
-    if (!whole.bytes || !detector.on) return;
+void Worker::dynamic(const char *name, const Shape &shape) {
+    const size_t num_elements = shape.itemsize ? launch->shared / shape.itemsize : 0;
+    const Shape whole_shape = {launch->shared, shape.itemsize, 1, {num_elements, 0, 0, 0}};
+    if (!whole_shape.bytes || !detector.on) return;
     if (dynamic_array) {
-        arrays[dynamic_array - 1] = SharedArray(name, 0, whole);
+        arrays[dynamic_array - 1] = SharedArray(name, 0, whole_shape);
         return;
     }
-    detector.new_array(*this, name, 0, whole);
+    detector.new_array(*this, name, 0, whole_shape);
     dynamic_array = arrays.size();
 }
 }

@@ -24,10 +24,10 @@
 
 namespace gridstride {
 
-static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGINT, SIGUSR2};
-static struct sigaction before[sizeof caught / sizeof *caught];
-static int catching = 0;
-static std::mutex catching_lock;
+static const int handled_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGINT, SIGUSR2};
+static struct sigaction previous_actions[sizeof handled_signals / sizeof *handled_signals];
+static int num_handler_users = 0;
+static std::mutex handlers_lock;
 std::atomic<int> ending_signal{0};
 
 static void *program_counter(void *context) {
@@ -79,37 +79,40 @@ static void *link_register(void *context) {
 #endif
 }
 // A code address without the pointer authentication code that Arm may store in its upper bits.
-static char *unsigned_address(void *kept) {
+static char *unsigned_address(void *address) {
 #if defined(__aarch64__)
-    return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(kept) << 16 >> 16);
+    return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(address) << 16 >> 16);
 #else
-    return static_cast<char *>(kept);
+    return static_cast<char *>(address);
 #endif
 }
 
 // Has a division trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not by a divisor of 0? x86 raises SIGFPE
 // for both, so the instruction is decoded to read its divisor.
 #if defined(__x86_64__) && !defined(__APPLE__)
-static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *number) {
+static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *register_ids) {
     const int mode = code[0] >> 6, rm = code[0] & 7;
-    const auto reg = [&](int n) { return uintptr_t(regs[number[n]]); };
-    const auto moved = [&](const unsigned char *by) -> uintptr_t {
-        int32_t wide = 0;
-        if (mode == 1) return uintptr_t(intptr_t(static_cast<signed char>(*by)));
-        if (mode == 2 || rm == 5 || rm == 4) memcpy(&wide, by, sizeof wide);
-        return uintptr_t(intptr_t(wide));
+    const auto register_value = [&](int n) { return uintptr_t(regs[register_ids[n]]); };
+    const auto displacement = [&](const unsigned char *bytes) -> uintptr_t {
+        int32_t value = 0;
+        if (mode == 1) return uintptr_t(intptr_t(static_cast<signed char>(*bytes)));
+        if (mode == 2 || rm == 5 || rm == 4) memcpy(&value, bytes, sizeof value);
+        return uintptr_t(intptr_t(value));
     };
     if (rm != 4) {
-        if (!mode && rm == 5) return reinterpret_cast<uintptr_t>(code + 5) + moved(code + 1);   // relative to rip
-        return reg(rm | (rex & 1) << 3) + (mode ? moved(code + 1) : 0);
+        // relative to rip
+        if (!mode && rm == 5) return reinterpret_cast<uintptr_t>(code + 5) + displacement(code + 1);
+        return register_value(rm | (rex & 1) << 3) + (mode ? displacement(code + 1) : 0);
     }
     const int base = code[1] & 7, index = (code[1] >> 3 & 7) | (rex & 2) << 2;
-    const bool far = !mode && base == 5;
-    return (far ? 0 : reg(base | (rex & 1) << 3)) + (index == 4 ? 0 : reg(index) << (code[1] >> 6)) +
-           (mode || far ? moved(code + 2) : 0);
+    const bool has_no_base = !mode && base == 5;
+    return (has_no_base ? 0 : register_value(base | (rex & 1) << 3)) + (index == 4 ? 0
+        : register_value(index) << (code[1] >> 6)) +
+           (mode || has_no_base ? displacement(code + 2) : 0);
 }
 static bool quotient_overflows(void *context) {
-    static const int number[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9,
+    static const int register_ids[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8,
+        REG_R9,
         REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
     const greg_t *regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
     const unsigned char *code = reinterpret_cast<const unsigned char *>(regs[REG_RIP]);
@@ -117,8 +120,8 @@ static bool quotient_overflows(void *context) {
     if (*code++ != 0xf7 || (*code >> 3 & 7) != 7) return false;        // idiv
     const size_t bytes = rex & 8 ? 8 : 4;
     uint64_t divisor = 0;
-    if (*code >> 6 == 3) divisor = uint64_t(regs[number[(*code & 7) | (rex & 1) << 3]]);
-    else memcpy(&divisor, reinterpret_cast<void *>(operand_address(code, rex, regs, number)), bytes);
+    if (*code >> 6 == 3) divisor = uint64_t(regs[register_ids[(*code & 7) | (rex & 1) << 3]]);
+    else memcpy(&divisor, reinterpret_cast<void *>(operand_address(code, rex, regs, register_ids)), bytes);
     return bytes == 8 ? divisor : uint32_t(divisor);
 }
 #else
@@ -128,22 +131,22 @@ static bool quotient_overflows(void *) { return false; }
 // The OS threads to which the time limit and Ctrl-C are signalled
 static std::mutex watched_lock;
 static std::vector<pthread_t> watched;
-static Image program;                       // the image of the kernel's module
+static Image kernel_image;                       // the image of the kernel's module
 static double deadline = 0;                 // of the current launch, in seconds_now(); 0: none
-static bool watch_runs = false;
+static bool is_watch_running = false;
 
 double seconds_now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return double(t.tv_sec) + t.tv_nsec * 1e-9;
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + now.tv_nsec * 1e-9;
 }
 static void *watch_loop(void *) {
     for (;;) {
         watched_lock.lock();
-        int nothing_yet = 0;                                // Ctrl-C may come first
-        if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(nothing_yet, SIGUSR2);
+        int no_signal = 0;                                // Ctrl-C may come first
+        if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(no_signal, SIGUSR2);
         if (ending_signal)
-            for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
+            for (pthread_t thread : watched) pthread_kill(thread, SIGUSR2);
         watched_lock.unlock();
         // repeats the signal until the thread is where it can be ended
         usleep(ending_signal ? 1000 : 50000);
@@ -153,7 +156,7 @@ static void *watch_loop(void *) {
 void begin_time(const Launch &l) {
     const Image image = detector.on ? detector.image : image_of(reinterpret_cast<void *>(l.thread));
     watched_lock.lock();
-    program = image;
+    kernel_image = image;
     deadline = seconds_now() + options.seconds;
     watched_lock.unlock();
 }
@@ -163,9 +166,9 @@ void end_time() {
     if (ending_signal == SIGUSR2) ending_signal = 0;
     watched_lock.unlock();
 }
-void set_watched(bool on) {
+void set_watched(bool is_watched) {
     watched_lock.lock();
-    if (on) watched.push_back(pthread_self());
+    if (is_watched) watched.push_back(pthread_self());
     else
         for (size_t i = 0; i < watched.size(); i++)
             if (pthread_equal(watched[i], pthread_self())) {
@@ -173,9 +176,9 @@ void set_watched(bool on) {
                 break;
             }
     watched_lock.unlock();
-    sigset_t sent;
+    sigset_t pending;
     // pending signals are delivered at a system call, while the handler is installed
-    if (!on) sigpending(&sent);
+    if (!is_watched) sigpending(&pending);
 }
 
 // SIGUSR2 ends a launch only in the user's own code, because other code may hold a lock. After many signals it ends
@@ -183,13 +186,13 @@ void set_watched(bool on) {
 // deadlock on the loader's lock.
 static bool is_user_code(const void *pc) {
 #ifdef __APPLE__
-    Dl_info here;
-    return dladdr(pc, &here) && reinterpret_cast<uintptr_t>(here.dli_fbase) == program.base;
+    Dl_info info;
+    return dladdr(pc, &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == kernel_image.base;
 #else
-    return reinterpret_cast<uintptr_t>(pc) - program.base < program.end - program.base;
+    return reinterpret_cast<uintptr_t>(pc) - kernel_image.base < kernel_image.end - kernel_image.base;
 #endif
 }
-static bool may_end(Worker &w, const void *pc) { return is_user_code(pc) || ++w.deferred_signals > 5000; }
+static bool may_end_launch(Worker &w, const void *pc) { return is_user_code(pc) || ++w.deferred_signals > 5000; }
 // Returns the user's call of the library function, such as abort() or strlen(), in which the signal came.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
@@ -201,8 +204,8 @@ static void *caller_in_kernel(const Worker &w) {
 static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
-    const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
-    if (at > stack_bytes - sizeof *w.sp) return false;
+    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
+    if (stack_offset > stack_bytes - sizeof *w.sp) return false;
     if (pc && pc == fault) return !is_user_code(*w.sp);          // after a call, the return address would be there
     return !fault && is_user_code(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
 #else
@@ -210,39 +213,40 @@ static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] vo
 #endif
 }
 // Returns the caller of an address without code; backtrace() would read at that address.
-static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
+static void *caller_of_invalid_address([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__APPLE__)
     return nullptr;
 #else
     if (w.pc != fault || !fault) return nullptr;
     if (void *caller = unsigned_address(w.link); caller && is_user_code(caller)) return static_cast<char *>(caller) - 1;
-    const bool left = w.sp && size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack) < stack_bytes - 8;
-    return left && is_user_code(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
+    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
+    const bool has_return_address = w.sp && stack_offset < stack_bytes - 8;
+    return has_return_address && is_user_code(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
 #endif
 }
-static void note_signal(Worker &w, int sig, void *fault, void *context) {
-    w.signal = sig;
+static void store_signal(Worker &w, int signal_number, void *fault, void *context) {
+    w.signal = signal_number;
     w.fault = fault;
     w.pc = program_counter(context), w.sp = stack_pointer(context);
     w.link = link_register(context);
     w.access = access_of_fault(context);
-    w.is_division_overflow = sig == SIGFPE && quotient_overflows(context);
-    w.has_bad_return = (sig == SIGSEGV || sig == SIGBUS) && has_bad_return(w, fault);
+    w.is_division_overflow = signal_number == SIGFPE && quotient_overflows(context);
+    w.has_bad_return = (signal_number == SIGSEGV || signal_number == SIGBUS) && has_bad_return(w, fault);
     w.depth = 0;
-    if (void *caller = caller_of_nothing(w, fault)) {
+    if (void *caller = caller_of_invalid_address(w, fault)) {
         w.pc = caller;
         return;
     }
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
 #endif
-    if (sig != SIGUSR2 && !is_user_code(w.pc)) w.pc = caller_in_kernel(w);
+    if (signal_number != SIGUSR2 && !is_user_code(w.pc)) w.pc = caller_in_kernel(w);
 }
 // Ctrl-C ends host code in the user's own code. A thread that stays in a system call or another library for a second
 // is ended there, except in Python, or while it holds a lock of the emulator.
 thread_local HostCode *volatile host_code = nullptr;
 // Return `pc` if it is in the user's code, else the return address of the innermost call from there.
-template<class IsUserCode> static const void *own_code(const void *pc, const IsUserCode &is_user_code) {
+template<class IsUserCode> static const void *innermost_user_code(const void *pc, const IsUserCode &is_user_code) {
 #ifndef __APPLE__
     void *frames[64];
     const int depth = is_user_code(pc) ? 0 : backtrace(frames, 64);
@@ -251,42 +255,45 @@ template<class IsUserCode> static const void *own_code(const void *pc, const IsU
 #endif
     return pc;
 }
-static const void *own_code(const HostCode &h, const void *pc) {
-    return own_code(pc, [&](const void *p) {
-        return reinterpret_cast<uintptr_t>(p) - h.image.base < h.image.end - h.image.base;
+static const void *innermost_user_code(const HostCode &call, const void *pc) {
+    return innermost_user_code(pc, [&](const void *p) {
+        return reinterpret_cast<uintptr_t>(p) - call.image.base < call.image.end - call.image.base;
     });
 }
 const char *trial_module = nullptr;
 // While a module is loaded, only its file name is known.
 static const void *code_in_trial_module(const void *pc) {
     Dl_info info;
-    return own_code(pc, [&](const void *p) { return dladdr(p, &info) && !strcmp(info.dli_fname, trial_module); });
+    return innermost_user_code(pc, [&](const void *p) { return dladdr(p, &info) &&
+        !strcmp(info.dli_fname, trial_module); });
 }
-static void interrupt_host(const void *pc, bool at_once) {
-    HostCode *h = host_code;
-    if (ending_signal != SIGINT || !crash_guard || !h || signals_deferred || DeviceLock::depth() > h->lock_depth)
+static void interrupt_host(const void *pc, bool immediately) {
+    HostCode *call = host_code;
+    if (ending_signal != SIGINT || !crash_guard || !call || signals_deferred || DeviceLock::depth() > call->lock_depth)
         return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
-    if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->deferred_signals < 1000) return;
-    h->interrupted_at = own_code(*h, pc);
+    if (!immediately && a - call->image.base >= call->image.end - call->image.base && ++call->deferred_signals < 1000)
+        return;
+    call->interrupted_at = innermost_user_code(*call, pc);
     siglongjmp(*crash_guard, 1);
 }
 void end_if_interrupted(const void *caller) {
     if (ending_signal == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
 }
-static void report_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
+static void report_host_crash(int sig, siginfo_t *info, void *context, const void *crash_pc) {
     // If the host aborts after a kernel's finding, that finding is the cause.
     if (current_finding.kind != nothing && !was_launch_refused()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
-    const Allocation *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
-    if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->name_or_default()}});
+    const Allocation *allocation = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
+    if (allocation && allocation->host_name) begin_finding(Code::host_reads_symbol,
+        {{"array", allocation->name_or_default()}});
     else
         begin_finding(memory_fault                  ? Code::host_memory
                       : sig != SIGFPE               ? Code::host
                       : quotient_overflows(context) ? Code::host_division_overflows
                                                     : Code::host_division,
             {});
-    locate(at, current_finding.location);
+    locate(crash_pc, current_finding.location);
 }
 // Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
 // for any other thread.
@@ -321,15 +328,16 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     }       // the background thread handles it
     Worker *w = worker;
     if (w && w->running) {
-        if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
+        if (sig == SIGUSR2 && !may_end_launch(*w, program_counter(context))) return;
         // reading a corrupt stack may raise another signal here; the first one is kept
-        if (!w->signal) note_signal(*w, sig, info->si_addr, context);
+        if (!w->signal) store_signal(*w, sig, info->si_addr, context);
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (crash_guard) {
         const void *const pc = program_counter(context);
-        const void *const at = host_code ? own_code(*host_code, pc) : trial_module ? code_in_trial_module(pc) : pc;
+        const void *const at = host_code ? innermost_user_code(*host_code, pc) : trial_module
+            ? code_in_trial_module(pc) : pc;
         report_host_crash(sig, info, context, at);
         siglongjmp(*crash_guard, 1);
     }
@@ -337,41 +345,42 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     signal(sig, SIG_DFL);
     raise(sig);
 }
-static thread_local int catching_here = 0;
-static void put_handlers_back() {
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &before[i], nullptr);
+static thread_local int num_handler_users_of_thread = 0;
+static void restore_handlers() {
+    for (size_t i = 0; i < sizeof handled_signals / sizeof *handled_signals; i++)
+        sigaction(handled_signals[i], &previous_actions[i], nullptr);
 }
-static void change_handlers(bool on) {
-    catching_here += on ? 1 : -1;
-    if (on ? catching++ : --catching) return;
-    if (!on) put_handlers_back();
-    for (size_t i = 0; on && i < sizeof caught / sizeof *caught; i++) {
-        struct sigaction a{};
-        a.sa_sigaction = on_signal;
-        a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
-        sigaction(caught[i], &a, &before[i]);
+static void count_handler_user(bool installs) {
+    num_handler_users_of_thread += installs ? 1 : -1;
+    if (installs ? num_handler_users++ : --num_handler_users) return;
+    if (!installs) restore_handlers();
+    for (size_t i = 0; installs && i < sizeof handled_signals / sizeof *handled_signals; i++) {
+        struct sigaction action{};
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        sigaction(handled_signals[i], &action, &previous_actions[i]);
     }
-    if (on) ending_signal = 0;
-    if (on && !watch_runs) {
-        watch_runs = true;
-        pthread_t t;
-        pthread_create(&t, nullptr, watch_loop, nullptr);
-        pthread_detach(t);
+    if (installs) ending_signal = 0;
+    if (installs && !is_watch_running) {
+        is_watch_running = true;
+        pthread_t thread;
+        pthread_create(&thread, nullptr, watch_loop, nullptr);
+        pthread_detach(thread);
     }
-    if (!on && ending_signal.exchange(0) == SIGINT) current_finding.kind = interrupted;
+    if (!installs && ending_signal.exchange(0) == SIGINT) current_finding.kind = interrupted;
 }
 void catch_signals(bool on) {
-    std::lock_guard<std::mutex> one(catching_lock);
-    change_handlers(on);
+    std::lock_guard<std::mutex> lock(handlers_lock);
+    count_handler_user(on);
 }
 // A forked child has this OS thread only, and no background thread.
 void fork_signals(Fork now) {
-    pass_fork(now, catching_lock);
+    pass_fork(now, handlers_lock);
     pass_fork(now, watched_lock);
     if (now != Fork::child) return;
-    if (catching && !catching_here) put_handlers_back();
-    catching = catching_here;
-    ending_signal = 0, deadline = 0, watch_runs = false;
+    if (num_handler_users && !num_handler_users_of_thread) restore_handlers();
+    num_handler_users = num_handler_users_of_thread;
+    ending_signal = 0, deadline = 0, is_watch_running = false;
     const auto is_other = [](pthread_t t) { return !pthread_equal(t, pthread_self()); };
     watched.erase(std::remove_if(watched.begin(), watched.end(), is_other), watched.end());
 }
@@ -379,34 +388,34 @@ void fork_signals(Fork now) {
 static void report_memory_fault(Worker &w);
 // Returns the current address in the user's code: the program counter, or the innermost return address on a stack.
 // On Arm the caller of a stub may be in the link register only.
-static const void *own_pc(const Worker &w, bool here = true) {
-    const auto is_code = [](const void *p) {
-        return reinterpret_cast<uintptr_t>(p) - program.code < program.code_bytes;
+static const void *user_pc(const Worker &w, bool include_current = true) {
+    const auto is_code = [](const void *slot) {
+        return reinterpret_cast<uintptr_t>(slot) - kernel_image.code < kernel_image.code_bytes;
     };
-    const bool in_code = is_code(w.pc);
-    if (here && in_code) return w.pc;
-    if ((here || in_code) && is_code(unsigned_address(w.link))) return unsigned_address(w.link) - 1;
+    const bool is_pc_in_code = is_code(w.pc);
+    if (include_current && is_pc_in_code) return w.pc;
+    if ((include_current || is_pc_in_code) && is_code(unsigned_address(w.link))) return unsigned_address(w.link) - 1;
     for (int i = 0; i < w.fiber_count; i++)
-        for (void **p = w.sp, *stack = w.fibers[i].stack;
-            stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
-            if (char *at = unsigned_address(*p); is_code(at)) return at - 1;
+        for (void **slot = w.sp, *stack = w.fibers[i].stack;
+            stack && size_t(reinterpret_cast<char *>(slot) - static_cast<char *>(stack)) < stack_bytes; slot++)
+            if (char *address = unsigned_address(*slot); is_code(address)) return address - 1;
     return nullptr;
 }
 // Reports the time limit, with the line where the current thread runs, waits or polls. The search on a stack may find
 // the frame of a call that has returned, so the known line of a wait or poll is preferred.
-static void report_endless(Worker &w) {
+static void report_time_limit(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
-    if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
-    const int r = w.rank[w.current];
-    const bool polled = w.has_polled && w.polls[r].address,
-               waits = polled && w.polls[r].repeats >= 4 && !is_user_code(w.pc);
-    locate_finding(waits ? nullptr : own_pc(w), 0);
+    if (!claim_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
+    const int rank = w.rank[w.current];
+    const bool has_polled_address = w.has_polled && w.polls[rank].address,
+               waits = has_polled_address && w.polls[rank].repeats >= 4 && !is_user_code(w.pc);
+    locate_finding(waits ? nullptr : user_pc(w), 0);
     // a stub has no line; use its caller
-    if (!waits && !current_finding.location.line) locate(own_pc(w, false), current_finding.location);
+    if (!waits && !current_finding.location.line) locate(user_pc(w, false), current_finding.location);
     if (current_finding.location.line) return;
-    if (w.state[w.current] != ready) current_finding.location.line = w.line[r];
-    else if (polled) detector.put_line({0, 0, w.polls[r].location}, current_finding.location);
+    if (w.state[w.current] != ready) current_finding.location.line = w.line[rank];
+    else if (has_polled_address) detector.set_line({0, 0, w.polls[rank].location}, current_finding.location);
 }
 
 // Converts the signal that has ended a kernel to a finding.
@@ -415,10 +424,10 @@ void report_signal(Worker &w) {
         case 0: return;
         case SIGUSR2:
             if (ending_signal == SIGINT) {
-                if (take_finding(Code::stopped, {})) locate_finding(own_pc(w), 0);
+                if (claim_finding(Code::stopped, {})) locate_finding(user_pc(w), 0);
                 return;
             }
-            return report_endless(w);
+            return report_time_limit(w);
         case SIGFPE: return report(w.is_division_overflow ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:
         case SIGBUS: return report_memory_fault(w);
@@ -428,29 +437,30 @@ void report_signal(Worker &w) {
 }
 
 static void report_memory_fault(Worker &w) {
-    const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
+    const uintptr_t address = reinterpret_cast<uintptr_t>(w.fault);
     const Field access = {"access", w.access};
     if (w.has_bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
-    if (w.is_past_stack(a)) return report(Code::local_array, {access}, w.pc, 0);
+    if (w.is_past_stack(address)) return report(Code::local_array, {access}, w.pc, 0);
     for (int i = 0; i < w.fiber_count; i++)
-        if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
+        if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && address - stack < 65536)
             return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
-    const DeviceAddress given = classify_address(a);
-    if (given.kind == DeviceAddress::function)
-        return report(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
-    if (given.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
-    if (given.kind == DeviceAddress::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
-    if (const auto *f = memory.failed_at(a))
-        return report(Code::failed_alloc, {access, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
-    if (!memory.holds(a))
-        return report(a < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", a}}, w.pc, 0);
-    if (const Allocation *p = memory.at(a); p && p->host_name)
-        return report(Code::host_symbol, {{"array", p->name_or_default()}}, w.pc, 0);
-    const Allocation *p = memory.nearest(a);
-    if (!p) return report(Code::fault_no_array, {access, {"address", a}}, w.pc, 0);
-    if (!p->live) return report(Code::fault_freed, {access, {"array", p->name_or_default()}}, w.pc, 0);
-    const long long index = p->index_of(a), size = p->index_of(p->hi);
+    const DeviceAddress target = classify_address(address);
+    if (target.kind == DeviceAddress::function)
+        return report(Code::host_function, {{"function", target.name.c_str()}}, w.pc, 0);
+    if (target.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
+    if (target.kind == DeviceAddress::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
+    if (const auto *failure = memory.failed_at(address))
+        return report(Code::failed_alloc, {access, {"bytes", failure->first}, {"allocated", failure->second}}, w.pc, 0);
+    if (!memory.holds(address))
+        return report(address < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", address}}, w.pc, 0);
+    if (const Allocation *allocation = memory.at(address); allocation && allocation->host_name)
+        return report(Code::host_symbol, {{"array", allocation->name_or_default()}}, w.pc, 0);
+    const Allocation *allocation = memory.nearest(address);
+    if (!allocation) return report(Code::fault_no_array, {access, {"address", address}}, w.pc, 0);
+    if (!allocation->live) return report(Code::fault_freed, {access, {"array", allocation->name_or_default()}}, w.pc,
+        0);
+    const long long index = allocation->index_of(address), size = allocation->index_of(allocation->hi);
     report(Code::fault_outside,
-        {access, {"array", p->name_or_default()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
+        {access, {"array", allocation->name_or_default()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
 }
 }

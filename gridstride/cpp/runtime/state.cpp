@@ -44,20 +44,20 @@ DeviceLock::~DeviceLock() {
     if (holds_lock && !--lock_depth) device.unlock();
 }
 int DeviceLock::depth() { return lock_depth; }
-void DeviceLock::unlock_to(int to) {
-    if (lock_depth > to && !to) device.unlock();
-    lock_depth = to;
+void DeviceLock::unlock_to(int depth) {
+    if (lock_depth > depth && !depth) device.unlock();
+    lock_depth = depth;
 }
 
 // A launch of another thread may take long, so its lock is waited for only briefly; the child discards its state.
 void fork_state(Fork now) {
-    static bool waited;
-    if (now == Fork::before) waited = !lock_depth && device.try_lock_for(std::chrono::milliseconds(200));
-    else if (now == Fork::parent && waited) device.unlock();
+    static bool was_locked;
+    if (now == Fork::before) was_locked = !lock_depth && device.try_lock_for(std::chrono::milliseconds(200));
+    else if (now == Fork::parent && was_locked) device.unlock();
     if (now != Fork::child) return;
     new (&device) std::timed_mutex;
     if (lock_depth) device.lock();
-    else if (!waited && detector.on) detector.abandon();
+    else if (!was_locked && detector.on) detector.abandon();
     forked = true, several_os_threads = false;
     if (!lock_depth) stops_launch = false;
 }
@@ -67,19 +67,20 @@ template <Fork now> static void pass_forks() {
              fork_signals})
         f(now);
 }
-static const int watched_forks = pthread_atfork(pass_forks<Fork::before>, pass_forks<Fork::parent>,
+static const int fork_handlers = pthread_atfork(pass_forks<Fork::before>, pass_forks<Fork::parent>,
     pass_forks<Fork::child>);
 #endif
 
-std::string base_name(const char *text) {
-    std::string s(text);
-    while (!s.empty() && (s[0] == '(' || s[0] == '&' || s[0] == ' ')) {
-        const size_t close = s.find(')');
-        const bool cast = s[0] == '(' && close != std::string::npos && close + 1 < s.size() && s.find('*') < close;
-        s = s.substr(cast ? close + 1 : 1);
+std::string base_name(const char *qualified_name) {
+    std::string name(qualified_name);
+    while (!name.empty() && (name[0] == '(' || name[0] == '&' || name[0] == ' ')) {
+        const size_t parenthesis = name.find(')');
+        const bool is_cast = name[0] == '(' && parenthesis != std::string::npos && parenthesis + 1 < name.size() &&
+            name.find('*') < parenthesis;
+        name = name.substr(is_cast ? parenthesis + 1 : 1);
     }
-    s = s.substr(0, s.find_first_of("<,) "));
-    const size_t colon = s.rfind("::");
-    return colon == std::string::npos ? s : s.substr(colon + 2);
+    name = name.substr(0, name.find_first_of("<,) "));
+    const size_t colon = name.rfind("::");
+    return colon == std::string::npos ? name : name.substr(colon + 2);
 }
 }

@@ -7,9 +7,9 @@
 namespace gridstride {
 
 Field thread_field(Worker &w, int rank) {
-    Location p = {};
-    set_thread(w, rank, w.block, p);
-    const long long xyz[] = {p.thread[0], p.thread[1], p.thread[2]};
+    Location location = {};
+    set_thread(w, rank, w.block, location);
+    const long long xyz[] = {location.thread[0], location.thread[1], location.thread[2]};
     return {"thread", xyz, 3};
 }
 
@@ -20,45 +20,49 @@ static bool has_returned(const Worker &w, int rank, int barrier) {
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
 }
 
-void warn_of_returned_thread(Worker &w, int line, int here, int gone) {
+void warn_of_returned_thread(Worker &w, int line, int num_arrived, int returned_rank) {
     if (detector.on && checks(synccheck))
-        begin_warning(Code::returned, line, {{"here", here}, {"threads", w.num_threads}, thread_field(w, gone)});
+        begin_warning(Code::returned, line, {{"here", num_arrived}, {"threads", w.num_threads},
+            thread_field(w, returned_rank)});
 }
 void check_barrier(Worker &w) {
     if (!detector.on || !checks(synccheck)) return;
-    int here = 0, first = -1, other = -1, gone = -1;
+    int num_arrived = 0, first_rank = -1, other_rank = -1, returned_rank = -1;
     for (int i = 0; i < w.num_threads; i++)
         if (w.state[w.slot[i]] == at_barrier) {
-            if (first < 0) first = i;
+            if (first_rank < 0) first_rank = i;
         }
     for (int i = 0; i < w.num_threads; i++) {
-        const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
-        here += same;
-        if (int &one = has_returned(w, i, w.line[first]) ? gone : other; !same && one < 0) one = i;
+        const bool is_at_first = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first_rank];
+        num_arrived += is_at_first;
+        int &found_rank = has_returned(w, i, w.line[first_rank]) ? returned_rank : other_rank;
+        if (!is_at_first && found_rank < 0) found_rank = i;
     }
-    if (gone >= 0 && other < 0) return warn_of_returned_thread(w, w.line[first], here, gone);
-    if (other < 0) return;
-    if (take_finding(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
-            {{"here", here}, {"threads", w.num_threads}, thread_field(w, other)}))
-        w.report_from(first);
+    if (returned_rank >= 0 && other_rank < 0)
+        return warn_of_returned_thread(w, w.line[first_rank], num_arrived, returned_rank);
+    if (other_rank < 0) return;
+    if (claim_finding(w.state[w.slot[other_rank]] == done ? Code::skipped : Code::diverged,
+            {{"here", num_arrived}, {"threads", w.num_threads}, thread_field(w, other_rank)}))
+        w.report_from(first_rank);
     end_launch();
 }
 
 // Returns a lane that waits for all lanes of its warp, at the line where most of them wait; -1 if none does.
-static int most_lanes_at_one_line(const Worker &w, int warp) {
-    int best = -1, most = 0;
+static int rank_at_most_common_line(const Worker &w, int warp) {
+    int best_rank = -1, max_lanes = 0;
     for (int i = 32 * warp; i < 32 * warp + 32; i++) {
-        int here = 0;
-        for (int l = 0; l < 32; l++) here += (w.warps[warp].arrived >> l & 1) && w.line[32 * warp + l] == w.line[i];
-        if ((w.warps[warp].arrived >> (i % 32) & 1) && w.warps[warp].op[i % 32] == 2 && here > most)
-            best = i, most = here;
+        int num_lanes = 0;
+        for (int lane = 0; lane < 32; lane++)
+            num_lanes += (w.warps[warp].arrived >> lane & 1) && w.line[32 * warp + lane] == w.line[i];
+        if ((w.warps[warp].arrived >> (i % 32) & 1) && w.warps[warp].op[i % 32] == 2 && num_lanes > max_lanes)
+            best_rank = i, max_lanes = num_lanes;
     }
-    return best;
+    return best_rank;
 }
 // Switches to a waiting thread, which reports the finding, so that its call stack has the line in the kernel.
-[[noreturn]] void Worker::report_from(int r) {
+[[noreturn]] void Worker::report_from(int thread_rank) {
     worker = this;
-    current = slot[r], reports_itself = true;
+    current = slot[thread_rank], reports_itself = true;
     if (!is_on_stack(*fiber[current])) switch_fiber(root->main, *fiber[current]);
     report_where_it_waits();
 }
@@ -66,66 +70,69 @@ void Worker::report_where_it_waits() {
     locate_finding(nullptr, line[rank[current]]);
     end_launch();
 }
-void Worker::deadlock_on_condition(int r) {
-    if (!take_finding(Code::stuck, {})) end_launch();
-    static Finding mine, other;                             // too large for a fiber's stack; no other thread is here
-    mine.num_fields = 0;
-    condition[r].describe(condition[r].arg, mine, "why");
+void Worker::deadlock_on_condition(int thread_rank) {
+    if (!claim_finding(Code::stuck, {})) end_launch();
+    // too large for a fiber's stack; no other thread is here
+    static Finding reason, other_reason;
+    reason.num_fields = 0;
+    condition[thread_rank].describe(condition[thread_rank].arg, reason, "why");
     for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {           // another one that waits elsewhere
-        const int s = slot[i];
-        if (state[s] != on_condition || !condition[i].describe) continue;
-        other.num_fields = 0;
-        condition[i].describe(condition[i].arg, other, "why");
-        if (other.num_fields == mine.num_fields &&
-            !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.num_fields)))
+        const int other_slot = slot[i];
+        if (state[other_slot] != on_condition || !condition[i].describe) continue;
+        other_reason.num_fields = 0;
+        condition[i].describe(condition[i].arg, other_reason, "why");
+        if (other_reason.num_fields == reason.num_fields &&
+            !memcmp(other_reason.fields, reason.fields, sizeof(Field) * size_t(reason.num_fields)))
             continue;
         begin_finding(Code::stuck_together, {thread_field(*this, i)});
         condition[i].describe(condition[i].arg, current_finding, "other_why");
     }
-    condition[r].describe(condition[r].arg, current_finding, "why");
-    report_from(r);
+    condition[thread_rank].describe(condition[thread_rank].arg, current_finding, "why");
+    report_from(thread_rank);
 }
 // A deadlock: no thread can go on, and not all of them wait for the same. One that waits for other blocks is reported
 // last.
 void Worker::report_deadlock() {
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == in_warp) deadlock_in_warp(slot[i]);
-    int r = -1;
+    int waiting_rank = -1;
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == on_condition &&
-            (r < 0 || (condition[r].describe == describe_cluster_wait &&
+            (waiting_rank < 0 || (condition[waiting_rank].describe == describe_cluster_wait &&
                           condition[i].describe != describe_cluster_wait)))
-            r = i;
-    deadlock_on_condition(r);
+            waiting_rank = i;
+    deadlock_on_condition(waiting_rank);
 }
-void Worker::deadlock_in_warp(int s) {
-    current = s;
-    if (warps[rank[s] / 32].op[rank[s] % 32] != 2) deadlock_at_active_mask(rank[s]);
-    current = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
+void Worker::deadlock_in_warp(int new_slot) {
+    current = new_slot;
+    if (warps[rank[new_slot] / 32].op[rank[new_slot] % 32] != 2) deadlock_at_active_mask(rank[new_slot]);
+    current = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
     deadlock_in_collective(rank[current]);
 }
 // An operation of all lanes of a warp, which not all of them reach.
-void Worker::deadlock_in_collective(int r) {
-    const Warp &p = warps[r / 32];
-    int other = 0;
+void Worker::deadlock_in_collective(int thread_rank) {
+    const Warp &warp = warps[thread_rank / 32];
+    int other_lane = 0;
     while (
-        p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] &&
-            p.collective[other] == p.collective[r % 32])
-        other++;
-    const int other_rank = r / 32 * 32 + other;
-    const bool exists = p.exists >> other & 1;
-    const bool waits = exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
+        warp.arrived >> other_lane & 1 && warp.op[other_lane] == 2 &&
+            line[thread_rank / 32 * 32 + other_lane] == line[thread_rank] &&
+            warp.collective[other_lane] == warp.collective[thread_rank % 32])
+        other_lane++;
+    const int other_rank = thread_rank / 32 * 32 + other_lane;
+    const bool exists_other = warp.exists >> other_lane & 1;
+    const bool waits = exists_other && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::apart_waits
-                                : !exists                 ? Code::apart_absent
-                                : p.finished >> other & 1 ? Code::apart_returned
+                                : !exists_other                 ? Code::apart_absent
+                                : warp.finished >> other_lane & 1 ? Code::apart_returned
                                                           : Code::apart_elsewhere;
-    if (take_finding(Code::warp_apart,
-            {{"operation", p.instruction[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
-        Finding why = {};
-        if (waits) condition[other_rank].describe(condition[other_rank].arg, why, "why");
-        current_finding.add({{"state", state_of_other, why.num_fields}});
-        for (int i = 0; i < why.num_fields; i++) current_finding.add({why.fields[i]});
-        report_from(r);
+    if (claim_finding(Code::warp_apart,
+            {{"operation", warp.instruction[thread_rank % 32]}, {"lane", thread_rank % 32},
+                {"other_lane", other_lane}})) {
+        Finding reason = {};
+        if (waits) condition[other_rank].describe(condition[other_rank].arg, reason, "why");
+        current_finding.add({{"state", state_of_other, reason.num_fields}});
+        for (int i = 0; i < reason.num_fields; i++) current_finding.add({reason.fields[i]});
+        report_from(thread_rank);
     }
     end_launch();
 }
@@ -137,9 +144,9 @@ void Worker::deadlock_at_active_mask(int r) {
         if (const int i = r / 32 * 32 + __builtin_ctz(left); state[slot[i]] == on_condition && condition[i].describe)
             deadlock_on_condition(i);
     const uint32_t mask = p.mask[r % 32];
-    if (missing ? take_finding(Code::lane_elsewhere,
+    if (missing ? claim_finding(Code::lane_elsewhere,
                       {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
-                : take_finding(Code::different_calls, {{"mask", mask}}))
+                : claim_finding(Code::different_calls, {{"mask", mask}}))
         report_from(r);
     end_launch();
 }

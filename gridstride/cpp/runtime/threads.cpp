@@ -1,11 +1,11 @@
 // The cooperative scheduler of a block. Each thread is a fiber (fiber.h), which runs until it waits or exits.
 //
-// `wait` stores in `state` what the thread waits for (a barrier, lanes of its warp, a condition), and `choose` switches
+// `wait` stores in `state` why the thread waits (a barrier, lanes of its warp, a condition). `switch_to_ready` switches
 // to the next thread that is `ready`, or starts one that has not begun. If there is none, `resolve` releases waiting
-// threads: a warp operation at which all lanes have arrived, a condition that holds now, and last the barrier of the
-// block, if all threads that have not exited are at it. If it can release none, that is a deadlock (`report_deadlock`,
-// synccheck.cpp). Slots number the threads in the order in which they run: forward, reverse or shuffled
-// (options.order).
+// threads: first warp operations at which all lanes have arrived, then conditions that hold, and last the barrier of
+// the block, if all threads that have not exited wait at it. If it can release none, it reports a deadlock
+// (`report_deadlock`, synccheck.cpp). Slots number the threads in the order in which they run: forward, reverse or
+// shuffled (options.order).
 #include <algorithm>
 #include <string.h>
 #include "clusters.h"
@@ -34,9 +34,9 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     arrays.clear();
     dynamic_array = 0, has_met_dynamic = false;
     if (detector.on) {
-        FileScope &f = root->file_scopes[detector.image.base];
-        for (auto &a : f.arrays) detector.new_array(*this, a.name, a.offset, a.shape);
-        for (auto &a : f.dynamic) dynamic(a.name, a.shape);
+        FileScope &scope = root->file_scopes[detector.image.base];
+        for (auto &array : scope.arrays) detector.new_array(*this, array.name, array.offset, array.shape);
+        for (auto &array : scope.dynamic) dynamic(array.name, array.shape);
     }
     shared_static = 0;
     // The gap keeps accesses past the dynamic memory of the launch from hitting a static array.
@@ -49,9 +49,9 @@ Fiber *Worker::take_fiber() {
         if (!allocate_stack(fibers[fiber_count])) fail(Code::no_stack, {});
         idle_fibers.push_back(&fibers[fiber_count++]);
     }
-    Fiber *f = idle_fibers.back();
+    Fiber *idle_fiber = idle_fibers.back();
     idle_fibers.pop_back();
-    return f;
+    return idle_fiber;
 }
 
 // A fiber runs threads one after the other until none is left. Threads that never wait all run on the first fiber, in
@@ -64,15 +64,15 @@ void fiber_main() {
         w.finish();
     }
     w.idle_fibers.push_back(w.fiber[w.current]);
-    w.choose();
+    w.switch_to_ready();
     __builtin_unreachable();
 }
 
-inline void Worker::start(int s) {
+inline void Worker::start(int new_slot) {
     Fiber *self = fiber[current];
-    current = s;
-    fiber[s] = self;
-    threadIdx = index[rank[s]];
+    current = new_slot;
+    fiber[new_slot] = self;
+    threadIdx = index[rank[new_slot]];
     detector.begin_thread(*this);
 }
 
@@ -85,89 +85,93 @@ inline void Worker::finish() {
     if (uses_warps) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
-inline bool Worker::find_ready(int &s) const {
-    if (current + 1 < num_threads && state[current + 1] == ready) return s = current + 1, true;
-    const void *p =
+inline bool Worker::find_ready(int &ready_slot) const {
+    if (current + 1 < num_threads && state[current + 1] == ready) return ready_slot = current + 1, true;
+    const void *state_byte =
         current + 1 < num_threads ? memchr(state + current + 1, ready, size_t(num_threads - current - 1)) : nullptr;
-    if (!p) p = memchr(state, ready, size_t(current + 1));
-    if (p) s = int(static_cast<const uint8_t *>(p) - state);
-    return p;
+    if (!state_byte) state_byte = memchr(state, ready, size_t(current + 1));
+    if (state_byte) ready_slot = int(static_cast<const uint8_t *>(state_byte) - state);
+    return state_byte;
 }
 
 // Switches to a thread that can run; returns when the current one is resumed.
-inline void Worker::choose() {
+inline void Worker::switch_to_ready() {
     Fiber &self = *fiber[current];
-    int s = current;
+    int next_slot = current;
     if (next < num_threads) {
-        Fiber *fresh = take_fiber();
-        prepare(*fresh, fiber_main);
-        fiber[current = next] = fresh;
-        switch_fiber(self, *fresh);
+        Fiber *new_fiber = take_fiber();
+        prepare(*new_fiber, fiber_main);
+        fiber[current = next] = new_fiber;
+        switch_fiber(self, *new_fiber);
         return;
     }
-    if (!find_ready(s)) {
-        if (!leader->cluster.empty()) return choose_in_cluster(self);
+    if (!find_ready(next_slot)) {
+        if (!leader->cluster.empty()) return switch_in_cluster(self);
         if (!live) {
             switch_fiber(self, root->main);
             return;
         }
         if (!resolve(!waits_for_grid())) return suspend_block(self);
-        find_ready(s);
+        find_ready(next_slot);
     }
-    if (s != current || fiber[s] != &self) {
-        current = s;
-        threadIdx = index[rank[s]];
+    if (next_slot != current || fiber[next_slot] != &self) {
+        current = next_slot;
+        threadIdx = index[rank[next_slot]];
         detector.begin_thread(*this);
-        if (s + 2 < num_threads && s + 2 < next) { // two cache lines of the stack of the thread after it
-            const char *sp = static_cast<const char *>(fiber[s + 2]->sp_hint());
+        // two cache lines of the stack of the thread after it
+        if (next_slot + 2 < num_threads && next_slot + 2 < next) {
+            const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
             __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
         }
-        switch_fiber(self, *fiber[s]);
+        switch_fiber(self, *fiber[next_slot]);
     }
 }
 
 inline void Worker::switch_threads() {
-    choose();
+    switch_to_ready();
     if (__builtin_expect(reports_itself, false)) report_where_it_waits();
 }
 
-inline void Worker::wait(State s) {
-    if (detector.has_open_step()) detector.finish_step(s != at_active_mask);
-    state[current] = s;
+inline void Worker::wait(State new_state) {
+    if (detector.has_open_step()) detector.finish_step(new_state != at_active_mask);
+    state[current] = new_state;
     switch_threads();
 }
 
 // No thread of this block can run: switches to a thread of another block of the cluster.
-void Worker::choose_in_cluster(Fiber &self) {
-    const auto &all = leader->cluster;
-    const size_t n = all.size(), mine = size_t(std::find(all.begin(), all.end(), this) - all.begin());
-    for (size_t i = 1; i <= n; i++) {
-        Worker &b = *all[(mine + i) % n];
-        detector.enter(b);
-        int s = b.current;
-        if (b.next == b.num_threads && !b.find_ready(s) && !(b.live && b.resolve(false) && b.find_ready(s))) continue;
-        worker = &b;
-        blockIdx = b.block_index;
-        if (b.next < b.num_threads) {
-            Fiber *fresh = b.take_fiber();
-            prepare(*fresh, fiber_main);
-            b.fiber[b.current = b.next] = fresh;
-            return switch_fiber(self, *fresh);
+void Worker::switch_in_cluster(Fiber &self) {
+    const auto &blocks = leader->cluster;
+    const size_t num_blocks = blocks.size(),
+        own_rank = size_t(std::find(blocks.begin(), blocks.end(), this) - blocks.begin());
+    for (size_t i = 1; i <= num_blocks; i++) {
+        Worker &block = *blocks[(own_rank + i) % num_blocks];
+        detector.enter(block);
+        int next_slot = block.current;
+        if (block.next == block.num_threads && !block.find_ready(next_slot) &&
+            !(block.live && block.resolve(false) && block.find_ready(next_slot))) continue;
+        worker = &block;
+        blockIdx = block.block_index;
+        if (block.next < block.num_threads) {
+            Fiber *new_fiber = block.take_fiber();
+            prepare(*new_fiber, fiber_main);
+            block.fiber[block.current = block.next] = new_fiber;
+            return switch_fiber(self, *new_fiber);
         }
-        b.current = s;
-        threadIdx = b.index[b.rank[s]];
-        detector.begin_thread(b);
-        if (b.fiber[s] != &self) switch_fiber(self, *b.fiber[s]);
+        block.current = next_slot;
+        threadIdx = block.index[block.rank[next_slot]];
+        detector.begin_thread(block);
+        if (block.fiber[next_slot] != &self) switch_fiber(self, *block.fiber[next_slot]);
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        if (all[i]->live && all[i]->waits_for_grid()) return suspend_block(self);
-    for (bool any : {false, true})                          // first a block that waits not only for other blocks
-        for (Worker *b : all)
-            if (b->live && (any || b->is_root_cause())) {
-                detector.enter(*b);
-                worker = b;
-                b->resolve();
+    for (size_t i = 0; i < num_blocks; i++)
+        if (blocks[i]->live && blocks[i]->waits_for_grid()) return suspend_block(self);
+    // first a block that waits not only for other blocks
+    for (bool includes_waiting : {false, true})
+        for (Worker *block : blocks)
+            if (block->live && (includes_waiting || block->is_root_cause())) {
+                detector.enter(*block);
+                worker = block;
+                block->resolve();
             }
     detector.enter(*leader);
     worker = leader;
@@ -184,43 +188,45 @@ bool Worker::is_root_cause() const {
 
 // Makes threads ready whose condition holds; returns whether there is any.
 bool Worker::wake() {
-    bool freed = false;
-    for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + num_threads - p))));
-        p++)
-        if (const auto &c = condition[rank[p - state]]; c.ready(c.arg)) *p = ready, freed = true;
-    return freed;
+    bool is_any_ready = false;
+    for (uint8_t *state_byte = state; (state_byte = static_cast<uint8_t *>(memchr(state_byte, on_condition,
+        size_t(state + num_threads - state_byte))));
+        state_byte++)
+        if (const auto &waited = condition[rank[state_byte - state]]; waited.ready(waited.arg)) *state_byte = ready,
+            is_any_ready = true;
+    return is_any_ready;
 }
 
 // No thread is ready: releases threads that can run, and returns whether there is any. If there is none, and there
 // `must` be one, reports a deadlock.
-bool Worker::resolve(bool must) {
-    bool freed = false;
+bool Worker::resolve(bool reports_deadlock) {
+    bool is_any_ready = false;
     if (uses_warps)
         for (int i = 0; i < (num_threads + 31) / 32; i++) { // lanes that waited for a lane that has exited since
-            Warp &p = warps[i];
-            for (uint32_t left = p.arrived; left; left &= left - 1)
-                freed |= (p.arrived >> __builtin_ctz(left) & 1) && try_warp(p, __builtin_ctz(left));
+            Warp &warp = warps[i];
+            for (uint32_t lanes = warp.arrived; lanes; lanes &= lanes - 1)
+                is_any_ready |= (warp.arrived >> __builtin_ctz(lanes) & 1) && try_warp(warp, __builtin_ctz(lanes));
         }
-    if (freed) return true;
+    if (is_any_ready) return true;
     // __activemask(): all lanes of a warp that wait at the same line are active
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == at_active_mask) {
             uint32_t mask = 0;
             for (int j = i; j < num_threads && j / 32 == i / 32; j++)
                 if (state[slot[j]] == at_active_mask && line[j] == line[i]) mask |= 1u << j % 32;
-            for (uint32_t left = mask; left; left &= left - 1) {
-                const int j = i / 32 * 32 + __builtin_ctz(left);
+            for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
+                const int j = i / 32 * 32 + __builtin_ctz(lanes);
                 warps[i / 32].group[j % 32] = mask;
                 state[slot[j]] = ready;
             }
-            freed = true;
+            is_any_ready = true;
         }
-    if (freed) return true;
+    if (is_any_ready) return true;
     if (wake() || (excuse_from_grid() && wake())) return true;
-    int waiting = 0;
-    for (int i = 0; i < num_threads; i++) waiting += state[i] == at_barrier;
-    if (waiting < live && !must) return false;
-    if (waiting < live) report_deadlock();
+    int num_waiting = 0;
+    for (int i = 0; i < num_threads; i++) num_waiting += state[i] == at_barrier;
+    if (num_waiting < live && !reports_deadlock) return false;
+    if (num_waiting < live) report_deadlock();
     check_barrier(*this);
     num_true = 0;
     for (int i = 0; i < num_threads; i++)
@@ -244,9 +250,9 @@ int sync_block_count(int predicate, int line) { return barrier(predicate, line);
 void wait_until(bool (*is_ready)(void *), void *arg, int line, DescribeWait *describe) {
     Worker &w = *worker;
     if (is_ready(arg)) return;
-    const int r = current_rank();
-    w.line[r] = line;
-    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].describe = describe;
+    const int rank = current_rank();
+    w.line[rank] = line;
+    w.condition[rank].ready = is_ready, w.condition[rank].arg = arg, w.condition[rank].describe = describe;
     w.wait(on_condition);
 }
 void yield() {
@@ -255,9 +261,9 @@ void yield() {
     w.wake();
     if (w.leader->idle_switches > w.idle_limit() && w.next == w.num_threads)
         return w.suspend_block(*w.fiber[w.current]);
-    w.leader->cluster.empty() || ++w.num_yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
+    w.leader->cluster.empty() || ++w.num_yields % 16 ? w.switch_to_ready() : w.switch_in_cluster(*w.fiber[w.current]);
 }
-void returns(int line) {
+void record_return(int line) {
     if (detector.on && on_device()) worker->return_line[current_rank()] = line;
 }
 void yield_thread() {

@@ -10,23 +10,23 @@
 
 namespace gridstride {
 
-// why it cannot, Python says later
-static void load_tried(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
+// if it fails, Python reports the reason later
+static void load_trial_module(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
 [[noreturn]] static void load_in_child(const char *path, int result) {
-    for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // what is printed would be there twice
-    gridstride_send_output_to(nullptr), gridstride_send_warnings_to(nullptr); // Python's: it is not at work here
+    for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // otherwise output would appear twice
+    gridstride_send_output_to(nullptr), gridstride_send_warnings_to(nullptr); // Python must not run in the child
     trial_module = path;
-    guarded(load_tried, nullptr);
+    run_guarded(load_trial_module, nullptr);
     const ssize_t written = write(result, &current_finding, sizeof current_finding);
     _exit(written == ssize_t(sizeof current_finding) ? 0 : 1);
 }
 }
 
-extern "C" int gridstride_try_load(const char *path, int *child) {
-    int ends[2];
-    if (pipe(ends)) return -1;
-    for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
-    if (!(*child = fork())) gridstride::load_in_child(path, ends[1]);
-    close(ends[1]);
-    return ends[0];
+extern "C" int gridstride_try_load(const char *path, int *child_pid) {
+    int pipe_ends[2];
+    if (pipe(pipe_ends)) return -1;
+    for (int pipe_end : pipe_ends) fcntl(pipe_end, F_SETFD, FD_CLOEXEC);
+    if (!(*child_pid = fork())) gridstride::load_in_child(path, pipe_ends[1]);
+    close(pipe_ends[1]);
+    return pipe_ends[0];
 }

@@ -18,36 +18,38 @@
 
 namespace gridstride {
 
-static uintptr_t base_of(const void *inside) {
+static uintptr_t base_of(const void *address) {
     Dl_info info;
-    return inside && dladdr(inside, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
+    return address && dladdr(address, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
 }
 static std::unordered_set<uintptr_t> pinned;               // the base addresses of modules that stay loaded
-void pin_module(const void *inside) {
+void pin_module(const void *address) {
     DeviceLock device_lock;
-    if (const uintptr_t base = base_of(inside)) pinned.insert(base);
+    if (const uintptr_t base = base_of(address)) pinned.insert(base);
 }
 
-static std::mutex gone_lock;                               // because a launch may run on several OS threads
-static std::vector<uintptr_t> gone;                        // the base addresses of unloaded modules
-static std::atomic<size_t> count_gone{0};
-void fork_unload(Fork now) { pass_fork(now, gone_lock); }
-size_t modules_unloaded() { return count_gone; }
-void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &seen) {
-    if (seen == count_gone) return;
-    std::lock_guard<std::mutex> one(gone_lock);
-    for (; seen < gone.size(); seen++) scopes.erase(gone[seen]);
+static std::mutex unloaded_lock;                               // because a launch may run on several OS threads
+static std::vector<uintptr_t> unloaded_modules;                        // the base addresses of unloaded modules
+static std::atomic<size_t> num_unloaded{0};
+void fork_unload(Fork now) { pass_fork(now, unloaded_lock); }
+size_t num_unloaded_modules() { return num_unloaded; }
+void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen) {
+    if (num_seen == num_unloaded) return;
+    std::lock_guard<std::mutex> lock(unloaded_lock);
+    for (; num_seen < unloaded_modules.size(); num_seen++) scopes.erase(unloaded_modules[num_seen]);
 }
 
 #ifdef __APPLE__
 static int unload(void *) { return 1; }
 #else
-static bool begins_with(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
-static bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+static bool begins_with(std::string_view text,
+    std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+static bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 // Is it a function of C's library that stores none of its arguments?
 static bool is_safe_libc_function(std::string_view name) {
-    static const std::unordered_set<std::string_view> known = {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
+    static const std::unordered_set<std::string_view> safe_functions =
+        {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
         "atoll", "bsearch", "calloc", "clock", "clock_gettime", "close", "div", "exit", "_exit", "fclose", "feof",
         "ferror", "fflush", "fgetc", "fgets", "fopen", "fprintf", "fputc", "fputs", "fread", "free", "fscanf", "fseek",
         "ftell", "fwrite", "getc", "getchar", "getenv", "getline", "getpid", "gettimeofday", "gmtime", "isalnum",
@@ -59,21 +61,22 @@ static bool is_safe_libc_function(std::string_view name) {
         "__cxa_finalize", "__errno_location", "__isoc99_fscanf", "__isoc99_scanf", "__isoc99_sscanf",
         "__isoc23_strtol", "__isoc23_strtoll", "__isoc23_strtoul", "__isoc23_strtoull", "__isoc23_sscanf",
         "__stack_chk_fail"};
-    return known.count(name) || begins_with(name, "mem") || begins_with(name, "str") || begins_with(name, "wcs");
+    return safe_functions.count(name) || begins_with(name, "mem") || begins_with(name, "str") ||
+        begins_with(name, "wcs");
 }
 // May a function, or a class, of C++'s library store its arguments?
 static bool may_store_argument(std::string_view name) {
     for (const char *part : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource", "5rdbuf",
              "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
-        if (has(name, part)) return true;
+        if (contains(name, part)) return true;
     return false;
 }
-static bool is_harmless(const ElfW(Sym) &symbol, const char *name) {
+static bool is_harmless_import(const ElfW(Sym) &symbol, const char *name) {
     Dl_info info;
-    const void *const there = ELF64_ST_TYPE(symbol.st_info) == STT_TLS ? nullptr : dlsym(RTLD_DEFAULT, name);
-    if (!there || !dladdr(there, &info)) return true;       // a symbol that is missing or thread-local
-    static const uintptr_t mine = base_of(reinterpret_cast<const void *>(&base_of));
-    if (reinterpret_cast<uintptr_t>(info.dli_fbase) == mine) return true;
+    const void *const definition = ELF64_ST_TYPE(symbol.st_info) == STT_TLS ? nullptr : dlsym(RTLD_DEFAULT, name);
+    if (!definition || !dladdr(definition, &info)) return true;       // a symbol that is missing or thread-local
+    static const uintptr_t runtime_base = base_of(reinterpret_cast<const void *>(&base_of));
+    if (reinterpret_cast<uintptr_t>(info.dli_fbase) == runtime_base) return true;
     const char *const slash = strrchr(info.dli_fname, '/');
     const std::string_view file = slash ? slash + 1 : info.dli_fname;
     for (const char *library : {"libm.", "libm-", "libgcc_s", "ld-"})
@@ -84,77 +87,77 @@ static bool is_harmless(const ElfW(Sym) &symbol, const char *name) {
 
 namespace {
 struct Symbols {                       // the symbols of a library, from its dynamic section
-    const ElfW(Sym) *all = nullptr;
+    const ElfW(Sym) *table = nullptr;
     const char *names = nullptr;
     const uint32_t *hashes = nullptr;
-    bool stays = false;                // must it stay, because of a flag or static destructors?
-    explicit Symbols(const link_map *m);
+    bool must_stay = false;                // must it stay, because of a flag or static destructors?
+    explicit Symbols(const link_map *library);
     size_t count() const;
 };
 }
-Symbols::Symbols(const link_map *m) {
-    for (const ElfW(Dyn) *d = m->l_ld; d->d_tag != DT_NULL; d++) {
-        const ElfW(Addr) at = d->d_un.d_ptr + (d->d_un.d_ptr < m->l_addr ? m->l_addr : 0);
-        switch (d->d_tag) {
-            case DT_SYMTAB: all = reinterpret_cast<const ElfW(Sym) *>(at); break;
-            case DT_STRTAB: names = reinterpret_cast<const char *>(at); break;
-            case DT_GNU_HASH: hashes = reinterpret_cast<const uint32_t *>(at); break;
-            case DT_FLAGS_1: stays = stays || d->d_un.d_val & DF_1_NODELETE; break;
+Symbols::Symbols(const link_map *library) {
+    for (const ElfW(Dyn) *entry = library->l_ld; entry->d_tag != DT_NULL; entry++) {
+        const ElfW(Addr) address = entry->d_un.d_ptr + (entry->d_un.d_ptr < library->l_addr ? library->l_addr : 0);
+        switch (entry->d_tag) {
+            case DT_SYMTAB: table = reinterpret_cast<const ElfW(Sym) *>(address); break;
+            case DT_STRTAB: names = reinterpret_cast<const char *>(address); break;
+            case DT_GNU_HASH: hashes = reinterpret_cast<const uint32_t *>(address); break;
+            case DT_FLAGS_1: must_stay = must_stay || entry->d_un.d_val & DF_1_NODELETE; break;
             // one destructor is the compiler's
-            case DT_FINI_ARRAYSZ: stays = stays || d->d_un.d_val > sizeof(void *); break;
+            case DT_FINI_ARRAYSZ: must_stay = must_stay || entry->d_un.d_val > sizeof(void *); break;
         }
     }
-    stays = stays || !all || !names || !hashes;
+    must_stay = must_stay || !table || !names || !hashes;
 }
 // Returns the number of symbols, which is known only from the hash table.
 size_t Symbols::count() const {
     const uint32_t buckets = hashes[0], first = hashes[1], words = hashes[2];
     const uint32_t *const bucket = hashes + 4 + words * (sizeof(ElfW(Addr)) / 4), *const chain = bucket + buckets;
-    size_t last = *std::max_element(bucket, bucket + buckets);
-    if (last < first) return first;
-    while (!(chain[last - first] & 1)) last++;
-    return last + 1;
+    size_t last_symbol = *std::max_element(bucket, bucket + buckets);
+    if (last_symbol < first) return first;
+    while (!(chain[last_symbol - first] & 1)) last_symbol++;
+    return last_symbol + 1;
 }
-static bool may_go(const link_map *m) {
-    const Symbols s(m);
-    for (size_t i = 1, n = s.stays ? 0 : s.count(); i < n; i++) {
-        const bool imported = s.all[i].st_shndx == SHN_UNDEF;
-        if (imported && !is_harmless(s.all[i], s.names + s.all[i].st_name)) return false;
-        if (ELF64_ST_BIND(s.all[i].st_info) == STB_GNU_UNIQUE) return false;
+static bool can_unload(const link_map *library) {
+    const Symbols symbols(library);
+    for (size_t i = 1, n = symbols.must_stay ? 0 : symbols.count(); i < n; i++) {
+        const bool imported = symbols.table[i].st_shndx == SHN_UNDEF;
+        if (imported && !is_harmless_import(symbols.table[i], symbols.names + symbols.table[i].st_name)) return false;
+        if (ELF64_ST_BIND(symbols.table[i].st_info) == STB_GNU_UNIQUE) return false;
     }
-    return !s.stays;
+    return !symbols.must_stay;
 }
 
-static std::vector<const Names *> take_names(const Image &module) {
+static std::vector<const Names *> remove_names(const Image &module) {
     const auto removed = std::stable_partition(all_names.begin(), all_names.end(),
         [&](const Names *n) { return reinterpret_cast<uintptr_t>(n) - module.base >= module.end - module.base; });
-    std::vector<const Names *> taken(removed, all_names.end());
+    std::vector<const Names *> removed_names(removed, all_names.end());
     all_names.erase(removed, all_names.end());
-    return taken;
+    return removed_names;
 }
 static int unload(void *handle) {
-    link_map *m = nullptr;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &m)) return 1;
+    link_map *library = nullptr;
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &library)) return 1;
     DeviceLock device_lock;
     if (running_calls || is_any_stream_captured()) return 2;
-    const Image module = image_of(m->l_ld);
-    if (!module.base || pinned.count(module.base) || !may_go(m)) return 1;
-    const std::string file = m->l_name;
-    const auto names = take_names(module);
+    const Image module = image_of(library->l_ld);
+    if (!module.base || pinned.count(module.base) || !can_unload(library)) return 1;
+    const std::string file = library->l_name;
+    const auto names = remove_names(module);
     const auto symbols = take_device_variables(module);
     forget_module(module);
     dlclose(handle);
-    if (void *still = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
+    if (void *reopened = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
         for (const Names *entry : names) register_module(entry);
         restore_device_variables(symbols);
-        dlclose(still);
+        dlclose(reopened);
         return 1;
     }
     drop_device_variables(symbols);
     forget_dynamic(file);
-    std::lock_guard<std::mutex> one(gone_lock);
-    gone.push_back(module.base), count_gone++;
+    std::lock_guard<std::mutex> lock(unloaded_lock);
+    unloaded_modules.push_back(module.base), num_unloaded++;
     return 0;
 }
 #endif

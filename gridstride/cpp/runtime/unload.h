@@ -8,8 +8,8 @@
 namespace gridstride {
 
 void pin_module(const void *inside);          // prevents the unload of the module with this code or variable
-size_t modules_unloaded();             // so far
-// Removes file scopes of unloaded modules; `seen` is the `modules_unloaded` of the last call.
+size_t num_unloaded_modules();             // so far
+// Removes file scopes of unloaded modules; `seen` is the `num_unloaded_modules` of the last call.
 void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &seen);
 
 struct Symbol {                        // a variable of the device

@@ -119,7 +119,7 @@ struct Worker {
     std::vector<size_t> offset;                    // by declaration: 1 + offset; 0: not executed in this launch
     std::vector<SharedArray> arrays;
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
-    size_t unloaded = 0;               // the `modules_unloaded` of the last check of `file_scopes`
+    size_t unloaded = 0;               // the `num_unloaded_modules` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool has_met_dynamic = false;                  // in this launch
     // The end of a launch by a finding or a signal: where it continues, and the state at the signal
@@ -154,7 +154,7 @@ struct Worker {
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
     Worker *block_of(const char *shared) const;
-    void choose_in_cluster(Fiber &self);
+    void switch_in_cluster(Fiber &self);
     void suspend_block(Fiber &self);
     bool is_spinning(const void *at, unsigned bytes, uint32_t location);
     bool can_progress() const;
@@ -175,7 +175,7 @@ struct Worker {
     void start(int s);
     void finish();
     void wait(State s);
-    void choose();
+    void switch_to_ready();
     void switch_threads();
     bool find_ready(int &s) const;
     bool resolve(bool must = true);

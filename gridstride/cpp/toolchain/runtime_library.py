@@ -47,16 +47,16 @@ def _build_arguments(*extra_flags):
     c = compiler()
     # Every access calls a hook. A hook that crosses a line of the instruction cache takes up to 10% more time.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
-    units = {'around': (), 'inside': (), 'rare': ('-O1',), 'border': ()}  # translation unit -> its own flags
-    compile_all = [
-        [c.path, *flags, *own_flags, '-c', str(CPP_FOLDER / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']
-        for unit, own_flags in units.items()
+    extra_flags_of_unit = {'unit_launch': (), 'unit_access': (), 'unit_rare': ('-O1',), 'unit_python': ()}
+    compile_commands = [
+        [c.path, *flags, *unit_flags, '-c', str(CPP_FOLDER / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']
+        for unit, unit_flags in extra_flags_of_unit.items()
     ]
     link = [
         c.path,
         *flags,
         '-shared',
-        *(f'{unit}.o' for unit in units),
+        *(f'{unit}.o' for unit in extra_flags_of_unit),
         '-o',
         _LIBRARY,
         '-ldl',
@@ -64,7 +64,7 @@ def _build_arguments(*extra_flags):
         *STATIC_LIBRARY_FLAGS,
     ]
     key = c, cpu(), headers_hash(CPP_FOLDER / 'runtime'), headers_hash(CPP_FOLDER / 'include')
-    return {}, [[_relocatable(command) for command in compile_all], _relocatable(link)], *key
+    return {}, [[_relocatable(command) for command in compile_commands], _relocatable(link)], *key
 
 
 # The commands in the key do not contain the path of the package, so that all environments share one runtime.

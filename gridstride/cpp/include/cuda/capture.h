@@ -12,7 +12,7 @@ namespace gridstride {
 inline const void *const after_children = reinterpret_cast<const void *>(3);
 template <class F> GRIDSTRIDE_UNSEEN auto make_work(F f) {
     void *const copy = ::operator new(sizeof(F));
-    if constexpr (std::is_trivially_copyable_v<F>) copy_unseen(copy, &f, sizeof f);
+    if constexpr (std::is_trivially_copyable_v<F>) copy_unchecked(copy, &f, sizeof f);
     else new (copy) F(f);
     return GraphWork{copy, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};

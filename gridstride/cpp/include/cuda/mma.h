@@ -81,8 +81,8 @@ GRIDSTRIDE_UNSEEN void load_or_store(const char *function, F &f, P *p, unsigned 
         P *element = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
         const unsigned bytes = unsigned(step * sizeof(P));
         gridstride::report_access(element, bytes, stores, line);
-        if constexpr (stores) gridstride::copy_unseen(element, &f.x[i], bytes);
-        else gridstride::copy_unseen(&f.x[i], element, bytes);
+        if constexpr (stores) gridstride::copy_unchecked(element, &f.x[i], bytes);
+        else gridstride::copy_unchecked(&f.x[i], element, bytes);
     }
     gridstride::run_for_warp(function, nullptr, do_nothing, line);
 }

@@ -61,7 +61,7 @@ GRIDSTRIDE_API void wait_until(
     bool (*ready)(void *), void *arg, int line = __builtin_LINE(), DescribeWait *describe = nullptr);
 GRIDSTRIDE_API void enter_kernel(const char *name);                // reports a call outside a launch
 [[noreturn]] GRIDSTRIDE_API void not_launched(const char *kernel);
-GRIDSTRIDE_API void returns(int line);                             // a kernel's `return`
+GRIDSTRIDE_API void record_return(int line);                            // a kernel's `return`
 GRIDSTRIDE_API void yield_thread();                                // lets other threads run
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
@@ -76,7 +76,7 @@ template <class T> GRIDSTRIDE_UNSEEN auto poke(T *p, const T &value) {
     __builtin_memcpy(static_cast<void *>(p), static_cast<const void *>(&value), sizeof value);
 }
 
-GRIDSTRIDE_API void copy_unseen(void *to, const void *from, size_t bytes);
+GRIDSTRIDE_API void copy_unchecked(void *to, const void *from, size_t bytes);
 
 // An atomic operation is executed between these two; both are cheap if one OS thread runs all blocks.
 GRIDSTRIDE_API void atomic_begin(const void *address, int bytes, Use, Scope, Order, int line = __builtin_LINE());
@@ -392,7 +392,7 @@ GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 
 struct GRIDSTRIDE_API Stop {};
 // Runs `f(arg)`, and converts a crash to a finding; returns false if there is one. `code`: a function of the host code
 // that is called, which Ctrl-C may end.
-GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg, const void *code = nullptr);
+GRIDSTRIDE_API bool run_guarded(void (*f)(void *), void *arg, const void *code = nullptr);
 // Host code that calls Python sets this, because Python then handles Ctrl-C.
 GRIDSTRIDE_API void set_in_python(bool on);
 }

@@ -3,13 +3,13 @@
 #include <stdint.h>
 
 // Functions that do not depend on the source are declared with this macro, and defined within GRIDSTRIDE_BODIES. On the
-// emulator the runtime has the definitions (runtime/border.cpp); for a GPU each library has its own.
+// emulator the runtime has the definitions (runtime/unit_python.cpp); for a GPU each library has its own.
 #ifdef GRIDSTRIDE_EMULATOR
-#define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
+#define GRIDSTRIDE_BINDING __attribute__((visibility("default")))
 // an exception class that propagates out of its library
 #define GRIDSTRIDE_EXCEPTION __attribute__((visibility("default")))
 #else
-#define GRIDSTRIDE_BORDER __attribute__((cold)) inline
+#define GRIDSTRIDE_BINDING __attribute__((cold)) inline
 #define GRIDSTRIDE_EXCEPTION
 #define GRIDSTRIDE_BODIES
 #endif
@@ -38,9 +38,9 @@ struct gs_call {     // one call from Python; args: n values
 }
 
 namespace gridstride {
-namespace border {
-GRIDSTRIDE_BORDER void connect(const gs_python *p);
-GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null outside a call
+namespace bindings {
+GRIDSTRIDE_BINDING void connect(const gs_python *p);
+GRIDSTRIDE_BINDING gs_call *&current();            // this thread's call; null outside a call
 
 struct Exported {
     const char *name;
@@ -55,17 +55,17 @@ template <class F> const char *types() { return __PRETTY_FUNCTION__; }
 }
 
 extern "C" {
-__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() {
-    return gridstride::border::exports;
+__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::bindings::Exported *gs_exports() {
+    return gridstride::bindings::exports;
 }
 __attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) {
-    gridstride::border::connect(p);
+    gridstride::bindings::connect(p);
 }
 }
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 static gs_python python;
 void connect(const gs_python *p) { python = *p; }
 gs_call *&current() {

@@ -9,7 +9,7 @@
 #include "call.h"
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 // the exception that Python raises
 enum Outcome {
@@ -28,14 +28,14 @@ enum Outcome {
 // optimized for size, because most of this code runs once per call
 #define GRIDSTRIDE_RARE __attribute__((noinline, cold))
 
-GRIDSTRIDE_BORDER void append(std::string &s, const std::string &x);
-GRIDSTRIDE_BORDER void append(std::string &s, const char *x);
-GRIDSTRIDE_BORDER void append(std::string &s, char x);
-GRIDSTRIDE_BORDER void append(std::string &s, bool x);
-GRIDSTRIDE_BORDER void append(std::string &s, double x);
-GRIDSTRIDE_BORDER void append(std::string &s, const void *x);
-GRIDSTRIDE_BORDER void append(std::string &s, long long x);
-GRIDSTRIDE_BORDER void append(std::string &s, unsigned long long x);
+GRIDSTRIDE_BINDING void append(std::string &s, const std::string &x);
+GRIDSTRIDE_BINDING void append(std::string &s, const char *x);
+GRIDSTRIDE_BINDING void append(std::string &s, char x);
+GRIDSTRIDE_BINDING void append(std::string &s, bool x);
+GRIDSTRIDE_BINDING void append(std::string &s, double x);
+GRIDSTRIDE_BINDING void append(std::string &s, const void *x);
+GRIDSTRIDE_BINDING void append(std::string &s, long long x);
+GRIDSTRIDE_BINDING void append(std::string &s, unsigned long long x);
 template <class T> std::enable_if_t<std::is_integral_v<T>> append(std::string &s, T x) {
     append(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x));
 }
@@ -51,13 +51,13 @@ template <class T> auto append(std::string &s, const T &list) -> decltype(list.b
 struct MessagePart {                         // a part of a message
     const void *value;
     void (*append_to)(std::string &, const void *);
-    GRIDSTRIDE_BORDER MessagePart(const char *x);
-    GRIDSTRIDE_BORDER MessagePart(const std::string &x);
+    GRIDSTRIDE_BINDING MessagePart(const char *x);
+    GRIDSTRIDE_BINDING MessagePart(const std::string &x);
     template <class T>
     MessagePart(const T &x)
         : value(&x), append_to([](std::string &s, const void *p) { append(s, *static_cast<const T *>(p)); }) {}
 };
-GRIDSTRIDE_BORDER std::string concatenate(std::initializer_list<MessagePart> parts);
+GRIDSTRIDE_BINDING std::string concatenate(std::initializer_list<MessagePart> parts);
 }
 }
 
@@ -67,23 +67,23 @@ class GRIDSTRIDE_EXCEPTION Error : public std::exception {
     std::string message;
 public:
     int outcome;
-    GRIDSTRIDE_BORDER explicit Error(std::string message, int outcome = ::gridstride::border::runtime_error);
-    GRIDSTRIDE_BORDER ~Error() override;
-    GRIDSTRIDE_BORDER const char *what() const noexcept override;
+    GRIDSTRIDE_BINDING explicit Error(std::string message, int outcome = ::gridstride::bindings::runtime_error);
+    GRIDSTRIDE_BINDING ~Error() override;
+    GRIDSTRIDE_BINDING const char *what() const noexcept override;
     const char *what_without_backtrace() const noexcept { return message.c_str(); }
     const std::string &msg() const noexcept { return message; }
 };
 
 template <class... A> std::string str(const A &...a) {
-    return ::gridstride::border::concatenate({::gridstride::border::MessagePart(a)...});
+    return ::gridstride::bindings::concatenate({::gridstride::bindings::MessagePart(a)...});
 }
 }
 
 namespace gridstride {
-namespace border {
-[[noreturn]] GRIDSTRIDE_BORDER void fail(int outcome, std::string message);
+namespace bindings {
+[[noreturn]] GRIDSTRIDE_BINDING void fail(int outcome, std::string message);
 
-GRIDSTRIDE_BORDER std::string failure_message(const char *condition);
+GRIDSTRIDE_BINDING std::string failure_message(const char *condition);
 template <class... A> std::string failure_message(const char *, const A &...a) { return torch::str(a...); }
 template <class A, class B> std::string comparison_message(const char *what, const A &a, const B &b) {
     return torch::str("Check failed: ", what, " (", a, " vs. ", b, ").");
@@ -93,7 +93,7 @@ template <class A, class B> std::string comparison_message(const char *what, con
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 template <class T> void append_formatted(std::string &s, const char *format, T x) {
     char text[32];
     snprintf(text, sizeof text, format, x);
@@ -133,8 +133,8 @@ const char *Error::what() const noexcept { return message.c_str(); }
 #define GRIDSTRIDE_CHECK(outcome, condition, ...) \
     do { \
         if (!(condition)) \
-            ::gridstride::border::fail( \
-                ::gridstride::border::outcome, ::gridstride::border::failure_message(#condition, ##__VA_ARGS__)); \
+            ::gridstride::bindings::fail( \
+                ::gridstride::bindings::outcome, ::gridstride::bindings::failure_message(#condition, ##__VA_ARGS__)); \
     } while (0)
 #define TORCH_CHECK(condition, ...) GRIDSTRIDE_CHECK(runtime_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_VALUE(condition, ...) GRIDSTRIDE_CHECK(value_error, condition, ##__VA_ARGS__)
@@ -149,13 +149,13 @@ const char *Error::what() const noexcept { return message.c_str(); }
 #define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
 #define AT_ASSERT(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
 #define AT_ASSERTM(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
-#define AT_ERROR(...) ::gridstride::border::fail(::gridstride::border::runtime_error, ::torch::str(__VA_ARGS__))
+#define AT_ERROR(...) ::gridstride::bindings::fail(::gridstride::bindings::runtime_error, ::torch::str(__VA_ARGS__))
 
 #define GRIDSTRIDE_COMPARE(a, op, b) \
     [](const auto &gs_a, const auto &gs_b) { \
         if (!(gs_a op gs_b)) \
-            ::gridstride::border::fail(::gridstride::border::runtime_error, \
-                ::gridstride::border::comparison_message(#a " " #op " " #b, gs_a, gs_b)); \
+            ::gridstride::bindings::fail(::gridstride::bindings::runtime_error, \
+                ::gridstride::bindings::comparison_message(#a " " #op " " #b, gs_a, gs_b)); \
     }((a), (b))
 #define TORCH_CHECK_EQ(a, b) GRIDSTRIDE_COMPARE(a, ==, b)
 #define TORCH_CHECK_NE(a, b) GRIDSTRIDE_COMPARE(a, !=, b)

@@ -8,7 +8,7 @@
         switch (gs_type) { \
             __VA_ARGS__ \
             default: \
-                ::gridstride::border::fail(::gridstride::border::not_implemented, \
+                ::gridstride::bindings::fail(::gridstride::bindings::not_implemented, \
                     ::torch::str('"', name, "\" not implemented for '", gs_type, "'")); \
         } \
     }()

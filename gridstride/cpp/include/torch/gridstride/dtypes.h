@@ -15,8 +15,8 @@ namespace torch {
 // Names and codes as PyTorch's.
 #define GRIDSTRIDE_DTYPES(X) \
     X(Byte, 0, 1, uint8_t) X(Char, 1, 1, int8_t) X(Short, 2, 2, int16_t) X(Int, 3, 4, int32_t) X(Long, 4, 8, int64_t) \
-    X(Half, 5, 2, ::gridstride::border::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
-    X(BFloat16, 15, 2, ::gridstride::border::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) \
+    X(Half, 5, 2, ::gridstride::bindings::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
+    X(BFloat16, 15, 2, ::gridstride::bindings::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) \
     X(UInt64, 29, 8, uint64_t)
 #define GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X) \
     X(ComplexFloat, 9, 8, 0) X(ComplexDouble, 10, 16, 0) X(Float8_e5m2, 23, 1, 0) X(Float8_e4m3fn, 24, 1, 0)

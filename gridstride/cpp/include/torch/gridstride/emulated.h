@@ -6,7 +6,7 @@
 #include "object.h"
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 struct MemoryRange {
     char *begin, *end;

@@ -10,14 +10,14 @@
 #include "tensor_class.h"
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 template <class T, class = void> struct Argument : Type<T> {};
 
 // A pointer parameter takes a tensor, or None. A pointer to integers takes integers of this size, signed or not; a
 // pointer to void, or to a struct that is not a vector type, takes any tensor.
-GRIDSTRIDE_BORDER bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
-GRIDSTRIDE_BORDER void *pointer(const torch::Tensor &x);
+GRIDSTRIDE_BINDING bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
+GRIDSTRIDE_BINDING void *pointer(const torch::Tensor &x);
 template <class T>
 struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> &&
                                   !std::is_same_v<T, torch::Tensor> && !std::is_same_v<T, const char>>> {
@@ -41,7 +41,7 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
 
 // A struct by value, passed as bytes. A tensor map is passed with its tensor, whose address is stored in it here.
 template <class T> struct Struct { T value; torch::Tensor tensor; };
-GRIDSTRIDE_BORDER bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor);
+GRIDSTRIDE_BINDING bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor);
 template <class T>
 struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::is_known>> {
     static constexpr bool is_known = true;
@@ -61,11 +61,11 @@ struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copy
     }
 };
 
-GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel = nullptr);
-[[noreturn]] GRIDSTRIDE_BORDER void refuse_argument(int64_t number, const char *why);
-[[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t min_count, int64_t max_count, int64_t count);
-[[noreturn]] GRIDSTRIDE_BORDER void refuse_function();
-GRIDSTRIDE_BORDER Writer &answer();               // an empty Writer for the result of the call
+GRIDSTRIDE_BINDING int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel = nullptr);
+[[noreturn]] GRIDSTRIDE_BINDING void refuse_argument(int64_t number, const char *why);
+[[noreturn]] GRIDSTRIDE_BINDING void refuse_count(int64_t min_count, int64_t max_count, int64_t count);
+[[noreturn]] GRIDSTRIDE_BINDING void refuse_function();
+GRIDSTRIDE_BINDING Writer &answer();               // an empty Writer for the result of the call
 
 template <class T> using ArgumentOf = Argument<std::decay_t<T>>;
 template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t number) {
@@ -117,7 +117,7 @@ template <class F, class R, class... A> int64_t call_function(gs_call *call) {
 struct Export : Exported {
     template <class F, class R, class... A>
     Export(const char *name, R (*)(A...), F)
-        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, false, exports} {
+        : Exported{name, call_function<F, R, A...>, ::gridstride::bindings::types<R(A...)>, false, exports} {
         exports = this;
     }
     Export(const Export &) = delete;
@@ -127,7 +127,7 @@ struct Export : Exported {
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 inline bool is_compatible(torch::ScalarType want, torch::ScalarType type) {
     if (want == torch::ScalarType::Undefined || want == type) return true;
     return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
@@ -214,7 +214,7 @@ inline int run_and_catch(const Run &run) {
 #ifdef GRIDSTRIDE_EMULATOR
 // guarded, because a crash of host code must not end the notebook
 inline int run_guarded(Run run) {
-    if (!guarded(
+    if (!gridstride::run_guarded(
             [](void *p) {
                 auto &r = *static_cast<Run *>(p);
                 r.code = run_and_catch(r);
@@ -260,7 +260,7 @@ Writer &answer() {
         } \
     }; \
     } \
-    static const ::gridstride::border::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
+    static const ::gridstride::bindings::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
 #define GRIDSTRIDE_EXPORT(name) GRIDSTRIDE_EXPORT_AS(name, name)
 // PYBIND11_MODULE is accepted and ignored, because GRIDSTRIDE_EXPORT exports the functions.
 namespace pybind11 {

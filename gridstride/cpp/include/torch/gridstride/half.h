@@ -12,7 +12,7 @@
 #endif
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 GRIDSTRIDE_HOST_DEVICE float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
 GRIDSTRIDE_HOST_DEVICE uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
 
@@ -94,4 +94,4 @@ GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(-) GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(*) GRIDSTRIDE
 #undef GRIDSTRIDE_SIXTEEN_BIT_OPERATOR
 }
 }
-namespace torch { using ::gridstride::border::Half; using ::gridstride::border::BFloat16; }
+namespace torch { using ::gridstride::bindings::Half; using ::gridstride::bindings::BFloat16; }

@@ -8,7 +8,7 @@
 #pragma GCC visibility push(hidden)   // because two libraries in one process must not share these functions
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 // The arguments that a parameter takes. `array`: a tensor or None; `text`: also a string; `bytes`: those of a struct
 enum class ParameterKind : uint8_t { unsupported, array, text, boolean, integer, real, bytes };
@@ -52,7 +52,7 @@ struct KernelDescription {             // an exported kernel
     void (*run_thread)(void *addresses);   // runs one thread of it; addresses: of the arguments
     bool (*prepare)();                // called before the launch, in the thread of Python
 };
-GRIDSTRIDE_BORDER int64_t launch_exported(gs_call *call, const KernelDescription &kernel);
+GRIDSTRIDE_BINDING int64_t launch_exported(gs_call *call, const KernelDescription &kernel);
 
 // K has the kernel and its name.
 template <class K, class... A, size_t... i>
@@ -72,7 +72,7 @@ template <class K, class... A> struct Launcher {
 struct ExportedKernel : Exported {
     template <class K, class... A>
     ExportedKernel(const char *name, void (*)(A...), K)
-        : Exported{name, Launcher<K, A...>::call, ::gridstride::border::types<void(A...)>, true, exports} {
+        : Exported{name, Launcher<K, A...>::call, ::gridstride::bindings::types<void(A...)>, true, exports} {
         exports = this;
     }
     ExportedKernel(const ExportedKernel &) = delete;
@@ -88,5 +88,5 @@ struct ExportedKernel : Exported {
         static constexpr auto kernel() { return __VA_ARGS__; } \
     }; \
     } \
-    static const ::gridstride::border::ExportedKernel gs_export_kernel_##id(#id, __VA_ARGS__, gs_kernel_##id());
+    static const ::gridstride::bindings::ExportedKernel gs_export_kernel_##id(#id, __VA_ARGS__, gs_kernel_##id());
 #define GRIDSTRIDE_KERNEL(name) GRIDSTRIDE_KERNEL_AS(name, name)

@@ -6,7 +6,7 @@
 #include "types.h"
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 struct Object {                       // the properties of a tensor of Python
     int references = 1;
@@ -19,11 +19,11 @@ struct Object {                       // the properties of a tensor of Python
     int64_t numel = 1;
     std::vector<int64_t> sizes, strides;
 
-    GRIDSTRIDE_BORDER ~Object();
+    GRIDSTRIDE_BINDING ~Object();
     size_t itemsize() const { return torch::elementSize(type); }
-    GRIDSTRIDE_BORDER char *end() const;           // one past the last byte that an index reaches
-    GRIDSTRIDE_BORDER bool is_contiguous() const;
-    GRIDSTRIDE_BORDER void retain();
+    GRIDSTRIDE_BINDING char *end() const;           // one past the last byte that an index reaches
+    GRIDSTRIDE_BINDING bool is_contiguous() const;
+    GRIDSTRIDE_BINDING void retain();
 };
 
 #ifdef GRIDSTRIDE_EMULATOR
@@ -33,7 +33,7 @@ struct Object {                       // the properties of a tensor of Python
 #endif
 class Handle {                        // a counted reference to an Object
     Object *object = nullptr;
-    GRIDSTRIDE_BORDER static void drop(Object *o);
+    GRIDSTRIDE_BINDING static void drop(Object *o);
 
 public:
     Handle() = default;
@@ -53,7 +53,7 @@ public:
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 char *Object::end() const {
     int64_t last = 0;
     for (size_t i = 0; i < sizes.size(); i++) last += (sizes[i] - 1) * strides[i];
@@ -78,8 +78,8 @@ inline void count(void *object, void (*change)(void *)) {
     set_in_python(false);
 #endif
 }
-void Object::retain() { count(python, border::python.retain); }
-Object::~Object() { if (owned) count(python, border::python.release); }
+void Object::retain() { count(python, bindings::python.retain); }
+Object::~Object() { if (owned) count(python, bindings::python.release); }
 void Handle::drop(Object *o) { if (!__atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL)) delete o; }
 
 static thread_local std::vector<Handle> argument_handles;   // the tensors among the arguments of the call

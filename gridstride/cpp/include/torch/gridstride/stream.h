@@ -8,8 +8,8 @@
         const cudaError_t gs_error = (__VA_ARGS__); \
         if (gs_error != cudaSuccess) { \
             cudaGetLastError(); \
-            ::gridstride::border::fail( \
-                ::gridstride::border::runtime_error, ::torch::str("CUDA error: ", cudaGetErrorString(gs_error))); \
+            ::gridstride::bindings::fail( \
+                ::gridstride::bindings::runtime_error, ::torch::str("CUDA error: ", cudaGetErrorString(gs_error))); \
         } \
     } while (0)
 #ifdef GRIDSTRIDE_EMULATOR
@@ -56,7 +56,7 @@ public:
     void synchronize() const { C10_CUDA_CHECK(cudaStreamSynchronize(s)); }
 };
 inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
-    using namespace ::gridstride::border;
+    using namespace ::gridstride::bindings;
     if (d < 0) d = current_device();
     const gs_call *call = current();
     void *s = call && call->device == d ? call->stream : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
@@ -87,7 +87,7 @@ public:
     void reset() { guard.reset(); }
 };
 class CUDAStreamGuard {               // the same, with its stream
-    gs_call *call = ::gridstride::border::current();
+    gs_call *call = ::gridstride::bindings::current();
     void *before = call ? call->stream : nullptr;
 public:
     explicit CUDAStreamGuard(CUDAStream s) { if (call) call->stream = s.stream(); }

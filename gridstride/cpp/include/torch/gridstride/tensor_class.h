@@ -15,18 +15,18 @@ template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, c
 class GenericPackedTensorAccessor;
 
 class Tensor {
-    ::gridstride::border::Handle h;
-    friend struct ::gridstride::border::Type<Tensor>;
-    GRIDSTRIDE_BORDER const ::gridstride::border::Object &get() const;
-    GRIDSTRIDE_BORDER int64_t wrap_dim(int64_t d) const;
-    GRIDSTRIDE_BORDER void *address() const;
-    GRIDSTRIDE_BORDER void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
-    GRIDSTRIDE_BORDER Tensor ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
+    ::gridstride::bindings::Handle h;
+    friend struct ::gridstride::bindings::Type<Tensor>;
+    GRIDSTRIDE_BINDING const ::gridstride::bindings::Object &get() const;
+    GRIDSTRIDE_BINDING int64_t wrap_dim(int64_t d) const;
+    GRIDSTRIDE_BINDING void *address() const;
+    GRIDSTRIDE_BINDING void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
+    GRIDSTRIDE_BINDING Tensor ask(const char *operation, std::initializer_list<::gridstride::bindings::Item> args) const;
 
 public:
     Tensor() = default;
-    explicit Tensor(::gridstride::border::Handle h) : h(static_cast<::gridstride::border::Handle &&>(h)) {}
-    const ::gridstride::border::Handle &handle() const { return h; }
+    explicit Tensor(::gridstride::bindings::Handle h) : h(static_cast<::gridstride::bindings::Handle &&>(h)) {}
+    const ::gridstride::bindings::Handle &handle() const { return h; }
 
     bool defined() const { return bool(h); }
     int64_t dim() const { return int64_t(get().sizes.size()); }
@@ -50,7 +50,7 @@ public:
     bool is_floating_point() const { return isFloatingType(scalar_type()); }
     bool is_same(const Tensor &t) const { return h && t.h ? h->python == t.h->python : !h == !t.h; }
     Layout layout() const { return kStrided; }
-    GRIDSTRIDE_BORDER TensorOptions options() const;
+    GRIDSTRIDE_BINDING TensorOptions options() const;
 
     struct Properties {               // the result of the deprecated x.type()
         const Tensor &t;
@@ -83,7 +83,7 @@ public:
     }
 
     // Operations, which Python computes
-    GRIDSTRIDE_BORDER Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const;
+    GRIDSTRIDE_BINDING Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const;
     Tensor to(ScalarType t, bool = false, bool copy = false) const { return to(device(), t, false, copy); }
     Tensor to(TypeMeta t) const { return to(t.type); }
     Tensor to(Device d, bool = false, bool copy = false) const { return to(d, scalar_type(), false, copy); }
@@ -96,7 +96,7 @@ public:
     Tensor type_as(const Tensor &like) const { return to(like); }
     Tensor cpu() const { return is_cpu() ? *this : to(kCPU); }
     Tensor cuda() const { return is_cuda() ? *this : to(kCUDA); }
-    GRIDSTRIDE_BORDER Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const;
+    GRIDSTRIDE_BINDING Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const;
 #define GRIDSTRIDE_METHOD(name) \
     template <class... A> Tensor name(const A &...a) const { return ask(#name, {*this, a...}); }
 #define GRIDSTRIDE_METHOD_OF_SIZES(name) Tensor name(IntArrayRef sizes) const { return ask(#name, {*this, sizes}); }
@@ -128,27 +128,27 @@ public:
 #undef GRIDSTRIDE_METHOD
 #undef GRIDSTRIDE_METHOD_OF_SIZES
 #undef GRIDSTRIDE_IN_PLACE
-    GRIDSTRIDE_BORDER const Tensor &fill_(Scalar value) const;
-    GRIDSTRIDE_BORDER bool equal(const Tensor &t) const;
-    GRIDSTRIDE_BORDER bool requires_grad() const;
-    GRIDSTRIDE_BORDER Scalar item() const;
+    GRIDSTRIDE_BINDING const Tensor &fill_(Scalar value) const;
+    GRIDSTRIDE_BINDING bool equal(const Tensor &t) const;
+    GRIDSTRIDE_BINDING bool requires_grad() const;
+    GRIDSTRIDE_BINDING Scalar item() const;
     template <class T> T item() const { return item().to<T>(); }
-    GRIDSTRIDE_BORDER Tensor operator[](int64_t i) const;
-    GRIDSTRIDE_BORDER Tensor operator-() const;
-    GRIDSTRIDE_BORDER void print() const;
+    GRIDSTRIDE_BINDING Tensor operator[](int64_t i) const;
+    GRIDSTRIDE_BINDING Tensor operator-() const;
+    GRIDSTRIDE_BINDING void print() const;
 };
 using TensorList = ArrayRef<Tensor>;
 }
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
-    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Tensor &x);
-    GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Tensor &x);
+    GRIDSTRIDE_BINDING static bool read(Reader &r, torch::Tensor &x);
+    GRIDSTRIDE_BINDING static void write(Writer &w, const torch::Tensor &x);
 };
 
 // Runs an operation in Python whose result is a tensor on device `where`.
-GRIDSTRIDE_BORDER torch::Tensor compute(
+GRIDSTRIDE_BINDING torch::Tensor compute(
     torch::Device where, const char *operation, std::initializer_list<Item> args);
 template <class... A> torch::Tensor make_tensor(const torch::TensorOptions &o, const char *operation, const A &...a) {
     return compute(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
@@ -158,41 +158,41 @@ template <class... A> torch::Tensor make_tensor(const torch::TensorOptions &o, c
 
 namespace torch {
 
-GRIDSTRIDE_BORDER Tensor empty(IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor zeros(IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor ones(IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor rand(IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor randn(IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor arange(Scalar end, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor arange(Scalar start, Scalar end, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor eye(int64_t n, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor empty(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor zeros(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor ones(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor rand(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor randn(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor arange(Scalar end, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor arange(Scalar start, Scalar end, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor eye(int64_t n, const TensorOptions &o = {});
 template <class T> Tensor tensor(const std::vector<T> &values, TensorOptions o = {}) {
-    return ::gridstride::border::make_tensor(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
+    return ::gridstride::bindings::make_tensor(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
 }
 template <class T> Tensor tensor(std::initializer_list<T> values, TensorOptions o = {}) {
     return tensor(std::vector<T>(values), o);
 }
-GRIDSTRIDE_BORDER Tensor tensor(Scalar value, const TensorOptions &o = {});
-GRIDSTRIDE_BORDER Tensor empty_like(const Tensor &x);
-GRIDSTRIDE_BORDER Tensor zeros_like(const Tensor &x);
-GRIDSTRIDE_BORDER Tensor ones_like(const Tensor &x);
-GRIDSTRIDE_BORDER Tensor rand_like(const Tensor &x);
-GRIDSTRIDE_BORDER Tensor randn_like(const Tensor &x);
-GRIDSTRIDE_BORDER Tensor full_like(const Tensor &x, Scalar value);
-GRIDSTRIDE_BORDER Tensor empty_like(const Tensor &x, const TensorOptions &o);
-GRIDSTRIDE_BORDER Tensor zeros_like(const Tensor &x, const TensorOptions &o);
-GRIDSTRIDE_BORDER Tensor ones_like(const Tensor &x, const TensorOptions &o);
+GRIDSTRIDE_BINDING Tensor tensor(Scalar value, const TensorOptions &o = {});
+GRIDSTRIDE_BINDING Tensor empty_like(const Tensor &x);
+GRIDSTRIDE_BINDING Tensor zeros_like(const Tensor &x);
+GRIDSTRIDE_BINDING Tensor ones_like(const Tensor &x);
+GRIDSTRIDE_BINDING Tensor rand_like(const Tensor &x);
+GRIDSTRIDE_BINDING Tensor randn_like(const Tensor &x);
+GRIDSTRIDE_BINDING Tensor full_like(const Tensor &x, Scalar value);
+GRIDSTRIDE_BINDING Tensor empty_like(const Tensor &x, const TensorOptions &o);
+GRIDSTRIDE_BINDING Tensor zeros_like(const Tensor &x, const TensorOptions &o);
+GRIDSTRIDE_BINDING Tensor ones_like(const Tensor &x, const TensorOptions &o);
 
-GRIDSTRIDE_BORDER Tensor cat(TensorList list, int64_t dim = 0);
-GRIDSTRIDE_BORDER Tensor stack(TensorList list, int64_t dim = 0);
-GRIDSTRIDE_BORDER Tensor where(const Tensor &c, const Tensor &a, const Tensor &b);
+GRIDSTRIDE_BINDING Tensor cat(TensorList list, int64_t dim = 0);
+GRIDSTRIDE_BINDING Tensor stack(TensorList list, int64_t dim = 0);
+GRIDSTRIDE_BINDING Tensor where(const Tensor &c, const Tensor &a, const Tensor &b);
 inline bool equal(const Tensor &a, const Tensor &b) { return a.equal(b); }
-GRIDSTRIDE_BORDER bool allclose(const Tensor &a, const Tensor &b, double rtol = 1e-5, double atol = 1e-8);
+GRIDSTRIDE_BINDING bool allclose(const Tensor &a, const Tensor &b, double rtol = 1e-5, double atol = 1e-8);
 #define GRIDSTRIDE_FUNCTION(name) \
     template <class... A> Tensor name(const Tensor &x, const A &...a) { return x.name(a...); }
 GRIDSTRIDE_FUNCTION(sum) GRIDSTRIDE_FUNCTION(mean) GRIDSTRIDE_FUNCTION(max) GRIDSTRIDE_FUNCTION(min)
@@ -209,7 +209,7 @@ GRIDSTRIDE_FUNCTION(cumsum) GRIDSTRIDE_FUNCTION(transpose) GRIDSTRIDE_FUNCTION(f
     inline Tensor operator op(const Tensor &a, const Tensor &b) { return a.name(b); } \
     inline Tensor operator op(const Tensor &a, Scalar b) { return a.name(b); } \
     inline Tensor operator op(Scalar a, const Tensor &b) { \
-        return ::gridstride::border::compute(b.device(), #op, {a, b}); \
+        return ::gridstride::bindings::compute(b.device(), #op, {a, b}); \
     }
 GRIDSTRIDE_OPERATOR(+, add) GRIDSTRIDE_OPERATOR(-, sub) GRIDSTRIDE_OPERATOR(*, mul) GRIDSTRIDE_OPERATOR(/, div)
 GRIDSTRIDE_OPERATOR(<, lt) GRIDSTRIDE_OPERATOR(<=, le) GRIDSTRIDE_OPERATOR(>, gt) GRIDSTRIDE_OPERATOR(>=, ge)
@@ -222,12 +222,12 @@ GRIDSTRIDE_ASSIGNMENT(+=, add_) GRIDSTRIDE_ASSIGNMENT(-=, sub_) GRIDSTRIDE_ASSIG
 GRIDSTRIDE_ASSIGNMENT(/=, div_)
 #undef GRIDSTRIDE_ASSIGNMENT
 
-GRIDSTRIDE_BORDER void append(std::string &s, const Tensor &t);
+GRIDSTRIDE_BINDING void append(std::string &s, const Tensor &t);
 }
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
     if (r.is(none)) { x = torch::Tensor(); return true; }
     if (!r.is(tensor)) return false;
@@ -287,7 +287,7 @@ inline torch::TensorOptions options_like(const torch::Tensor &x, torch::TensorOp
 }
 
 namespace torch {
-const ::gridstride::border::Object &Tensor::get() const {
+const ::gridstride::bindings::Object &Tensor::get() const {
     TORCH_CHECK(h, "this tensor is undefined: None in Python, torch::Tensor() in C++");
     return *h.get();
 }
@@ -298,7 +298,7 @@ int64_t Tensor::wrap_dim(int64_t d) const {
 }
 void *Tensor::address() const {
 #ifdef GRIDSTRIDE_EMULATOR
-    return ::gridstride::border::device_address(h, get());
+    return ::gridstride::bindings::device_address(h, get());
 #else
     return get().data;
 #endif
@@ -309,82 +309,82 @@ void *Tensor::address_of(ScalarType want) const {
     return address();
 }
 TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
-Tensor Tensor::ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
-    return ::gridstride::border::compute(device(), operation, args);
+Tensor Tensor::ask(const char *operation, std::initializer_list<::gridstride::bindings::Item> args) const {
+    return ::gridstride::bindings::compute(device(), operation, args);
 }
 Tensor Tensor::to(Device d, ScalarType t, bool, bool copy) const {
-    return ::gridstride::border::compute(d, "to", {*this, d, t, copy || d.type() != device().type()});
+    return ::gridstride::bindings::compute(d, "to", {*this, d, t, copy || d.type() != device().type()});
 }
 Tensor Tensor::contiguous(MemoryFormat) const { return is_contiguous() ? *this : ask("contiguous", {*this}); }
 const Tensor &Tensor::fill_(Scalar value) const {
     ask("fill_", {*this, value});
     return *this;
 }
-bool Tensor::equal(const Tensor &t) const { return ::gridstride::border::compute_value<bool>("equal", {*this, t}); }
-bool Tensor::requires_grad() const { return ::gridstride::border::compute_value<bool>("requires_grad", {*this}); }
-Scalar Tensor::item() const { return ::gridstride::border::compute_value<Scalar>("item", {*this}); }
+bool Tensor::equal(const Tensor &t) const { return ::gridstride::bindings::compute_value<bool>("equal", {*this, t}); }
+bool Tensor::requires_grad() const { return ::gridstride::bindings::compute_value<bool>("requires_grad", {*this}); }
+Scalar Tensor::item() const { return ::gridstride::bindings::compute_value<Scalar>("item", {*this}); }
 Tensor Tensor::operator[](int64_t i) const { return select(0, i); }
 Tensor Tensor::operator-() const { return neg(); }
 void Tensor::print() const { ask("print", {*this}); }
 
 Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::mark_uninitialized(::gridstride::border::make_tensor(o, "empty", sizes));
+    return ::gridstride::bindings::mark_uninitialized(::gridstride::bindings::make_tensor(o, "empty", sizes));
 }
-Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "zeros", sizes); }
-Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "ones", sizes); }
-Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "rand", sizes); }
-Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "randn", sizes); }
+Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "zeros", sizes); }
+Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "ones", sizes); }
+Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "rand", sizes); }
+Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "randn", sizes); }
 Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "full", sizes, value);
+    return ::gridstride::bindings::make_tensor(o, "full", sizes, value);
 }
 Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "randint", int64_t(0), high, sizes);
+    return ::gridstride::bindings::make_tensor(o, "randint", int64_t(0), high, sizes);
 }
 Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "randint", low, high, sizes);
+    return ::gridstride::bindings::make_tensor(o, "randint", low, high, sizes);
 }
-Tensor arange(Scalar end, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "arange", end); }
+Tensor arange(Scalar end, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "arange", end); }
 Tensor arange(Scalar start, Scalar end, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "arange", start, end);
+    return ::gridstride::bindings::make_tensor(o, "arange", start, end);
 }
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "arange", start, end, step);
+    return ::gridstride::bindings::make_tensor(o, "arange", start, end, step);
 }
 Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o) {
-    return ::gridstride::border::make_tensor(o, "linspace", start, end, steps);
+    return ::gridstride::bindings::make_tensor(o, "linspace", start, end, steps);
 }
-Tensor eye(int64_t n, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "eye", n); }
-Tensor tensor(Scalar value, const TensorOptions &o) { return ::gridstride::border::make_tensor(o, "tensor", value); }
+Tensor eye(int64_t n, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "eye", n); }
+Tensor tensor(Scalar value, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "tensor", value); }
 Tensor empty_like(const Tensor &x) {
-    return ::gridstride::border::mark_uninitialized(::gridstride::border::compute(x.device(), "empty_like", {x}));
+    return ::gridstride::bindings::mark_uninitialized(::gridstride::bindings::compute(x.device(), "empty_like", {x}));
 }
-Tensor zeros_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "zeros_like", {x}); }
-Tensor ones_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "ones_like", {x}); }
-Tensor rand_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "rand_like", {x}); }
-Tensor randn_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "randn_like", {x}); }
+Tensor zeros_like(const Tensor &x) { return ::gridstride::bindings::compute(x.device(), "zeros_like", {x}); }
+Tensor ones_like(const Tensor &x) { return ::gridstride::bindings::compute(x.device(), "ones_like", {x}); }
+Tensor rand_like(const Tensor &x) { return ::gridstride::bindings::compute(x.device(), "rand_like", {x}); }
+Tensor randn_like(const Tensor &x) { return ::gridstride::bindings::compute(x.device(), "randn_like", {x}); }
 Tensor full_like(const Tensor &x, Scalar value) {
-    return ::gridstride::border::compute(x.device(), "full_like", {x, value});
+    return ::gridstride::bindings::compute(x.device(), "full_like", {x, value});
 }
 Tensor empty_like(const Tensor &x, const TensorOptions &o) {
-    return empty(x.sizes(), ::gridstride::border::options_like(x, o));
+    return empty(x.sizes(), ::gridstride::bindings::options_like(x, o));
 }
 Tensor zeros_like(const Tensor &x, const TensorOptions &o) {
-    return zeros(x.sizes(), ::gridstride::border::options_like(x, o));
+    return zeros(x.sizes(), ::gridstride::bindings::options_like(x, o));
 }
 Tensor ones_like(const Tensor &x, const TensorOptions &o) {
-    return ones(x.sizes(), ::gridstride::border::options_like(x, o));
+    return ones(x.sizes(), ::gridstride::bindings::options_like(x, o));
 }
 Tensor cat(TensorList list, int64_t dim) {
-    return ::gridstride::border::compute(list.at(0).device(), "cat", {list, dim});
+    return ::gridstride::bindings::compute(list.at(0).device(), "cat", {list, dim});
 }
 Tensor stack(TensorList list, int64_t dim) {
-    return ::gridstride::border::compute(list.at(0).device(), "stack", {list, dim});
+    return ::gridstride::bindings::compute(list.at(0).device(), "stack", {list, dim});
 }
 Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
-    return ::gridstride::border::compute(c.device(), "where", {c, a, b});
+    return ::gridstride::bindings::compute(c.device(), "where", {c, a, b});
 }
 bool allclose(const Tensor &a, const Tensor &b, double rtol, double atol) {
-    return ::gridstride::border::compute_value<bool>("allclose", {a, b, rtol, atol});
+    return ::gridstride::bindings::compute_value<bool>("allclose", {a, b, rtol, atol});
 }
 void append(std::string &s, const Tensor &t) {
     if (!t.defined()) { s += "[an undefined tensor]"; return; }

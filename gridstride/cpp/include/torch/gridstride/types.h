@@ -1,11 +1,11 @@
 // torch::ScalarType, Device, TensorOptions, Scalar, IntArrayRef
 #pragma once
-#include "border.h"
+#include "bindings.h"
 #include "dtypes.h"
 
 namespace torch {
 
-GRIDSTRIDE_BORDER const char *toString(ScalarType t);
+GRIDSTRIDE_BINDING const char *toString(ScalarType t);
 
 template <ScalarType> struct ScalarTypeToCPPType;
 #define X(name, code, size, T) template <> struct ScalarTypeToCPPType<ScalarType::name> { using type = T; };
@@ -47,22 +47,22 @@ struct Device {
     DeviceIndex number = -1;
     Device() = default;
     Device(DeviceType kind, DeviceIndex number = -1) : kind(kind), number(number) {}
-    GRIDSTRIDE_BORDER Device(const std::string &name);
+    GRIDSTRIDE_BINDING Device(const std::string &name);
     Device(const char *name) : Device(std::string(name)) {}
     DeviceType type() const { return kind; }
     DeviceIndex index() const { return number; }
     bool has_index() const { return number >= 0; }
     bool is_cuda() const { return kind == kCUDA; }
     bool is_cpu() const { return kind == kCPU; }
-    GRIDSTRIDE_BORDER std::string str() const;
+    GRIDSTRIDE_BINDING std::string str() const;
     friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.number == b.number; }
     friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-GRIDSTRIDE_BORDER void append(std::string &s, ScalarType t);
-GRIDSTRIDE_BORDER void append(std::string &s, TypeMeta t);
-GRIDSTRIDE_BORDER void append(std::string &s, DeviceType d);
-GRIDSTRIDE_BORDER void append(std::string &s, const Device &d);
+GRIDSTRIDE_BINDING void append(std::string &s, ScalarType t);
+GRIDSTRIDE_BINDING void append(std::string &s, TypeMeta t);
+GRIDSTRIDE_BINDING void append(std::string &s, DeviceType d);
+GRIDSTRIDE_BINDING void append(std::string &s, const Device &d);
 
 template <class T> class ArrayRef {
     const T *items = nullptr;
@@ -166,20 +166,20 @@ inline TensorOptions layout(Layout) { return {}; }
 }
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
-    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::ScalarType &x);
-    GRIDSTRIDE_BORDER static void write(Writer &w, torch::ScalarType x);
+    GRIDSTRIDE_BINDING static bool read(Reader &r, torch::ScalarType &x);
+    GRIDSTRIDE_BINDING static void write(Writer &w, torch::ScalarType x);
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
 // On the emulator every tensor of Python is on the CPU; which of them count as being on the GPU is known in C++ only.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
-    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Device &x);
-    GRIDSTRIDE_BORDER static void write(Writer &w, torch::Device x);
+    GRIDSTRIDE_BINDING static bool read(Reader &r, torch::Device &x);
+    GRIDSTRIDE_BINDING static void write(Writer &w, torch::Device x);
 };
 template <> struct Type<torch::Scalar> : Plain<torch::Scalar> {
-    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Scalar &x);
-    GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Scalar &x);
+    GRIDSTRIDE_BINDING static bool read(Reader &r, torch::Scalar &x);
+    GRIDSTRIDE_BINDING static void write(Writer &w, const torch::Scalar &x);
 };
 template <class T> struct Type<torch::ArrayRef<T>, std::enable_if_t<is_plain<T>>> {
     static constexpr bool is_known = true;
@@ -222,7 +222,7 @@ void append(std::string &s, const Device &d) { s += d.str(); }
 }
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 bool Type<torch::ScalarType>::read(Reader &r, torch::ScalarType &x) {
     return r.is(dtype) && (x = torch::ScalarType(r.next()), true);
 }

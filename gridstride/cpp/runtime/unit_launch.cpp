@@ -1,4 +1,4 @@
-// The runtime outside a kernel's threads: launches, the other units of the device, and printing.
+// The sources that run outside kernels: launches, the engines of the device, and printing.
 #include "output.cpp"
 #include "arithmetic.cpp"
 #include "clusters.cpp"

@@ -1,4 +1,4 @@
-// What runs at each access of a kernel and each switch of threads: the compiler sees across these files.
+// The sources that run at each access of a kernel and each switch of threads: the compiler optimizes across them.
 #include "state.cpp"
 #include "hooks.cpp"
 #include "fiber.cpp"

@@ -16,7 +16,7 @@
 #include "check.h"
 
 namespace gridstride {
-namespace border {
+namespace bindings {
 
 enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, device };
 
@@ -32,8 +32,8 @@ struct Reader {
 struct Writer {
     std::vector<int64_t> words;
     bool gives_references = false;    // does each tensor get a reference that Python must release?
-    GRIDSTRIDE_BORDER void put(int64_t x);
-    GRIDSTRIDE_BORDER void text(const char *s, size_t n);
+    GRIDSTRIDE_BINDING void put(int64_t x);
+    GRIDSTRIDE_BINDING void text(const char *s, size_t n);
 };
 
 // How values of a C++ type are read and written. A `Stored` exists during the call; pass() converts it to the argument.
@@ -75,7 +75,7 @@ template <class T> struct Type<T, std::enable_if_t<std::is_floating_point_v<T>>>
     }
 };
 template <> struct Type<std::string> : Plain<std::string> {
-    GRIDSTRIDE_BORDER static bool read(Reader &r, std::string &x);
+    GRIDSTRIDE_BINDING static bool read(Reader &r, std::string &x);
     static void write(Writer &w, const std::string &x) { w.text(x.data(), x.size()); }
 };
 template <> struct Type<const char *> {
@@ -156,8 +156,8 @@ struct Item {                         // an argument of an operation
         : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
 };
 // Runs an operation in Python, e.g. ask("sum", {x}); throws PythonError if it raises an exception.
-GRIDSTRIDE_BORDER Reader ask(const char *operation, std::initializer_list<Item> args);
-[[noreturn]] GRIDSTRIDE_BORDER void refuse_answer(const char *operation);
+GRIDSTRIDE_BINDING Reader ask(const char *operation, std::initializer_list<Item> args);
+[[noreturn]] GRIDSTRIDE_BINDING void refuse_answer(const char *operation);
 template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
     Reader r = ask(operation, args);
     R result{};
@@ -169,7 +169,7 @@ template <class R> R ask_for(const char *operation, std::initializer_list<Item> 
 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
-namespace border {
+namespace bindings {
 void Writer::put(int64_t x) { words.push_back(x); }
 void Writer::text(const char *s, size_t n) {
     put(string);
@@ -210,7 +210,7 @@ void refuse_answer(const char *operation) {
 }
 #endif
 #define TORCH_WARN(...) \
-    ((void)::gridstride::border::ask( \
+    ((void)::gridstride::bindings::ask( \
         "warn", {::torch::str(__VA_ARGS__), ::torch::str(__FILE__), int64_t(__LINE__)}))
 #define TORCH_WARN_ONCE(...) \
     do { \

@@ -1,5 +1,5 @@
-// What runs rarely, and is compiled with less optimization because each user waits for it once: findings, crashes,
-// memory, graphs and the end of modules.
+// The sources that run rarely: findings, crashes, memory, graphs and the end of modules. They are compiled with less
+// optimization, because each user waits for this compilation once.
 #include "findings.cpp"
 #include "report.cpp"
 #include "signals.cpp"
