@@ -196,7 +196,7 @@ def _load(original):
 _calls = types.SimpleNamespace(count=0, seconds=0.0)  # calls of compiled code in the current cell
 
 
-def _with_timer(original):
+def _add_timer(original):
     "Return `EmulatorModule.call` with a timer that adds to `_calls`"
 
     def call(self, entry, args):
@@ -225,7 +225,7 @@ def _swap_module(stack, name, module):
     stack.callback(lambda: sys.modules.pop(name, None) if original is None else sys.modules.update({name: original}))
 
 
-def _by_target(simulated, original):
+def _dispatch_by_target(simulated, original):
     "Make a `vectorize` that calls the simulator's if the target is a GPU, else Numba's"
 
     def decorator(*args, **options):
@@ -253,7 +253,7 @@ def _emulate_numba(stack):
         return
     stack.callback(replace_modules, replace_modules({'numba.cuda': make_shim()}))
     for name in ('vectorize', 'guvectorize'):
-        _swap(stack, numba, name, _by_target(getattr(sim, name), getattr(numba, name)))
+        _swap(stack, numba, name, _dispatch_by_target(getattr(sim, name), getattr(numba, name)))
 
 
 class _ShimLoader:
@@ -357,7 +357,7 @@ def as_gpu(
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         _swap(stack, cpp_extension, 'load', _load(cpp_extension.load))
-        _swap(stack, load.EmulatorModule, 'call', _with_timer(load.EmulatorModule.call))
+        _swap(stack, load.EmulatorModule, 'call', _add_timer(load.EmulatorModule.call))
         _emulate_numba(stack)
         _emulate_triton(stack)
         _emulate_devices(stack)
@@ -507,8 +507,8 @@ def execute(
 
 def _interruption_message(outputs, seconds, unchecked):
     "Return the message for an interrupted cell"
-    printed = ''.join(output.text for output in outputs if output.output_type == 'stream')
-    calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
+    printed_text = ''.join(output.text for output in outputs if output.output_type == 'stream')
+    calls = re.search(r'^gridstride: (in call .* each)$', printed_text, re.M)
     hint = '' if unchecked else '; --unchecked is faster'
     question = f'{calls[1]}: how many calls are needed' if calls else 'does it launch a kernel many times, to time it'
     return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {question}?{hint}'
@@ -529,12 +529,12 @@ def _report(path, seconds, unchecked):
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
-    failed = list(_failures(cells, seconds, unchecked))
+    failures = list(_failures(cells, seconds, unchecked))
     num_cells = sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
-    print(f'{path}: {len(failed)} of {num_cells} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
-    for i, message in failed:
+    print(f'{path}: {len(failures)} of {num_cells} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
+    for i, message in failures:
         print(f'cell {i}: {message}')
-    return len(failed)
+    return len(failures)
 
 
 def _run_program(path):

@@ -176,7 +176,7 @@ def read_ptx(
     items = []
     line = 0
     index = 0
-    for match in _BODY_PART.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
+    for match in _BODY_ELEMENT.finditer(re.sub(r'//.*', '', _body(text, entry)[0])):
         if match['loc']:
             location = re.match(r'(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?', match['loc'])
             locations = [(files.get(location[i], ''), int(location[i + 1])) for i in (1, 3) if location[i]]
@@ -191,7 +191,9 @@ def read_ptx(
 
 # The parts of a kernel's body: braces of blocks, directives, labels and instructions. A brace among the operands
 # belongs to an instruction.
-_BODY_PART = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|\.[^;]*;|(?P<text>[^\s;{}][^;]*);)')
+_BODY_ELEMENT = re.compile(
+    r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|\.[^;]*;|(?P<text>[^\s;{}][^;]*);)'
+)
 
 
 def _body(text, entry):

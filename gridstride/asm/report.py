@@ -275,7 +275,7 @@ def resources(
     block = usage.get('threads') or block  # Triton chooses the threads and the dynamic shared memory itself
     dynamic = usage.get('dynamic', 0) + shared_bytes
     block_occupancy = occupancy(usage['registers'], usage['shared'] + dynamic, block, arch, usage['barriers'])
-    other_amounts = (usage[name] for name in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
+    remaining_amounts = (usage[name] for name in ('local', 'spill_stores', 'spill_loads', 'constant', 'barriers'))
     return Resources(
         kernel_source.name,
         arch,
@@ -283,7 +283,7 @@ def resources(
         usage['registers'],
         usage['shared'],
         dynamic,
-        *other_amounts,
+        *remaining_amounts,
         block,
         block_occupancy,
     )

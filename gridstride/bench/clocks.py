@@ -182,8 +182,8 @@ class Events(Clock):
         "Time `n` calls on the GPU; late runs are discarded, unless all are late"
         for _ in range(MAX_TRIES):
             runs = self._batch(fn, n)
-            if in_time := [seconds for seconds, is_late in runs if not is_late]:
-                return in_time
+            if punctual_runs := [seconds for seconds, is_late in runs if not is_late]:
+                return punctual_runs
         return self.handle_all_late([seconds for seconds, _ in runs])
 
     def handle_all_late(self, times):
@@ -271,10 +271,10 @@ def clock_for(
             '`python -m gridstride.course.doctor` reports what is missing'
         )
     current = torch.cuda.current_device()
-    others = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {current}
-    if others:
+    other_devices = {a.device.index for a in arrays if getattr(a, 'is_cuda', False)} - {current}
+    if other_devices:
         raise ValueError(
-            f'the arguments are on GPU {min(others)}, but the current GPU is {current}: call '
-            f'torch.cuda.set_device({min(others)}) first'
+            f'the arguments are on GPU {min(other_devices)}, but the current GPU is {current}: call '
+            f'torch.cuda.set_device({min(other_devices)}) first'
         )
     return Events(flush)

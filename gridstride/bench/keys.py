@@ -13,11 +13,11 @@ from ..support.function_source import SourceMissing, source_of
 __all__ = ['function_within', 'key', 'source_text', 'without_comments']
 
 
-def function_within(f):
-    "Return the Python function in a kernel of Numba's dialect or of Triton; `f` itself if it is neither"
-    while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
-        f = inner
-    return f
+def function_within(fn):
+    "Return the Python function in a kernel of Numba's dialect or of Triton; `fn` itself if it is neither"
+    while (inner := getattr(fn, 'py_func', getattr(fn, 'fn', None))) is not None:
+        fn = inner
+    return fn
 
 
 _CUDA_C = re.compile(r'\b__(?:global|device)__\b')
@@ -53,11 +53,11 @@ class _FunctionText(str):
     "The source of a Python function, in which // does not begin a comment"
 
 
-def source_text(f) -> str:
+def source_text(fn) -> str:
     "Return the source of a function, class or kernel"
-    f = function_within(f)
-    text = getattr(f, 'src', None)  # a kernel in CUDA C stores its source
-    return text if isinstance(text, str) else _FunctionText(source_of(f).as_written)
+    fn = function_within(fn)
+    text = getattr(fn, 'src', None)  # a kernel in CUDA C stores its source
+    return text if isinstance(text, str) else _FunctionText(source_of(fn).as_written)
 
 
 def _without_comments(text):

@@ -145,10 +145,14 @@ def data_sheet(
 def _load(path, owner):
     "Return the ceilings of `owner` in the file at `path`; None if it has none"
     try:
-        stored = json.loads(path.read_text())[owner]
+        values_of_owner = json.loads(path.read_text())[owner]
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return Ceilings(stored) if isinstance(stored, dict) and {'copy', 'read'} <= stored.keys() else None
+    return (
+        Ceilings(values_of_owner)
+        if isinstance(values_of_owner, dict) and {'copy', 'read'} <= values_of_owner.keys()
+        else None
+    )
 
 
 def _store(path, owner, own_ceilings):
@@ -178,10 +182,10 @@ def ceilings(
         return H100
     path = cache_dir() / 'ceilings.json'
     owner = owner or _this_machine()
-    stored = None if fresh else _load(path, owner)
-    if stored is None:
-        _store(path, owner, stored := measure())
-    return stored
+    stored_ceilings = None if fresh else _load(path, owner)
+    if stored_ceilings is None:
+        _store(path, owner, stored_ceilings := measure())
+    return stored_ceilings
 
 
 def _this_machine():

@@ -290,9 +290,9 @@ def is_recording() -> bool:
     return os.environ.get('GRIDSTRIDE_RECORD') == '1'
 
 
-def _log_missed(name, why):
+def _log_missed(name, reason):
     "Append a recording that could not be made, with the reason, to the file that GRIDSTRIDE_MISSED names, if it is set"
-    _append('GRIDSTRIDE_MISSED', f"{name}: {' '.join(str(why).split())}")
+    _append('GRIDSTRIDE_MISSED', f"{name}: {' '.join(str(reason).split())}")
 
 
 def recorded(
@@ -339,16 +339,15 @@ _last_origin = 'here'  # of the values that `recorded` returned last: 'here', 'r
 _last_machine = None  # `made` of the recording that `recorded` returned last, None for a value that was computed here
 
 
-def _replay(name, recording_key, folder, why):
+def _replay(name, recording_key, folder, reason):
     "Print the reason and the mark, and return the recording. Raises Unavailable if there is none"
     try:
         recording = read(name, recording_key, folder)
     except Unavailable as e:
-        raise Unavailable(f'{why}; and {e}') from None
-    reason = f'{why}. '
+        raise Unavailable(f'{reason}; and {e}') from None
     short_mark = f'R{brief_mark(recording.made)[1:]}, as above'
     shown_mark = short_mark if recording.mark in _printed else f'What follows was {recording.mark}'
-    print(f"{'' if reason in _printed else reason}{shown_mark}")
+    print(f"{'' if reason in _printed else f'{reason}. '}{shown_mark}")
     _printed.update((reason, recording.mark))
     return recording
 

@@ -34,9 +34,9 @@ def summary(times) -> Stats:  # in the unit of `times`; drift: a fraction
     2.0"""
     times = np.asarray(times, float)
     q1, median, q3 = np.percentile(times, [25, 50, 75])
-    third = max(1, len(times) // 3)
-    first = np.median(times[:third])
-    last = np.median(times[-third:])
+    num_in_third = max(1, len(times) // 3)
+    first = np.median(times[:num_in_third])
+    last = np.median(times[-num_in_third:])
     drift = last / first - 1 if first else 0.0
     return Stats(len(times), *map(float, (median, *interval(times), q1, q3, drift)))
 
@@ -67,10 +67,10 @@ def is_steady(times) -> bool:
 
 def _drifts(times):
     "Return whether the last third of the runs is significantly slower or faster than the first"
-    third = len(times) // 3
-    if third < 6:
+    num_in_third = len(times) // 3
+    if num_in_third < 6:
         return False
-    (first_low, first_high), (last_low, last_high) = interval(times[:third]), interval(times[-third:])
+    (first_low, first_high), (last_low, last_high) = interval(times[:num_in_third]), interval(times[-num_in_third:])
     return abs(summary(times).drift) > MAX_DRIFT and (first_high < last_low or last_high < first_low)
 
 

@@ -63,10 +63,10 @@ def _allocator(x):
     return partial(torch.empty, x.shape, dtype=x.dtype, device=x.device)
 
 
-def _accepts(f, n):
-    "Return whether `f` can be called with `n` arguments; None if it has no signature"
+def _accepts(fn, n):
+    "Return whether `fn` can be called with `n` arguments; None if it has no signature"
     try:
-        inspect.signature(f).bind(*[None] * n)
+        inspect.signature(fn).bind(*[None] * n)
     except TypeError:
         return False
     except ValueError:
@@ -215,8 +215,8 @@ class Timing:
         "Return everything except the warnings, in one line"
         parts = dict(self.parts())
         rates = ''.join(f', {parts[k]}' for k in ('rate', 'share') if k in parts)
-        other_times = ''.join(f', {parts[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in parts)
-        return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times}; runs: {parts['runs']}"
+        other_times_text = ''.join(f', {parts[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in parts)
+        return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times_text}; runs: {parts['runs']}"
 
     def __repr__(self):
         return '\n'.join([self.line(), *(f'  in doubt: {d}' for d in self.warnings)])

@@ -91,13 +91,13 @@ def _replace(src, replacements, owner):
     return src
 
 
-def _source_of(f):
+def _source_of(fn):
     "Return the source of a Python function, including decorators, without its indentation"
     try:
-        return source_of(function_within(f)).text
+        return source_of(function_within(fn)).text
     except SourceMissing as e:
-        missing = f'{f!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
-        raise ChangeError(str(e) if hasattr(function_within(f), '__code__') else missing) from None
+        problem = f'{fn!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
+        raise ChangeError(str(e) if hasattr(function_within(fn), '__code__') else problem) from None
 
 
 def _name_of(src):
@@ -130,11 +130,11 @@ def changed(
 _file_counter = itertools.count(1)
 
 
-def _names_outside(f):
+def _names_outside(fn):
     "Return {name: value} of the global and closure variables that a function can use"
-    f = function_within(f)
-    closure = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
-    return {**f.__globals__, **dict(closure)}
+    fn = function_within(fn)
+    closure = zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ()))
+    return {**fn.__globals__, **dict(closure)}
 
 
 def define(
@@ -277,7 +277,7 @@ def _keys(variants, sources):
     "Return {name of a variant: key of its source}"
     if unknown := [name for name in sources if name not in variants]:
         raise ValueError(f'sources= names {", ".join(unknown)}, but the variants are: {", ".join(variants)}')
-    if missing := [k for k, f in variants.items() if k not in sources and hasattr(f, '__code__')]:
+    if missing := [k for k, fn in variants.items() if k not in sources and hasattr(fn, '__code__')]:
         raise ValueError(f'sources= has no entry for {", ".join(missing)}: pass its kernel, its code or its parameters')
     return {k: key(k, code_of(sources.get(k))) for k in variants}
 
@@ -405,7 +405,7 @@ def _measure(variants, inputs, check, writes, baseline, seconds, columns, clock)
     check = _check_for(variants, args, check, writes)
     comparison = compare(variants, *args, baseline=baseline, check=check, out=out, seconds=seconds, clock=clock)
     rows = {
-        name: dict(ms=1e3 * t.median, columns={head: f(name) for head, f in columns.items()})
+        name: dict(ms=1e3 * t.median, columns={head: fn(name) for head, fn in columns.items()})
         for name, t in comparison.timings.items()
     }
     return rows, [f'in doubt, {name}: {warning}' for name, warning in comparison.warnings]

@@ -86,12 +86,12 @@ def merge_lesson(
     cells = [changed_cells.pop(c['id'], c) for c in newer['cells']]
     index_of_cell = {c['id']: i for i, c in enumerate(cells)}
     cells_added_below = {}  # id of the cell above -> cells that the reader added below it
-    above = None
+    cell_above = None
     for c in reader_copy['cells']:
         if c.get('id') in old_sources or c.get('id') in index_of_cell:
-            above = c['id'] if c['id'] in index_of_cell else above
+            cell_above = c['id'] if c['id'] in index_of_cell else cell_above
         else:
-            cells_added_below.setdefault(above, []).append(c)
+            cells_added_below.setdefault(cell_above, []).append(c)
     merged_cells = cells_added_below.get(None, []) + [
         cell for c in cells for cell in (c, *cells_added_below.get(c['id'], []))
     ]
@@ -121,12 +121,12 @@ def _update_copy(lesson, copy, sources_of_lesson):
         if old_sources is None and _sources(reader_copy) != _sources(newer):
             return None  # it was not copied by `make`
         shutil.copyfile(lesson, copy)
-        changed_in_both = []
+        cells_changed_in_both = []
     else:
-        changed_in_both = _changed_in_both(old_sources, reader_copy, newer)
+        cells_changed_in_both = _changed_in_both(old_sources, reader_copy, newer)
         _write_json(copy, merge_lesson(old_sources, reader_copy, newer))
     sources_of_lesson[lesson.name] = _sources(newer)
-    return changed_in_both
+    return cells_changed_in_both
 
 
 def update(
@@ -156,7 +156,7 @@ def reset(
         names = ', '.join(lesson.name.partition('_')[0] for lesson in chosen_lessons)
         raise LookupError(f'Chapter {number} has several lessons: name one of {names}')
     folder.mkdir(exist_ok=True)
-    sources_of_lesson, renamed = _load_sources(folder), []
+    sources_of_lesson, renamed_lessons = _load_sources(folder), []
     for lesson in chosen_lessons:
         old_name = None
         if (copy := folder / lesson.name).exists():
@@ -164,9 +164,9 @@ def reset(
             old_name = next(name for name in names if not (folder / name).exists())
             copy.rename(folder / old_name)
         _copy(lesson, folder, sources_of_lesson)
-        renamed.append((lesson.name, old_name))
+        renamed_lessons.append((lesson.name, old_name))
     _write_json(folder / _SOURCES_FILE, sources_of_lesson, None)
-    return renamed
+    return renamed_lessons
 
 
 # The start page
@@ -232,10 +232,10 @@ def _describe_update(cells_of_changed_copy):  # the result of `update`
     for name, cells in cells_of_changed_copy.items():
         if cells:
             names = exercises(dict(cells=cells))
-            changed_parts = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
+            changed_text = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
             number = name.partition('_')[0]
             yield (
-                f'{name}: the course changed {changed_parts}; your copy has your own version. The new one is in '
+                f'{name}: the course changed {changed_text}; your copy has your own version. The new one is in '
                 f'nbs/{name}, and python3 course.py reset {number} makes a new copy.'
             )
 

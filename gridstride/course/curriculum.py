@@ -956,9 +956,9 @@ def _update_notebook(text, lesson, links):  # lesson: None for a notebook that i
     "Return the JSON of a notebook with its first cell, set-up cell and links updated"
     nb = json.loads(text)
     if lesson:
-        first, *others = nb['cells']
+        first, *other_cells = nb['cells']
         first['source'] = with_links(first_cell(''.join(first['source']), lesson), links).splitlines(True)
-        nb['cells'] = [first, setup_cell(), *[c for c in others if not is_setup(c)]]
+        nb['cells'] = [first, setup_cell(), *[c for c in other_cells if not is_setup(c)]]
     for c in nb['cells']:
         if c['cell_type'] == 'markdown':
             c['source'] = relinked(''.join(c['source'])).splitlines(True)
@@ -975,22 +975,22 @@ def generated_texts(
     root,  # of the repository
 ) -> dict:  # {path: text}
     "Return the text of each page and notebook with its generated parts updated, as `--write` writes it"
-    generated = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
+    page_texts = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
-    generated[readme] = _insert_table(generated[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
-    generated[readme] = _insert_table(generated[readme], 'links', _first_lesson_line(root))
-    generated[readme] = _insert_table(generated[readme], 'lanes', lane_table(LESSONS))
-    generated[readme] = _insert_table(generated[readme], 'parts', part_table(lessons_by_part()))
+    page_texts[readme] = _insert_table(page_texts[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
+    page_texts[readme] = _insert_table(page_texts[readme], 'links', _first_lesson_line(root))
+    page_texts[readme] = _insert_table(page_texts[readme], 'lanes', lane_table(LESSONS))
+    page_texts[readme] = _insert_table(page_texts[readme], 'parts', part_table(lessons_by_part()))
     instructors = root / 'INSTRUCTORS.md'
-    generated[instructors] = _insert_table(generated[instructors], 'weeks', week_table(LESSONS))
-    generated[instructors] = _insert_table(generated[instructors], 'chapters', chapter_table(LESSONS))
-    generated[all_lessons] = _insert_table(generated[all_lessons], 'lessons', lesson_table(root))
+    page_texts[instructors] = _insert_table(page_texts[instructors], 'weeks', week_table(LESSONS))
+    page_texts[instructors] = _insert_table(page_texts[instructors], 'chapters', chapter_table(LESSONS))
+    page_texts[all_lessons] = _insert_table(page_texts[all_lessons], 'lessons', lesson_table(root))
     for folder in ('nbs', 'nbs/inside', 'nbs/lib'):
         for p in sorted((root / folder).glob('*.ipynb')):
             lesson = lesson_of_file(p.name) if folder == 'nbs' else None
             links = _links_of_lesson(lesson, root) if lesson else {}
-            generated[p] = _update_notebook(p.read_text(encoding='utf-8'), lesson, links)
-    return generated
+            page_texts[p] = _update_notebook(p.read_text(encoding='utf-8'), lesson, links)
+    return page_texts
 
 
 def main(argv=None):  # None: the command line

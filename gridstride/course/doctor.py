@@ -247,9 +247,13 @@ def _compiler(m):
 def _disk(m):
     is_set_up = not m.course or (Path(m.root) / '.venv').exists()
     free = m.free()
-    required = 10**9 if is_set_up else MIN_FREE
-    found = f'{free / 1e9:.1f} GB free'
-    return Row('ok', found) if free >= required else Row('missing', found, f'free at least {required / 1e9:.0f} GB')
+    required_bytes = 10**9 if is_set_up else MIN_FREE
+    free_space = f'{free / 1e9:.1f} GB free'
+    return (
+        Row('ok', free_space)
+        if free >= required_bytes
+        else Row('missing', free_space, f'free at least {required_bytes / 1e9:.0f} GB')
+    )
 
 
 # Importing torch takes seconds, and a broken torch may crash. So these functions read its version from its metadata,
@@ -411,8 +415,8 @@ def _launcher(m):
     "Check whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU, or ctypes, which is slower"
     if not m.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
-    if why := m.launches():
-        return Row('optional', f'by ctypes, which is slower: {why}', _launcher_fix(m))
+    if reason := m.launches():
+        return Row('optional', f'by ctypes, which is slower: {reason}', _launcher_fix(m))
     return Row('ok', 'by compiled code')
 
 
@@ -434,7 +438,9 @@ def _assembly(m):
         return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
     if m.system != 'linux':
         return Row('optional', f'not available for {m.system}: lessons show recorded results')
-    problem = ' and '.join(f'no {missing}' for missing, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
+    problem = ' and '.join(
+        f'no {missing}' for missing, free_space in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not free_space
+    )
     packages = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
     return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))
 

@@ -425,8 +425,8 @@ def progress(
         return '\n\n'.join(_solved_days(p.stem, exercises(read(p)), days) for p in pick(chosen, folder))
     ids_of = {p.stem: exercises(read(p)) for p in lessons(folder)}
     lines = [f'{_count(sum(ids_of.values(), []), days)} exercises solved', '']
-    if unsolved := [stem for stem, ids in ids_of.items() if not days.keys() >= {*ids}]:
-        lines[0] += f'. Next: {unsolved[0]}'
+    if unsolved_lessons := [stem for stem, ids in ids_of.items() if not days.keys() >= {*ids}]:
+        lines[0] += f'. Next: {unsolved_lessons[0]}'
     for part, stems in _by_part(ids_of):
         line = '   '.join(f'{stem.partition("_")[0]} {_count(ids_of[stem], days, "/")}' for stem in stems)
         lines.append(f'{part:<33}{line}')

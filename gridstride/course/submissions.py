@@ -58,32 +58,32 @@ def _name_before_download(path):
     return (f'{m[1]}{path.suffix}', int(m[2] or m[3])) if m else (path.name, 0)
 
 
-def _last_downloads(submissions, others):
-    "Return a submission per student and lesson: the one with the highest number; add the earlier ones to `others`"
+def _last_downloads(submissions, rejected_files):
+    "Return the last submission per student and lesson, by its number; add the earlier ones to `rejected_files`"
     last_download = {}
     for submission in sorted(submissions, key=lambda s: _name_before_download(s.path)[1]):
         if earlier := last_download.get(submission[:2]):
-            others.append((earlier.path, f'{submission.path.name} is a later download of the same lesson'))
+            rejected_files.append((earlier.path, f'{submission.path.name} is a later download of the same lesson'))
         last_download[submission[:2]] = submission
     return [submission for submission in submissions if submission in last_download.values()]
 
 
 def find_submissions(folder) -> tuple:  # (list of `Submission`, [(other notebook, why it is skipped)])
     "Return the submitted notebooks below `folder`, and the other notebooks"
-    submissions, others = [], []
+    submissions, rejected_files = [], []
     for path in sorted(Path(folder).glob('*.ipynb')) + sorted(Path(folder).glob('*/*.ipynb')):
         name, _ = _name_before_download(path)
         lesson = next((lesson for lesson in LESSONS if name == lesson.file or name.endswith(f'_{lesson.file}')), None)
         is_flat = path.parent == Path(folder)
         student = name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
         if path.is_symlink() or not lesson or (name == lesson.file) == is_flat:
-            others.append((path, 'not named after a student and a lesson'))
+            rejected_files.append((path, 'not named after a student and a lesson'))
         else:
             progress = path.parent / '.progress.json'
             submissions.append(
                 Submission(student, lesson, path, None if is_flat or not progress.is_file() else progress)
             )
-    return _last_downloads(submissions, others), others
+    return _last_downloads(submissions, rejected_files), rejected_files
 
 
 def _tries_and_minutes(path, name):

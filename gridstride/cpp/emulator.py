@@ -111,15 +111,15 @@ def _print(text, n):
         _pending_errors.append(e)
 
 
-def _file_of_warning(f, sources):
+def _file_of_warning(finding, sources):
     "Return the learner's file that a warning is about; the runtime may know only the line"
-    if f.file:
-        return _learners_file(f.file, sources)
-    if f.code == 'out_of_memory':
+    if finding.file:
+        return _learners_file(finding.file, sources)
+    if finding.code == 'out_of_memory':
         names = (name for name in sources if not name.endswith('.cpp'))
-        allocating_files = [name for name in names if 'lloc' in _line_text(sources, name, f.line)]
+        allocating_files = [name for name in names if 'lloc' in _line_text(sources, name, finding.line)]
         return (allocating_files or [_learners_file('', sources)])[0]
-    return _defining_file(f.kernel, sources) or _learners_file('', sources)
+    return _defining_file(finding.kernel, sources) or _learners_file('', sources)
 
 
 # The sources of the current call: only one thread uses the device at a time
@@ -128,11 +128,14 @@ _pending_errors = []  # warnings that a filter turned into errors, and errors of
 
 
 @_WARN_CALLBACK
-def _warn(f):
-    f = RuntimeFinding(f.contents)
+def _warn(finding):
+    finding = RuntimeFinding(finding.contents)
     try:
         warn_of(
-            f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), _file_of_warning(f, _current_call.sources())
+            finding.code,
+            'cuda',
+            dict(finding.fields, line=finding.line, kernel=finding.kernel),
+            _file_of_warning(finding, _current_call.sources()),
         )
     except Warning as e:
         _pending_errors.append(e)
@@ -229,9 +232,9 @@ def _find_opening_bracket(text):
     return 0
 
 
-def _learners_column(f, line):
+def _learners_column(finding, line):
     "Return a finding's column in the learner's line; the compiled line has an inserted check after a kernel's `{`"
-    return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
+    return finding.column - ('__global__' in line and len(entry_of(finding.kernel or '')))
 
 
 def _learners_file(file, sources):
@@ -278,9 +281,9 @@ def try_to_load(
         if child.value > 0:
             _reap_child(child.value, is_late=len(report) < ctypes.sizeof(CFinding))
     if len(report) == ctypes.sizeof(CFinding):
-        f = RuntimeFinding(CFinding.from_buffer_copy(report))
-        if f.kind != 'nothing':
-            raise _make_exception(f, sources())
+        finding = RuntimeFinding(CFinding.from_buffer_copy(report))
+        if finding.kind != 'nothing':
+            raise _make_exception(finding, sources())
 
 
 # Time limit for a child process that loads a module: a constructor may wait for a thread that exists only in the parent
@@ -315,42 +318,46 @@ def last_exception(
     return _make_exception(last_finding(), sources)
 
 
-def _make_exception(f, sources):
-    "Return the exception for the `RuntimeFinding` `f`"
-    file = _learners_file(f.file, sources)
-    f.name_calls(lambda c: _with_source_text(c, sources))
+def _make_exception(finding, sources):
+    "Return the exception for the `RuntimeFinding` `finding`"
+    file = _learners_file(finding.file, sources)
+    finding.name_calls(lambda c: _with_source_text(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
-    if f.code == 'outside_type':
-        _name_local(f, lines.get(f.line, ''))
-    f.name_array(_lines_of_calls(f, file, sources))
-    f.order_race(lambda n: lines.get(n, '').strip())
-    if f.is_in_other_file():
-        other_file = _learners_file(f.other_file, sources)
-        f.other = f.other._replace(file=other_file, source=_line_text(sources, other_file, f.other.line))
-    kernel_file = _defining_file(f.kernel, sources) or file
-    call_text = _line_text(sources, kernel_file, f.called)
-    is_other_line = (kernel_file, f.called) != (file, f.line)
-    called = (f.called, call_text, kernel_file) if call_text and is_other_line else None
-    location_fields = dict(lines_before=_lines_before(lines, f.line), lines_from=_lines_from(lines, f.line))
+    if finding.code == 'outside_type':
+        _name_local(finding, lines.get(finding.line, ''))
+    finding.name_array(_lines_of_calls(finding, file, sources))
+    finding.order_race(lambda n: lines.get(n, '').strip())
+    if finding.is_in_other_file():
+        other_file = _learners_file(finding.other_file, sources)
+        finding.other = finding.other._replace(
+            file=other_file, source=_line_text(sources, other_file, finding.other.line)
+        )
+    kernel_file = _defining_file(finding.kernel, sources) or file
+    call_text = _line_text(sources, kernel_file, finding.called)
+    is_other_line = (kernel_file, finding.called) != (file, finding.line)
+    called = (finding.called, call_text, kernel_file) if call_text and is_other_line else None
+    location_fields = dict(lines_before=_lines_before(lines, finding.line), lines_from=_lines_from(lines, finding.line))
     location_fields['several_files'] = _is_in_multi_file_program(file, sources)
-    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **location_fields)
+    return finding.exception(
+        'cuda', file=file, source=lines.get(finding.line, '').strip(), called=called, **location_fields
+    )
 
 
-def _lines_of_calls(f, file, sources):
+def _lines_of_calls(finding, file, sources):
     "Return the `Lines` of a finding, and of the calls that led to it"
-    calls = [(f.calls[0].function if f.calls else f.kernel, file, f.line)]
-    calls += [call[:3] for call in f.calls[1:]]
+    calls = [(finding.calls[0].function if finding.calls else finding.kernel, file, finding.line)]
+    calls += [call[:3] for call in finding.calls[1:]]
     texts = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
     rows = [(function, texts.get(name, {}), n) for function, name, n in calls]
     return [Lines(function, lines.get(n, ''), _lines_before(lines, n)) for function, lines, n in rows]
 
 
-def _name_local(f, line):
+def _name_local(finding, line):
     "Set the array whose bounds an index exceeds, and the kind of access, from the text of the line"
-    column = _learners_column(f, line)
-    f.fields = dict(f.fields, access=access_at(line, column))
+    column = _learners_column(finding, line)
+    finding.fields = dict(finding.fields, access=access_at(line, column))
     if array := array_at(line, column):
-        f.code, f.fields = 'outside_named', dict(f.fields, array=array)
+        finding.code, finding.fields = 'outside_named', dict(finding.fields, array=array)
 
 
 def _with_source_text(call, sources):

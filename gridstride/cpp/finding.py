@@ -181,9 +181,9 @@ class RuntimeFinding:
         array_of_name = {name: (name, int(index), int(size)) for name, index, size in rows}
         if not array_of_name or not calls[0].line:
             return
-        names, are_all_known = accessed_arrays(self.fields['access'], calls, array_of_name)
+        names, are_origins_known = accessed_arrays(self.fields['access'], calls, array_of_name)
         candidates = [array_of_name[name] for name in names]
-        is_by_chance = are_all_known and self._may_be_near_by_chance(candidates)
+        is_by_chance = are_origins_known and self._may_be_near_by_chance(candidates)
         if is_by_chance or self._is_in_no_array(calls[0].line):
             self._set_candidates(candidates)
 

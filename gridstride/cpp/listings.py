@@ -103,11 +103,11 @@ def show_change(
     for group in SequenceMatcher(None, *keys, autojunk=False).get_grouped_opcodes(num_context_lines):
         rows += [_OMITTED_ROW] * bool(rows)
         for tag, old_start, old_end, new_start, new_end in group:
-            numbered = list(enumerate(new_lines[new_start:new_end], first_new + new_start))
+            numbered_lines = list(enumerate(new_lines[new_start:new_end], first_new + new_start))
             if tag == 'equal':
-                rows += [(number, ' ', line) for number, line in numbered]
+                rows += [(number, ' ', line) for number, line in numbered_lines]
             else:
-                rows += (_changed_words if by_words else _changed_lines)(old_lines[old_start:old_end], numbered)
+                rows += (_changed_words if by_words else _changed_lines)(old_lines[old_start:old_end], numbered_lines)
     return Change(rows, title)
 
 
@@ -118,16 +118,16 @@ def _changed_lines(old, new):
 
 def _changed_words(old, new):
     "Return rows like `_changed_lines`, but one row for an old line and a new one that share most of their words"
-    rows, new_rows, remaining = [], [], list(old)
+    rows, new_rows, remaining_old = [], [], list(old)
     for number, line in new:
-        similar_index = next((i for i, other in enumerate(remaining) if _similarity(other, line) > 0.6), None)
+        similar_index = next((i for i, other in enumerate(remaining_old) if _similarity(other, line) > 0.6), None)
         if similar_index is None:
             new_rows.append((number, line))
             continue
-        word_edits = _edits(remaining[similar_index], line)
-        rows += [*_changed_lines(remaining[:similar_index], new_rows), (number, '~', word_edits)]
-        new_rows, remaining = [], remaining[similar_index + 1 :]
-    return rows + _changed_lines(remaining, new_rows)
+        word_edits = _edits(remaining_old[similar_index], line)
+        rows += [*_changed_lines(remaining_old[:similar_index], new_rows), (number, '~', word_edits)]
+        new_rows, remaining_old = [], remaining_old[similar_index + 1 :]
+    return rows + _changed_lines(remaining_old, new_rows)
 
 
 _WORD = re.compile(r'\w+|\s+|[^\w\s]')
@@ -169,9 +169,9 @@ class Listing:
         return range(self.first, self.last + 1)
 
     def _repr_html_(self):
-        colored = _color_source('\n'.join(self.text)).split('\n')
+        colored_lines = _color_source('\n'.join(self.text)).split('\n')
         rows = ''.join(
-            _format_row(i, colored[i - 1], '+' if i in self.marked_lines else ' ') for i in self._line_numbers()
+            _format_row(i, colored_lines[i - 1], '+' if i in self.marked_lines else ' ') for i in self._line_numbers()
         )
         body, title = f'<pre style="{_BODY_STYLE}">{rows}</pre>', escape(self.title)
         if self.fold:
@@ -190,10 +190,10 @@ class Change(Listing):
         return '\n'.join([*filter(None, [self.title]), *lines])
 
     def _repr_html_(self):
-        colored = _color_source('\n'.join('' if mark == '~' else text for _, mark, text in self.rows)).split('\n')
+        colored_lines = _color_source('\n'.join('' if mark == '~' else text for _, mark, text in self.rows)).split('\n')
         rows = ''.join(
             _format_row(n or '', _words_as_html(text) if mark == '~' else html, mark)
-            for (n, mark, text), html in zip(self.rows, colored)
+            for (n, mark, text), html in zip(self.rows, colored_lines)
         )
         return f'<div style="font-weight:bold">{escape(self.title)}</div><pre style="{_BODY_STYLE}">{rows}</pre>'
 

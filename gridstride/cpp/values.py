@@ -264,18 +264,18 @@ def _compute(op, args):
 
     if op == 'stream':
         return torch.cuda.current_stream(args[0]).cuda_stream
-    x, *others = args = [_as_torch(arg) for arg in args]
+    x, *other_arguments = args = [_as_torch(arg) for arg in args]
     if op in _FACTORIES:
         return _make_tensor(op, torch, args)
     if op in _OPERATORS:
-        return getattr(operator, _OPERATORS[op])(x, *others)
+        return getattr(operator, _OPERATORS[op])(x, *other_arguments)
     if op == 'to':
-        return x.to(others[0], others[1], copy=others[2])
+        return x.to(other_arguments[0], other_arguments[1], copy=other_arguments[2])
     if op == 'requires_grad':
         return x.requires_grad
     if op == 'print':
         return print(x)
-    result = getattr(x, op)(*others) if hasattr(x, op) else getattr(torch, op)(x, *others)
+    result = getattr(x, op)(*other_arguments) if hasattr(x, op) else getattr(torch, op)(x, *other_arguments)
     if isinstance(result, tuple):
         problem = f'Tensor::{op} returns several tensors here, which C++ does not support'
         raise NotImplementedError(f'{problem} (for max and min along a dimension: amax, argmax, amin, argmin)')
@@ -362,7 +362,7 @@ def _format_declaration(name, types):
 
 # A library exports a linked list of functions, each with its name and type. A function takes the address of a `_Call`.
 class _Call(ctypes.Structure):
-    "A call of an exported function, as in `bindings.h`: its arguments as words, its stream and its launch configuration"
+    "A call of an exported function, as in `bindings.h`: its arguments as words, its stream and its configuration"
 
     _fields_ = [
         ('args', c_char_p),

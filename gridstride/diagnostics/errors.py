@@ -467,17 +467,20 @@ def _fill(template, fields, dialect, hint_fields={}):
 
 def _format_fields(fields, dialect, language):
     "Format the fields as the templates show them"
-    formatted = {
-        k: _format_phrase(v, dialect, language) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()
+    text_of_field = {
+        name: _format_phrase(value, dialect, language) if isinstance(value, Phrase) else value
+        for name, value in (fields or {}).items()
     }
-    for k in ('thread', 'in_block'):
-        if k in formatted:
-            formatted[k] = position(formatted[k])
-    name = formatted.get('array') or formatted.get('space') or ''
-    threads = formatted.get('threads')
-    formatted['waiting'] = _format_part('thread_waits' if threads == 1 else 'threads_wait', language, threads=threads)
-    formatted.setdefault('element', element(name, formatted.get('index'), dialect))
-    return {**formatted, **_translate_values(formatted, language), **_derive_fields(formatted, language)}
+    for name in ('thread', 'in_block'):
+        if name in text_of_field:
+            text_of_field[name] = position(text_of_field[name])
+    name = text_of_field.get('array') or text_of_field.get('space') or ''
+    threads = text_of_field.get('threads')
+    text_of_field['waiting'] = _format_part(
+        'thread_waits' if threads == 1 else 'threads_wait', language, threads=threads
+    )
+    text_of_field.setdefault('element', element(name, text_of_field.get('index'), dialect))
+    return {**text_of_field, **_translate_values(text_of_field, language), **_derive_fields(text_of_field, language)}
 
 
 def _format_part(name, language, **fields):

@@ -91,9 +91,9 @@ def _wrong_connective_hint(lines, names):
     "Select the hint for the nearest condition with a wrong `&&` or `||`; None if a nearer line guards its variables"
     for n, line in enumerate(lines):
         if mistake := _find_wrong_connective(line, names):
-            guarded = {guard.name for guard in guards_of(names, lines[:n])}
+            guarded_names = {guard.name for guard in guards_of(names, lines[:n])}
             variables, hint_fields = mistake
-            return None if names & variables <= guarded else ('wrong_joint', hint_fields)
+            return None if names & variables <= guarded_names else ('wrong_joint', hint_fields)
     return None
 
 

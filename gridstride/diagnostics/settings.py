@@ -120,8 +120,8 @@ def parse_checks(
     if checks is False or isinstance(checks, str) and checks.strip() == 'none':
         return ()
     if isinstance(checks, str) and checks.strip().startswith('no '):
-        disabled = parse_checks(checks.strip()[3:])
-        return tuple(check for check in CHECKS if check not in disabled)
+        disabled_checks = parse_checks(checks.strip()[3:])
+        return tuple(check for check in CHECKS if check not in disabled_checks)
     names = checks.split(',') if isinstance(checks, str) else checks if isinstance(checks, (list, tuple)) else [checks]
     names = [name.strip() if isinstance(name, str) else name for name in names]
     if any(name not in CHECKS for name in names):

@@ -81,10 +81,10 @@ def _plan(task, rng):
     "Return (kind of inputs, sizes) of each call: some with the first public sizes, then others in a random order"
     public = [{k: v for k, v in test.items() if k != 'seed'} for test in task.tests]
     first = public[0]
-    others = [('new', sizes) for sizes in public[1:]]
-    others += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
-    rng.shuffle(others)
-    return [('new', first), ('new', first), ('one element', first), ('shuffled', first), *others]
+    hidden_calls = [('new', sizes) for sizes in public[1:]]
+    hidden_calls += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
+    rng.shuffle(hidden_calls)
+    return [('new', first), ('new', first), ('one element', first), ('shuffled', first), *hidden_calls]
 
 
 # fact about a call, which the submission's process reports -> its type. Facts of another type are ignored, because that

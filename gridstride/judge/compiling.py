@@ -121,14 +121,14 @@ class Service(threading.Thread):
         try:
             # The command is only a placeholder: `run_command` compiles in another process.
             arguments = {}, [['compiled apart']], *request, *request.build_arguments()
-            built = cache.build(*arguments, section=JUDGED, shared=True, fail=make_error, run=run_command)
+            build_result = cache.build(*arguments, section=JUDGED, shared=True, fail=make_error, run=run_command)
         except RuntimeError:
             return dict(log=logs[0][: wire.MAX_TEXT]) if logs else {}
         with suppress(OSError):
-            os.utime(built.folder)
-        if not built.cached:
-            _prune(built.folder.parent)
-        return dict(folder=built.folder.name)
+            os.utime(build_result.folder)
+        if not build_result.cached:
+            _prune(build_result.folder.parent)
+        return dict(folder=build_result.folder.name)
 
     def _compile(self, request, folder):  # (exit status, log)
         "Compile in a new process, and write the files of the module to `folder`"

@@ -128,9 +128,9 @@ def _substitute_triton():
     shim.jit = jit
 
 
-def _return_uncompiled(f=None, **options):
+def _return_uncompiled(fn=None, **options):
     "Return the function itself; replaces torch.compile, which cannot compile for the emulated GPU"
-    return f or functools.partial(_return_uncompiled, **options)
+    return fn or functools.partial(_return_uncompiled, **options)
 
 
 _COUNTS = {}  # kernel -> number of finished launches
@@ -182,11 +182,11 @@ class Cpu:
         "Copy an input to its memory"
         buffer.copy_(x)
 
-    def call(self, f, data):
-        "Reset the counts, and call `f`"
+    def call(self, fn, data):
+        "Reset the counts, and call `fn`"
         _COUNTS.clear()
         _Stream.pending.clear()
-        return f(data)
+        return fn(data)
 
     def take_answer(self, tensors):
         "Return (tensors of the answer at the end of the call, facts about the call)"
@@ -272,8 +272,8 @@ class Gpu:
         buffers = [torch.full((n + 8,), _NAN_BYTE, dtype=torch.uint8, device='cuda') for n in sizes for _ in range(2)]
         del buffers
 
-    def call(self, f, data):
-        "Call `f` between the events"
+    def call(self, fn, data):
+        "Call `fn` between the events"
         self.poison([x.nbytes for x in tensors_of(data)])
         self.synchronize()
         self.sleep(_PAUSE_CYCLES)
@@ -283,7 +283,7 @@ class Gpu:
         self.skipped.clear()
         self.record(self.start)
         with _skip_launches(self.skipped) if SKIPPED_LAUNCHES else nullcontext():
-            answer = f(data)
+            answer = fn(data)
         self.record(self.stop)
         return answer
 
@@ -304,12 +304,12 @@ class Gpu:
         time.sleep(_SETTLE_SECONDS)
         self.synchronize()
 
-    def kernels(self, f, data):
+    def kernels(self, fn, data):
         "Return {kernel: launches} of one call, by torch's profiler"
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as p:
-            self.call(f, data)
+            self.call(fn, data)
             self.synchronize()
         self.queued_inputs = []
         return {event.key: event.count for event in p.key_averages() if event.device_type.name == 'CUDA'}

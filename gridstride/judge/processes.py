@@ -45,8 +45,12 @@ _DISABLED_PROTECTIONS = ()  # words of `verdicts.ISOLATION`; for tests
 
 def _environment(device):
     "Return the environment variables of a submission's process"
-    passed = {k: v for k, v in os.environ.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
-    variables = passed | dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
+    inherited_variables = {
+        k: v for k, v in os.environ.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)
+    }
+    variables = inherited_variables | dict(
+        OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1'
+    )
     variables['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise torch.compile leaves processes
     variables['PYTHONUNBUFFERED'] = '1'  # keeps the output of a process that is killed
     variables['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'

@@ -271,7 +271,7 @@ def _take_every(layout, count, step):
     "Return [(size, stride)] of `count` elements of `layout`: 0, step, 2*step, ..."
     if step == 0 or count == 1:
         return [(count, 0)]
-    taken_modes = []
+    selected_modes = []
     failure = f'{count} elements of {layout} with a step of {step} are not a layout'
     *modes, (_, last_stride) = layout.coalesce().flat
     for size, stride in modes:
@@ -280,15 +280,15 @@ def _take_every(layout, count, step):
             continue
         if size % step:
             raise ValueError(f'{failure}: {step} and {size} do not divide each other')
-        num_taken = min(size // step, count)
-        if count % num_taken:
-            raise ValueError(f'{failure}: {count} is not a multiple of {num_taken}')
-        taken_modes.append((num_taken, step * stride))
-        count //= num_taken
+        num_selected = min(size // step, count)
+        if count % num_selected:
+            raise ValueError(f'{failure}: {count} is not a multiple of {num_selected}')
+        selected_modes.append((num_selected, step * stride))
+        count //= num_selected
         step = 1
         if count == 1:
-            return taken_modes
-    return [*taken_modes, (count, step * last_stride)]
+            return selected_modes
+    return [*selected_modes, (count, step * last_stride)]
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,15 @@ def format_si(
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
-def _mangled_parts(mangled):
+def _identifiers_of(mangled_name):
     "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
-    parts = []
-    remaining = re.sub(r'^_ZN?K?', '', mangled)
-    while match := re.match(r'(\d+)', remaining):
+    identifiers = []
+    suffix = re.sub(r'^_ZN?K?', '', mangled_name)
+    while match := re.match(r'(\d+)', suffix):
         end = match.end() + int(match[0])
-        parts.append(remaining[match.end() : end])
-        remaining = remaining[end:]
-    return [part for part in parts if part and not part.startswith('_GLOBAL__N_')]
+        identifiers.append(suffix[match.end() : end])
+        suffix = suffix[end:]
+    return [part for part in identifiers if part and not part.startswith('_GLOBAL__N_')]
 
 
 def short_name(name: str) -> str:  # name: from a profiler
@@ -54,16 +54,16 @@ def short_name(name: str) -> str:  # name: from a profiler
     >>> short_name('void at::native::copy<float>(int, float*)')
     'copy'"""
     if name.startswith('_Z'):
-        return (_mangled_parts(name) or [name])[-1]
+        return (_identifiers_of(name) or [name])[-1]
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)
     if text.startswith(('Memcpy', 'Memset')):
         return text
-    before_brackets, _, inner = text.partition('<')
-    before_brackets = re.split(r'[\[(]', before_brackets)[0]
-    last_part = before_brackets.split('::')[-1].strip()
-    if last_part in _WRAPPERS and inner:
+    qualified_name, _, inner = text.partition('<')
+    qualified_name = re.split(r'[\[(]', qualified_name)[0]
+    identifier = qualified_name.split('::')[-1].strip()
+    if identifier in _WRAPPERS and inner:
         return re.split(r'[<>,(]', inner)[0].split('::')[-1]
-    return last_part or name
+    return identifier or name
 
 
 # Short names of matrix products are still long: tables omit their middle.

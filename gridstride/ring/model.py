@@ -34,10 +34,10 @@ def run_tasks(
 
     Raises ValueError for a cycle of dependencies."""
     # name -> the unfinished tasks that it waits for
-    pending = {name: set(task.dependencies) for name, task in tasks.items()}
+    unmet_dependencies = {name: set(task.dependencies) for name, task in tasks.items()}
     dependents, queue, is_free = defaultdict(list), defaultdict(deque), defaultdict(lambda: True)
     times, events = {}, []  # events: a heap of (end, sequence number, name)
-    for name, dependencies in pending.items():
+    for name, dependencies in unmet_dependencies.items():
         for dependency in dependencies:
             dependents[dependency].append(name)
 
@@ -47,7 +47,7 @@ def run_tasks(
             times[name] = now, now + tasks[name].seconds
             heapq.heappush(events, (times[name][1], len(times), name))
 
-    for name in (task for task, dependencies in pending.items() if not dependencies):
+    for name in (task for task, dependencies in unmet_dependencies.items() if not dependencies):
         queue[tasks[name].resource].append(name)
     for resource in list(queue):
         start_next(resource, 0.0)
@@ -55,8 +55,8 @@ def run_tasks(
         now, _, finished_task = heapq.heappop(events)
         is_free[tasks[finished_task].resource] = True
         for name in dependents[finished_task]:
-            pending[name].discard(finished_task)
-            if not pending[name]:
+            unmet_dependencies[name].discard(finished_task)
+            if not unmet_dependencies[name]:
                 queue[tasks[name].resource].append(name)
                 start_next(tasks[name].resource, now)
         start_next(tasks[finished_task].resource, now)

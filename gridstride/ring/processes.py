@@ -261,26 +261,26 @@ def _print_output(rank, text):
         print(f'rank {rank}: {line}')
 
 
-def _ask_where(processes, finished, settle_seconds):
+def _ask_locations(processes, finished, settle_seconds):
     "Ask the ranks that have not finished where they are; return {rank: its location, or the error that it reports}"
     reports = {}
-    pending = {child.rank: child for child in processes if child.rank not in finished}
-    for child in pending.values():
+    pending_children = {child.rank: child for child in processes if child.rank not in finished}
+    for child in pending_children.values():
         with suppress(OSError):
             child.pipe.send('where')
     start = time.monotonic()
-    while pending:
-        deadline = start + (settle_seconds if set(reports) >= set(pending) else _GRACE_SECONDS)
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
+    while pending_children:
+        deadline = start + (settle_seconds if set(reports) >= set(pending_children) else _GRACE_SECONDS)
+        remaining_seconds = deadline - time.monotonic()
+        if remaining_seconds <= 0:
             break
-        for pipe in connection.wait([child.pipe for child in pending.values()], remaining):
-            child = next(child for child in pending.values() if child.pipe is pipe)
+        for pipe in connection.wait([child.pipe for child in pending_children.values()], remaining_seconds):
+            child = next(child for child in pending_children.values() if child.pipe is pipe)
             kind, value, _ = _receive(child)
             reports[child.rank] = 'had finished' if kind == 'result' else value
             if kind != 'where':
-                del pending[child.rank]
-    return reports | {rank: 'gave no answer' for rank in pending if rank not in reports}
+                del pending_children[child.rank]
+    return reports | {rank: 'gave no answer' for rank in pending_children if rank not in reports}
 
 
 def _cause_priority(text):
@@ -292,7 +292,7 @@ def _cause_priority(text):
 def _find_root_cause(processes, finished, rank, reason):
     "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
     timed_out = reason.startswith('did not finish')
-    others = _ask_where(
+    others = _ask_locations(
         processes,
         finished if timed_out else {*finished, rank},
         _GRACE_SECONDS if reason.startswith('died') else _SETTLE_SECONDS,

@@ -158,14 +158,14 @@ def logical_or(a, b):
     return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
 
 
-def fold(f, items):
+def fold(operation, items):
     """Combine items from the left: `f(f(items[0], items[1]), items[2])`, and so on.
 
     >>> fold(operator.sub, [9, 3, 1])
     5"""
     result = items[0]
     for item in items[1:]:
-        result = f(result, item)
+        result = operation(result, item)
     return result
 
 

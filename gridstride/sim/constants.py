@@ -51,22 +51,24 @@ UNKNOWN_SIZE_HINT = (
 _LARGE_INTEGER_HINT = 'Numba rejects it, too. Use a float: 1e30 instead of 10**30.'
 
 
-def outer_values(f):
-    "Return {name: value} of the names that `f` reads from its globals and its closure"
+def outer_values(fn):
+    "Return {name: value} of the names that `fn` reads from its globals and its closure"
     value_of_closure_name = {
-        name: cell.cell_contents for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(cell)
+        name: cell.cell_contents
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ())
+        if _is_filled(cell)
     }
-    return {**f.__globals__, **value_of_closure_name}
+    return {**fn.__globals__, **value_of_closure_name}
 
 
-def outer_names_read(f):
-    "Return the names of the globals and of the closure that `f` reads; an attribute `.x` does not read a global `x`"
+def outer_names_read(fn):
+    "Return the names of the globals and of the closure that `fn` reads; an attribute `.x` does not read a global `x`"
     global_names = {
         instruction.argval
-        for instruction in dis.get_instructions(f)
+        for instruction in dis.get_instructions(fn)
         if instruction.opname in ('LOAD_GLOBAL', 'LOAD_NAME')
     }
-    return global_names.union(f.__code__.co_freevars)
+    return global_names.union(fn.__code__.co_freevars)
 
 
 def _is_filled(cell):
@@ -187,12 +189,12 @@ def shape_argument(node):
     return shapes[0] if space in ('shared', 'local') and shapes else None
 
 
-def static_bytes(f):
+def static_bytes(fn):
     "Return the bytes of static shared memory that a function allocates; arrays whose size is unknown count as 0"
-    if (tree := tree_of(f)) is None:
+    if (tree := tree_of(fn)) is None:
         return 0
     function = tree.body[0]
-    value_of_name = outer_values(f)
+    value_of_name = outer_values(fn)
     calls = (call for call in walk(function) if shape_argument(call) and _memory_space(call) == 'shared')
     return sum(
         _array_bytes(call, constant(shape_argument(call), function, value_of_name), value_of_name) for call in calls

@@ -19,23 +19,23 @@ _LOOPS = ast.For, ast.While
 
 def definition(
     source,  # the lines that define a function
-    f,  # the function
+    fn,  # the function
 ):
-    "Return the `def` of `f` as a syntax tree, without `else` of loops; None if there is none"
+    "Return the `def` of `fn` as a syntax tree, without `else` of loops; None if there is none"
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return None
-    function = _lambda_as_def(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
+    function = _lambda_as_def(tree, fn) if fn.__name__ == '<lambda>' else tree.body[0]
     if not isinstance(function, ast.FunctionDef):
         return None
     names = {node.id for node in walk(function) if isinstance(node, ast.Name)}
     return _LoopElseRewriter(names | {node.arg for node in walk(function) if isinstance(node, ast.arg)}).visit(function)
 
 
-def _lambda_as_def(tree, f):
-    "Convert the `lambda` that defines `f` to a `def`; None unless exactly one in `tree` has the parameters of `f`"
-    lambdas = lambdas_like(tree, f)
+def _lambda_as_def(tree, fn):
+    "Convert the `lambda` that defines `fn` to a `def`; None unless exactly one in `tree` has the parameters of `fn`"
+    lambdas = lambdas_like(tree, fn)
     if len(lambdas) != 1:
         return None
     body = ast.copy_location(ast.Return(lambdas[0].body), lambdas[0].body)

@@ -34,18 +34,18 @@ def _host_array(a):
 
 
 class Reduce:
-    "Reduces the elements of an array to one by `f`, an associative and commutative function of two numbers"
+    "Reduces the elements of an array to one by `fn`, an associative and commutative function of two numbers"
 
-    def __init__(self, f):
-        if not callable(f):
-            raise TypeError(f'cuda.reduce: expected a function of two numbers, got a {type(f).__name__}')
-        self.py_func, f = f, jit(device=True)(f)
+    def __init__(self, fn):
+        if not callable(fn):
+            raise TypeError(f'cuda.reduce: expected a function of two numbers, got a {type(fn).__name__}')
+        self.py_func, fn = fn, jit(device=True)(fn)
 
         def fold(x, n, half):
             "Combine each element of the second half of x with one of the first half"
             i = grid(1)
             if i < n - half:
-                x[i] = f(x[i], x[i + half])
+                x[i] = fn(x[i], x[i + half])
 
         self._kernel = jit(fold)
 
@@ -86,14 +86,14 @@ def reduce(functor):
 class _Vectorized:
     "Applies a function of numbers elementwise to arrays, which broadcast as in NumPy"
 
-    def __init__(self, f, signatures):
-        self.py_func = f
+    def __init__(self, fn, signatures):
+        self.py_func = fn
         self._result_of_types = dict(map(_parse_signature, signatures))  # argument dtypes -> result dtype
-        functools.update_wrapper(self, f)
-        self._kernel = jit(_kernel_on_arrays(f, len(next(iter(self._result_of_types)))))
+        functools.update_wrapper(self, fn)
+        self._kernel = jit(_kernel_on_arrays(fn, len(next(iter(self._result_of_types)))))
 
     def __call__(self, *args, out=None, stream=0):
-        "Apply `f` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
+        "Apply `fn` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
         dtypes = self._match_signature(args)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
         arrays = np.broadcast_arrays(*(np.asarray(_host_array(a), t) for a, t in zip(args, dtypes)))
@@ -151,15 +151,15 @@ def _parse_signature(signature):
     return tuple(argument_types), result_type
 
 
-def _kernel_on_arrays(f, num_inputs):
-    "Make a kernel of `num_inputs` arrays and an output array, to which it writes `f` of the elements"
+def _kernel_on_arrays(fn, num_inputs):
+    "Make a kernel of `num_inputs` arrays and an output array, to which it writes `fn` of the elements"
     names = [f'x{i}' for i in range(num_inputs)]
     call = f'out[i] = f({", ".join(f"{operand}[i]" for operand in names)})'
-    return _generate_kernel('vectorized', f, [*names, 'out'], 'out.size', call)
+    return _generate_kernel('vectorized', fn, [*names, 'out'], 'out.size', call)
 
 
-def _generate_kernel(name, f, parameters, num_threads, call):
-    "Make a kernel from source text: each of the first `num_threads` threads executes `call`, a call of `f`"
+def _generate_kernel(name, fn, parameters, num_threads, call):
+    "Make a kernel from source text: each of the first `num_threads` threads executes `call`, a call of `fn`"
     lines = [
         f'def {name}({", ".join(parameters)}):\n',
         '    i = grid(1)\n',
@@ -167,7 +167,7 @@ def _generate_kernel(name, f, parameters, num_threads, call):
         f'        {call}\n',
     ]
     file = f'<{name}, {call}>'
-    namespace = dict(grid=grid, f=jit(device=True)(f))
+    namespace = dict(grid=grid, f=jit(device=True)(fn))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
     exec(compile(''.join(lines), file, 'exec'), namespace)
     return namespace[name]
@@ -183,20 +183,20 @@ def vectorize(
     is_single = isinstance(signatures, str) or hasattr(signatures, 'args')
     if callable(signatures) and not is_single or not signatures:
         raise TypeError("vectorize(target='cuda') needs signatures: vectorize(['float32(float32)'], target='cuda')")
-    return lambda f: _Vectorized(f, [signatures] if is_single else signatures)
+    return lambda fn: _Vectorized(fn, [signatures] if is_single else signatures)
 
 
 class _Guvectorized:
     "Applies a function of parts of arrays, such as rows, to whole arrays: one thread per part"
 
-    def __init__(self, f, types, layout):
-        self.py_func, self._types = f, types
-        functools.update_wrapper(self, f)
+    def __init__(self, fn, types, layout):
+        self.py_func, self._types = fn, types
+        functools.update_wrapper(self, fn)
         self._input_axes, self._output_axes = _parse_layout(layout)  # axis names per argument
         self._kernels = {}
 
     def __call__(self, *args, out=None, stream=0):
-        "Apply `f` to each part: returns device arrays if an argument or output is one, else host arrays"
+        "Apply `fn` to each part: returns device arrays if an argument or output is one, else host arrays"
         num_inputs = len(self._input_axes)
         if (
             len(args) not in (num_inputs, num_inputs + len(self._output_axes))
@@ -317,4 +317,4 @@ def guvectorize(
             "guvectorize(target='cuda') needs signatures and a layout: "
             "guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')"
         )
-    return lambda f: _Guvectorized(f, types, signature)
+    return lambda fn: _Guvectorized(fn, types, signature)

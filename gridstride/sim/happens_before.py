@@ -66,11 +66,11 @@ def _part_mask(part):
 def _first_index(mask, index):
     "Return the index in `mask` of the first true element of `mask[index]`; None if there is none"
     mask = np.asarray(mask)
-    selected = np.asarray(mask[index])
-    if not selected.any():
+    selected_mask = np.asarray(mask[index])
+    if not selected_mask.any():
         return None
     indices = np.asarray(np.arange(mask.size).reshape(mask.shape)[index])
-    return tuple(int(i) for i in np.unravel_index(indices[selected][0], mask.shape))
+    return tuple(int(i) for i in np.unravel_index(indices[selected_mask][0], mask.shape))
 
 
 class Operation:
@@ -196,8 +196,8 @@ class StreamOrder:
         for op in self.pending:
             if op.is_before(clock):
                 continue
-            for accessed, has_written in self._accesses_of(op, part):
-                first_index = _first_index(accessed, index)
+            for accessed_mask, has_written in self._accesses_of(op, part):
+                first_index = _first_index(accessed_mask, index)
                 if first_index is not None:
                     return op, first_index, has_written
 

@@ -458,9 +458,9 @@ def current_context(i=0):
     )
 
 
-def require_context(f):
-    "Return `f` unchanged: there is always a context"
-    return f
+def require_context(fn):
+    "Return `fn` unchanged: there is always a context"
+    return fn
 
 
 def profile_start():

@@ -21,19 +21,19 @@ __all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'sy
 __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
-def intrinsic(f, name=None) -> Any:  # name: in messages; None: the name of `f`
+def intrinsic(fn, name=None) -> Any:  # name: in messages; None: the name of `fn`
     """Make a function that only kernels can call, as a decorator; a call by the host raises `RuntimeError`.
 
     `f(ctx, active, site, ...)` computes the result in the lanes of `active`; it becomes the attribute `lane_function`,
     which `operations.call` calls."""
 
-    @functools.wraps(f)
+    @functools.wraps(fn)
     def host_function(*args, **kw):
         raise RuntimeError(f'cuda.{host_function.__name__} works only inside a kernel')
 
-    host_function.lane_function = f
-    host_function.__name__ = name or f.__name__
-    host_function.__signature__ = inspect.Signature([*inspect.signature(f).parameters.values()][3:])
+    host_function.lane_function = fn
+    host_function.__name__ = name or fn.__name__
+    host_function.__signature__ = inspect.Signature([*inspect.signature(fn).parameters.values()][3:])
     return host_function
 
 

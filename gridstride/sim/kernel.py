@@ -21,10 +21,10 @@ from ..utils import cdiv
 __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'active_traces']
 
 
-def require_function(f):
-    "Raise `TypeError` unless a kernel can be made of `f`"
-    if not isinstance(f, FunctionType):
-        raise TypeError(f'cuda.jit expects a Python function; got {f!r}')
+def require_function(fn):
+    "Raise `TypeError` unless a kernel can be made of `fn`"
+    if not isinstance(fn, FunctionType):
+        raise TypeError(f'cuda.jit expects a Python function; got {fn!r}')
 
 
 def _is_copied_back(argument, stream):
@@ -41,12 +41,12 @@ active_traces = []  # traces that record launches, the innermost one last
 class Kernel(InspectableKernel):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
-    def __init__(self, f, signatures=(), extensions=()):
-        require_function(f)
-        self.py_func, self._signatures = f, signatures
+    def __init__(self, fn, signatures=(), extensions=()):
+        require_function(fn)
+        self.py_func, self._signatures = fn, signatures
         self.extensions = list(extensions)  # objects whose `prepare_args` may replace an argument, as Numba calls it
         self._types_of_launches = {}  # key of `signatures.record_types` -> argument types of a launch
-        functools.update_wrapper(self, f)
+        functools.update_wrapper(self, fn)
 
     @functools.cached_property
     def program(self):
@@ -130,9 +130,9 @@ class Kernel(InspectableKernel):
 class Device:
     "A device function, called from kernels"
 
-    def __init__(self, f):
-        self.py_func = f
-        functools.update_wrapper(self, f)
+    def __init__(self, fn):
+        self.py_func = fn
+        functools.update_wrapper(self, fn)
 
     @functools.cached_property
     def program(self):

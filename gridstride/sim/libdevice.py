@@ -39,11 +39,11 @@ _FROM_MATH = dict(erf=math.erf, erfc=math.erfc, lgamma=math.lgamma, tgamma=math.
 _FAST_NAMES = 'cos exp10 exp log10 log2 log pow sin tan sincos'.split()
 
 
-def _with_dtype(dtype, f):
+def _with_dtype(dtype, fn):
     "Make a function whose arguments and result are converted to the float type `dtype`"
 
     def function(*values):
-        return _cast_result(dtype, f(*(np.asarray(v).astype(dtype)[()] for v in values)))
+        return _cast_result(dtype, fn(*(np.asarray(v).astype(dtype)[()] for v in values)))
 
     return function
 
@@ -53,14 +53,14 @@ def _cast_result(dtype, v):
     return tuple(_cast_result(dtype, x) for x in v) if isinstance(v, tuple) else np.asarray(v).astype(dtype)[()]
 
 
-def _predicate(f):
-    "Make a function that returns the booleans of `f` as int32"
-    return lambda v: np.asarray(f(v)).astype(np.int32)[()]
+def _predicate(fn):
+    "Make a function that returns the booleans of `fn` as int32"
+    return lambda v: np.asarray(fn(v)).astype(np.int32)[()]
 
 
-def _lane_by_lane(f):
-    "Make a function of arrays from `f`, a function of Python floats"
-    return lambda *values: np.vectorize(f, otypes=[np.float64])(*values)[()]
+def _lane_by_lane(fn):
+    "Make a function of arrays from `fn`, a function of Python floats"
+    return lambda *values: np.vectorize(fn, otypes=[np.float64])(*values)[()]
 
 
 def _reinterpret(source, target):
@@ -68,28 +68,28 @@ def _reinterpret(source, target):
     return lambda v: np.asarray(v).astype(source).view(target)[()]
 
 
-def _on_integers(f, dtype):
+def _on_integers(fn, dtype):
     "Make a function whose arguments are converted to the integer type `dtype`"
-    return lambda *values: f(*(np.asarray(v).astype(dtype)[()] for v in values))
+    return lambda *values: fn(*(np.asarray(v).astype(dtype)[()] for v in values))
 
 
 def _functions():
     "Return {name: function of numbers}"
-    on_floats = {**_REAL_FUNCTIONS, **{k: _lane_by_lane(f) for k, f in _FROM_MATH.items()}}
-    functions = {name: _with_dtype(np.float64, f) for name, f in on_floats.items()}
-    functions |= {f'{name}f': _with_dtype(np.float32, f) for name, f in on_floats.items()}
+    on_floats = {**_REAL_FUNCTIONS, **{k: _lane_by_lane(fn) for k, fn in _FROM_MATH.items()}}
+    functions = {name: _with_dtype(np.float64, fn) for name, fn in on_floats.items()}
+    functions |= {f'{name}f': _with_dtype(np.float32, fn) for name, fn in on_floats.items()}
     functions |= {f'fast_{name}f': functions[f'{name}f'] for name in _FAST_NAMES}
     for letter, dtype in ('f', np.float32), ('d', np.float64):
-        for name, f in dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide).items():
-            functions[f'{letter}{name}_rn'] = _with_dtype(dtype, f)
+        for name, fn in dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide).items():
+            functions[f'{letter}{name}_rn'] = _with_dtype(dtype, fn)
         functions[f'{letter}rcp_rn'], functions[f'{letter}sqrt_rn'] = (
             _with_dtype(dtype, lambda v: 1 / v),
             _with_dtype(dtype, np.sqrt),
         )
     functions.pop('dsub_rn')  # the device library does not have this function
     functions['fmaf'] = _with_dtype(np.float32, fused_multiply_add)
-    for suffix, f in dict(nan=np.isnan, inf=np.isinf).items():
-        functions |= dict.fromkeys((f'is{suffix}d', f'is{suffix}f'), _predicate(f))
+    for suffix, fn in dict(nan=np.isnan, inf=np.isinf).items():
+        functions |= dict.fromkeys((f'is{suffix}d', f'is{suffix}f'), _predicate(fn))
     functions |= dict.fromkeys(('isfinited', 'finitef'), _predicate(np.isfinite))
     functions |= dict(fma_rn=functions['fma'], fmaf_rn=functions['fmaf'], fast_fdividef=functions['fdiv_rn'])
     functions['saturatef'] = _with_dtype(np.float32, lambda v: np.fmin(np.fmax(v, np.float32(0)), np.float32(1)))
@@ -108,8 +108,8 @@ def _conversions():
     "Return {name: function} of the conversions between integers and floats"
     functions = {'double2float_rn': np.float32}
     for name, dtype in _INTEGER_TYPES.items():
-        for mode, f in _ROUNDING_MODES.items():
-            functions |= {f'{source_type}2{name}_{mode}': _to_integer(f, dtype) for source_type in ('float', 'double')}
+        for mode, fn in _ROUNDING_MODES.items():
+            functions |= {f'{source_type}2{name}_{mode}': _to_integer(fn, dtype) for source_type in ('float', 'double')}
         functions |= {
             f'{name}2{target_type}_rn': _from_integer(dtype, target_dtype)
             for target_type, target_dtype in (('float', np.float32), ('double', np.float64))
@@ -117,12 +117,12 @@ def _conversions():
     return functions
 
 
-def _to_integer(f, dtype):
-    "Make a conversion from float to an integer type, which rounds with `f` and saturates, as on a GPU"
+def _to_integer(fn, dtype):
+    "Make a conversion from float to an integer type, which rounds with `fn` and saturates, as on a GPU"
     limits = np.iinfo(dtype)
 
     def function(value):
-        value = f(np.asarray(value).astype(np.float64))
+        value = fn(np.asarray(value).astype(np.float64))
         in_range = np.where((value >= limits.min) & (value < float(limits.max)), value, 0).astype(dtype)
         return np.where(
             value >= float(limits.max), limits.max, np.where(value < limits.min, limits.min, in_range)
@@ -139,12 +139,12 @@ def _from_integer(dtype, target_dtype):
 def _integer_functions():
     "Return {name: function} of the functions of integers"
     min_max = dict(min=np.minimum, max=np.maximum)
-    functions = {name: _on_integers(f, np.int32) for name, f in min_max.items()}
+    functions = {name: _on_integers(fn, np.int32) for name, fn in min_max.items()}
     for prefix, dtype in dict(u=np.uint32, ll=np.int64, ull=np.uint64).items():
-        functions |= {f'{prefix}{name}': _on_integers(f, dtype) for name, f in min_max.items()}
+        functions |= {f'{prefix}{name}': _on_integers(fn, dtype) for name, fn in min_max.items()}
     functions |= dict(abs=_on_integers(np.abs, np.int32), llabs=_on_integers(np.abs, np.int64))
-    for name, f in dict(popc=popc, clz=clz, ffs=ffs, brev=brev).items():
-        functions |= {name: _on_integers(f.scalar, np.int32), f'{name}ll': _on_integers(f.scalar, np.int64)}
+    for name, fn in dict(popc=popc, clz=clz, ffs=ffs, brev=brev).items():
+        functions |= {name: _on_integers(fn.scalar, np.int32), f'{name}ll': _on_integers(fn.scalar, np.int64)}
     wide_types = dict(mulhi=np.int64, umulhi=np.uint64)
     return functions | {name: _high_product(wide_type) for name, wide_type in wide_types.items()}
 
@@ -161,7 +161,7 @@ def _widen(v, narrow_type, wide_type):
     return np.asarray(v).astype(narrow_type).astype(wide_type)
 
 
-globals().update({name: scalar_intrinsic(f, name) for name, f in _functions().items()})
+globals().update({name: scalar_intrinsic(fn, name) for name, fn in _functions().items()})
 __all__ = sorted(_functions())
 
 

@@ -27,17 +27,17 @@ pickle.dump((args, time.perf_counter() - start, output.getvalue()), sys.stdout.b
 TIMEOUT = 60  # seconds; Numba's simulator may deadlock at a barrier that not all threads reach
 
 
-def _source(f):
+def _source(fn):
     "Return (text, syntax tree) of a function without its decorators"
-    text = source_of(f).text
+    text = source_of(fn).text
     node = ast.parse(text).body[0]
     return '\n'.join(text.splitlines()[node.lineno - 1 :]), node
 
 
-def _global_values(f, node):
+def _global_values(fn, node):
     "Return {name: value} of the globals that a function reads, if they are numbers, strings or tuples"
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return {k: v for k, v in f.__globals__.items() if k in names and isinstance(v, (bool, int, float, str, tuple))}
+    return {k: v for k, v in fn.__globals__.items() if k in names and isinstance(v, (bool, int, float, str, tuple))}
 
 
 def _run(job, name):
@@ -57,16 +57,16 @@ def _run(job, name):
 class _ConfiguredKernel:
     "A kernel with its grid and block; a call runs it in Numba's simulator"
 
-    def __init__(self, f, grid, block):
-        self.f = f
+    def __init__(self, fn, grid, block):
+        self.fn = fn
         self.grid = grid
         self.block = block
 
     def __call__(self, *args):
         copies = [np.array(a) if hasattr(a, 'shape') else a for a in args]
-        text, node = _source(self.f)
-        job = text, self.f.__name__, _global_values(self.f, node), self.grid, self.block, copies
-        results, seconds, output = _run(job, self.f.__name__)
+        text, node = _source(self.fn)
+        job = text, self.fn.__name__, _global_values(self.fn, node), self.grid, self.block, copies
+        results, seconds, output = _run(job, self.fn.__name__)
         print(output, end='')
         for array, result in zip(args, results):
             if hasattr(array, 'shape'):
@@ -81,7 +81,7 @@ class in_numbas:
     of Numba's message if the kernel fails, `TimeoutError` after a minute."""
 
     def __init__(self, kernel):
-        self.f = getattr(kernel, 'py_func', kernel)
+        self.fn = getattr(kernel, 'py_func', kernel)
 
     def __getitem__(self, brackets):
-        return _ConfiguredKernel(self.f, *brackets)
+        return _ConfiguredKernel(self.fn, *brackets)

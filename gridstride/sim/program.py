@@ -19,27 +19,27 @@ from .trees import fix_locations
 __all__ = ['Program']
 
 
-def _unreadable_source(f):
+def _unreadable_source(fn):
     problem = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
-    return NotSimulated(problem, kernel=f.__name__)
+    return NotSimulated(problem, kernel=fn.__name__)
 
 
-def _read_source(f):
+def _read_source(fn):
     "Return (source, file, first line number) of a function; raises `NotSimulated` if there is none"
     try:
-        source = source_of(f)
+        source = source_of(fn)
     except SourceMissing:
-        raise _unreadable_source(f) from None
+        raise _unreadable_source(fn) from None
     return source.text, source.file, source.first_line
 
 
-def _definition(source, f):
+def _definition(source, fn):
     "Return the `def` of a function as a syntax tree; raises `NotSimulated` if there is none"
-    if (tree := definition(source, f)) is None:
-        if f.__code__.co_filename == '<string>':  # made by `exec`; Python 3.13 returns the text after `python -c` here
-            raise _unreadable_source(f)
+    if (tree := definition(source, fn)) is None:
+        if fn.__code__.co_filename == '<string>':  # made by `exec`; Python 3.13 returns the text after `python -c` here
+            raise _unreadable_source(fn)
         problem = 'a kernel must be defined with def, or be the only lambda on its line with its parameters'
-        raise NotSimulated(problem, kernel=f.__name__)
+        raise NotSimulated(problem, kernel=fn.__name__)
     return tree
 
 
@@ -51,20 +51,23 @@ class Program:
 
     def __init__(self, py_func, is_kernel=False):
         source, file, first_line = _read_source(py_func)
-        fn = _definition(source, py_func)
-        self.may_spin, self.uses_this_grid = may_spin(fn, py_func), is_kernel and uses_this_grid(fn, py_func)
+        function_node = _definition(source, py_func)
+        self.may_spin, self.uses_this_grid = (
+            may_spin(function_node, py_func),
+            is_kernel and uses_this_grid(function_node, py_func),
+        )
         rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, is_kernel)
         values = outer_values(py_func)
         values_read = {name: values[name] for name in outer_names_read(py_func) & values.keys()}
-        check_constants(fn, values_read, is_kernel, rewriter.fail)
-        self.tree = fix_locations(rewrite_function(fn, rewriter), first_line - 1)
+        check_constants(function_node, values_read, is_kernel, rewriter.fail)
+        self.tree = fix_locations(rewrite_function(function_node, rewriter), first_line - 1)
         self.file = file
         self.py_func = py_func
         self.name = py_func.__name__
         self.is_kernel = is_kernel
         self.lane_function = self._compile(file, rewriter.constants)
         self.sites = rewriter.sites
-        self.params = [arg.arg for arg in fn.args.args]
+        self.params = [arg.arg for arg in function_node.args.args]
         self.defaults = py_func.__defaults__ or ()
 
     @property
@@ -111,11 +114,11 @@ class Program:
         return result
 
 
-def _outer_kernel_values(f):
-    "Return {name: value} of the globals and the closure of `f`; the values that `f` reads are converted for kernels"
-    names_read = outer_names_read(f)
+def _outer_kernel_values(fn):
+    "Return {name: value} of the globals and the closure of `fn`; the values that `fn` reads are converted for kernels"
+    names_read = outer_names_read(fn)
     return {
-        name: _as_kernel_value(name, value) if name in names_read else value for name, value in outer_values(f).items()
+        name: _as_kernel_value(name, value) if name in names_read else value for name, value in outer_values(fn).items()
     }
 
 

@@ -26,9 +26,9 @@ def widen(v):
     return widen_integers(v) if kind_of(v) in 'iu' else v
 
 
-def _fold_arguments(f):
-    "Make a function that folds its arguments with `f`, or the tuple that is its only argument"
-    return lambda *a: fold(f, a[0] if len(a) == 1 else a)
+def _fold_arguments(fn):
+    "Make a function that folds its arguments with `fn`, or the tuple that is its only argument"
+    return lambda *a: fold(fn, a[0] if len(a) == 1 else a)
 
 
 def _len(v):
@@ -58,19 +58,19 @@ def _round(v, n=None):
     return np.round(np.float64(v), int(n)).astype(np.asarray(v).dtype)
 
 
-def _on_floats(f):
-    "Make a function that converts integer arguments to float64 for `f`"
-    return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
+def _on_floats(fn):
+    "Make a function that converts integer arguments to float64 for `fn`"
+    return lambda *a: fn(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
 
 
-def _lane_by_lane(f):
-    "Make a function that applies `f`, a function of numbers, lane by lane"
-    return _on_floats(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
+def _lane_by_lane(fn):
+    "Make a function that applies `fn`, a function of numbers, lane by lane"
+    return _on_floats(lambda *a: np.vectorize(fn, otypes=[np.result_type(*a)])(*a)[()])
 
 
-def _round_to_int(f):
-    "Make a function that rounds floats with `f` and converts them to int64"
-    return lambda v: widen(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
+def _round_to_int(fn):
+    "Make a function that rounds floats with `fn` and converts them to int64"
+    return lambda v: widen(v) if kind_of(v) in 'iu' else fn(v).astype(np.int64)
 
 
 FUNCTIONS = {
@@ -119,4 +119,4 @@ _COMPLEX_NAMES = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfi
 _NOT_IN_NUMPY = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
 FUNCTIONS |= {getattr(math, n): _on_floats(getattr(np, n)) for n in _REAL_NAMES}
 FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _COMPLEX_NAMES}
-FUNCTIONS |= {f: _lane_by_lane(f) for f in _NOT_IN_NUMPY}
+FUNCTIONS |= {fn: _lane_by_lane(fn) for fn in _NOT_IN_NUMPY}

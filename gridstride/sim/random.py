@@ -199,9 +199,9 @@ def xoroshiro128p_uniform_float64(ctx, active, site, states, index):
     return _uniform((ctx, active, site, states, index), np.float64)
 
 
-def _round_once(f, v):
-    "Compute `f` in float64 and round once: NumPy's float32 version differs from a math library's in the last bit"
-    return np.float32(f(np.float64(v)))
+def _round_once(fn, v):
+    "Compute `fn` in float64 and round once: NumPy's float32 version differs from a math library's in the last bit"
+    return np.float32(fn(np.float64(v)))
 
 
 def _log_and_uniform(next_arguments):

@@ -12,25 +12,25 @@ from .lanes import truth
 __all__ = ['brev', 'cbrt', 'clz', 'ffs', 'fma', 'fp16', 'popc', 'rsqrt', 'selp']
 
 
-def scalar_intrinsic(f, name=None):
-    "Make a function for kernels from `f`, a function of scalars that does not depend on the thread"
+def scalar_intrinsic(fn, name=None):
+    "Make a function for kernels from `fn`, a function of scalars that does not depend on the thread"
 
     def lane_function(ctx, active, site, *values):
-        return f(*values)
+        return fn(*values)
 
-    lane_function.__name__ = name or f.__name__
-    lane_function.__doc__ = f.__doc__
+    lane_function.__name__ = name or fn.__name__
+    lane_function.__doc__ = fn.__doc__
     result = intrinsic(lane_function)
-    result.scalar = f
-    if isinstance(f, FunctionType):
-        result.__signature__ = inspect.signature(f)
+    result.scalar = fn
+    if isinstance(fn, FunctionType):
+        result.__signature__ = inspect.signature(fn)
     return result
 
 
-def _apply_to_bits(f, value, result_type=np.int64):
+def _apply_to_bits(fn, value, result_type=np.int64):
     "Apply `f(bits of an element, bit width)` to each element; the width is 64 for 64-bit integers, else 32"
     width = 64 if np.asarray(value).dtype.itemsize == 8 else 32
-    return np.vectorize(lambda x: f(int(x) & (2**width - 1), width), otypes=[result_type])(value)
+    return np.vectorize(lambda x: fn(int(x) & (2**width - 1), width), otypes=[result_type])(value)
 
 
 @scalar_intrinsic
@@ -82,9 +82,9 @@ def selp(c, a, b):
     return np.where(truth(np.asarray(c)), a, b)
 
 
-def _with_float16(f):
+def _with_float16(fn):
     "Make a function whose arguments and result are converted to float16"
-    return lambda *a: np.float16(f(*(np.asarray(x).astype(np.float16) for x in a)))
+    return lambda *a: np.float16(fn(*(np.asarray(x).astype(np.float16) for x in a)))
 
 
 _UNARY = 'sin cos log log2 log10 exp exp2 sqrt rint ceil floor trunc'.split()  # they have the same names in NumPy
@@ -107,4 +107,4 @@ _HALF |= dict(
 _HALF |= dict(hrcp=_with_float16(lambda value: 1 / value))
 _HALF |= dict(hfma=lambda a, b, c: (np.asarray(a, np.float32) * b + c).astype(np.float16))
 _HALF |= dict(heq=np.equal, hne=np.not_equal, hlt=np.less, hle=np.less_equal, hgt=np.greater, hge=np.greater_equal)
-fp16 = Namespace(**{name: scalar_intrinsic(f, f'fp16.{name}') for name, f in _HALF.items()})
+fp16 = Namespace(**{name: scalar_intrinsic(fn, f'fp16.{name}') for name, fn in _HALF.items()})

@@ -17,14 +17,14 @@ _NAMESPACES = types.ModuleType, types.SimpleNamespace, type
 _IDLE_CALLS = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
-def may_spin(tree, f):
-    "Return whether `f` or a function that it calls may spin until another block writes; `tree` is the tree of `f`"
-    return _SpinAnalysis(f, {f}).may_spin(tree)
+def may_spin(tree, fn):
+    "Return whether `fn` or a function that it calls may spin until another block writes; `tree` is the tree of `fn`"
+    return _SpinAnalysis(fn, {fn}).may_spin(tree)
 
 
-def uses_this_grid(tree, f):
-    "Return whether `f` or a function that it calls uses `cg.this_grid`; `tree` is the tree of `f`"
-    return _refers_to_this_grid(_SpinAnalysis(f, {f}), tree)
+def uses_this_grid(tree, fn):
+    "Return whether `fn` or a function that it calls uses `cg.this_grid`; `tree` is the tree of `fn`"
+    return _refers_to_this_grid(_SpinAnalysis(fn, {fn}), tree)
 
 
 def _refers_to_this_grid(analysis, tree):
@@ -39,9 +39,9 @@ def _refers_to_this_grid(analysis, tree):
 class _SpinAnalysis:
     "Analyses a function and the functions that it calls; `callers` are the functions that led to it, and itself"
 
-    def __init__(self, f, callers):
-        closure = zip(f.__code__.co_freevars, f.__closure__ or ())
-        self.f, self.callers, self.closure = f, callers, dict(closure)  # closure: name -> cell
+    def __init__(self, fn, callers):
+        closure = zip(fn.__code__.co_freevars, fn.__closure__ or ())
+        self.fn, self.callers, self.closure = fn, callers, dict(closure)  # closure: name -> cell
 
     def may_spin(self, tree):
         "Return whether the function with this tree, or one that it calls, may spin"
@@ -83,9 +83,9 @@ class _SpinAnalysis:
     def device_functions(self, node):
         "Yield (analysis, syntax tree) of each device function that is called in `node`"
         for call in (part for part in walk(node) if isinstance(part, ast.Call)):
-            f = getattr(self.outer_value(call.func), 'py_func', None)
-            if f is not None and f not in self.callers and (tree := tree_of(f)):
-                yield _SpinAnalysis(f, self.callers | {f}), tree
+            fn = getattr(self.outer_value(call.func), 'py_func', None)
+            if fn is not None and fn not in self.callers and (tree := tree_of(fn)):
+                yield _SpinAnalysis(fn, self.callers | {fn}), tree
 
     def outer_value(self, node):
         "Return the value of a name, `a` or `a.b`, outside the function; None for a local variable"
@@ -94,7 +94,7 @@ class _SpinAnalysis:
             return getattr(namespace, node.attr, None) if isinstance(namespace, _NAMESPACES) else None
         name = node.id if isinstance(node, ast.Name) else None
         if name not in self.closure:
-            return self.f.__globals__.get(name)
+            return self.fn.__globals__.get(name)
         try:
             return self.closure[name].cell_contents
         except ValueError:

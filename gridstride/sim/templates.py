@@ -40,9 +40,9 @@ def _expression_template(src):
     return _strip_locations(ast.parse(src, mode='eval')).body
 
 
-def call_of(f, *args):
-    "Make a call of `f`, a dotted name, with trees as arguments"
-    return ast.Call(expression(f), list(args), [])
+def call_of(fn, *args):
+    "Make a call of `fn`, a dotted name, with trees as arguments"
+    return ast.Call(expression(fn), list(args), [])
 
 
 @lru_cache(1000)  # kernels share templates

@@ -42,12 +42,12 @@ class FunctionSource(NamedTuple):
 
 
 def source_of(
-    f,  # a function, class or code object
+    fn,  # a function, class or code object
 ) -> FunctionSource:
-    "Read the source of `f`; raises `SourceMissing`"
-    f = inspect.unwrap(f)  # `getsourcelines` does this too, but `getsourcefile` does not
-    code = getattr(f, '__code__', f)
-    return _read_code(code) or _read_recorded(code) or _read_by_inspect(f)
+    "Read the source of `fn`; raises `SourceMissing`"
+    fn = inspect.unwrap(fn)  # `getsourcelines` does this too, but `getsourcefile` does not
+    code = getattr(fn, '__code__', fn)
+    return _read_code(code) or _read_recorded(code) or _read_by_inspect(fn)
 
 
 _FUNCTION_LINE = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
@@ -153,37 +153,37 @@ def _function_lines(first_index, lines, file):
     return [*cached[1]]
 
 
-def _read_by_inspect(f):
+def _read_by_inspect(fn):
     try:
-        lines, first_line = inspect.getsourcelines(f)
+        lines, first_line = inspect.getsourcelines(fn)
     except (OSError, TypeError):
-        name = getattr(f, '__name__', None) or repr(f)
+        name = getattr(fn, '__name__', None) or repr(fn)
         raise SourceMissing(f'the source of {name} cannot be read; define it in a file or in a notebook cell') from None
-    return FunctionSource(lines, first_line, inspect.getsourcefile(f) or getattr(f, '__code__', f).co_filename)
+    return FunctionSource(lines, first_line, inspect.getsourcefile(fn) or getattr(fn, '__code__', fn).co_filename)
 
 
-def tree_of(f) -> ast.Module:
-    "Parse the source of `f`; None if it cannot be read or parsed (a lambda's line may be a part of a statement)"
+def tree_of(fn) -> ast.Module:
+    "Parse the source of `fn`; None if it cannot be read or parsed (a lambda's line may be a part of a statement)"
     try:
-        return ast.parse(source_of(f).text)
+        return ast.parse(source_of(fn).text)
     except (SourceMissing, SyntaxError):
         return None
 
 
-def lambdas_like(tree, f):
-    "Return the lambdas in `tree` that have the same parameters as the lambda `f`"
-    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+def lambdas_like(tree, fn):
+    "Return the lambdas in `tree` that have the same parameters as the lambda `fn`"
+    names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
     lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
     return [node for node in lambdas if tuple(arg.arg for arg in node.args.posonlyargs + node.args.args) == names]
 
 
-def lambda_text(f) -> str:
-    "Return the source of the lambda `f`, found by its line and its bytecode; raises `ValueError` if several match"
-    source = ''.join(inspect.findsource(f)[0])
-    line = f.__code__.co_firstlineno
-    lambdas = [node for node in lambdas_like(ast.parse(source), f) if node.lineno == line]
+def lambda_text(fn) -> str:
+    "Return the source of the lambda `fn`, found by its line and its bytecode; raises `ValueError` if several match"
+    source = ''.join(inspect.findsource(fn)[0])
+    line = fn.__code__.co_firstlineno
+    lambdas = [node for node in lambdas_like(ast.parse(source), fn) if node.lineno == line]
     texts = {text for node in lambdas if (text := ast.get_source_segment(source, node))}
-    matches = [text for text in texts if _has_same_bytecode(compile(text, 'lambda', 'eval'), f.__code__)]
+    matches = [text for text in texts if _has_same_bytecode(compile(text, 'lambda', 'eval'), fn.__code__)]
     if len(matches) != 1:
         raise ValueError(f'line {line} has {len(lambdas)} similar lambdas. Define the function with def')
     return matches[0]

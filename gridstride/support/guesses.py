@@ -10,18 +10,20 @@ def _format(value, unit=''):
     return f'{value:g}{unit}' if unit in ('x', '%') else f'{value:g} {unit}'.rstrip()
 
 
-def _parts(value):
+def _guesses_by_name(value):
     "Return {name: guess} of all parts of a guess; a single guess has the name ''"
     if isinstance(value, dict):
         return value
     if isinstance(value, (tuple, list)) and ... in value:  # (2, 5) may be one guess: a program and a lane
-        return {str(n): part for n, part in enumerate(value, 1)}
+        return {str(n): single_guess for n, single_guess in enumerate(value, 1)}
     return {'': value}
 
 
-def _format_parts(parts, unit=''):
+def _format_guesses(guess_of_name, unit=''):
     "Format several guesses: 'rows: 32, columns: 4'"
-    return ', '.join((f'{name}: ' if name != '' else '') + _format(value, unit) for name, value in parts.items())
+    return ', '.join(
+        (f'{name}: ' if name != '' else '') + _format(value, unit) for name, value in guess_of_name.items()
+    )
 
 
 def _require_number(value, unit):
@@ -40,25 +42,25 @@ def guess(
         guess(my_guess, 'ms')
 
     Raises TypeError if `unit` is given and a guess is not a number."""
-    parts = _parts(value)
-    guesses = {name: part for name, part in parts.items() if part is not ...}
+    guess_of_name = _guesses_by_name(value)
+    guesses = {name: single_guess for name, single_guess in guess_of_name.items() if single_guess is not ...}
     if unit:
-        for part in guesses.values():
-            _require_number(part, unit)
+        for single_guess in guesses.values():
+            _require_number(single_guess, unit)
     if guesses:
-        print(f'Noted: {_format_parts(guesses, unit)}')
-    if len(guesses) < len(parts):
-        print(_request(parts, guesses, unit))
+        print(f'Noted: {_format_guesses(guesses, unit)}')
+    if len(guesses) < len(guess_of_name):
+        print(_request(guess_of_name, guesses, unit))
 
 
-def _request(parts, guesses, unit):
+def _request(guess_of_name, guesses, unit):
     "Return the sentence that asks for the guesses that are still `...`"
-    missing = [str(name) for name in parts if name not in guesses]
-    placeholder = '...' if len(parts) == 1 else f'... for {", ".join(missing)}'
+    missing_names = [str(name) for name in guess_of_name if name not in guesses]
+    ellipsis_text = '...' if len(guess_of_name) == 1 else f'... for {", ".join(missing_names)}'
     unit_text = 'a speedup: 2 is twice as fast' if unit == 'x' else unit
-    in_unit = f' ({unit_text})' if unit else ''
-    remedy = f'replace {placeholder} above, run this cell again'
-    return f'Make a guess first{in_unit}: {remedy}. The next cell shows the result.'
+    unit_suffix = f' ({unit_text})' if unit else ''
+    remedy = f'replace {ellipsis_text} above, run this cell again'
+    return f'Make a guess first{unit_suffix}: {remedy}. The next cell shows the result.'
 
 
 def guessed(
@@ -69,5 +71,5 @@ def guessed(
 
     >>> guessed(3, 'ms'), guessed(...)
     ('(you guessed 3 ms)', '')"""
-    guesses = {name: part for name, part in _parts(value).items() if part is not ...}
-    return f'(you guessed {_format_parts(guesses, unit)})' if guesses else ''
+    guesses = {name: single_guess for name, single_guess in _guesses_by_name(value).items() if single_guess is not ...}
+    return f'(you guessed {_format_guesses(guesses, unit)})' if guesses else ''

@@ -22,9 +22,9 @@ def sectors(warp, byte, size):
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     first_sector = byte // 32
     last_sector = (byte + size - 1) // 32
-    accessed, _ = _distinct(np.concatenate([warp * 2**40 + first_sector, warp * 2**40 + last_sector]))
+    sectors, _ = _distinct(np.concatenate([warp * 2**40 + first_sector, warp * 2**40 + last_sector]))
     num_bytes = _counts(warp) * size  # per warp
-    return int(np.count_nonzero(num_bytes)), len(accessed), int((-(-num_bytes // 32)).sum())
+    return int(np.count_nonzero(num_bytes)), len(sectors), int((-(-num_bytes // 32)).sum())
 
 
 def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp

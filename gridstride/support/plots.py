@@ -161,7 +161,7 @@ def faults(
     texts = list(_texts(fig))
     annotations = {t for ax in fig.axes for t in ax.texts}
     too_small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in texts if t.get_size() < MIN_FONT_SIZE]
-    outside = [
+    points_outside = [
         f'{t.get_text()!r} leaves its axes'
         for t, b in texts
         if t in annotations and _overhang(b, t.axes.get_window_extent()) > 1
@@ -171,4 +171,4 @@ def faults(
         for (a, box_a), (b, box_b) in combinations(texts, 2)
         if _overlap_area(box_a, box_b) > 0.05 * min(box_a.width * box_a.height, box_b.width * box_b.height)
     ]
-    return too_small + outside + overlapping
+    return too_small + points_outside + overlapping

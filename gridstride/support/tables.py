@@ -87,8 +87,8 @@ class Table:
         return [line, *(f'{indentation}{text}' for text in other_lines)]
 
     def _repr_html_(self):
-        sides = ['left' if is_left else 'right' for is_left in self.is_left]
-        head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, sides))
+        alignments = ['left' if is_left else 'right' for is_left in self.is_left]
+        head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, alignments))
         head = f'<thead><tr>{head}</tr></thead>' if head else ''
         body = ''.join(f'<tr>{"".join(map(_cell, r, self.is_left))}</tr>' for r in self.rows)
         title = f'<p style="margin:.4em 0 .2em"><b>{escape(self.title)}</b></p>' if self.title else ''

@@ -259,26 +259,26 @@ def with_undef(data, dtype, *operands, region=None):
     return out
 
 
-def map_elements(x, f):
-    "Apply `f`, a function of arrays that moves elements, to the data of `x` and to its `undef_mask`"
-    out = tensor(f(x.data), x.dtype, x.region)
+def map_elements(x, move):
+    "Apply `move`, a function of arrays that moves elements, to the data of `x` and to its `undef_mask`"
+    out = tensor(move(x.data), x.dtype, x.region)
     if x.undef_mask is not None:
-        out.undef_mask = f(x.undef_mask)
+        out.undef_mask = move(x.undef_mask)
     return out
 
 
-def propagate_undef(out, x, f=None):
-    "Mark lanes of `out` as undefined that depend on undefined lanes of `x`; `f` maps the mask of `x` to that of `out`"
+def propagate_undef(out, x, map_mask=None):
+    "Mark lanes of `out` that depend on undefined lanes of `x`; `map_mask` converts the mask of `x` to that of `out`"
     if x.undef_mask is not None:
-        out.undef_mask = f(x.undef_mask) if f else x.undef_mask
+        out.undef_mask = map_mask(x.undef_mask) if map_mask else x.undef_mask
     return out
 
 
-def combine_elements(a, b, f):
-    "Combine the elements of two blocks by `f`, a function of two arrays"
-    out = tensor(f(a.data, b.data), a.dtype)
+def combine_elements(a, b, combine):
+    "Combine the elements of two blocks by `combine`, a function of two arrays"
+    out = tensor(combine(a.data, b.data), a.dtype)
     if a.undef_mask is not None or b.undef_mask is not None:
-        out.undef_mask = f(
+        out.undef_mask = combine(
             *(
                 np.zeros(operand.data.shape, bool) if operand.undef_mask is None else operand.undef_mask
                 for operand in (a, b)
@@ -357,10 +357,10 @@ def _convert_number(a, dtype):
     return dtype.number(a)
 
 
-def _apply_broadcast(f, a, b):
+def _apply_broadcast(operation, a, b):
     "Compute `f(a, b)` of two arrays; raises `NotCompiled` if they cannot be broadcast"
     try:
-        return f(a, b)
+        return operation(a, b)
     except ValueError:
         shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
         raise compile_error(
@@ -369,32 +369,32 @@ def _apply_broadcast(f, a, b):
         ) from None
 
 
-def compute(a, b, f, division=False):
-    "Apply `f` to two operands in their common type"
+def compute(a, b, operation, division=False):
+    "Apply `operation` to two operands in their common type"
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
         x, y, dtype = a.data, b.data, a.dtype
     else:
         x, y, dtype = to_common_type(a, b, division)
-    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
+    return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
-def _arithmetic(a, b, f):
+def _arithmetic(a, b, operation):
     if type(b) is tensor and type(a) is tensor and a.dtype is b.dtype:
         x, y, dtype = a.data, b.data, a.dtype
     else:
         x, y, dtype = to_common_type(a, b)
     if dtype.is_special:
-        return _compute_int1(x, y, dtype, f, a, b)
+        return _compute_int1(x, y, dtype, operation, a, b)
     if x.shape == y.shape:
-        return with_undef(f(x, y), dtype, a, b)
-    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
+        return with_undef(operation(x, y), dtype, a, b)
+    return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
-def _compute_int1(x, y, dtype, f, a, b):
+def _compute_int1(x, y, dtype, operation, a, b):
     "Compute with int1, which has one bit; raises `NotCompiled` if `dtype` is fp8"
     if dtype.is_fp8():
         raise compile_error(f'arithmetic with {dtype}', 'Convert first: x.to(tl.float32).')
-    return with_undef((_apply_broadcast(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), dtype, a, b)
+    return with_undef((_apply_broadcast(operation, np.uint8(x), np.uint8(y)) & 1).astype(bool), dtype, a, b)
 
 
 def _move_pointer(a, b):
@@ -410,20 +410,20 @@ def _move_pointer(a, b):
     return with_undef(_apply_broadcast(np.add, a.data, offset), a.dtype, a, b, region=a.region)
 
 
-def _compare(a, b, f):
+def _compare(a, b, operation):
     if b is None:
-        return f is np.not_equal
+        return operation is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
         hint = 'An array argument is an address: pass a number, such as n.item(), or load the element.'
         raise compile_error(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
-        return with_undef(_apply_broadcast(f, addresses(a), addresses(b)), _I1, a, b)
+        return with_undef(_apply_broadcast(operation, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
         raise compile_error(f'a value of the kernel cannot be compared with {_describe(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
-        return with_undef(_apply_broadcast(f, a.data, b.data), _I1, a, b)
+        return with_undef(_apply_broadcast(operation, a.data, b.data), _I1, a, b)
     x, y, _ = to_common_type(a, b)
-    return with_undef(_apply_broadcast(f, x, y), _I1, a, b)
+    return with_undef(_apply_broadcast(operation, x, y), _I1, a, b)
 
 
 def _divide(a, b):
@@ -461,18 +461,18 @@ def _mod(a, b):
     return with_undef(_apply_broadcast(np.fmod, x, y), dtype, a, b)
 
 
-def _bitwise(a, b, f):
+def _bitwise(a, b, operation):
     if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype:
         x, y, dtype = a.data, b.data, a.dtype
     else:
         x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
-        name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
+        name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(operation, '^')
         raise compile_error(f'{name} of {dtype}', 'Use it with masks or integers.')
-    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
+    return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
-def _shift(a, b, f):
+def _shift(a, b, operation):
     x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
         raise compile_error(f'a shift of {dtype}', 'Shift integers only.')
@@ -481,11 +481,13 @@ def _shift(a, b, f):
         is_too_far = (y < 0) | (y >= num_bits)
         fill = (
             np.where(x < 0, -1, 0).astype(dtype.np)
-            if f is np.right_shift and dtype.is_int_signed()
+            if operation is np.right_shift and dtype.is_int_signed()
             else dtype.number(0)
         )
-        return with_undef(np.where(is_too_far, fill, f(x, np.where(is_too_far, 0, y).astype(dtype.np))), dtype, a, b)
-    return with_undef(_apply_broadcast(f, x, y), dtype, a, b)
+        return with_undef(
+            np.where(is_too_far, fill, operation(x, np.where(is_too_far, 0, y).astype(dtype.np))), dtype, a, b
+        )
+    return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
 def broadcast(*values):
@@ -514,8 +516,8 @@ def where(condition, x, y):
     out = tensor(np.where(is_true, a, b)[()], dtype, region)
     undef_masks = [getattr(value, 'undef_mask', None) for value in (condition, x, y)]
     if any(mask is not None for mask in undef_masks):
-        in_condition, in_x, in_y = (np.False_ if mask is None else mask for mask in undef_masks)
-        undef_mask = np.broadcast_to(np.where(condition.data, in_x, in_y) | in_condition, out.data.shape)
+        condition_mask, x_mask, y_mask = (np.False_ if mask is None else mask for mask in undef_masks)
+        undef_mask = np.broadcast_to(np.where(condition.data, x_mask, y_mask) | condition_mask, out.data.shape)
         out.undef_mask = undef_mask if undef_mask.any() else None
     return out
 

@@ -168,9 +168,9 @@ def builtin_max(*args):
     return _reduce_arguments(args, maximum, max)
 
 
-def _reduce_arguments(args, f, python_function):
-    "Reduce the arguments by `f` if one of them is a value of the kernel, else call Python's own function"
-    return functools.reduce(f, args) if any(type(arg) is tensor for arg in args) else python_function(*args)
+def _reduce_arguments(args, operation, python_function):
+    "Reduce the arguments by `operation` if one of them is a value of the kernel, else call Python's own function"
+    return functools.reduce(operation, args) if any(type(arg) is tensor for arg in args) else python_function(*args)
 
 
 def abs(x):
@@ -180,14 +180,14 @@ def abs(x):
     return with_undef(np.abs(x.data), x.dtype, x)
 
 
-def _float_function(f, name):
-    "Make a function of fp32 and fp64 values from `f`, a function of arrays"
+def _float_function(fn, name):
+    "Make a function of fp32 and fp64 values from `fn`, a function of arrays"
 
     def elementwise(x):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
             raise compile_error(f'tl.{name} of {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
-        return with_undef(f(x.data), x.dtype, x)
+        return with_undef(fn(x.data), x.dtype, x)
 
     elementwise.__name__ = name
     elementwise.__doc__ = f'Compute {name}(x) elementwise'

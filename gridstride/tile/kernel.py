@@ -110,8 +110,8 @@ class CheckedKernel:
         for name, parameter in self.signature.parameters.items():
             if name not in values and parameter.default is not parameter.empty:
                 values[name] = parameter.default
-        if missing := [name for name in self.arg_names if name not in values]:
-            raise self._argument_error(f'{self.__name__}: missing arguments {", ".join(missing)}')
+        if missing_names := [name for name in self.arg_names if name not in values]:
+            raise self._argument_error(f'{self.__name__}: missing arguments {", ".join(missing_names)}')
         return {name: values[name] for name in self.arg_names}
 
     def _choose_constants(self, values):

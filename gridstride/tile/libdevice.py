@@ -40,12 +40,12 @@ def _integer_bits(x):
     return [int(value) & ((1 << x.dtype.int_bitwidth) - 1) for value in np.ravel(x.data)]
 
 
-def _bit_function(f):
+def _bit_function(fn):
     "Make a function of integers from a function of their bits"
 
     def bit_function(x):
         x = block_of(x)
-        results = np.array([f(bits, x.dtype.int_bitwidth) for bits in _integer_bits(x)], np.int32)
+        results = np.array([fn(bits, x.dtype.int_bitwidth) for bits in _integer_bits(x)], np.int32)
         return with_undef(results.reshape(x.data.shape)[()], DTYPES['int32'], x)
 
     return bit_function

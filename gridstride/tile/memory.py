@@ -224,10 +224,10 @@ def _locate(pointers, mask, user_mask, access):
         pointers = tensor(addresses(pointers), pointers.dtype)
         region = None
     if region is None:
-        resolved = _resolve_region(pointers, mask, access)
-        if resolved is None:
+        resolved_pointers = _resolve_region(pointers, mask, access)
+        if resolved_pointers is None:
             return None, np.empty(0, np.int64)
-        region, offsets, itemsize = resolved
+        region, offsets, itemsize = resolved_pointers
         if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % itemsize):
             fields = dict(access=access, array=region.name, size=itemsize)
             raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers, mask, 0))

@@ -113,8 +113,8 @@ def pair_uniform_to_normal(u1, u2):
 
 def randn4x(seed, offset, n_rounds=10):
     "Return four blocks of normally distributed values"
-    a, b, c, d = rand4x(seed, offset, n_rounds)
-    return *pair_uniform_to_normal(a, b), *pair_uniform_to_normal(c, d)
+    a, b, c, fourth = rand4x(seed, offset, n_rounds)
+    return *pair_uniform_to_normal(a, b), *pair_uniform_to_normal(c, fourth)
 
 
 def randn(seed, offset, n_rounds=10):

@@ -25,22 +25,22 @@ _BUILTINS = {k: getattr(builtins, k) for k in _UNCHANGED_BUILTINS.split()} | dic
 )
 
 
-def is_jitted(f):
-    "Return whether `f` is a function under `@triton.jit`, of Triton or of its shim"
-    return isinstance(getattr(f, 'fn', None), types.FunctionType)
+def is_jitted(fn):
+    "Return whether `fn` is a function under `@triton.jit`, of Triton or of its shim"
+    return isinstance(getattr(fn, 'fn', None), types.FunctionType)
 
 
-def unwrap(f):
+def unwrap(fn):
     "Return the object under `@triton.jit` that a checked kernel, an autotuner or heuristics wrap"
-    while not is_jitted(f) and hasattr(f, 'fn'):
-        f = f.fn
-    return f
+    while not is_jitted(fn) and hasattr(fn, 'fn'):
+        fn = fn.fn
+    return fn
 
 
-def function_of(f):
+def function_of(fn):
     "Return the Python function of a kernel"
-    f = unwrap(f)
-    return getattr(f, 'fn', f)
+    fn = unwrap(fn)
+    return getattr(fn, 'fn', fn)
 
 
 class BoundFunctions:
@@ -49,17 +49,17 @@ class BoundFunctions:
     def __init__(self):
         self.functions = {}
 
-    def function(self, f):
-        "Return a copy of the Python function `f` with a `_Scope` as its globals"
-        key = id(f)
+    def function(self, fn):
+        "Return a copy of the Python function `fn` with a `_Scope` as its globals"
+        key = id(fn)
         if key not in self.functions:
-            scope = _Scope(f, self)
-            code = code_of(f)
-            bound_function = types.FunctionType(code, scope, f.__name__, None, _cells(f, code, self))
+            scope = _Scope(fn, self)
+            code = code_of(fn)
+            bound_function = types.FunctionType(code, scope, fn.__name__, None, _cells(fn, code, self))
             bound_function.__defaults__ = (
-                tuple(self.value(default) for default in f.__defaults__) if f.__defaults__ else None
+                tuple(self.value(default) for default in fn.__defaults__) if fn.__defaults__ else None
             )
-            bound_function.__kwdefaults__ = {k: self.value(v) for k, v in (f.__kwdefaults__ or {}).items()} or None
+            bound_function.__kwdefaults__ = {k: self.value(v) for k, v in (fn.__kwdefaults__ or {}).items()} or None
             self.functions[key] = bound_function
         return self.functions[key]
 
@@ -172,21 +172,21 @@ class _TritonModule:
         return const(1 << (n - 1).bit_length())
 
 
-def _cells(f, code, bindings):
+def _cells(fn, code, bindings):
     "Return the closure of the bound function, with converted values; None if it is not a closure"
-    cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
     return tuple(types.CellType(bindings.value(cells[k].cell_contents)) for k in code.co_freevars) or None
 
 
 class _Scope(Names):
     "The globals of a kernel's function: a value is converted by `BoundFunctions.value` when the kernel first reads it"
 
-    def __init__(self, f, bindings):
-        super().__init__(HOOKS, __builtins__=_Builtins(), __name__=f.__module__)
-        self.f, self.bindings = f, bindings
+    def __init__(self, fn, bindings):
+        super().__init__(HOOKS, __builtins__=_Builtins(), __name__=fn.__module__)
+        self.fn, self.bindings = fn, bindings
 
     def __missing__(self, name):
-        host_globals = self.f.__globals__
+        host_globals = self.fn.__globals__
         if name in host_globals:
             value = host_globals[name]
             if isinstance(value, (bool, int, float, str)) and not name.startswith('__'):

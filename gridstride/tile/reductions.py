@@ -33,13 +33,13 @@ def _any_along(undef_mask, axis, keep_dims):
     return np.any(undef_mask, axis=axis, keepdims=keep_dims)
 
 
-def _reduce(x, f, axis, keep_dims, name):
-    "Reduce by `f`, a function of NumPy; messages call the operation `name`"
+def _reduce(x, reduce, axis, keep_dims, name):
+    "Reduce by `reduce`, a function of NumPy; messages call the operation `name`"
     x = block_of(x)
     if not x.data.ndim:
         raise compile_error(f'{name} requires a block; got a scalar')
     axis = axis_of(x, axis, name)
-    result = f(x.data, axis=axis)
+    result = reduce(x.data, axis=axis)
     if keep_dims:
         result = np.reshape(
             result, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
@@ -85,10 +85,10 @@ def _widen_to_32_bits(x):
     return convert(x, _F32 if x.dtype.is_floating() else _I32)
 
 
-def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_function, name):
+def _extreme(input, axis, return_indices, tie_break_left, keep_dims, reduce, arg_function, name):
     "Compute `max` or `min`, with its index if `return_indices`"
     x = _widen_to_32_bits(block_of(input))
-    extreme = _reduce(x, f, axis, keep_dims, name)
+    extreme = _reduce(x, reduce, axis, keep_dims, name)
     if not return_indices:
         return extreme
     return extreme, _extreme_index(x, axis, tie_break_left, keep_dims, arg_function, name)
@@ -97,15 +97,15 @@ def _extreme(input, axis, return_indices, tie_break_left, keep_dims, f, arg_func
 def _extreme_index(x, axis, tie_break_left, keep_dims, arg_function, name):
     "Return the index of the largest or smallest element, which is never a NaN"
     axis = axis_of(x, axis, name)
-    without_nan = (
+    values_without_nan = (
         np.where(np.isnan(x.data), -np.inf if arg_function is np.argmax else np.inf, x.data)
         if x.dtype.rank == 2
         else x.data
     )
     if tie_break_left or axis is None:
-        indices = arg_function(without_nan, axis=axis)
+        indices = arg_function(values_without_nan, axis=axis)
     else:
-        indices = without_nan.shape[axis] - 1 - arg_function(np.flip(without_nan, axis), axis=axis)
+        indices = values_without_nan.shape[axis] - 1 - arg_function(np.flip(values_without_nan, axis), axis=axis)
     if keep_dims:
         indices = np.reshape(
             indices, [1 if axis in (None, axis_number) else size for axis_number, size in enumerate(x.data.shape)]
@@ -139,9 +139,9 @@ def _as_tuple(input):
     return (input,) if type(input) is tensor else tuple(input)
 
 
-def _combine(f, a, b):
-    "Apply `f` to two tuples of values; returns a tuple"
-    return _as_tuple(f(*a, *b))
+def _combine(combine, a, b):
+    "Apply `combine` to two tuples of values; returns a tuple"
+    return _as_tuple(combine(*a, *b))
 
 
 def _slice(values, axis, bounds):
@@ -175,13 +175,13 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     size = values[0].data.shape[axis]
     step = 1
     while step < size:
-        combined_parts = _combine(
+        combined_values = _combine(
             combine_fn, _slice(values, axis, slice(0, size - step)), _slice(values, axis, slice(step, size))
         )
-        unchanged_parts = _slice(values, axis, slice(0, step))
+        unchanged_values = _slice(values, axis, slice(0, step))
         values = tuple(
             combine_elements(unchanged, combined, lambda x, y: np.concatenate([x, y], axis))
-            for unchanged, combined in zip(unchanged_parts, combined_parts)
+            for unchanged, combined in zip(unchanged_values, combined_values)
         )
         step *= 2
     if reverse:
@@ -189,8 +189,8 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     return values[0] if type(input) is tensor else values
 
 
-def _scan(input, axis, reverse, dtype, f, name):
-    "Scan by `f`, a function of NumPy; messages call the operation `name`"
+def _scan(input, axis, reverse, dtype, accumulate, name):
+    "Scan by `accumulate`, a function of NumPy; messages call the operation `name`"
     x = block_of(input)
     result_type = to_dtype(dtype) if dtype is not None else x.dtype
     if dtype is None and result_type.is_int() and result_type.int_bitwidth < 32:
@@ -199,7 +199,7 @@ def _scan(input, axis, reverse, dtype, f, name):
         result_type = _F32
     x, axis = convert(x, result_type), axis_of(x, axis, name)
     a = np.flip(x.data, axis) if reverse else x.data
-    a = f(a, axis=axis, dtype=result_type.np)
+    a = accumulate(a, axis=axis, dtype=result_type.np)
     return propagate_undef(
         tensor(np.flip(a, axis) if reverse else a, result_type),
         x,

@@ -126,8 +126,8 @@ class _Rewriter(ast.NodeTransformer):
         while values:
             name = self._new_name()
             first = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), values.pop()), node)
-            combined = _call(operator, _name_at(name, node), result)
-            result = ast.IfExp(_call(f'{operator}_needs_second', first), combined, _name_at(name, node))
+            combined_test = _call(operator, _name_at(name, node), result)
+            result = ast.IfExp(_call(f'{operator}_needs_second', first), combined_test, _name_at(name, node))
             result = ast.copy_location(result, node)
         return result
 
@@ -346,12 +346,12 @@ def _compile(tree, body, code):
     return result
 
 
-def code_of(f):
+def code_of(fn):
     "Return the code of a function, rewritten for a kernel; raises `NotCompiled` if Triton cannot compile it"
-    code = _rewrite(f.__code__, f.__code__.co_filename)  # codes of two files may compare equal
+    code = _rewrite(fn.__code__, fn.__code__.co_filename)  # codes of two files may compare equal
     if isinstance(code, _CompileError):
         problem, hint, line = code.args
-        raise compile_error(problem, hint, line, f)
+        raise compile_error(problem, hint, line, fn)
     return code
 
 

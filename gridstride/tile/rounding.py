@@ -41,13 +41,13 @@ def float_to_int(values, target):
     if 8 in (target.size, values.dtype.itemsize):
         nan_result = np.array(1 << (8 * target.size - 1), f'u{target.size}').view(target.np)[()]
     truncated = np.trunc(values.astype(np.float64))
-    converted = np.where((truncated > limits.min) & (truncated < limits.max), truncated, 0).astype(target.np)
-    saturated = np.where(
+    converted_values = np.where((truncated > limits.min) & (truncated < limits.max), truncated, 0).astype(target.np)
+    saturated_values = np.where(
         truncated >= limits.max,
         target.number(limits.max),
-        np.where(truncated <= limits.min, target.number(limits.min), converted),
+        np.where(truncated <= limits.min, target.number(limits.min), converted_values),
     )
-    return np.where(np.isnan(truncated), nan_result, saturated)[()]
+    return np.where(np.isnan(truncated), nan_result, saturated_values)[()]
 
 
 _MAX_FP8 = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
@@ -64,8 +64,8 @@ def fp8e5_to_bf16(values):
     "Convert fp8e5 to bf16: Triton shifts the bits, so infinity and NaN become 65536 or larger values"
     bits = np.asarray(values).view(np.uint8)
     magnitude = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
-    shifted = np.where(bits & 128, -magnitude, magnitude).astype(np.float32)
-    return np.where((bits & 124) == 124, shifted, np.asarray(values).astype(np.float32))[()]
+    scaled_values = np.where(bits & 128, -magnitude, magnitude).astype(np.float32)
+    return np.where((bits & 124) == 124, scaled_values, np.asarray(values).astype(np.float32))[()]
 
 
 def round_towards_zero(values, target):

@@ -203,17 +203,17 @@ def _clocks_of(acquired):
     clock = {}
     synced_clock = {}
     visited = set()
-    pending = list(acquired)
-    while pending:
-        event = pending.pop()
+    pending_events = list(acquired)
+    while pending_events:
+        event = pending_events.pop()
         if id(event) in visited:
             continue
         visited.add(id(event))
         clock[event.number] = max(clock.get(event.number, 0), event.stamp)
-        synced, lines = synced_clock.get(event.number, (-1, {}))
+        synced_stamp, lines = synced_clock.get(event.number, (-1, {}))
         lines[event.stamp] = min(lines.get(event.stamp, event.line), event.line)  # the first of several atomics
-        synced_clock[event.number] = max(synced, event.synced), lines
-        pending += event.acquired
+        synced_clock[event.number] = max(synced_stamp, event.synced), lines
+        pending_events += event.acquired
     return clock, synced_clock
 
 

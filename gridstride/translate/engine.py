@@ -315,9 +315,9 @@ class CheckedArrays(Arrays):
 
     def element_index(self, node, view, indices):
         "Return the checked index of an element in C: one offset from the beginning of the memory"
-        unchecked = super().element_index(node, view, indices)
+        expression = super().element_index(node, view, indices)
         if None in view.sizes or not view.ndim:
-            return unchecked
+            return expression
         offset = self.checked_offset(_access_kind(node), view, indices, view.sizes, view.strides)
         return [add(view.offset, add(_leading_offset(view), offset))]
 
@@ -344,8 +344,8 @@ def _leading_offset(view):
     if not view.leading_indices:
         return ZERO
     dims = view.memory.dims
-    whole = ArrayView(view.memory, dims, contiguous_strides(dims))
-    return c_index(whole, [*view.leading_indices, *[ZERO] * view.ndim])[0]
+    flat_view = ArrayView(view.memory, dims, contiguous_strides(dims))
+    return c_index(flat_view, [*view.leading_indices, *[ZERO] * view.ndim])[0]
 
 
 class CheckedExpressions(Expressions):
@@ -376,9 +376,11 @@ def _index_of_offset(array, offset):
     "Return the index of the element of `array` that is `offset` elements after its lowest address"
     strides = [abs(stride) // array.itemsize for stride in array.strides]
     index = {}
-    for d in sorted(range(array.ndim), key=lambda d: -strides[d]):
-        index[d], offset = divmod(offset, strides[d]) if strides[d] else (0, offset)
-    return tuple(array.shape[d] - 1 - index[d] if array.strides[d] < 0 else index[d] for d in range(array.ndim))
+    for axis in sorted(range(array.ndim), key=lambda axis: -strides[axis]):
+        index[axis], offset = divmod(offset, strides[axis]) if strides[axis] else (0, offset)
+    return tuple(
+        array.shape[axis] - 1 - index[axis] if array.strides[axis] < 0 else index[axis] for axis in range(array.ndim)
+    )
 
 
 def _exception(compiled_kernel, arrays):

@@ -124,11 +124,11 @@ class _ReachingDefinitions:
 
     def visit_If(self, stmt):
         self.read_names(stmt.test)
-        state_before = self.state
-        self.state = dict(state_before)
+        entry_state = self.state
+        self.state = dict(entry_state)
         self.visit_block(stmt.body)
         state_after_body = self.state
-        self.state = dict(state_before)
+        self.state = dict(entry_state)
         self.visit_block(stmt.orelse)
         self.state = _join_states(state_after_body, self.state)
 

@@ -21,18 +21,18 @@ from .verify import verify
 
 def _callers_last(unit):
     "Return the kernel and its device functions, callees before callers"
-    ordered = []
+    ordered_functions = []
 
     def visit(function):
-        if function in ordered:
+        if function in ordered_functions:
             return
         for expr in function_expressions(function):
             if expr.op == 'device':
                 visit(expr.value)
-        ordered.append(function)
+        ordered_functions.append(function)
 
     visit(unit.main)
-    return ordered
+    return ordered_functions
 
 
 def _choose_result_type(function, ranges, unit):
@@ -83,8 +83,10 @@ def _function_head(function, body, writer, unit):
     "Return the text that begins a function, and the (type, name) of its parameters"
     params = [_type_and_name(e, writer) for e in body.parameters]
     if function is unit.main:
-        unused = [e for e in body.parameters if not body.is_used(e)]
-        params = [('[[maybe_unused]] ' + t if e in unused else t, n) for e, (t, n) in zip(body.parameters, params)]
+        unused_parameters = [e for e in body.parameters if not body.is_used(e)]
+        params = [
+            ('[[maybe_unused]] ' + t if e in unused_parameters else t, n) for e, (t, n) in zip(body.parameters, params)
+        ]
     params += [(writer.index_type, _layout_name(*param)) for param in function.layout_params]
     start = (
         f'__global__ void {function.c_name}('

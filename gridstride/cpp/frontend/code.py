@@ -195,23 +195,23 @@ class Code(list):
         texts = [*self.texts, '']  # for -1, no bracket
         open_brackets = [-1]
         innermost = -1  # the last of `open_brackets`
-        ends, bracket_around = [0], []  # `bracket_around[n]` is around the tokens `ends[n]:ends[n + 1]`
+        boundaries, bracket_around = [0], []  # `bracket_around[n]` is around the tokens `ends[n]:ends[n + 1]`
         for i in self.find_any(_BRACKETS):
             text = texts[i]
             bracket_around.append(innermost)
             if text in OPENING_BRACKETS:
-                ends.append(i + 1)
+                boundaries.append(i + 1)
                 open_brackets.append(i)
                 innermost = i
                 continue
-            ends.append(i)
+            boundaries.append(i)
             if texts[innermost] == OPENING_OF[text]:
                 match[i] = open_brackets.pop()
                 match[innermost] = i
                 innermost = open_brackets[-1]
             elif self.strict:
                 raise self._unmatched_error(i, innermost)
-        counts = map(sub, [*ends[1:], self._length + 1], ends)  # the last one is for index `len(self)`
+        counts = map(sub, [*boundaries[1:], self._length + 1], boundaries)  # the last one is for index `len(self)`
         self.outer = [*chain.from_iterable(map(repeat, [*bracket_around, innermost], counts))]
         self._require_closed(innermost)
 
@@ -334,10 +334,10 @@ class Code(list):
         "Return the index of the first of `stops` from `i` on, outside inner brackets, or of the outer closing bracket"
         if stops not in self._stops:
             self._stops[stops] = {}, {*stops, *OPENING_OF}
-        result_at, ends = self._stops[stops]
+        result_at, boundaries = self._stops[stops]
         texts, match, n = self.texts, self.match, self._length
         steps, visited = 0, []
-        while i < n and (text := texts[i]) not in ends:
+        while i < n and (text := texts[i]) not in boundaries:
             if i in result_at:
                 i = result_at[i]
                 break
@@ -419,12 +419,12 @@ class Code(list):
     # `extern __shared__` is in a function.
     def scope_kind(self, opening):
         "Return the kind of scope that this bracket opens: 'namespace' (also for -1, the source), 'type' or 'code'"
-        unresolved = []
+        openings = []
         while opening not in self.scope_kinds:
-            unresolved.append(opening)
+            openings.append(opening)
             opening = self.outer[opening]
         kind = self.scope_kinds[opening]
-        for opening in reversed(unresolved):
+        for opening in reversed(openings):
             kind = self.scope_kinds[opening] = (
                 self._scope_kind_of_brace(opening) if self[opening] == '{' and kind != 'code' else 'code'
             )

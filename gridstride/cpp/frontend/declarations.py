@@ -231,12 +231,12 @@ def tokens_of_type(c, i, end):
     has_attribute = '[' in texts and any(c[j] == c[j + 1] == '[' for j in range(i, end))
     if not has_attribute and _DROPPED_FROM_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
-    dropped = set()
+    dropped_indices = set()
     for j in range(i, end):
         if is_storage(c, j):
-            dropped.add(j)
-        dropped |= set(range(j, skip_attribute(c, j)))
-    return [j for j in range(i, end) if j not in dropped]
+            dropped_indices.add(j)
+        dropped_indices |= set(range(j, skip_attribute(c, j)))
+    return [j for j in range(i, end) if j not in dropped_indices]
 
 
 def statement_start(c, i):

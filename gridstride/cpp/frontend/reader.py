@@ -270,9 +270,11 @@ def read_compiled(src: str) -> Code:
 def kernels_in(c: Code) -> list:
     "Return a list with a `Function` per kernel of `c`: its definition if there is one, otherwise its declaration"
     kernel_of = {}
-    for f in read_functions(c):
-        if '__global__' in f.words and (f.has_body or (f.scope, f.name, len(f.params)) not in kernel_of):
-            kernel_of[f.scope, f.name, len(f.params)] = f
+    for function in read_functions(c):
+        if '__global__' in function.words and (
+            function.has_body or (function.scope, function.name, len(function.params)) not in kernel_of
+        ):
+            kernel_of[function.scope, function.name, len(function.params)] = function
     return list(kernel_of.values())
 
 
@@ -288,14 +290,14 @@ def functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`, including kernels and device functions
     "List the functions that `src` defines, without members of classes"
-    return [f for f in read_functions(read_compiled(src)) if f.has_body and f.result_type]
+    return [function for function in read_functions(read_compiled(src)) if function.has_body and function.result_type]
 
 
 def host_functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`
     "List the functions that `src` defines for the host, without members of classes"
-    return [f for f in functions(src) if f.is_host]
+    return [function for function in functions(src) if function.is_host]
 
 
 def signature(
@@ -304,7 +306,9 @@ def signature(
 ) -> str:  # its declaration, ending in `;` (one line per overload)
     "Return the declaration of a function, from its definition; raises `WrongSource` with the names in `src`"
     defined_functions = functions(src)
-    if signatures := [f.signature for f in defined_functions if f.name == name and f.is_host]:
+    if signatures := [
+        function.signature for function in defined_functions if function.name == name and function.is_host
+    ]:
         return '\n'.join(f'{line};' for line in signatures)
     raise not_on_host_error(name, defined_functions)
 
@@ -312,9 +316,9 @@ def signature(
 def not_on_host_error(name: str, defined_functions: list) -> WrongSource:
     "Make the error for a request of the function `name`, which is not a host function of `defined_functions`"
     problem = 'is not defined in this source'
-    if any(f.name == name for f in defined_functions):
+    if any(function.name == name for function in defined_functions):
         problem = 'is a kernel or device function, which the host cannot call'
-    host_names = ', '.join(dict.fromkeys(f.name for f in defined_functions if f.is_host)) or 'none'
+    host_names = ', '.join(dict.fromkeys(function.name for function in defined_functions if function.is_host)) or 'none'
     return WrongSource(f'{name!r} {problem}. Host functions it defines: {host_names}')
 
 

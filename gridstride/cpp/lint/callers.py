@@ -55,13 +55,21 @@ def mark(
     except ValueError:
         return text  # the compiler will report the error
     functions = _declared_functions(c)
-    defined_names = {c[f.paren - 1] for f in functions if f.has_body}
-    host_functions = [f for f in functions if _is_host(c, f) and (f.owner or c[f.paren - 1] in defined_names)]
+    defined_names = {c[function.paren - 1] for function in functions if function.has_body}
+    host_functions = [
+        function
+        for function in functions
+        if _is_host(c, function) and (function.owner or c[function.paren - 1] in defined_names)
+    ]
     host_functions = _drop_overloaded(
-        c, host_functions, [f for f in functions if _may_have_macro(f) or f.words & _DEVICE_SPECIFIERS]
+        c,
+        host_functions,
+        [function for function in functions if _may_have_macro(function) or function.words & _DEVICE_SPECIFIERS],
     )
     marks = [
-        (f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in host_functions if c[f.paren - 2] != '::'
+        (function.first, 'constexpr' if 'constexpr' in function.words else 'host')
+        for function in host_functions
+        if c[function.paren - 2] != '::'
     ]
     marks += host_variables(c, _all_heads(c))
     insertions = [(i, _mark_attribute(kind)) for i, kind in sorted(marks)] + [
@@ -81,19 +89,25 @@ def entry_of(kernel: str) -> str:
 
 def _entry_edits(c, functions):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
-    for f in functions:
-        if not f.has_body or '__global__' not in f.words:
+    for function in functions:
+        if not function.has_body or '__global__' not in function.words:
             continue
-        body = c.find_stop(c.match[f.paren] + 1, ('{', ';'))
+        body = c.find_stop(c.match[function.paren] + 1, ('{', ';'))
         if c[body] == '{':
-            yield (pos := c.end(body)), pos, entry_of(c[f.paren - 1])
+            yield (pos := c.end(body)), pos, entry_of(c[function.paren - 1])
 
 
 def _drop_overloaded(c, host_functions, other_functions):
     "Drop from `host_functions` the functions that overload one of `other_functions`"
-    names = {c[f.paren - 1] for f in host_functions} & {c[f.paren - 1] for f in other_functions}
-    keys = {_overload_key(c, f) for f in other_functions if c[f.paren - 1] in names}
-    return [f for f in host_functions if c[f.paren - 1] not in names or _overload_key(c, f) not in keys]
+    names = {c[function.paren - 1] for function in host_functions} & {
+        c[function.paren - 1] for function in other_functions
+    }
+    keys = {_overload_key(c, function) for function in other_functions if c[function.paren - 1] in names}
+    return [
+        function
+        for function in host_functions
+        if c[function.paren - 1] not in names or _overload_key(c, function) not in keys
+    ]
 
 
 def _mark_attribute(kind):
@@ -118,24 +132,29 @@ def _private_ptx_functions(c, functions):
         [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
         + [i for macro in _PTX_MACROS for i in c.find(macro)]
     )
-    defined_name_tokens = {f.paren - 1 for f in functions if f.has_body}
-    for f in functions:
-        is_plain_device = '__device__' in map(c.__getitem__, range(f.first, f.paren))  # not in a macro
-        if not (f.has_body and is_plain_device) or f.owner or f.words & _NON_PRIVATE_WORDS or _may_have_macro(f):
-            continue
-        first_ptx = bisect(ptx_tokens, f.paren)
+    defined_name_tokens = {function.paren - 1 for function in functions if function.has_body}
+    for function in functions:
+        is_plain_device = '__device__' in map(c.__getitem__, range(function.first, function.paren))  # not in a macro
         if (
-            c[f.first - 1] not in ('', ';', '{', '}')
-            or first_ptx == len(ptx_tokens)
-            or ptx_tokens[first_ptx] >= _end_of_body(c, f.paren)
+            not (function.has_body and is_plain_device)
+            or function.owner
+            or function.words & _NON_PRIVATE_WORDS
+            or _may_have_macro(function)
         ):
             continue
-        name, namespace = c[f.paren - 1], namespace_of(c, f.paren)
+        first_ptx = bisect(ptx_tokens, function.paren)
+        if (
+            c[function.first - 1] not in ('', ';', '{', '}')
+            or first_ptx == len(ptx_tokens)
+            or ptx_tokens[first_ptx] >= _end_of_body(c, function.paren)
+        ):
+            continue
+        name, namespace = c[function.paren - 1], namespace_of(c, function.paren)
         earlier_uses = [
-            i for i in c.find(name) if i < f.paren - 1 and i not in defined_name_tokens and _may_declare(c, i)
+            i for i in c.find(name) if i < function.paren - 1 and i not in defined_name_tokens and _may_declare(c, i)
         ]
         if name not in _AMBIGUOUS_NAMES and not any(namespace_of(c, i) == namespace for i in earlier_uses):
-            yield f.first
+            yield function.first
 
 
 def _may_declare(c, i):
@@ -212,38 +231,45 @@ def _class_of_definition(c, p):
     return c[i - 1]
 
 
-def _overload_key(c, f):
+def _overload_key(c, function):
     "Return a key that all declarations of one function share, and no overload has"
     return (
-        namespace_of(c, f.paren),
-        f.owner,
-        c[f.paren - 2] == '~',
-        c[f.paren - 1],
-        tuple(parameter(c, a, b).type for a, b in c.arguments(f.paren)),
+        namespace_of(c, function.paren),
+        function.owner,
+        c[function.paren - 2] == '~',
+        c[function.paren - 1],
+        tuple(parameter(c, a, b).type for a, b in c.arguments(function.paren)),
     )
 
 
-def _may_have_macro(f):
+def _may_have_macro(function):
     "Return whether a word before the function may be a macro that decides where it runs"
-    return any(map(str.isupper, f.words)) and any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
+    return any(map(str.isupper, function.words)) and any(
+        len(w) > 1 and w.isupper() and w != function.owner for w in function.words
+    )
 
 
 _NO_TYPES = frozenset(('~', 'inline', 'static'))
 
 
-def _is_host(c, f):
-    "Return whether `f` is certainly a host function; False if a macro or the compiler decides that"
-    name, next_token = c[f.paren - 1], c.match[f.paren] + 1
-    if not _UNMARKED_WORDS.isdisjoint(f.words) or _may_have_macro(f) or name in _AMBIGUOUS_NAMES and not f.owner:
+def _is_host(c, function):
+    "Return whether `function` is certainly a host function; False if a macro or the compiler decides that"
+    name, next_token = c[function.paren - 1], c.match[function.paren] + 1
+    if (
+        not _UNMARKED_WORDS.isdisjoint(function.words)
+        or _may_have_macro(function)
+        or name in _AMBIGUOUS_NAMES
+        and not function.owner
+    ):
         return False
     if (
-        'friend' in f.words
-        and not f.has_body
+        'friend' in function.words
+        and not function.has_body
         or c[next_token] != '{'
         and c[c.find_stop(next_token, ('=', ';', '{'))] == '='
     ):
         return False
-    return not _NO_TYPES.issuperset(c.texts[f.first : f.paren - 1]) or name == f.owner
+    return not _NO_TYPES.issuperset(c.texts[function.first : function.paren - 1]) or name == function.owner
 
 
 class Unit(NamedTuple):
@@ -353,7 +379,7 @@ def device_code(
 
     They include kernels. Default arguments are omitted, because the caller evaluates them."""
     c = read(text).main
-    return c, _bodies_of(c, lambda f: f.is_for_gpu)
+    return c, _bodies_of(c, lambda function: function.is_for_gpu)
 
 
 @lru_cache(16)
@@ -362,14 +388,14 @@ def host_device_code(
 ):
     "Return the same as `device_code`, for `__host__ __device__` functions"
     c = read(text).main
-    return c, _bodies_of(c, lambda f: {'__host__', '__device__'} <= f.words)
+    return c, _bodies_of(c, lambda function: {'__host__', '__device__'} <= function.words)
 
 
 def _bodies_of(c, is_selected):
     functions = [
-        (f.first, c.match[f.paren], _end_of_body(c, f.paren))
-        for f in _declared_functions(c)
-        if f.has_body and is_selected(f)
+        (function.first, c.match[function.paren], _end_of_body(c, function.paren))
+        for function in _declared_functions(c)
+        if function.has_body and is_selected(function)
     ]
     return [(closing_paren, end) for first, closing_paren, end in functions if not _is_conditional(c, first, end)]
 

@@ -25,8 +25,8 @@ def refuse_wrong_side_calls(
     These are launches of functions that are not kernels, calls of device functions by host functions, host functions
     as arguments of device templates that call them, and what device code lacks: exceptions, `std::cout`, ..."""
     sides = {}
-    for f in functions:
-        sides.setdefault(_join_scope(f.scope, f.name), set()).add(_side(f))
+    for function in functions:
+        sides.setdefault(_join_scope(function.scope, function.name), set()).add(_side(function))
     ambiguous = HOST_AND_DEVICE_FUNCTIONS | BUILTIN
     side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in ambiguous}
     _refuse_launches(c, side_of_name)
@@ -107,14 +107,18 @@ def _refuse_host_library(c, body, uses_std):
                 raise c.error(WrongSource, f'std::{c[i]} is host-only: {_ADVICE[c[i]]}', i)
 
 
-def _side(f):
+def _side(function):
     "Return 'kernel', 'host' or 'device'; None for a function that runs on both sides, or if its side is unknown"
-    if 'constexpr' in f.words or any(map(str.isupper, f.words)) and any(len(w) > 1 and w.isupper() for w in f.words):
+    if (
+        'constexpr' in function.words
+        or any(map(str.isupper, function.words))
+        and any(len(w) > 1 and w.isupper() for w in function.words)
+    ):
         return None
-    if '__global__' in f.words:
+    if '__global__' in function.words:
         return 'kernel'
-    if '__device__' in f.words:
-        return None if '__host__' in f.words or f.template else 'device'
+    if '__device__' in function.words:
+        return None if '__host__' in function.words or function.template else 'device'
     return 'host'
 
 
@@ -150,9 +154,11 @@ def _refuse_arguments(c, functions, host_functions):
     if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
         return  # the source has a specialization, which perhaps does not call the argument
     is_device_template = {}  # name -> per overload, whether it is a template of device code
-    for f in functions:
-        is_device_code = f.words & {'__global__', '__device__'} and '__host__' not in f.words
-        is_device_template.setdefault(_join_scope(f.scope, f.name), []).append('<' in f.template and is_device_code)
+    for function in functions:
+        is_device_code = function.words & {'__global__', '__device__'} and '__host__' not in function.words
+        is_device_template.setdefault(_join_scope(function.scope, function.name), []).append(
+            '<' in function.template and is_device_code
+        )
     called_arguments = {}  # name of a template of device code -> indices of the template arguments that it calls
     for head in declaration_heads(c):
         paren = parameters_start(c, head) if head.is_definition and c[head.start] == 'template' else None

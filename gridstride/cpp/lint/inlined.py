@@ -26,23 +26,35 @@ def functions_to_inline(
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
     # name -> how often it is called or has template arguments
     num_uses = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
-    bodies = [(f, range(f.paren, end_of_body(c, f.paren))) for f in functions if f.has_body]
-    candidates = [(f, body) for f, body in bodies if _may_inline(c, f, num_uses)]
+    bodies = [
+        (function, range(function.paren, end_of_body(c, function.paren))) for function in functions if function.has_body
+    ]
+    candidates = [(function, body) for function, body in bodies if _may_inline(c, function, num_uses)]
     calls = _calls(c, bodies) if candidates else {}
-    candidates = [(f, body) for f, body in candidates if not _is_recursive(calls, c[f.paren - 1])]
-    chosen = {}
+    candidates = [(function, body) for function, body in candidates if not _is_recursive(calls, c[function.paren - 1])]
+    inlined_functions = {}
     for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
-        names = set(chosen.values())
-        chosen = {f.first: c[f.paren - 1] for f, body in candidates if _uses_memory(c, body, names)}
-    return [*chosen]
+        names = set(inlined_functions.values())
+        inlined_functions = {
+            function.first: c[function.paren - 1] for function, body in candidates if _uses_memory(c, body, names)
+        }
+    return [*inlined_functions]
 
 
-def _may_inline(c, f, num_uses):
-    if '__device__' not in f.words or '__global__' in f.words or num_uses[name := c[f.paren - 1]] < 2:
+def _may_inline(c, function, num_uses):
+    if (
+        '__device__' not in function.words
+        or '__global__' in function.words
+        or num_uses[name := c[function.paren - 1]] < 2
+    ):
         return False  # one use is its definition
-    if not _REFUSED.isdisjoint(f.words) or not _REFUSED.isdisjoint(c.texts[f.first : f.paren]):
+    if not _REFUSED.isdisjoint(function.words) or not _REFUSED.isdisjoint(c.texts[function.first : function.paren]):
         return False
-    return name != f.owner and c[f.paren - 2] != '~' and '...' not in c.text(range(f.paren, c.match[f.paren]))
+    return (
+        name != function.owner
+        and c[function.paren - 2] != '~'
+        and '...' not in c.text(range(function.paren, c.match[function.paren]))
+    )
 
 
 def _uses_memory(c, body, names):
@@ -56,8 +68,8 @@ def _uses_memory(c, body, names):
 def _calls(c, bodies):
     "Return {function name: names in its body}"
     calls = {}
-    for f, body in bodies:
-        calls.setdefault(c[f.paren - 1], set()).update(c.names_in(body.start, body.stop))
+    for function, body in bodies:
+        calls.setdefault(c[function.paren - 1], set()).update(c.names_in(body.start, body.stop))
     return calls
 
 

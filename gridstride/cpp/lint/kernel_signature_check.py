@@ -16,9 +16,9 @@ def refuse_wrong_heads(
     functions: list,  # of `Function`: those of the source
 ):
     "Raise `WrongSource` for an invalid declaration of a kernel, and for a `__constant__` variable in a function"
-    for f in functions:
-        if '__global__' in f.words and (message := _describe_flaw(f)):
-            i = next(i for i in c.find(f.name) if c.line(i) == f.line)
+    for function in functions:
+        if '__global__' in function.words and (message := _describe_flaw(function)):
+            i = next(i for i in c.find(function.name) if c.line(i) == function.line)
             raise c.error(WrongSource, message, i)
     for i in c.find_specifiers('__global__'):
         if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.find_stop(i, ('{', ';'))] == '{':
@@ -28,14 +28,16 @@ def refuse_wrong_heads(
             raise c.error(WrongSource, _LOCAL_CONSTANT.format(name=c[c.find_stop(i, ('=', ';', '[', '{')) - 1]), i)
 
 
-def _describe_flaw(f):
+def _describe_flaw(function):
     "Describe what is wrong with the declaration of a kernel; None if nothing is"
-    if word := next((qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in f.words), None):
-        return _REMOVE_SPECIFIER.format(name=f.name, word=word)
-    for p in f.params:
+    if word := next(
+        (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.words), None
+    ):
+        return _REMOVE_SPECIFIER.format(name=function.name, word=word)
+    for p in function.params:
         if p.type == '...' or p.name == '...':
-            return _NOT_VARIADIC.format(name=f.name)
+            return _NOT_VARIADIC.format(name=function.name)
         if 'initializer_list' in p.type:
-            return _NO_INITIALIZER_LIST.format(name=f.name)
-        if p.type.endswith('&&') and not f.template:
-            return _NO_RVALUE.format(name=f.name, param=p.type.rstrip('& ') + ' ' + p.name)
+            return _NO_INITIALIZER_LIST.format(name=function.name)
+        if p.type.endswith('&&') and not function.template:
+            return _NO_RVALUE.format(name=function.name, param=p.type.rstrip('& ') + ' ' + p.name)

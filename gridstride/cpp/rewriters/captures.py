@@ -81,8 +81,8 @@ def _lambda_body(c, i):
 
 def _parameter_names(c, i):
     "Return the names of the parameters that begin at `i`"
-    declared = (declared_name(c, skip_specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
-    return [c[tokens[0]] for tokens in declared if tokens]
+    declared_names = (declared_name(c, skip_specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
+    return [c[tokens[0]] for tokens in declared_names if tokens]
 
 
 def _declarations(c, name, shared_tokens):

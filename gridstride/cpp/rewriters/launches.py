@@ -112,15 +112,15 @@ def _count_values(c, i, end):
 def _kernels_by_name(c):
     "Return {name: the declarations of kernels with this name}"
     kernels = {}
-    for f in read_functions(c):
-        if '__global__' in f.words:
-            kernels.setdefault(f.name, []).append(f)
+    for function in read_functions(c):
+        if '__global__' in function.words:
+            kernels.setdefault(function.name, []).append(function)
     return kernels
 
 
 def _is_template(c, i):
     "Return whether the kernel before token `i` is a template"
-    return any(f.template for f in _kernels_by_name(c).get(_kernel_name(c, i), ()))
+    return any(function.template for function in _kernels_by_name(c).get(_kernel_name(c, i), ()))
 
 
 def _refuse_host_lambdas(c, i, args):
@@ -260,7 +260,9 @@ def _kernel_call(e, args, kernel, i):
 def _parameter_type_code(e, args, kernel, i):
     "Return C++ code for the type of parameter `{n}` of the kernel before token `i`; None if it is unknown here"
     c = e.code
-    declared_types = {tuple(p.type for p in f.params) for f in _kernels_by_name(c).get(_kernel_name(c, i), ())}
+    declared_types = {
+        tuple(p.type for p in function.params) for function in _kernels_by_name(c).get(_kernel_name(c, i), ())
+    }
     if len(declared_types) == 1 and not _is_template(c, i):
         return f'::gridstride::Parameter<decltype(&{kernel}), {{n}}>'
     if not declared_types or c.macro is not None or not _may_resolve(c, args, i):

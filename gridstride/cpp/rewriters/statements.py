@@ -49,13 +49,13 @@ def rewrite_statements(e: Edits):
         _refuse_results(c, functions)
         refuse_wrong_heads(c, functions)
         refuse_wrong_side_calls(c, functions)
-        other_functions = {f.name for f in functions if '__global__' not in f.words}
+        other_functions = {function.name for function in functions if '__global__' not in function.words}
         _refuse_calls(c, {k.name for k in kernels_in(c)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS)
         if '__syncthreads' in c.src:
             _rewrite_returns(e)
-    if not any(f.name in _EXCHANGES for f in functions):
+    if not any(function.name in _EXCHANGES for function in functions):
         _rewrite_exchanges(e)
-    _rewrite_heap(e, [f for f in functions if f.name in _HEAP_FUNCTIONS])
+    _rewrite_heap(e, [function for function in functions if function.name in _HEAP_FUNCTIONS])
     _rewrite_new(e)
 
 
@@ -100,7 +100,9 @@ class _HidingNames:
         self.c = c
         self.classes = {}
         self.local_names = []
-        self.function_names = {(f.scope, f.name) for f in functions if '__global__' not in f.words}
+        self.function_names = {
+            (function.scope, function.name) for function in functions if '__global__' not in function.words
+        }
         for i in declarations:
             opening = c.outer[i]
             while opening >= 0 and c[opening] == '(':
@@ -243,12 +245,15 @@ def _is_in_lambda(c, i, body):
 
 
 def _refuse_results(c: Code, functions):
-    for f in functions:
-        if '__global__' in f.words and f.result_type and set(f.result_type.split()) <= _RESULT_TYPE_WORDS:
-            message = (
-                f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
-            )
-            i = next(i for i in c.find(f.name) if c.line(i) == f.line)
+    for function in functions:
+        if (
+            '__global__' in function.words
+            and function.result_type
+            and set(function.result_type.split()) <= _RESULT_TYPE_WORDS
+        ):
+            name = function.name
+            message = f'{name} is a kernel, which returns nothing: `__global__ void {name}(...)`, and write to an array'
+            i = next(i for i in c.find(function.name) if c.line(i) == function.line)
             raise c.error(WrongSource, message, i)
 
 

@@ -280,12 +280,12 @@ def emulate_rewritten(
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
     has_one_file = len(all_sources) == 1 and not (own_headers or other_headers)
     inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
-    marked = {
+    marked_sources = {
         k: mark(text, static_specifiers if has_one_file else '', inline_specifiers) for k, text in rewritten.items()
     }
     sources = {
         **learners_files,
-        **{k: marked[k] for k in own_headers},
+        **{k: marked_sources[k] for k in own_headers},
         **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
     sources |= {f'{ORIGINALS_FOLDER}/{k}': text for k, text in own_headers.items()}
@@ -295,10 +295,10 @@ def emulate_rewritten(
         at_alias = 'namespace at = torch;' if _uses_at_namespace(text) else ''
         nvcc_macros = _NVCC_MACROS if path.endswith('.cu') else ''
         preamble = f'{_include_first(texts)}{at_alias}\n{nvcc_macros}{macros}'
-        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked[path]}'
+        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked_sources[path]}'
 
     def warn(log):
-        marked_units = [Unit(text, k, originals[k]) for k, text in marked.items()]
+        marked_units = [Unit(text, k, originals[k]) for k, text in marked_sources.items()]
         for error in find_wrong_calls(log, marked_units, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise error
         warn_of(drop_mark_reports(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
@@ -348,10 +348,10 @@ def _headers_of(sources, folder, include):
 def _compile_exception(log, command, learners_files, own_headers):
     "Make the exception for a compiler's log about `learners_files` or `own_headers`, both {file name: text}"
     for file, text in learners_files.items():
-        if unsupported := describe_unsupported(log, text, file, own_headers):
-            return NotEmulated(unsupported)
-    reported = [path for path in learners_files if read_log(log, path)]
-    files = reported or [path for path in learners_files if f'{path}:' in log] or [*learners_files]
+        if unsupported_text := describe_unsupported(log, text, file, own_headers):
+            return NotEmulated(unsupported_text)
+    reported_files = [path for path in learners_files if read_log(log, path)]
+    files = reported_files or [path for path in learners_files if f'{path}:' in log] or [*learners_files]
     return CompileError(learners_files[files[0]], files[0], log, command, own_headers)
 
 

@@ -25,10 +25,10 @@ def read_headers(
     own_headers = {}
     other_headers = {}
     visited_paths = set()
-    pending = [(name, roots[0]) for name in _included(src)]
-    while pending:
-        (quoted, name), parent = pending.pop()
-        path = _find(name, [*([parent] if quoted else []), *roots[1:], *_folders_in_environment()])
+    pending_includes = [(name, roots[0]) for name in _included_headers(src)]
+    while pending_includes:
+        (quoted, name), parent = pending_includes.pop()
+        path = _find_file(name, [*([parent] if quoted else []), *roots[1:], *_folders_in_environment()])
         if path is None or path in visited_paths:
             continue
         visited_paths.add(path)
@@ -40,17 +40,19 @@ def read_headers(
         own_headers.update({relative: text for relative in relative_paths if relative not in own_headers})
         if not relative_paths:
             other_headers[path] = text
-        pending += [(header, path.parent) for header in _included(text)]
+        pending_includes += [(header, path.parent) for header in _included_headers(text)]
     return own_headers, other_headers
 
 
 def header_names(src, folder, include=()) -> set:  # of strings
     "Return the names of all headers that `src` and the results of `read_headers` include"
     own_headers, other_headers = read_headers(src, folder, include)
-    return {name for text in (src, *own_headers.values(), *other_headers.values()) for _, name in _included(text)}
+    return {
+        name for text in (src, *own_headers.values(), *other_headers.values()) for _, name in _included_headers(text)
+    }
 
 
-def _included(src):
+def _included_headers(src):
     "Return [(whether in quotes, name)] of all headers that `src` may include; [] if `src` cannot be tokenized"
     try:
         return [header for _, header in includes(directives(src))]
@@ -64,6 +66,6 @@ def _folders_in_environment():
     return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]
 
 
-def _find(name, folders):
+def _find_file(name, folders):
     "Return the path of a file in the first of these folders that has it; None if none has it"
     return next((p for p in (Path(folder, name) for folder in folders) if p.is_file()), None)

@@ -101,8 +101,8 @@ class LessonLadder:
     def _speedup_over(self, step, name):
         """Return the speedup over another rung; None if that was not measured. It is the ratio of their speedups over
         the library, because each was timed interleaved with the library, and a hot GPU lowers its clock for both"""
-        other_step = next((other for other in self.ladder.steps if other.name == name), None)
-        return other_step and step.ratio / other_step.ratio
+        named_step = next((other for other in self.ladder.steps if other.name == name), None)
+        return named_step and step.ratio / named_step.ratio
 
     def _compare_with_paper(self, step, wavefronts, tolerance):
         "Compare the counts of the hardware with those on paper"

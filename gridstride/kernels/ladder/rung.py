@@ -58,16 +58,16 @@ def require_hopper(name, emulated=False):
     or wgmma; if the kernel may be `emulated`, the emulator is accepted, too"""
     if on_hopper() or emulated and runs_hopper():
         return
-    required = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
-    raise Unavailable(f'{name} needs {required}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
+    requirement = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
+    raise Unavailable(f'{name} needs {requirement}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
 
 
 def require_bfloat16(name):
     "Raise `Unavailable` if the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
     if backend() != 'gpu' or (gpu := _import_torch().cuda.get_device_properties()).major >= 8:
         return
-    required = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
-    raise Unavailable(f'{name} needs {required}; {gpu.name} has {gpu.major}.{gpu.minor}')
+    requirement = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
+    raise Unavailable(f'{name} needs {requirement}; {gpu.name} has {gpu.major}.{gpu.minor}')
 
 
 def sms() -> int:
@@ -491,9 +491,9 @@ class Rung(Product):
             require_bfloat16(self.name)
         gpu = _import_torch().cuda.get_device_properties()
         if self.shared > gpu.shared_memory_per_block_optin:
-            required = f'{self.shared:,} bytes of shared memory per block'
-            allowed = f'{gpu.name} allows at most {gpu.shared_memory_per_block_optin:,}'
-            raise Unavailable(f'{self.name} needs {required}; {allowed}')
+            requirement = f'{self.shared:,} bytes of shared memory per block'
+            limit_text = f'{gpu.name} allows at most {gpu.shared_memory_per_block_optin:,}'
+            raise Unavailable(f'{self.name} needs {requirement}; {limit_text}')
 
     def _compile(self):
         self.require_gpu()

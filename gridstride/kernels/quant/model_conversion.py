@@ -28,13 +28,15 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
 def _notes(replaced_layers):
     "Yield the lines below the table, which state the expected speedup"
     limits = ceilings()
-    bytes_before = sum(layer.bytes_before for layer in replaced_layers)
-    bytes_after = sum(layer.bytes_after for layer in replaced_layers)
-    seconds_before, seconds_after = (num_bytes / limits['read'] / 1e9 for num_bytes in (bytes_before, bytes_after))
+    original_bytes = sum(layer.bytes_before for layer in replaced_layers)
+    quantized_bytes = sum(layer.bytes_after for layer in replaced_layers)
+    original_seconds, quantized_seconds = (
+        num_bytes / limits['read'] / 1e9 for num_bytes in (original_bytes, quantized_bytes)
+    )
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{format_us(seconds_after)} µs instead of {format_us(seconds_before)}.\n'
-        f'The speedup for one row of x is at most {seconds_before / seconds_after:.2f}.'
+        f'{format_us(quantized_seconds)} µs instead of {format_us(original_seconds)}.\n'
+        f'The speedup for one row of x is at most {original_seconds / quantized_seconds:.2f}.'
     )
     if any(layer.old_dtype == 'float32' for layer in replaced_layers):
         yield 'The kernels support 16-bit floats only: torch multiplies x of float32, with dequantized weights.'

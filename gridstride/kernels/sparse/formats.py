@@ -85,17 +85,17 @@ def compress(
     return CompressedMatrix(groups.gather(-1, positions).flatten(1), metadata)
 
 
-def to_dense(compressed: CompressedMatrix):  # (rows, columns)
+def to_dense(matrix: CompressedMatrix):  # (rows, columns)
     "Convert to a dense matrix; the metadata must be valid"
-    values, metadata = compressed
+    values, metadata = matrix
     positions = torch.stack([metadata & 3, metadata >> 2], -1).long()
     groups = values.new_zeros(*metadata.shape, 4)
     return groups.scatter(-1, positions, values.unflatten(1, (-1, 2))).flatten(1)
 
 
-def decompress(compressed: CompressedMatrix):  # (rows, columns)
+def decompress(matrix: CompressedMatrix):  # (rows, columns)
     "Convert to a dense matrix. Raises ValueError for invalid metadata"
-    metadata = compressed.metadata
+    metadata = matrix.metadata
     first, second = metadata & 3, metadata >> 2
     if (is_invalid := (first >= second) | (second > 3)).any():
         row, group = is_invalid.nonzero()[0].tolist()
@@ -103,7 +103,7 @@ def decompress(compressed: CompressedMatrix):  # (rows, columns)
             f'decompress: metadata[{row}, {group}] is {int(metadata[row, group])}; expected 4, 8, 9, 12, 13 or 14: '
             'two positions, the lower one in the lower bits'
         )
-    return to_dense(compressed)
+    return to_dense(matrix)
 
 
 # The tensor cores read the positions (the metadata) from registers. A 32-bit word of a thread holds the metadata of 16
@@ -172,6 +172,6 @@ def search_order(
         shuffle = torch.randperm(len(order) // 4, generator=generator).to(w.device)
         pairs = order.view(-1, 4)[shuffle].view(-1, 8)
         split_columns = (magnitudes[:, pairs[:, split]].unflatten(-1, (2, 4)) for split in splits)
-        kept_magnitudes = [columns.topk(2).values.sum((0, 2, 3)) for columns in split_columns]
-        order = pairs.gather(1, splits[torch.stack(kept_magnitudes).argmax(0)]).flatten()
+        magnitude_per_split = [columns.topk(2).values.sum((0, 2, 3)) for columns in split_columns]
+        order = pairs.gather(1, splits[torch.stack(magnitude_per_split).argmax(0)]).flatten()
     return order

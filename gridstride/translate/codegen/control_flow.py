@@ -51,26 +51,26 @@ class ControlFlow:
         is_one_line = self.compound_statement(stmt, head, stmt.body, column)
         if not stmt.orelse or all(s.kind == 'pass' for s in stmt.orelse):
             return
-        else_text = 'else'
+        else_prefix_text = 'else'
         if not is_one_line:
             self.lines.pop()
-            else_text = '} else'
+            else_prefix_text = '} else'
         first = stmt.orelse[0]
         if stmt.has_elif and (id(stmt.orelse), 0) not in self.declarations_before and len(stmt.orelse) == 1:
-            self.else_if(first, else_text)
+            self.else_if(first, else_prefix_text)
         else:
-            self.else_branch(stmt, first, else_text, column)
+            self.else_branch(stmt, first, else_prefix_text, column)
 
-    def else_if(self, stmt, else_text):
+    def else_if(self, stmt, else_prefix_text):
         "Write `else if ...`, with the comments at the end of the line of `elif`"
         comment = self.trailing_comments(stmt.line, self.header_end(stmt))
         first_line = len(self.lines)
         self.cursor = max(self.cursor, self.header_end(stmt))
-        self._stmt_if(stmt, else_text + ' ')
+        self._stmt_if(stmt, else_prefix_text + ' ')
         if comment:
             self.lines[first_line].text += f'  // {comment}'
 
-    def else_branch(self, stmt, first, else_text, column):
+    def else_branch(self, stmt, first, else_prefix_text, column):
         "Write the `else` of a branch; the statement `first` is its first one"
         branch = Stmt('else', max(stmt.node.orelse[0].lineno, stmt.line), node=stmt.node)
         is_on_line_of_else = self.source.text(first.line).startswith('else')
@@ -79,7 +79,7 @@ class ControlFlow:
         elif not is_on_line_of_else:
             branch.line = -1  # no statement is on the line of `else`; the line is set below
         self.compound_statement(
-            branch, else_text, stmt.orelse, stmt.node.orelse[0].col_offset if branch.line < 0 else column
+            branch, else_prefix_text, stmt.orelse, stmt.node.orelse[0].col_offset if branch.line < 0 else column
         )
         for c_line in self.lines:
             if c_line.line == -1:

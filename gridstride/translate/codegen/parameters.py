@@ -199,8 +199,8 @@ class Parameters:
             s.var = None
             s.expr = None
 
-    def size_name(self, memory, d, sizes):
-        "Return a name for the size of dimension `d` of the array `memory`: n, x_size, x_rows"
+    def size_name(self, memory, axis, sizes):
+        "Return a name for the size of dimension `axis` of the array `memory`: n, x_size, x_rows"
         unnamed_sizes = [(array, dim) for kind, array, dim in sizes if kind == 'size' and dim not in array.size_names]
         variable_names = {v.name for v in self.function.variables}
         if memory.ndim == 1:
@@ -210,8 +210,8 @@ class Parameters:
                 else f'{memory.c_name}_size'
             )
         if memory.ndim == 2:
-            return f"{memory.c_name}_{('rows', 'cols')[d]}"
-        return f'{memory.c_name}_{d}'
+            return f"{memory.c_name}_{('rows', 'cols')[axis]}"
+        return f'{memory.c_name}_{axis}'
 
 
 def _all_views(argument):

@@ -52,15 +52,15 @@ class Arrays:
             memory.name = DEFAULT_NAMES.get(memory.space, 'values')
         return expr.value
 
-    def size(self, node, expr, d):
-        "Return the size of the dimension `d` of an array"
+    def size(self, node, expr, axis):
+        "Return the size of the dimension `axis` of an array"
         view = self.require_view(node, expr)
-        if d >= view.ndim:
-            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no dimension {d}')
-        if view.sizes[d] is None:
+        if axis >= view.ndim:
+            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no dimension {axis}')
+        if view.sizes[axis] is None:
             message = f'the size of {view.memory.name} is not known in the kernel'
             raise self.fn.error(node, message, 'Pass it as an argument.')
-        return view.sizes[d]
+        return view.sizes[axis]
 
     def indices(self, node):
         "Return the expressions in the brackets of a subscript; a slice remains an `ast.Slice`"

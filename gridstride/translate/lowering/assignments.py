@@ -78,11 +78,11 @@ class Assignments(Values):
 
     def save_overwritten(self, stmt, targets, values):
         "Return the values; save a value in a temporary if an assignment to an earlier target overwrites it"
-        saved = list(values)
-        for n, e in enumerate(saved):
+        temporaries = list(values)
+        for n, e in enumerate(temporaries):
             if n and e.op not in ('view', 'object') and self.is_overwritten(targets[:n], e):
-                saved[n] = self.save_value(stmt, e)
-        return saved
+                temporaries[n] = self.save_value(stmt, e)
+        return temporaries
 
     def is_overwritten(self, targets, expr):
         "Return whether assigning to `targets` changes the value of `expr`"

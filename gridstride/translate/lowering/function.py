@@ -69,11 +69,11 @@ class Function:
 
     def add_type(self, node, variable, new_type):
         "Record that `variable` also holds values of type `new_type`"
-        joined = join_types(variable.type, new_type, self.doubles)
-        if joined is None and new_type is not None:
+        joined_type = join_types(variable.type, new_type, self.doubles)
+        if joined_type is None and new_type is not None:
             raise self.type_conflict(node, variable, new_type)
-        self.types_changed |= joined != variable.type
-        variable.type = joined
+        self.types_changed |= joined_type != variable.type
+        variable.type = joined_type
         if new_type is not None and variable.first_type_line is None:
             variable.first_type_line = node.lineno
 

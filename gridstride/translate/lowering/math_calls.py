@@ -107,8 +107,8 @@ def _rounding(name, to_integer):
         a = convert.require_number(a)
         if a.type in INTEGERS:
             return convert.widen(a) if to_integer else convert.to_real(a, fn.doubles)
-        rounded = math_call(fn, name, a)
-        return Expr('cast', INT, (rounded,), 'int64') if to_integer else rounded
+        rounded_expr = math_call(fn, name, a)
+        return Expr('cast', INT, (rounded_expr,), 'int64') if to_integer else rounded_expr
 
     return lower
 
@@ -132,8 +132,8 @@ def _round(fn, node, a, digits=None):
         raise fn.error(node, 'the number of digits of round is not known when the kernel is compiled')
     power = Expr('const', DOUBLE, value=10.0 ** abs(n))
     scale, unscale = ('mul', 'truediv') if n > 0 else ('truediv', 'mul')
-    scaled = Expr(scale, DOUBLE, (Expr('cast', DOUBLE, (a,), 'float64'), power))
-    return convert.to_type(a.type, Expr(unscale, DOUBLE, (Expr('math', DOUBLE, (scaled,), 'rint'), power)))
+    scaled_expr = Expr(scale, DOUBLE, (Expr('cast', DOUBLE, (a,), 'float64'), power))
+    return convert.to_type(a.type, Expr(unscale, DOUBLE, (Expr('math', DOUBLE, (scaled_expr,), 'rint'), power)))
 
 
 @register('math.pow', 'pow', 'np.power', 'operator.pow')

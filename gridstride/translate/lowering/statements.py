@@ -71,9 +71,9 @@ class Lowering(Assignments):
                 lower_stmt(stmt)
             except convert.NotANumber as e:
                 raise self.error(stmt, f'expected a number, got {e.description()}') from None
-        self.current_block, lowered = outer, self.current_block
+        self.current_block, lowered_block = outer, self.current_block
         self.nesting_depth -= 1
-        return lowered
+        return lowered_block
 
     def lower_Expr(self, stmt):
         "Lower an expression as a statement: a docstring, `print(...)`, a call"
@@ -137,12 +137,12 @@ class Lowering(Assignments):
 
     def add_result_type(self, stmt, new_type):
         "Record that the function returns a value of type `new_type`"
-        joined = join_types(self.result_type, new_type, self.doubles)
-        if joined is None:
+        joined_type = join_types(self.result_type, new_type, self.doubles)
+        if joined_type is None:
             types = f'{describe_type(new_type)} here and {describe_type(self.result_type)} elsewhere'
             raise self.error(stmt, f'{self.source.name} returns {types}')
-        self.types_changed |= joined != self.result_type
-        self.result_type = joined
+        self.types_changed |= joined_type != self.result_type
+        self.result_type = joined_type
 
     def lower_Break(self, stmt):
         "Lower `break`"

@@ -281,11 +281,11 @@ class Values(Function):
         view = expr.value
         if name == 'shape':
             sizes = enumerate(view.sizes)
-            return tuple_expr([Expr('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
+            return tuple_expr([Expr('size_of', INT, value=(view, axis)) if s is None else s for axis, s in sizes])
         if name == 'size':
             n = ONE
-            for d in range(view.ndim):
-                n = mul(n, self.arrays.size(node, expr, d))
+            for axis in range(view.ndim):
+                n = mul(n, self.arrays.size(node, expr, axis))
             return n
         if name == 'ndim':
             return const(view.ndim)

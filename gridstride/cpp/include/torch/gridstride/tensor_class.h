@@ -21,7 +21,8 @@ class Tensor {
     GRIDSTRIDE_BINDING int64_t wrap_dim(int64_t d) const;
     GRIDSTRIDE_BINDING void *address() const;
     GRIDSTRIDE_BINDING void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
-    GRIDSTRIDE_BINDING Tensor ask(const char *operation, std::initializer_list<::gridstride::bindings::Item> args) const;
+    GRIDSTRIDE_BINDING Tensor ask(const char *operation,
+        std::initializer_list<::gridstride::bindings::Item> args) const;
 
 public:
     Tensor() = default;
@@ -330,10 +331,12 @@ void Tensor::print() const { ask("print", {*this}); }
 Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
     return ::gridstride::bindings::mark_uninitialized(::gridstride::bindings::make_tensor(o, "empty", sizes));
 }
-Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "zeros", sizes); }
+Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "zeros",
+    sizes); }
 Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "ones", sizes); }
 Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "rand", sizes); }
-Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "randn", sizes); }
+Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "randn",
+    sizes); }
 Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o) {
     return ::gridstride::bindings::make_tensor(o, "full", sizes, value);
 }
