@@ -1,6 +1,6 @@
 """GPU kernels in Python and CUDA C that run, and are checked, without a GPU.
 
-One import line offers what most programs need:
+Most programs need one import line:
 
     from gridstride import cdiv, check, cuda, cuda_kernel, dim3, load_cuda, sim, to_cuda
 

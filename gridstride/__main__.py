@@ -1,8 +1,8 @@
 """The commands of the package: `gridstride COMMAND ...`, or `python -m gridstride COMMAND ...`.
 
 `gridstride cpp program.cu` does the same as `python -m gridstride.cpp program.cu`: a command is the function `main` of
-a module, called with the arguments after the command. The exit status is 0 if a command has found nothing to report, 1
-if it has (findings, a refused submission, something that `doctor` would fix), and 2 for a wrong command line or an
+a module, called with the arguments after the command. The exit status is 0 without findings, 1 with findings (of a
+kernel, in a refused submission, or something that `doctor` would fix), and 2 for a wrong command line or an
 input that cannot be used; `run`, `cpp` and `as_gpu` end with the exit status of the program, or 1 after a finding.
 """
 

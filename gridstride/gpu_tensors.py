@@ -28,7 +28,7 @@ def _device_type(device):
 
 
 def _true_device(device):
-    "Return the device whose memory is used for a device argument: the CPU for a GPU"
+    "Return the device that holds the data for a device argument: the CPU for a GPU"
     return 'cpu' if _device_type(device) == 'cuda' else device
 
 
@@ -126,7 +126,7 @@ class _InBackward(TorchDispatchMode):
 
 
 class EmulatedDevices(TorchFunctionMode):
-    "A mode in which torch's functions use the CPU's memory for the GPU"
+    "A torch function mode that stores the GPU's tensors in CPU memory"
 
     def __init__(self):
         super().__init__()
@@ -197,7 +197,7 @@ class EmulatedDevices(TorchFunctionMode):
         return result
 
     def _target(self, func, args, kwargs):
-        "Return the type of the device to which a tensor is moved; None if it is not moved"
+        "Return the type of the target device of a tensor's move; None if it is not moved"
         if func is not torch.Tensor.to:
             return 'cuda' if func is torch.Tensor.cuda else 'cpu'
         for value in (*args, *kwargs.values()):
@@ -213,7 +213,7 @@ class EmulatedDevices(TorchFunctionMode):
 
     @contextmanager
     def _during_backward(self):
-        "Enter this mode in a backward pass, in which torch calls functions of the program without it"
+        "Enter this mode in a backward pass, because torch calls the program's functions there without it"
         with _InBackward(self.storages), self.inside_operator():
             yield
 

@@ -138,8 +138,8 @@ def clock_warnings(states) -> list:  # states: of `State`
 #
 # Before each run a buffer larger than the L2 cache is overwritten, so that the kernel's inputs are not in L2 (as in
 # `triton.testing.do_bench`). The modified lines are written back while the kernel begins, which may cost one kernel
-# more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. With
-# `flush=False` small inputs stay in L2, which is right for a kernel that reads what the previous kernel wrote.
+# more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. Without a flush
+# small inputs stay in L2. This is right for a kernel that reads the results of the kernel before it.
 MAX_TRIES = 3  # batches, until at least one run is not late
 
 

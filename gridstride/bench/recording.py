@@ -369,7 +369,7 @@ def _require_gpu():
 def on_gpu(
     name,  # of the recording: CHAPTER_what
     make,  # called without arguments, and only on a machine with a GPU
-    *parts,  # what determines the result besides the source of `make`: sources, functions, kernels
+    *parts,  # everything else that determines the result, besides the source of `make`: sources, functions, kernels
     folder='recorded',  # of recordings
     **options,  # `save`, `load` and `tools`, as for `recorded`
 ):
@@ -389,7 +389,7 @@ def on_gpu(
 def print_on_gpu(
     name,  # of the recording: CHAPTER_what
     show,  # called without arguments; prints text, such as the message of an error
-    *parts,  # what determines the output besides the source of `show`
+    *parts,  # everything else that determines the output, besides the source of `show`
     folder='recorded',  # of recordings
 ):
     "Call `show` on a machine with a GPU; elsewhere print its recorded output, with a mark. Raises Unavailable"

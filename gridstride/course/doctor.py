@@ -1,4 +1,4 @@
-"""Reports what is installed, what is missing, and the one command that fixes it.
+"""Reports installed and missing programs and packages, and the one command that installs what is missing.
 
 `python3 course.py doctor` must answer on a machine on which nothing works, so this module needs only Python, and no
 check may end in a traceback.

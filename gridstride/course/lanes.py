@@ -5,7 +5,7 @@ The hours are sums over the table of lessons in `curriculum`, which writes the t
 
 __all__ = ['LANES', 'TOPICS', 'WEEKS', 'chosen', 'hours', 'lane_table', 'part_table', 'week_table', 'chapter_table']
 
-# (what the reader knows, the reader's goal, slugs of lessons or chapters in the order of reading, links to other pages)
+# (knowledge of the reader, goal of the reader, slugs of lessons or chapters in reading order, links to other pages)
 LANES = (
     (
         'Python',
@@ -32,7 +32,7 @@ LANES = (
     ),
 )
 
-TOPICS = {  # part -> what it teaches
+TOPICS = {  # part -> its contents
     'One thread at a time': 'indices, grids and blocks, guards, shared memory, barriers, data races; in plain Python',
     'On the GPU': 'CUDA C, `load_inline`, Numba, timing, the PyTorch profiler, Nsight Compute, PTX, SASS, registers, '
     'occupancy',

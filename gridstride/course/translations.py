@@ -197,7 +197,7 @@ def unreviewed_notice(catalogue) -> str:
     return next((line.removeprefix(_UNREVIEWED) for line in lines if line.startswith(_UNREVIEWED)), '')
 
 
-# What a translation must keep
+# The parts of a text that a translation must keep
 
 _FENCE = re.compile(r'^```.*?^```', re.M | re.S)
 _CODE = re.compile(r'`[^`]+`')

@@ -12,8 +12,8 @@ The modules and packages, in a good order for reading:
 - findings: `emulator` (runs kernels, and raises findings as exceptions), `finding` (reads findings of the runtime).
 
 The runtime of the emulator is in C++, in `runtime`; its README follows one access. The headers that replace CUDA's and
-torch's are in `include`. Modules are imported on first use, so that `frontend`, which needs only the standard library,
-can be used without the others.
+torch's are in `include`. Each module is imported at its first use, so that `frontend`, which needs only the standard
+library, can be used without the others.
 """
 
 from ..support.lazy_exports import lazy_exports_of

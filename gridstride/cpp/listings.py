@@ -10,8 +10,8 @@ from ..utils import cuda_begin
 
 __all__ = ['Listing', 'show_source', 'show_change', 'SideBySide', 'side_by_side']
 
-# kind of token -> CSS colour: that of JupyterLab's theme, or outside JupyterLab one that is legible on white and on
-# black
+# kind of token -> CSS colour: the colour of JupyterLab's theme; outside JupyterLab, a colour that is legible on white
+# and on black
 COLORS = {
     'keyword': 'var(--jp-mirror-editor-keyword-color, #2e8b57)',
     'cuda': 'var(--jp-mirror-editor-property-color, #3a7fd0)',
@@ -149,7 +149,7 @@ def _edits(old, new):
 
 
 class Listing:
-    "A listing: coloured lines in a notebook, numbered text elsewhere"
+    "A source with line numbers: coloured in a notebook, plain text elsewhere"
 
     def __init__(self, text, first, last, marked_lines, title, fold):
         self.text = text
@@ -215,7 +215,7 @@ def _words_as_html(line):
 
 
 class SideBySide:
-    "Listings in columns if the page is wide enough, else one below the other; long lines wrap and are indented"
+    "Listings in columns; on a narrow page, one below the other. Long lines wrap and are indented"
 
     def __init__(self, listings):
         self.listings = listings

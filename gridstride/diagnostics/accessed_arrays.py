@@ -2,8 +2,9 @@
 
 After an overflow, a 32-bit index may be gigabytes past its array, so the address does not identify the array. But the
 line names the pointers that it uses, the lines before it assign these pointers, and a call shows which array is passed
-for a parameter. For a read, elements that the line only writes are excluded, and so are elements whose index is always
-small. The result is one array, several that fit equally well, or none if another pointer may be the cause.
+for a parameter. For a read, elements that the line only writes are excluded. Elements with an index that is always
+small are excluded, too. The result is one array, several that fit equally well, or none if another pointer may be the
+cause.
 """
 
 import re
@@ -45,7 +46,7 @@ def accessed_arrays(
     calls,  # `Lines` from the access to the kernel, the innermost first
     arrays,  # the names of the kernel's arrays
 ):  # (names of arrays, whether the origin of every pointer in the line is known)
-    "Return the arrays that an access may belong to, in the order in which the line names them"
+    "Return the arrays that an access may belong to, in their order in the line"
     innermost = calls[0]
     uses = [
         use

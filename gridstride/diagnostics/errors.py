@@ -1,4 +1,4 @@
-"""Exceptions for mistakes of kernels: each states what happened, where, in which threads, and how to fix it.
+"""Exceptions for mistakes in kernels: each states the event, its location, the threads, and a remedy.
 
 The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the same name.
 
@@ -22,7 +22,7 @@ The first line of a message is `racecheck: data race (read after write) on s[3]:
 the kind, the field's term for it, the element and the cause. The next lines give the source line, the block and thread,
 the other access, and a hint.
 
-There are three *dialects*, because the remedy is written differently in them: `'python'` for kernels in Numba's
+A remedy differs between three *dialects*: `'python'` for kernels in Numba's
 dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which uses the
 wording of `'python'` where it has none of its own.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
@@ -122,7 +122,7 @@ Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sent
 
 
 class KernelError(ShortTracebackError, Exception):
-    "A finding: a mistake of a kernel. Attributes that do not apply are None"
+    "A finding: a mistake in a kernel. Attributes that do not apply are None"
 
     kind = None
 
@@ -324,7 +324,7 @@ class UndefinedLanes(RuntimeWarning):
 
 
 class EarlyReturn(RuntimeWarning):
-    "Threads returned before a barrier at which others wait: works on GPUs since Volta, but CUDA does not guarantee it"
+    "Threads returned before a barrier where others wait: GPUs since Volta allow this, but CUDA does not guarantee it"
 
 
 class UnassignedVariable(RuntimeWarning):
@@ -363,7 +363,7 @@ _CLASS_OF_CODE = {('crash', 'division'): DivisionByZero}  # codes that have a cl
 
 
 class Location(NamedTuple):
-    "The source line and thread of a finding; what is unknown is None"
+    "The source line and thread of a finding; an unknown field is None"
 
     kernel: str = None  # its name
     file: str = None

@@ -1,9 +1,9 @@
 """Selects the hint of a finding from the lines of the kernel: which index lacks a guard, which update needs an atomic.
 
-A finding names the array, the element and the lines. How to fix it depends on how those lines are written: a
-missing guard, a guard that lets too many threads in, a wrong stride and an index from memory are all reported as
-`outside`. `hint_for` parses the lines and returns the row of `messages.HINTS` that fits, with its fields, or None.
-It does not guess: a finding whose line does not show the mistake keeps the hint of its own row. `race_hints` and
+A finding names the array, the element and the lines. The remedy depends on the text of those lines: the code `outside`
+is reported for a missing guard, a wrong guard, a wrong stride and an index from memory. `hint_for` parses the lines and
+returns the row of `messages.HINTS` that fits, with its fields, or None.
+It does not guess: if the line does not show the mistake, the finding keeps the hint of its own row. `race_hints` and
 `index_hints` have the rules, `source_lines` parses the lines.
 """
 
@@ -26,7 +26,7 @@ def hint_for(
     location,  # an `errors.Location`, with the function's lines before it
     other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
-    "Return the hint that fits the learner's line better than the one in the finding's row; None if there is none"
+    "Return a hint that fits the learner's line better than the hint of the finding's row; None if there is none"
     line = strip_comment(location.source)
     lines_before = [strip_comment(text) for text in location.lines_before.split('\n')]
     if (

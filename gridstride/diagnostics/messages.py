@@ -950,7 +950,7 @@ PHRASES = {
     'created_stream': 'stream {number} (created on line {created})',
     'given_stream': 'stream {number}',
     'of_line': 'of line {line}',
-    # what a thread waits for, after `waits`
+    # the reason why a thread waits, after `waits`
     'at_cluster': 'at the cluster barrier for threads that do not arrive',
     'at_grid': 'at the grid barrier, where {arrived} of {threads} threads have arrived',
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
@@ -959,7 +959,7 @@ PHRASES = {
     'lacks_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
     'lacks_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
-    # what the other lane of a warp does
+    # the state of the other lane of a warp
     'apart_waits': 'waits {why}',
     'apart_absent': 'does not exist',
     'apart_returned': 'has returned',

@@ -390,8 +390,8 @@ class Bench:
             raise Refused('fallback', f'the answer is right even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
-        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers, in which no
-        launch has ever done anything"""
+        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers; its launches
+        never do anything"""
         if self.idle_process:
             self.idle_process.receive(timeout=self.idle_process.timeout_for('load'))
             return self.is_wrong_now(self.idle_process)

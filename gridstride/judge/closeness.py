@@ -68,7 +68,7 @@ def _find_coarser_type(error, want, scale, dtype, terms):
 
 
 def _has_fill_bits(x):
-    "Return which elements have the bits with which `devices` fills memory: all ones, a NaN that no processor computes"
+    "Return a mask of the elements with the fill bits of `devices`: all ones, a NaN that no processor computes"
     return x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]) == -1
 
 

@@ -247,7 +247,7 @@ def mount_file_system(
     cache,  # the compile cache
     sockets=(),  # paths of named sockets to hide
 ):
-    "Mount a file system that shows only what a submission needs, in the first process of new namespaces"
+    "Mount a file system that contains only the files that a submission needs, in the first process of new namespaces"
     _mount('none', '/', flags=_RECURSIVE | _PRIVATE)
     contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     _make_read_only('/')

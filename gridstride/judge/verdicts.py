@@ -72,7 +72,7 @@ class Verdict:
     device: str = 'CPU'
     times: tuple = ()  # seconds of each timed call: by events on a GPU, by the judge's clock on a CPU
     reference: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
-    printed: str = ''  # the end of what the submission printed
+    printed: str = ''  # the end of the submission's output
     isolation: tuple = ()  # words of `ISOLATION`: the protections that held; () if it did not run
 
     def __post_init__(self):

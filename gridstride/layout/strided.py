@@ -98,7 +98,7 @@ class Layout:
 
     @classmethod
     def row_major(cls, *shape):
-        """Make a layout whose rightmost mode is contiguous, as in C and NumPy.
+        """Make a layout with a contiguous rightmost mode, as in C and NumPy.
 
         >>> Layout.row_major(4, 8)
         Layout('(4,8):(8,1)')"""
@@ -108,7 +108,7 @@ class Layout:
 
     @classmethod
     def of(cls, *modes):
-        "Make a layout whose modes are these layouts"
+        "Make a layout that has these layouts as modes"
         return cls(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
 
     # Properties

@@ -121,9 +121,9 @@ def slowed(
     kernels: Kernels,
     seconds: float,  # per million scores
 ) -> Kernels:
-    """Return `kernels` whose calls take a given time: each computes, then sleeps.
+    """Return `kernels` that run at a chosen speed: each call computes, then sleeps.
 
-    So processes that share the cores of a laptop behave as if each had a slower GPU of its own."""
+    With it, processes that share the cores of a laptop behave as if each had a slower GPU of its own."""
 
     def slow_down(function, q_position, cost_factor):
         def timed_function(*args, **kwargs):
@@ -141,8 +141,8 @@ def slowed(
     return Kernels(slow_down(kernels.attend, 0, 1), slow_down(kernels.gradients, 1, 2.5))
 
 
-# out and lse of attention to two disjoint parts of the keys determine those of attention to both: lse is the logarithm
-# of the sum of both sums of exponentials, and out the mean of both, weighted by these sums.
+# The results of attention to two disjoint parts of the keys determine the result for both parts: lse is the logarithm
+# of the sum of both sums of exponentials, and out is the mean of both outputs, weighted by these sums.
 def _merge_plain(out, lse, part, part_lse):
     "Merge with torch, in place"
     merged_lse = torch.logaddexp(lse, part_lse)

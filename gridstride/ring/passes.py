@@ -45,7 +45,7 @@ def _check_operands(q, k, v, order, ranks):
 
 
 def _sum_dtype(x, ranks):
-    "Return the dtype in which partial results are summed; for two ranks, float32 would not be more accurate"
+    "Return the dtype of the sum of partial results; for two ranks, float32 would not be more accurate"
     return x.dtype if x.dtype in _SUM_DTYPES or ranks <= 2 else torch.float32
 
 
@@ -71,7 +71,7 @@ class _RingCall:
         self.carrier.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), num_parts=num_parts)
 
     def is_last(self, step):
-        "Return whether this is the last step, in which nothing is fetched"
+        "Return whether this is the last step, which fetches no keys"
         return step + 1 >= self.ranks
 
 
@@ -104,7 +104,7 @@ def _attend_other_keys(call, step, out, lse, q, k, v):
 
 
 def _attend_first_keys(call, incoming_keys, q, k, v):
-    """Attend to this rank's own keys and, if a kernel can wait for keys itself, to those of step 1.
+    """Attend to this rank's own keys. If a kernel can wait for keys itself, attend to the keys of step 1, too.
 
     Return (out, lse, number of steps computed)."""
     part = call.piece(1, q) if call.kernels.attend_pair and hasattr(incoming_keys, 'watch') else None
@@ -152,8 +152,8 @@ class _Grads:
     """Accumulates the gradients of this rank's q, k and v.
 
     The rank computes the gradients for its own keys in two halves of the heads: the first while other keys arrive, the
-    second while the last gradients are sent. With two ranks, these gradients are written directly, without a sum, and
-    the contribution of the other keys is added at the end."""
+    second while the last gradients are sent. With two ranks, kernels write these gradients directly, and `finish` adds
+    the contribution of the other rank's keys."""
 
     def __init__(self, call, dout, q, k, v, out, lse):
         self.ring_call, self.rows, self.own_keys = call, (dout, q, out, lse), (k, v)

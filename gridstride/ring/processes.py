@@ -83,7 +83,7 @@ _wait_stack = []  # descriptions of what this rank waits for, the innermost last
 
 @contextmanager
 def waiting(
-    description,  # of what the rank waits for: 'the keys of rank 1'
+    description,  # text for messages, such as 'the keys of rank 1'
     patience,  # the timeout, in seconds
 ):
     "Record what this rank waits for in a `with` block, for the parent's questions; raise gloo's errors as `PeerError`"
@@ -124,7 +124,7 @@ def _error_text(error):
 
 
 def _location(thread):
-    "Describe the line that a thread executes, and what the thread waits for"
+    "Describe the line that a thread executes, and the cause of its wait"
     stack = traceback.extract_stack(sys._current_frames()[thread])
     return f'was {f"waiting for {_wait_stack[-1]}, " if _wait_stack else ""}in {_last_line(stack)}'
 
@@ -353,7 +353,7 @@ def launch(
         ring.launch(lambda rank: rank * rank, 4)  # [0, 1, 4, 9]
 
     The output of the ranks is printed here. If a rank raises, dies or hangs, all ranks are ended; `RankError` reports
-    which rank failed, the reason, and what the others were waiting for. An interrupt also ends all ranks."""
+    the rank that failed, the reason, and the cause of each other rank's wait. An interrupt also ends all ranks."""
     if not callable(fn):
         raise TypeError(f'launch: fn is {fn!r}; expected a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:

@@ -1,4 +1,4 @@
-"""Split the positions of a sequence among ranks, and find which rows of a rank attend to which keys of another rank."""
+"""Split the positions of a sequence among ranks, and find the rows and keys of two ranks that attend to each other."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ ORDERS = 'contiguous', 'striped', 'zigzag'
 
 
 class Piece(NamedTuple):
-    "Some rows of a rank, and the keys of a rank that they attend to: all, or, if `causal`, row i to keys 0 to i"
+    "Some rows of one rank and some keys of another: each row attends to all keys; if `causal`, row i to keys 0 to i"
 
     rows: slice
     keys: slice
@@ -92,7 +92,7 @@ def piece(
     length: int,  # positions per rank
     causal: bool,  # each position attends only to itself and earlier positions
 ):  # a `Piece`, or None if no row attends to any of the keys
-    """Return which rows of one rank attend to which keys of another rank.
+    """Return the rows of one rank, and the keys of another rank that they attend to.
 
     >>> piece('contiguous', 0, 1, 4, causal=True) is None
     True"""

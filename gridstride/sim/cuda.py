@@ -13,8 +13,8 @@ has 64 lanes, and 32 banks serve 64 lanes of 4 bytes in two halves, of 8 bytes i
 Everything else is that of an H100. So these properties of AMD's GPUs are not modelled: cache lines of 64 or 128 bytes,
 the order in which LDS serves lanes that read 16 bytes each, the 64 banks of gfx950, and 64 or 160 kB of LDS per block.
 
-The type of a variable that is an integer in one branch and a float in another differs from Numba: there it is a float,
-here it has the type of the branch that threads take.
+If a variable is an integer in one branch and a float in another, its type differs from Numba's: in Numba it is a float,
+in the simulator it has the type of the branch that threads take.
 """
 
 from . import atomics, host, host_memory, inspection, intrinsics, scalars, types, warps

@@ -309,7 +309,7 @@ class Racecheck:
                 raise_race()
 
     def unordered_lanes(self, ctx, lanes, is_recent, time, thread):
-        "Return the indices i at which the recent access by `thread[i]` does not happen before that of `lanes[i]`"
+        "Return the indices i where the recent access by `thread[i]` does not happen before that of `lanes[i]`"
         candidates = np.flatnonzero(is_recent & (thread != ctx.group.thread_ids[lanes]))
         if not candidates.size:
             return candidates

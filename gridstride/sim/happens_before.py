@@ -1,10 +1,11 @@
 """Finds data races between the operations of streams and the host: launches, copies, and accesses by the host.
 
-A launch or a copy runs in the background on a GPU. Here it runs at once, and this module computes which earlier
-operations happen before it: earlier operations of its stream, operations before an event that the stream has waited
-for, operations that the legacy default stream orders, and all that the host has waited for. Each stream has a vector
-clock: {other stream: how many of its operations happen before the next one here}. So does the host. The shadow of an
-array records in which launch an element was accessed; a copy records which elements it accesses.
+On a GPU, a launch or a copy runs in the background. In the simulator it runs immediately, and this module computes
+which operations happen before it: earlier operations of its stream, operations before an event that the stream has
+waited for, operations that the legacy default stream orders, and all operations that the host has waited for. Each
+stream has a vector clock, {other stream: number of its operations that happen before the next operation of this
+stream}. The host has one, too. The shadow of an array records the launch that accessed an element; a copy records the
+elements that it accesses.
 
 Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow ends with the
 launch; a stream of another library, and the per-thread default stream, which count as the default stream; reads of a
@@ -85,7 +86,7 @@ class Operation:
         self.number = number
         self.clock = clock
         self.location = location  # (file, line) of the call
-        self.launches = launches  # whether it is the launch of a kernel
+        self.launches = launches  # whether the operation is the launch of a kernel
         self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
         self.parts = []  # of a copy: the `Part`s that it accesses
         self.history = ()  # of a launch: `Racecheck.history`
@@ -96,7 +97,7 @@ class Operation:
         return clock.get(self.stream.number, 0) >= self.number
 
     def contains_times(self, times):
-        "Return, per access time, whether it is in this launch"
+        "Return a mask of the access times that are in this launch"
         return (times > self.begin) & (times <= self.end)
 
     def phrase(self):
@@ -323,7 +324,7 @@ class ConcurrentOperations:
         self.raise_if_copy_accessed(ctx, lanes, view, offsets, False, site)
 
     def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
-        "Check that no unordered operation has accessed the elements to which `lanes` write"
+        "Check that no unordered operation has accessed the elements that `lanes` write"
         shadow = view.mem.shadow
         for earlier in list(self.launches):
             accessed = earlier.contains_times(write_times)

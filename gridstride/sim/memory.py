@@ -186,7 +186,7 @@ def allocate_view(shape, dtype, name, space, num_copies=1, copy_index=0):
     )
 
 
-# An argument is wrapped in place: the caller sees what the kernel writes. Two arguments that overlap share one `Mem`,
+# An argument is wrapped in place, so the caller sees the kernel's writes. Two arguments that overlap share one `Mem`,
 # so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its `Mem`.
 def wrap(
     array,  # a NumPy array of any layout

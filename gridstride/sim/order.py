@@ -82,7 +82,7 @@ class Flag:
     "An element that atomics access: the clocks that its writers have released, by the scope of their fences"
 
     # `by_block` has, per block, the clock that its threads have released to threads of this block; `any_block` joins
-    # these clocks: it only serves to report a fence whose scope is too small.
+    # these clocks. It is used only to report a fence with a scope that is too small.
 
     device: VectorClock = None
     any_block: VectorClock = None

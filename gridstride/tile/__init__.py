@@ -21,7 +21,7 @@ Triton does not compile. An array whose elements are all NaN when the launch beg
 that are masked out of a load without `other` are 0, as on NVIDIA's GPUs; a warning reports a result that depends on
 such a lane, because Triton leaves its value undefined.
 
-What is not modelled:
+The following is not modelled:
 
 - the distribution of a program over threads: layouts, warps, shared memory, pipelines. A warning reports a lane that
   reads or overwrites an element that another lane of its program has stored, and an atomic that releases accesses of

@@ -1,6 +1,6 @@
 """The values of a kernel, blocks and scalars: their operators and conversions, with the results of compiled Triton.
 
-A value is a NumPy array or scalar with a type of Triton. A pointer is an integer: the offset in elements from the
+A value is a NumPy array or scalar with a Triton type. A pointer is an integer: the offset in elements from the
 beginning of the memory that it points into (`region`), or the address in bytes if the region is unknown."""
 
 import numpy as np
@@ -250,7 +250,7 @@ def _with_axis(x, axis):
 
 
 def with_undef(data, dtype, *operands, region=None):
-    "Make the result of an operation on `operands`: a lane is undefined if it is undefined in any of them"
+    "Make the result of an operation on `operands`; a lane that is undefined in any operand is undefined in the result"
     out = tensor(data, dtype, region)
     for operand in operands:
         if type(operand) is tensor and operand.undef_mask is not None:

@@ -31,7 +31,7 @@ class LaunchContext:
     """The context of one launch: its kernel, its grid, the enabled checks, and the running program.
 
     The stamp of an access is its index in `accesses`: the logical time of the detectors. The number of a program is its
-    index in the order in which programs run."""
+    position in the order of execution."""
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
@@ -178,8 +178,8 @@ def differ(a, b):
 
 
 # The memory model of programs. There is no barrier between programs, so only atomics order their accesses. An atomic
-# creates a release event, and a later atomic on the same element acquires it: from then on, the accesses that the event
-# releases happen before those of the acquiring program. Events refer to the events that were acquired before them,
+# creates a release event. A later atomic on the same element acquires it: all accesses that the event releases happen
+# before the later accesses of the acquiring program. Events refer to the events that were acquired before them,
 # so they form a graph; `_clocks_of` walks it to compute a vector clock, program number -> last stamp, when a race is
 # suspected. `SyncState` is the same in the emulator (`cpp/runtime/vector_clock.h`).
 class ReleaseEvent:

@@ -18,8 +18,8 @@ _FIELD_OF_ACCESS = {'atomic': 'updated by an atomic'}  # access -> its name in f
 class Shadow:
     """The shadow memory of an array: per element the stamps of its last write and atomic, its first and last read.
 
-    The first and the last read are the ones since the last write: a write that happens after one of them may still race
-    with the other. The stamps are allocated at the first write, because most arrays are only read."""
+    The shadow keeps the first and the last read since the last write: a write that happens after one of them may still
+    race with the other. The stamps are allocated at the first write, because most arrays are only read."""
 
     def __init__(self, region):
         self.region = region

@@ -1,4 +1,4 @@
-"""Records what checked kernels do: accesses, bytes and sectors per line, and each access with its program and lanes."""
+"""Records the accesses of checked kernels, with program and lanes, and counts accesses, bytes and sectors per line."""
 
 import linecache
 from collections import defaultdict

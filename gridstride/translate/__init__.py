@@ -2,13 +2,13 @@
 
 The modules, in a good reading order:
 
-- what is translated: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
+- the input: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
 - from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a subpackage),
   `verify` (is the tree well formed?);
 - analyses of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (so which of
   them are an `int` in C), `flow` (which assignments are one variable);
-- from the tree to C: `codegen` (a subpackage), `launcher` (the host's part), `translation` (the text, and what its
-  arguments are);
+- from the tree to C: `codegen` (a subpackage), `launcher` (the host's part), `translation` (the text, and the roles of
+  its arguments);
 - `engine` (`sim.options(engine='c')`: simulated kernels as compiled CUDA C).
 """
 

@@ -197,7 +197,7 @@ static void gs_run(void *p) {
             gridstride_get_written(p.device, p.bytes, p.initialized_after);
 }
 extern "C" int gs_call(gs_launch *l) {
-    const bool ok = gridstride::guarded(gs_run, l, nullptr);  // there is no host code to guard
+    const bool ok = gridstride::run_guarded(gs_run, l, nullptr);  // there is no host code to guard
     gridstride::copy_out_host_arrays();
     return ok ? 0 : 1;
 }

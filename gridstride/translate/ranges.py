@@ -1,6 +1,6 @@
 """Computes the interval of values that each integer of a kernel can have, by abstract interpretation.
 
-Python's integers in a kernel have 64 bits, and most need far fewer: `c_types` declares those that fit as `int`. The
+Python's integers in a kernel have 64 bits, but most values fit in 32 bits: `c_types` declares those as `int`. The
 kernel is interpreted once, with intervals in place of values: `threadIdx.x` is in [0, 1023], the size of an array in
 [0, 2**31 - 2**16], and a sum is between the sums of the bounds. A condition narrows the intervals in its branches;
 where branches meet, their intervals are joined; a loop is iterated until its intervals stop growing (a fixed point).

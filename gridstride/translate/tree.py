@@ -7,8 +7,9 @@ from .types import INT, INTEGERS, Array, is_unsigned
 
 
 # An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
-# `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` is what an operation
-# needs besides its operands: the constant of a `const`, the variable of a `var`, the memory of a `load`.
+# `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` holds the remaining
+# properties of an operation, besides its operands: the constant of a `const`, the variable of a `var`, the memory of a
+# `load`.
 class Expr:
     "An expression of the type `type`: the operation `op` on the operands `args`"
 

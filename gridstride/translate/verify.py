@@ -1,8 +1,8 @@
 """Verifies that a lowered kernel is well formed: every operation is known and has the right number and types of
 operands, statements have the fields of their kind, and variables are assigned before they are read.
 
-A violation is a bug in lowering, whatever the kernel. Tests call `verify`; `GRIDSTRIDE_VERIFY=1` enables it in every
-translation.
+A violation is always a bug in lowering, not in the kernel. Tests call `verify`; `GRIDSTRIDE_VERIFY=1` enables it in
+every translation.
 """
 
 from . import operations

@@ -28,7 +28,7 @@ def unwritten(*shape):
 @contextmanager
 def explain_falling_scores(
     fall,  # how much lower the scores of each part are than those of the part before
-    of,  # what a part is: 'tile', 'block' or 'page'
+    of,  # the name of a part: 'tile', 'block' or 'page'
 ):
     "Explain an `AssertionError` in the `with` block if the scores fall from part to part"
     try:

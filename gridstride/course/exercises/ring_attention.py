@@ -152,7 +152,7 @@ def _first_message(g):
 
 
 def lockstep(
-    makers,  # a generator per rank: what it yields is sent to its right neighbour
+    makers,  # a generator per rank, which yields the tensors to send to its right neighbour
     arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
 ):  # (what each rank returned, number of exchanges)
     "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"

@@ -175,7 +175,7 @@ def namespace_of(c: Code, i: int) -> str:
 # The body of a macro is code, too. If it consists of specifiers alone, as in `#define HD __host__ __device__`, the
 # macro is an alias of these specifiers.
 class Source(NamedTuple):
-    "A source that was read: its own `Code`, and what is known of its macros"
+    "A parsed source: its own `Code`, and its macros, as far as they are known"
 
     main: Code
     macros: list  # the `Code` of each macro's body

@@ -24,8 +24,8 @@ class Token(NamedTuple):
     is_likely: bool = None  # for an `#if`, `#elif` or `#else`: is its branch probably compiled? None: unknown
 
 
-# `>` is always a token by itself: whether `>>>` closes a launch, three templates, or one template and a
-# shift is decided later. A quote between digits belongs to the number, as in 1'000.
+# Each `>` is a token of its own. A later step decides whether `>>>` closes a launch, three templates, or one template
+# and a shift. A quote between digits belongs to the number, as in 1'000.
 _COMMENT = r'(?: //[^\\\n]*(?:\\(?:\r?\n)?[^\\\n]*)* | /\*[^*]*\*+(?:[^/*][^*]*\*+)*/ )'
 _BLANK = rf'(?: \ufeff | \\\r?\n | {_COMMENT} )'
 _SPACE = rf'(?: \s+ (?:{_BLANK}\s*)* | {_BLANK} \s* (?:{_BLANK}\s*)* )'
@@ -267,7 +267,7 @@ def line_at(src: str, pos: int) -> int:
 
 
 class WrongSource(ShortTracebackError, ValueError):
-    "The source is not valid CUDA C, or not what a function expects; the message quotes the line if there is one"
+    "The source is not valid CUDA C, or a function does not support it; the message quotes the line if it is known"
 
 
 def error_at(error_class, message: str, src: str, pos: int) -> Exception:

@@ -1,4 +1,4 @@
-"""Reports what nvcc refuses but a C++ compiler for the host accepts, and makes compiler errors readable.
+"""Reports code that nvcc refuses but a host compiler accepts, and makes compiler errors readable.
 
 Modules that check the learner's text: `host_device_check` (calls between host and device), `kernel_signature_check`
 (declarations of kernels), `uninitialized` (variables that are assigned on one path only), `host_variables` (host

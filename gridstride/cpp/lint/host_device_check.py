@@ -88,7 +88,7 @@ def _refuse_host_keywords(c, body):
 
 _USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'
 _STREAM_NAMES = 'cout', 'cerr', 'clog', 'cin'
-_ADVICE = {  # host-only names of the C++ library -> what a kernel uses instead
+_ADVICE = {  # host-only name of the C++ library -> its substitute in a kernel
     **dict.fromkeys(_STREAM_NAMES, 'use printf'),
     **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _USE_ARRAY),
 }

@@ -29,7 +29,7 @@ def refuse_wrong_heads(
 
 
 def _describe_flaw(function):
-    "Describe what is wrong with the declaration of a kernel; None if nothing is"
+    "Describe the error in the declaration of a kernel; None if nothing is"
     if word := next(
         (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.words), None
     ):

@@ -70,7 +70,7 @@ def _rewrite_exchanges(e):
 def _rewrite_heap(e, functions):
     """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
-    A `malloc` that the source is_declaration itself, as a member, variable or function, is not rewritten."""
+    A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
     c = e.code
     calls = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] == '(']
     declarations = [i for i in calls if _is_declared(c, i)]

@@ -9,10 +9,10 @@ import heapq
 
 from ...utils import cdiv
 
-# The unit of all times is a step over keys, which takes a block 1.5 microseconds on an H100.
+# The unit of all times is one step over the keys: a block needs 1.5 microseconds for it on an H100.
 _TILE_OVERHEAD = 2.5  # per tile
-_FIRST_ARRIVAL = 12  # the time at which the keys of the neighbour begin to arrive
-_ARRIVAL_PER_STEP = 1 / 15  # the time that the keys of one step take to arrive
+_FIRST_ARRIVAL = 12  # when the keys of the neighbour begin to arrive
+_ARRIVAL_PER_STEP = 1 / 15  # transfer time of the keys of one step
 # Equal tiles take different times: the simulation varies them by up to 5%, in the quasi-random sequence of multiples of
 # the golden ratio.
 _JITTER, _GOLDEN_RATIO = 0.05, 0.618034
@@ -24,10 +24,10 @@ def simulate_end(
     own_steps,  # steps over the rank's own keys, per row of tiles
     other_steps,  # steps over the keys of the neighbour, per row of tiles
     blocks,  # number of blocks; each takes the next tile when it has finished one
-    arrival_times,  # per head: the time at which its keys of the second array have arrived
+    arrival_times,  # per head: the arrival time of its keys of the second array
 ) -> float:
-    "Simulate the blocks; return the time at which the last one ends"
-    free_times, quasi_random = [0] * blocks, 0  # a heap of the times at which the blocks can take their next tile
+    "Simulate the blocks, and return the time when the last one ends"
+    free_times, quasi_random = [0] * blocks, 0  # a heap of times: when each block can take its next tile
     for head, row in order:
         quasi_random = (quasi_random + _GOLDEN_RATIO) % 1
         step_time = 1 + _JITTER * (2 * quasi_random - 1)
@@ -42,7 +42,7 @@ def order_by_sections(
     heads,
     rows,  # of tiles
     section_heads,
-    last_heads=0,  # number of heads in the last section; 0: like the others
+    last_heads=0,  # number of heads in the last section; 0: as many as in other sections
     late_rows=0,  # number of rows that come last
 ) -> list:  # of (head, row)
     """Return an order that visits sections of `section_heads` heads, one after the other, and the last rows of a
@@ -65,13 +65,13 @@ def choose_order(
     blocks,  # number of blocks
     group,  # heads of q that share a head of keys
     section_heads,  # heads whose keys fit into the L2 cache together
-    num_parts,  # number of groups of heads in which the neighbour's keys arrive, one after the other
-) -> list:  # (head, row of tiles), in the order in which they should be taken
+    num_parts,  # the neighbour's keys arrive in this many groups of heads, one after the other
+) -> list:  # (head, row of tiles), in the best order
     """Choose an order in which all blocks end at nearly the same time.
 
-    Blocks visit the heads in sections whose keys fit into the L2 cache; otherwise they would read the keys from DRAM
-    several times. Two changes balance the load: a larger last section, or the shortest rows of all heads at the end.
-    The result is the first candidate whose simulated end is within 0.5% of the earliest one."""
+    Blocks visit the heads in sections. The keys of a section fit into the L2 cache, so they are read from DRAM once.
+    Two changes balance the load: a larger last section, or the shortest rows of all heads at the end.
+    The result is the first candidate that ends, in the simulation, within 0.5% of the earliest end."""
     kv_heads, rows, large_section = heads // group, len(own_steps), min(heads, section_heads + 2 * group)
     arrival_times = [
         _FIRST_ARRIVAL

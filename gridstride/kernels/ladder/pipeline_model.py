@@ -1,6 +1,6 @@
 """A model of a kernel's producer and consumers: mbarriers, a ring buffer of stages, and roles that are generators.
 
-A seed decides in which order roles and engines run, so a wrong wait shows as a deadlock or an early read. The source is
+A seed determines the order of roles and engines, so a wrong wait causes a deadlock or an early read. The source is
 that of the cells of lesson `tma_and_wgmma`; the lesson after it imports this module."""
 
 import random
@@ -93,7 +93,7 @@ def consume(ring, phases, stages, before=0, patient=True):
 
 
 class Deadlock(Exception):
-    "All roles wait, and no job is left"
+    "All roles wait, and the engines have no jobs"
 
 
 def let_run(ring, roles, seed):

@@ -45,7 +45,7 @@ def choose_parts(
 
     The aim is one part per resident block and tile of rows, with at least `_MIN_PAGES` pages per part unless
     there are few parts. If parts of complete sequences can fill 95% of the GPU, no sequence is split, so that sequences
-    of equal length need no merge. This does not hold for long sequences, for which a merge costs less than idle SMs."""
+    of equal length need no merge. Long sequences are always split, because a merge costs less than idle SMs."""
     max_parts = max(1, resident_blocks // cdiv(problem.rows, block_rows))
     pages = max(1, problem.batch * problem.table_columns)
     unsplit_parts = problem.batch / cdiv(problem.batch, max_parts)  # parts if each has the same number of sequences
@@ -83,8 +83,8 @@ def decode_ampere(
 def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
     """Return the launch of the decode kernel on a Hopper GPU, with one block per SM.
 
-    Two blocks whose rows of q attend to the same pages share the copies by multicast. With few pages they do not,
-    because waiting for each other takes longer than separate copies."""
+    Two blocks of a cluster attend to the same pages and share the copies by multicast. With few pages each block copies
+    for itself, because waiting for each other takes longer."""
     row_tiles, num_parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
     cluster_size = 1 if row_tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))

@@ -1,4 +1,4 @@
-"""Convert matrices to fragment order, in which the threads of a warp load the elements for `mma.sync`.
+"""Convert matrices to fragment order: the order in which the threads of a warp load elements for `mma.sync`.
 
 `mma.sync` multiplies 16 x 16 elements of w by 16 x 8 elements of x. Each thread holds eight elements of w in four
 registers: lane l of a warp holds elements of rows l/4 and l/4 + 8. A step of a warp covers 16 rows and 128 columns,
@@ -7,9 +7,9 @@ memory layout is
 
     (tile of 16 rows, step of 128 columns, load, lane, 16 bytes)
 
-The sum along K does not depend on the order of its terms, so the columns of w and x may be permuted alike. The
-permutation lets a thread load eight contiguous columns of x (16 bytes) for two products: for products 2j and 2j + 1,
-lane l has the columns 32j + 8t to 32j + 8t + 7, where t = l%4.
+The sum along K does not depend on the order of its terms, so the columns of w and x may be permuted alike. With the
+permutation a thread loads eight contiguous columns of x (16 bytes) for two products. For products 2j and 2j + 1, lane l
+has the columns 32j + 8t to 32j + 8t + 7, where t = l%4.
 
 The eight elements of a product are in one 32-bit word, or in two words for 8-bit types. `mma.sync` takes two 16-bit
 floats per register, so the kernel extracts a pair at once. The pair of 4-bit integers for register i is at bits 4i and

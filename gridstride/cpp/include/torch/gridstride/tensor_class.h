@@ -331,12 +331,14 @@ void Tensor::print() const { ask("print", {*this}); }
 Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
     return ::gridstride::bindings::mark_uninitialized(::gridstride::bindings::make_tensor(o, "empty", sizes));
 }
-Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "zeros",
-    sizes); }
+Tensor zeros(IntArrayRef sizes, const TensorOptions &o) {
+    return ::gridstride::bindings::make_tensor(o, "zeros", sizes);
+}
 Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "ones", sizes); }
 Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "rand", sizes); }
-Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::bindings::make_tensor(o, "randn",
-    sizes); }
+Tensor randn(IntArrayRef sizes, const TensorOptions &o) {
+    return ::gridstride::bindings::make_tensor(o, "randn", sizes);
+}
 Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o) {
     return ::gridstride::bindings::make_tensor(o, "full", sizes, value);
 }
