@@ -21,7 +21,7 @@ import pytest
 from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
-from gridstride.judge.bench import Bench, Call, Refused, _facts_of
+from gridstride.judge.bench import Bench, Call, Refusal, _valid_facts
 from gridstride.judge.isolation import are_namespaces_supported, descendants, hidden_folders, is_stopped, needed_paths
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
@@ -898,14 +898,14 @@ def test_no_character_of_a_submission_controls_a_terminal(capsys, tmp_path):
 def test_events_longer_than_their_call_or_none_at_all_are_refused(event):
     "On a GPU the time between events comes from the submission's process"
     bench = Bench(None, TASKS['sum'], 'cuda', 1)
-    facts = _facts_of(json.loads(json.dumps(dict(facts=dict(event=event) if event is not None else {}))))
-    with pytest.raises(Refused) as e: bench.check_times(Call({}, (), (), facts, .1))
+    facts = _valid_facts(json.loads(json.dumps(dict(facts=dict(event=event) if event is not None else {}))))
+    with pytest.raises(Refusal) as e: bench.check_times(Call({}, (), (), facts, .1))
     assert e.value.code == 'clock'
     bench.check_times(Call({}, (), (), dict(event=.05), .1))
 
 
 def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
-    with pytest.raises(Refused): Bench(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
+    with pytest.raises(Refusal): Bench(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
 
 
 @cpu_only
@@ -929,5 +929,5 @@ def test_sizes_that_no_tensor_has_are_garbled(shape):
 
 
 def test_counts_must_be_possible():
-    facts = _facts_of(dict(facts=dict(launches={'k': -1, 'l': 10**30, 'm': 2, 'n': True})))
+    facts = _valid_facts(dict(facts=dict(launches={'k': -1, 'l': 10**30, 'm': 2, 'n': True})))
     assert facts['launches'] == {'m': 2}

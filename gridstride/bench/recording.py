@@ -101,16 +101,16 @@ def machine(
     return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
 
 
-def brief_mark(made: dict) -> str:  # made: as `machine` returns it
+def brief_mark(machine_info: dict) -> str:  # as `machine` returns it
     "Return GPU and date of a recording, for the title of a table or plot"
-    gpu_text = f"on an {made['gpu']}, " if made['gpu'] else ''
-    return f"recorded {gpu_text}{made['date']}"
+    gpu_text = f"on an {machine_info['gpu']}, " if machine_info['gpu'] else ''
+    return f"recorded {gpu_text}{machine_info['date']}"
 
 
-def mark(made: dict) -> str:  # made: as `machine` returns it
+def mark(machine_info: dict) -> str:  # as `machine` returns it
     "Return the line that marks a recording"
-    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
-    return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
+    versions = ', '.join(f'{k} {v}' for k, v in machine_info['versions'].items())
+    return f'{brief_mark(machine_info)} ({versions})' if versions else brief_mark(machine_info)
 
 
 # A value is stored twice: in each form in which a notebook can show it (text, HTML, SVG, PNG), and as data, if JSON can
@@ -235,9 +235,9 @@ def write(
     "Store `x` in `folder/name.json`; return the path"
     path = _path(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = machine(tools)
-    made['versions'] = dict(sorted(made['versions'].items()))
-    content = dict(data=data, forms=forms(x), key=key, made=made)  # the order of the items in `data` is kept
+    machine_info = machine(tools)
+    machine_info['versions'] = dict(sorted(machine_info['versions'].items()))
+    content = dict(data=data, forms=forms(x), key=key, made=machine_info)  # the order of the items in `data` is kept
     write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
     return path
 

@@ -60,15 +60,15 @@ def _lines_of(src, old):
 
 def _missing_message(owner, src, old):
     "Return the message for a text `old` that is not in the source `src` of `owner`"
-    wanted = [line for line in old.strip().splitlines() if line.strip()]
+    old_lines = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
-    missing = next((line for line in wanted if not any(line.strip() in l for l in lines)), None)
-    if missing is None:
+    missing_line = next((line for line in old_lines if not any(line.strip() in l for l in lines)), None)
+    if missing_line is None:
         return f'{owner} has the lines of {_abbreviate(old)}, but not directly below each other'
-    similar = _find_similar_line(missing.strip(), lines)
+    similar = _find_similar_line(missing_line.strip(), lines)
     hint = f'; the nearest is line {similar[0]}:\n    {similar[1]}' if similar else ', nor a line like it'
     return (
-        f'{owner} has no {_abbreviate(missing.strip())}{hint}\n'
+        f'{owner} has no {_abbreviate(missing_line.strip())}{hint}\n'
         'The text to replace must match exactly, including spaces and comments: copy it from the source'
     )
 
@@ -78,14 +78,15 @@ def _replace(src, replacements, owner):
     for old, new in replacements.items():
         if not old.strip():
             raise ChangeError(f'an empty string matches everywhere in {owner}: pass the text to replace')
-        n = src.count(old)
-        if n > 1:
+        num_matches = src.count(old)
+        if num_matches > 1:
             starts = _lines_of(src, old)
             lines = f'line {starts[0]}' if len(set(starts)) == 1 else f'lines {", ".join(map(str, starts))}'
             raise ChangeError(
-                f'{owner} has {_abbreviate(old)} {n} times, in {lines}: pass more of the line, so that it matches once'
+                f'{owner} has {_abbreviate(old)} {num_matches} times, in {lines}: '
+                'pass more of the line, so that it matches once'
             )
-        if not n:
+        if not num_matches:
             raise ChangeError(_missing_message(owner, src, old))
         src = src.replace(old, new)
     return src
@@ -193,8 +194,8 @@ def _named_text(node, src):
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return node.name, '\n'.join(src.splitlines()[first - 1 : node.end_lineno])
+        first_line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return node.name, '\n'.join(src.splitlines()[first_line - 1 : node.end_lineno])
     return '', ''
 
 
@@ -206,8 +207,8 @@ def source_in(
     """Return the current string or function `name` of a lesson. Raises ChangeError unless there is exactly one.
 
     If the lesson is not in the folder, the text is taken from `recorded/sources.json`."""
-    if (stored := _stored_source(lesson, name, folder)) is not None:
-        return stored
+    if (stored_text := _stored_source(lesson, name, folder)) is not None:
+        return stored_text
     matching_texts = []
     all_names = {}
     file = lesson
@@ -258,27 +259,29 @@ else:
 
 
 # The key of a row of a contest is its code without comments, so that comments may be changed.
-def code_of(x):
-    """Return the code of `x` without comments, for `keys.key`.
+def code_of(code):
+    """Return the code of `code` without comments, for `keys.key`.
 
-    `x` is a kernel, a function or CUDA C, or a list or dict of these; any other value is returned unchanged."""
-    if isinstance(x, str):
-        return without_comments(x)
-    if isinstance(x, dict):
-        return {k: code_of(v) for k, v in x.items()}
-    if isinstance(x, (tuple, list)):
-        return [code_of(item) for item in x]
-    if hasattr(function_within(x), '__code__'):
-        return _unparse(ast.parse(_source_of(x)))
-    return x
+    `code` is a kernel, a function or CUDA C, or a list or dict of these; any other value is returned unchanged."""
+    if isinstance(code, str):
+        return without_comments(code)
+    if isinstance(code, dict):
+        return {k: code_of(v) for k, v in code.items()}
+    if isinstance(code, (tuple, list)):
+        return [code_of(item) for item in code]
+    if hasattr(function_within(code), '__code__'):
+        return _unparse(ast.parse(_source_of(code)))
+    return code
 
 
 def _keys(variants, sources):
     "Return {name of a variant: key of its source}"
-    if unknown := [name for name in sources if name not in variants]:
-        raise ValueError(f'sources= names {", ".join(unknown)}, but the variants are: {", ".join(variants)}')
-    if missing := [k for k, fn in variants.items() if k not in sources and hasattr(fn, '__code__')]:
-        raise ValueError(f'sources= has no entry for {", ".join(missing)}: pass its kernel, its code or its parameters')
+    if unknown_names := [name for name in sources if name not in variants]:
+        raise ValueError(f'sources= names {", ".join(unknown_names)}, but the variants are: {", ".join(variants)}')
+    if names_without_source := [k for k, fn in variants.items() if k not in sources and hasattr(fn, '__code__')]:
+        raise ValueError(
+            f'sources= has no entry for {", ".join(names_without_source)}: pass its kernel, its code or its parameters'
+        )
     return {k: key(k, code_of(sources.get(k))) for k in variants}
 
 
@@ -443,16 +446,16 @@ def contest(
         return dict(rows={name: dict(row, key=keys[name]) for name, row in rows.items()}, warnings=warnings)
 
     def load(data, _):
-        stored = data['rows']
+        stored_rows = data['rows']
 
-        def fits(name):
-            if name not in stored:
+        def is_unchanged(name):
+            if name not in stored_rows:
                 return False
-            stored_key = stored[name]['key']
+            stored_key = stored_rows[name]['key']
             return stored_key == keys[name] or renew_key(record, stored_key, keys[name], folder)
 
-        rows = {name: stored[name] if fits(name) else None for name in variants}
-        log_lookup(record, 'fits' if rows == stored else 'refused')
+        rows = {name: stored_rows[name] if is_unchanged(name) else None for name in variants}
+        log_lookup(record, 'fits' if rows == stored_rows else 'refused')
         return rows, data['warnings']
 
     rows, warnings = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)

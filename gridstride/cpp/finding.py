@@ -133,7 +133,7 @@ class RuntimeFinding:
     "A finding of the runtime: `kind`, `code` and `fields` as in `errors`, location, thread and the other access"
 
     def __init__(self, c_finding):  # a `CFinding`
-        location, other = c_finding.location, c_finding.other
+        location, other_location = c_finding.location, c_finding.other
         self.kind = KINDS[c_finding.kind]
         self.code = c_finding.code.decode()
         self.fields = fields_of(c_finding.fields[: c_finding.num_fields])
@@ -145,10 +145,15 @@ class RuntimeFinding:
         self.column = c_finding.column
         self.called = c_finding.called or None
         self.calls = _calls_of(location)
-        self.other_file = other.file.decode()
+        self.other_file = other_location.file.decode()
         self.other = None
         if c_finding.has_other:
-            self.other = Access(other.line, tuple(other.block), tuple(other.thread), calls=_calls_of(other))
+            self.other = Access(
+                other_location.line,
+                tuple(other_location.block),
+                tuple(other_location.thread),
+                calls=_calls_of(other_location),
+            )
 
     def exception(
         self,
@@ -215,24 +220,28 @@ class RuntimeFinding:
         The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
         arbitrary. Lines after the last barrier count as earlier than lines before it, because these belong to the next
         iteration of a loop, or to the next call of a function. `line_of` returns the text of a line."""
-        barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
-        if not other or self.file and self.other_file not in ('', self.file):
+        barrier, other_access = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
+        if not other_access or self.file and self.other_file not in ('', self.file):
             return
-        self.other = other = other._replace(source=line_of(other.line))
+        self.other = other_access = other_access._replace(source=line_of(other_access.line))
         lines = self._lines_to_compare(barrier, line_of) if self.code == 'race' else None
         if not lines or None in lines:  # without addr2line, lines are unknown
             return
         position, other_position = ((line <= barrier, line) for line in lines)
-        before, now = self.fields['before'], self.fields['now']
-        is_update = position == other_position and self.line == other.line and (before, now) == ('written', 'read')
+        earlier_kind, later_kind = self.fields['before'], self.fields['now']
+        is_update = (
+            position == other_position
+            and self.line == other_access.line
+            and (earlier_kind, later_kind) == ('written', 'read')
+        )
         if other_position > position or is_update and update_of(line_of(self.line), self.fields['array']):
             self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
-            self.line = other.line
-            self.block = other.block
-            self.thread = other.thread
-            self.calls = other.calls
+            self.line = other_access.line
+            self.block = other_access.block
+            self.thread = other_access.thread
+            self.calls = other_access.calls
             self.called = self._call_in_kernel()
-            self.fields.update(before=now, now=before)
+            self.fields.update(before=later_kind, now=earlier_kind)
 
     def _lines_to_compare(self, barrier, line_of):
         "Return the lines of both accesses, or of the calls that led there, in a common function; None if there is none"
@@ -275,5 +284,5 @@ def _first_line_of_function(line_of, n):
 
 def matching_file(file, files):
     "Return the path in `files` that matches `file`, by path or by name; else the first one"
-    matches = [path for path in files if path == file or file.endswith(f'/{path}')]
-    return (matches or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]
+    exact_matches = [path for path in files if path == file or file.endswith(f'/{path}')]
+    return (exact_matches or [path for path in files if Path(path).name == Path(file).name] or [*files, None])[0]

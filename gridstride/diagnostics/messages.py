@@ -598,9 +598,9 @@ WORDS = {
         'element'
     ),
     ('synccheck', 'undefined_result'): Words(
-        'line {line} of {kernel}: {state} gets the result: in thread {thread} it is undefined, and line {stored} '
-        'stores a value computed from it. Let the thread that gets it write it to shared memory; after a barrier all '
-        'can read it'
+        'line {line} of {kernel}: {state} gets the result: in thread {thread} the result is undefined, and line '
+        '{stored} stores a value computed from it. Write the result to shared memory in the thread that gets it; after '
+        'a barrier, all threads can read it'
     ),
     ('synccheck', 'own_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} of its own call',
@@ -686,7 +686,7 @@ WORDS = {
     ),
     ('launch', 'waits_in_kernel'): Words(
         'a kernel waits for kernels that it has launched, which CUDA no longer allows',
-        'They start only after the parent grid has finished: launch the work that follows them into '
+        'Child grids start only after the parent grid has finished: launch the work that depends on them into '
         'cudaStreamTailLaunch, or from the host.',
     ),
     ('launch', 'out_of_memory'): Words(
@@ -709,7 +709,7 @@ WORDS = {
     ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
     ('assert', 'multiple'): Words(
         'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
-        'The compiler relies on it and reads several elements at once: pass only a divisor that is right for every '
+        'The compiler relies on it and reads several elements at once: pass a divisor of the value in every '
         'program.',
     ),
     ('assert', 'device'): Words('tl.device_assert failed: {message}'),
@@ -822,8 +822,8 @@ HINTS = {
     'update_apart': {d: _UPDATE_IN_TWO_LINES + remedy for d, remedy in _USE_ATOMIC.items()},
     'update_other': _UPDATE_IN_LINE + _WITHOUT_ATOMIC,
     'update_other_apart': _UPDATE_IN_TWO_LINES + _WITHOUT_ATOMIC,
-    'two_names': '{element} and {second_element} are one element of memory: the arrays overlap. Pass one of them as a '
-    'copy, or let no two threads use the same element under either name.',
+    'two_names': '{element} and {second_element} are one element of memory: the arrays overlap. Pass a copy of '
+    'one array, or give each thread elements of memory of its own.',
     'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
     'copy, for example by .contiguous() or np.ascontiguousarray.',
     'one_element': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
@@ -906,10 +906,10 @@ HINTS = {
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
-    'moved': '`{move}` has moved the pointer: `{expr}` counts from its new position, the index in this message from '
-    'the first element of {array}. Check how far the pointer was moved, and how many elements are left.',
-    'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from its new position, and only {left} '
-    'elements remain there. Compare with that number in the guard.',
+    'moved': '`{move}` has moved the pointer: `{expr}` counts from the new position, the index in this message from '
+    'the first element of {array}. Check the distance of the move, and the number of elements after it.',
+    'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from the new position, but only {left} '
+    'elements remain there. Guard with the number of remaining elements.',
     'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block size, or the bound of a loop, is '
     'larger.',
     'lets_in': dict(

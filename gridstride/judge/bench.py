@@ -27,12 +27,12 @@ _MAX_KERNELS = 100  # reported kernels that are kept
 Call = namedtuple('Call', 'sizes data answer facts seconds')  # answer: a list of tensors, () after the checks
 
 
-class Refused(Exception):
+class Refusal(Exception):
     "The reason to refuse a submission"
 
-    def __init__(self, code, why):
-        self.code, self.why = code, why
-        super().__init__(f'{code}: {why}')
+    def __init__(self, code, reason):
+        self.code, self.reason = code, reason
+        super().__init__(f'{code}: {reason}')
 
 
 # Inputs
@@ -77,14 +77,22 @@ def _max_answer_bytes(expected):
     return 8 * sum(tensor.numel() for tensor in expected) + 4096
 
 
-def _plan(task, rng):
+def _plan_calls(task, rng):
     "Return (kind of inputs, sizes) of each call: some with the first public sizes, then others in a random order"
     public = [{k: v for k, v in test.items() if k != 'seed'} for test in task.tests]
-    first = public[0]
+    first_sizes = public[0]
     hidden_calls = [('new', sizes) for sizes in public[1:]]
-    hidden_calls += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
+    hidden_calls += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first_sizes)] * rng.randrange(
+        1, 4
+    )
     rng.shuffle(hidden_calls)
-    return [('new', first), ('new', first), ('one element', first), ('shuffled', first), *hidden_calls]
+    return [
+        ('new', first_sizes),
+        ('new', first_sizes),
+        ('one element', first_sizes),
+        ('shuffled', first_sizes),
+        *hidden_calls,
+    ]
 
 
 # fact about a call, which the submission's process reports -> its type. Facts of another type are ignored, because that
@@ -92,7 +100,7 @@ def _plan(task, rng):
 _FACT_TYPES = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
 
 
-def _facts_of(header):
+def _valid_facts(header):
     "Return the facts in the header of an answer that have the right type"
     facts = header.get('facts')
     facts = {k: v for k, v in facts.items() if type(v) is _FACT_TYPES.get(k)} if isinstance(facts, dict) else {}
@@ -132,7 +140,7 @@ class Bench:
 
     # A call
     def make_data(self, kind, sizes):
-        "Make new inputs, or change the last inputs of these sizes; `kind`: as in `_plan`"
+        "Make new inputs, or change the last inputs of these sizes; `kind`: as in `_plan_calls`"
         new = self.task.generate_input(seed=secrets.randbits(62), **sizes)
         if kind == 'new':
             return new
@@ -167,11 +175,11 @@ class Bench:
         answer_header, answer_blobs = self.process.ask(header, blobs, _max_answer_bytes(expected))
         seconds = time.perf_counter() - begin
         self.check_reports()
-        _, blobs_after = self.process.receive(sum(map(len, blobs)), make_buffer=self.buffer_maker())
+        _, returned_blobs = self.process.receive(sum(map(len, blobs)), make_buffer=self.buffer_maker())
         self.check_reports()
         answer = self.parse_tensors(answer_header, answer_blobs)
-        call = Call(sizes, data, answer, _facts_of(answer_header), seconds)
-        self.check_call(call, blobs, blobs_after, expected, scales)
+        call = Call(sizes, data, answer, _valid_facts(answer_header), seconds)
+        self.check_call(call, blobs, returned_blobs, expected, scales)
         self.calls.append(call._replace(answer=()))
 
     def buffer_maker(self):
@@ -187,7 +195,7 @@ class Bench:
         return make_buffer
 
     def parse_tensors(self, header, blobs):
-        "Return the tensors of an answer; raises `Refused` if it has none"
+        "Return the tensors of an answer; raises `Refusal` if it has none"
         try:
             blobs_and_descriptions = zip(blobs, header['answer'], strict=True)
             return [
@@ -195,7 +203,7 @@ class Bench:
                 for blob, description in blobs_and_descriptions
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Refused('type', f'{self.call_label()} its answer cannot be read: {e}') from None
+            raise Refusal('type', f'{self.call_label()} its answer cannot be read: {e}') from None
 
     def call_label(self):
         "Return the number of the current call, as text"
@@ -203,58 +211,60 @@ class Bench:
 
     # The checks, in this order: the first that fails is the reason
     def check_reports(self):
-        "Raise `Refused` if the submission's process has sent a report"
+        "Raise `Refusal` if the submission's process has sent a report"
         for code, text in self.process.read_reports():
-            raise Refused(code if code in ('patched', 'spied', 'reference') else 'patched', text)
+            raise Refusal(code if code in ('patched', 'spied', 'reference') else 'patched', text)
 
-    def check_call(self, call, blobs, blobs_after, expected, scales):
-        "Check a call; raises `Refused`"
+    def check_call(self, call, blobs, returned_blobs, expected, scales):
+        "Check a call; raises `Refusal`"
         self.check_tensor_types(call.facts)
         self.check_times(call)
         self.check_finished(call.facts)
-        self.check_inputs(call.data, blobs, blobs_after)
+        self.check_inputs(call.data, blobs, returned_blobs)
         self.check_values(call, expected, scales)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
-            raise Refused('fallback', f'{self.call_label()} right, but none of its kernels ({names}) ran')
+            raise Refusal('fallback', f'{self.call_label()} right, but none of its kernels ({names}) ran')
 
     def check_tensor_types(self, facts):
         "Check that the answer has plain tensors with their own memory"
         if text := facts.get('returned'):
-            raise Refused('type', f'{self.call_label()} {text}')
+            raise Refusal('type', f'{self.call_label()} {text}')
         if text := facts.get('odd'):
-            raise Refused('subclass', f'{self.call_label()} it returned {text}')
+            raise Refusal('subclass', f'{self.call_label()} it returned {text}')
         if facts.get('alias') is not None:
-            raise Refused('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
+            raise Refusal('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
 
     def check_finished(self, facts):
         "Check that the submission had finished all work when it returned"
         if threads := facts.get('threads'):
-            raise Refused(
+            raise Refusal(
                 'late', f'{self.call_label()} one of its threads was still running when it returned: {threads}'
             )
         if facts.get('streams'):
-            raise Refused('stream', f'{self.call_label()} it did not wait for {facts["streams"]} of its streams')
-        if not (after := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
-            raise Refused('stream', f'{self.call_label()} the GPU was busy for {after * 1e3:.3g} ms after the answer')
+            raise Refusal('stream', f'{self.call_label()} it did not wait for {facts["streams"]} of its streams')
+        if not (busy_seconds := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
+            raise Refusal(
+                'stream', f'{self.call_label()} the GPU was busy for {busy_seconds * 1e3:.3g} ms after the answer'
+            )
 
     def check_times(self, call):
         "Check on a GPU that the time between its events, which its own process measures, is possible"
         if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
-            why = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
-            raise Refused('clock', f'{self.call_label()} {why}')
+            problem = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
+            raise Refusal('clock', f'{self.call_label()} {problem}')
 
-    def check_inputs(self, data, blobs, blobs_after):
+    def check_inputs(self, data, blobs, returned_blobs):
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_as_tuple(data)) if isinstance(x, torch.Tensor)]
-        if [*map(len, blobs_after)] != [*map(len, blobs)]:
-            raise Refused('inputs', f'{self.call_label()} the sizes of its inputs differ after the call')
-        for (i, x), before, after in zip(tensors, blobs, blobs_after, strict=True):
+        if [*map(len, returned_blobs)] != [*map(len, blobs)]:
+            raise Refusal('inputs', f'{self.call_label()} the sizes of its inputs differ after the call')
+        for (i, x), sent_blob, returned_blob in zip(tensors, blobs, returned_blobs, strict=True):
             if i not in self.task.writable_inputs and not np.array_equal(
-                np.frombuffer(before, 'B'), np.frombuffer(after, 'B')
+                np.frombuffer(sent_blob, 'B'), np.frombuffer(returned_blob, 'B')
             ):
-                num_changed = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
-                raise Refused('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
+                num_changed = int((x != wire.tensor_of(returned_blob, **wire.describe(x))).sum())
+                raise Refusal('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
         "Check that the answer is right; if it is not, find the most likely cause"
@@ -263,7 +273,7 @@ class Bench:
             output = call.answer[0] if len(call.answer) == 1 else call.answer
             is_right, text = self.task.check_implementation(call.data, output)
             if not is_right:
-                raise Refused('wrong', f'{self.call_label()} the check of the task reports: {text}')
+                raise Refusal('wrong', f'{self.call_label()} the check of the task reports: {text}')
         if miss:
             self.diagnose(call, miss, expected, scales)
 
@@ -278,37 +288,37 @@ class Bench:
 
     # The cause of a wrong answer
     def diagnose(self, call, miss, expected, scales):
-        "Raise `Refused` for a wrong answer, with its most likely cause"
-        why = f'{self.call_label()} {miss.text}'
+        "Raise `Refusal` for a wrong answer, with its most likely cause"
+        problem = f'{self.call_label()} {miss.text}'
         if miss.code == 'type':
-            raise Refused('type', why)
+            raise Refusal('type', problem)
         if self.is_right_later(call.sizes, expected, scales):
-            raise Refused(
+            raise Refusal(
                 'late', f'{self.call_label()} the answer was wrong when the call returned, and right a moment later'
             )
         if i := self.find_replayed_call(call):
-            raise Refused('replay', f'{self.call_label()} the answer is that of call {i}, which had other inputs')
+            raise Refusal('replay', f'{self.call_label()} the answer is that of call {i}, which had other inputs')
         if test := self.find_known_test(call):
             text = f'the output is right for the public test {test}, but this call has other inputs'
-            raise Refused('seed', f'{self.call_label()} {text}')
+            raise Refusal('seed', f'{self.call_label()} {text}')
         if self.has_been_right(call.sizes):
-            raise Refused('gave up', f'{why}; an earlier answer with the same sizes was right')
+            raise Refusal('gave up', f'{problem}; an earlier answer with the same sizes was right')
         if self.calls and self.is_wrong_now():
-            raise Refused(
-                'gave up', f'{why}; a new answer for the sizes of call 1 is wrong, too, although call 1 was right'
+            raise Refusal(
+                'gave up', f'{problem}; a new answer for the sizes of call 1 is wrong, too, although call 1 was right'
             )
         if self.calls:
-            raise Refused('shapes', f'{why}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
+            raise Refusal('shapes', f'{problem}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
         if miss.code not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Refused('constant', f'{self.call_label()} the answer is the same for other inputs')
-        raise Refused(miss.code, why)
+            raise Refusal('constant', f'{self.call_label()} the answer is the same for other inputs')
+        raise Refusal(miss.code, problem)
 
     def is_right_later(self, sizes, expected, scales):
         "Return whether the last answer becomes right after all remaining work has ended"
         header, blobs = self.process.ask(dict(op='again'), max_bytes=_max_answer_bytes(expected))
         try:
             answer = self.parse_tensors(header, blobs)
-        except Refused:
+        except Refusal:
             return False
         return self.find_miss(answer, expected, scales, sizes) is None
 
@@ -343,7 +353,7 @@ class Bench:
         max_bytes = _max_answer_bytes(self.compute_expected(data)[0])
         answer_header, answer_blobs = process.ask({**header, **options}, blobs, max_bytes)
         process.receive(sum(map(len, blobs)))
-        self.has_launched = any(_facts_of(answer_header)['launches'].values())
+        self.has_launched = any(_valid_facts(answer_header)['launches'].values())
         return self.parse_tensors(answer_header, answer_blobs)
 
     def has_been_right(self, sizes):
@@ -374,7 +384,7 @@ class Bench:
 
     def run_plan(self):
         "Make and check the calls of the plan"
-        for kind, sizes in _plan(self.task, self.rng):
+        for kind, sizes in _plan_calls(self.task, self.rng):
             self.call(self.make_data(kind, sizes), sizes)
 
     def check_kernels_needed(self):
@@ -383,11 +393,11 @@ class Bench:
             return
         try:
             kernels_are_needed = self.is_wrong_without_launches()
-        except (wire.ProcessEnded, Refused):
+        except (wire.ProcessEnded, Refusal):
             kernels_are_needed = True
         if not kernels_are_needed:
             names = ', '.join(self.submission.kernels)
-            raise Refused('fallback', f'the answer is right even if its kernels ({names}) do nothing')
+            raise Refusal('fallback', f'the answer is right even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
         """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers; its launches
@@ -413,9 +423,9 @@ class Bench:
         return self.process.isolation if self.process else ()
 
     def end(self):
-        "End the submission's process; raises `Refused` if processes that it started are still running"
+        "End the submission's process; raises `Refusal` if processes that it started are still running"
         if num_left := self.process.end():
-            raise Refused('late', f'{num_left} processes that it had started were still running at the end')
+            raise Refusal('late', f'{num_left} processes that it had started were still running at the end')
 
 
 def sizes_text(sizes) -> str:

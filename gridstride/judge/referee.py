@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import torch
 
-from .bench import Bench, Refused, launch_counts, sizes_text
+from .bench import Bench, Refusal, launch_counts, sizes_text
 from .forms import FormError, read_submission
 from .wire import ProcessEnded
 from .tasks import Task, task_named
@@ -57,17 +57,17 @@ def _check_clocks(bench, reference_bench):
     seconds, reference_seconds = _seconds_outside_events(bench), _seconds_outside_events(reference_bench)
     if seconds > _MAX_RATIO * reference_seconds + _EXTRA_SECONDS:
         comparison = f'{seconds * 1e3:.3g} ms per call outside the CUDA events, but {reference_seconds * 1e3:.3g} ms'
-        raise Refused('clock', f"the judge's clock measured {comparison} for the reference")
+        raise Refusal('clock', f"the judge's clock measured {comparison} for the reference")
 
 
 def _check_kernels(bench, sizes):
-    "Profile one call on a GPU and return its kernels; raises `Refused` if the file has kernels and none of them runs"
+    "Profile one call on a GPU and return its kernels; raises `Refusal` if the file has kernels and none of them runs"
     names = bench.submission.kernels
     header, blobs = bench.call_message(bench.make_data('new', sizes))
     answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
     counts = launch_counts(answer.get('kernels'))
     if names and not any(name in kernel for name in names for kernel in counts):
-        raise Refused(
+        raise Refusal(
             'fallback', f'none of its kernels ({", ".join(names)}) ran; these did: {", ".join(counts) or "none"}'
         )
     return counts
@@ -92,7 +92,7 @@ def _device_name(device):
 
 
 def _decide(bench, timing, limit):
-    "Judge a submission and return the fields of its verdict; raises `Refused` or `ProcessEnded`"
+    "Judge a submission and return the fields of its verdict; raises `Refusal` or `ProcessEnded`"
     with ExitStack() as stack:
         bench.start(stack)
         bench.run_plan()
@@ -109,13 +109,13 @@ def _decide(bench, timing, limit):
         return dict(times=times, reference=reference, counts=counts)
 
 
-def _refusal_for_end(bench, ended):
-    "Return the `Refused` for a process that ended: for a report that it sent before, or else for its end"
+def _refusal_for_end(bench, process_ended):
+    "Return the `Refusal` for a process that ended: for a report that it sent before, or else for its end"
     try:
         bench.check_reports()
-    except Refused as refusal:
+    except Refusal as refusal:
         return refusal
-    return Refused(ended.code, f'{bench.call_label()} {ended.text}')
+    return Refusal(process_ended.code, f'{bench.call_label()} {process_ended.text}')
 
 
 def _check_options(limit, device):
@@ -152,11 +152,11 @@ def judge(
     bench = Bench(submission, task, device, limit)
     try:
         fields = dict(code='accepted', **_decide(bench, device == 'cuda' if timing is None else timing, limit))
-    except Refused as refusal:
-        fields = dict(code=refusal.code, why=refusal.why)
+    except Refusal as refusal:
+        fields = dict(code=refusal.code, why=refusal.reason)
     except ProcessEnded as ended:
         refusal = _refusal_for_end(bench, ended)
-        fields = dict(code=refusal.code, why=refusal.why)
+        fields = dict(code=refusal.code, why=refusal.reason)
     fields |= dict(
         calls=len(bench.calls),
         sizes=len({sizes_text(call.sizes) for call in bench.calls}),

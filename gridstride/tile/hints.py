@@ -131,7 +131,7 @@ def _update_definitions(statement, definitions):
         return definitions | dict.fromkeys(_assigned_names([statement]))
     expression_of_name = {name: _without_effects(expression, definitions) for name, expression in pairs}
     return definitions | {
-        name: expression and ast.Call(_hook('value'), [expression], [])
+        name: expression and ast.Call(_hook('kernel_value'), [expression], [])
         for name, expression in expression_of_name.items()
     }
 

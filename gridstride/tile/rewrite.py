@@ -51,15 +51,15 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self):
         self.loops = []
-        self.in_function = False
+        self.is_in_function = False
         self.num_temporaries = 0  # variables that the rewritten code adds
-        self.assigned = set()  # names that are assigned on all paths to the current statement
+        self.assigned_names = set()  # names that are assigned on all paths to the current statement
         self.names_read = set()  # names that the function reads
         # Each `if` with a `return`, as (name of its condition, hints of the values that it returns): those around the
         # current statement, and those before it.
         self.enclosing_ifs = []
         self.earlier_ifs = []
-        self.reassigned = set()  # names that are assigned more than once, so that their type may vary
+        self.reassigned_names = set()  # names that are assigned more than once, so that their type may vary
         self.final_return_hint = None  # the hint of the value that the last statement of the function returns
 
     def visit(self, node):
@@ -69,10 +69,10 @@ class _Rewriter(ast.NodeTransformer):
         return super().visit(node)
 
     def visit_FunctionDef(self, node):
-        if self.in_function:
+        if self.is_in_function:
             raise _CompileError('a function inside a kernel', _HINT_OF_CONSTRUCT['lambda'], node.lineno)
-        self.in_function = True
-        self.assigned = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+        self.is_in_function = True
+        self.assigned_names = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
         self.names_read = {
             name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load)
         }
@@ -81,8 +81,8 @@ class _Rewriter(ast.NodeTransformer):
         for parameter in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
             parameter.annotation = None
         stores = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
-        self.reassigned = {name for name in stores if stores.count(name) > 1 or name in self.assigned}
-        self.final_return_hint = next(iter(return_hint(node.body, self.reassigned)), None)
+        self.reassigned_names = {name for name in stores if stores.count(name) > 1 or name in self.assigned_names}
+        self.final_return_hint = next(iter(return_hint(node.body, self.reassigned_names)), None)
         node.args.defaults = [_name_at('None', default) for default in node.args.defaults]
         node.args.kw_defaults = [default and _name_at('None', default) for default in node.args.kw_defaults]
         self.generic_visit(node)
@@ -92,27 +92,29 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.targets) > 1:
             raise _CompileError('a = b = ...: two names for one value', 'Write two assignments.', node.lineno)
         _check_target(node.targets[0])
-        self.assigned |= _assigned_names([node])
+        self.assigned_names |= _assigned_names([node])
         is_ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
-        node.value = _call('value', self.visit(node.value))
+        node.value = _call('kernel_value', self.visit(node.value))
         return [node, _ignored_statement(node)] if is_ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
-        self.assigned.add(node.target.id)
+        self.assigned_names.add(node.target.id)
         value = ast.copy_location(ast.BinOp(_name_at(node.target.id, node), node.op, self.visit(node.value)), node)
-        return ast.copy_location(ast.Assign([node.target], _call('value', value)), node)
+        return ast.copy_location(ast.Assign([node.target], _call('kernel_value', value)), node)
 
     def visit_AnnAssign(self, node):
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         if not ast.unparse(node.annotation).endswith('constexpr'):
-            value = _call('value', self.visit(node.value))
-        elif any(self.loops) and not _assigned_names([node]) <= self.assigned:  # the compiler reads a loop's body once
-            value = _call('known', self.visit(node.value))
+            value = _call('kernel_value', self.visit(node.value))
+        elif (
+            any(self.loops) and not _assigned_names([node]) <= self.assigned_names
+        ):  # the compiler reads a loop's body once
+            value = _call('constexpr', self.visit(node.value))
         else:
-            value = _call('defined', self.visit(node.value), ast.Constant(ast.unparse(node.target)))
-        self.assigned |= _assigned_names([node])
+            value = _call('define_constexpr', self.visit(node.value), ast.Constant(ast.unparse(node.target)))
+        self.assigned_names |= _assigned_names([node])
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Expr(self, node):
@@ -146,9 +148,9 @@ class _Rewriter(ast.NodeTransformer):
         arm_hints = hint(node.body), hint(node.orelse)
         self.generic_visit(node)
         name = self._new_name()
-        test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('decides', node.test)), node)
+        test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('condition', node.test)), node)
         arms = [
-            _call('arm', value, _name_at(name, node), ast.Constant(other_hint))
+            _call('arm_value', value, _name_at(name, node), ast.Constant(other_hint))
             for value, other_hint in zip((node.body, node.orelse), reversed(arm_hints))
         ]
         return ast.copy_location(ast.IfExp(test, *arms), node)
@@ -156,48 +158,48 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node):
         body_names, else_names = _assigned_names(node.body), _assigned_names(node.orelse)
         hints_of_other_branch = (
-            tuple(hints(node.body, else_names - self.assigned).items()),
-            tuple(hints(node.orelse, body_names - self.assigned).items()),
+            tuple(hints(node.body, else_names - self.assigned_names).items()),
+            tuple(hints(node.orelse, body_names - self.assigned_names).items()),
         )
-        return_hints = [return_hint(branch, self.reassigned) for branch in (node.body, node.orelse)]
+        return_hints = [return_hint(branch, self.reassigned_names) for branch in (node.body, node.orelse)]
         has_return = any(isinstance(part, ast.Return) for part in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
-        assigned_before = set(self.assigned)
-        node.body, body_assigned = self._rewrite_branch(node.body, assigned_before, (name, return_hints[1]))
-        node.orelse, else_assigned = self._rewrite_branch(node.orelse, assigned_before, (name, return_hints[0]))
-        assigned_in_one = sorted(body_assigned ^ else_assigned)
-        self.assigned = assigned_before | body_assigned | else_assigned
+        names_before = set(self.assigned_names)
+        node.body, new_body_names = self._rewrite_branch(node.body, names_before, (name, return_hints[1]))
+        node.orelse, new_else_names = self._rewrite_branch(node.orelse, names_before, (name, return_hints[0]))
+        names_of_one_branch = sorted(new_body_names ^ new_else_names)
+        self.assigned_names = names_before | new_body_names | new_else_names
         if has_return or not body_names | else_names:
-            condition = _call('decides', node.test)
+            condition = _call('condition', node.test)
             self.earlier_ifs.append((name, return_hints[0] + return_hints[1]))
             node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), condition), node)
             return node
         common_names = ast.Constant(tuple(sorted(body_names & else_names)))
         key = ast.Constant(name)
         if_call = _call('if', node.test, key, common_names, ast.Constant(hints_of_other_branch))
-        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], if_call), node)
+        statement_before = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], if_call), node)
         node.test = ast.copy_location(ast.Attribute(_name_at(name, node), 'condition', ast.Load()), node)
-        end = [ast.copy_location(ast.Expr(ast.Call(_name_at(name, node), [], [])), node)]
-        for variable in assigned_in_one:
-            value = _call('only', _name_at(name, node), ast.Constant(variable), _getter_of(variable))
-            end.append(ast.copy_location(ast.Assign([ast.Name(variable, ast.Store())], value), node))
-        return [ast.fix_missing_locations(statement) for statement in (begin, node, *end)]
+        statements_after = [ast.copy_location(ast.Expr(ast.Call(_name_at(name, node), [], [])), node)]
+        for variable in names_of_one_branch:
+            value = _call('value_after_if', _name_at(name, node), ast.Constant(variable), _getter_of(variable))
+            statements_after.append(ast.copy_location(ast.Assign([ast.Name(variable, ast.Store())], value), node))
+        return [ast.fix_missing_locations(statement) for statement in (statement_before, node, *statements_after)]
 
     def _new_name(self):
         self.num_temporaries += 1
         return f'__tile_{self.num_temporaries}'
 
-    def _rewrite_branch(self, statements, assigned_before, enclosing_if):
+    def _rewrite_branch(self, statements, names_before, enclosing_if):
         "Rewrite a branch of an `if`; returns (statements, the names that are first assigned in it)"
-        self.assigned, rewritten, num_earlier_ifs = set(assigned_before), [], len(self.earlier_ifs)
+        self.assigned_names, rewritten, num_earlier_ifs = set(names_before), [], len(self.earlier_ifs)
         self.enclosing_ifs.append(enclosing_if)
         for statement in statements:
             new_statements = self.visit(statement)
             rewritten += new_statements if isinstance(new_statements, list) else [new_statements]
         self.enclosing_ifs.pop()
         del self.earlier_ifs[num_earlier_ifs:]
-        return rewritten, self.assigned - assigned_before
+        return rewritten, self.assigned_names - names_before
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
@@ -222,7 +224,7 @@ class _Rewriter(ast.NodeTransformer):
         ]
         if node.value and (runtime_ifs or self.final_return_hint is not None):
             ifs = ast.copy_location(ast.Tuple(runtime_ifs, ast.Load()), node)
-            node.value = _call('returned', node.value, ast.Constant(self.final_return_hint), ifs)
+            node.value = _call('return_value', node.value, ast.Constant(self.final_return_hint), ifs)
         return node
 
     def visit_For(self, node):
@@ -231,7 +233,7 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(node.iter, ast.Call):
             hint = 'Use range(...) or tl.static_range(...).'
             raise _CompileError('a loop over something other than a range', hint, node.lineno)
-        self.assigned |= _assigned_names([node.target])
+        self.assigned_names |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._rewrite_loop(node)
         self.loops.append(False)
@@ -244,23 +246,26 @@ class _Rewriter(ast.NodeTransformer):
             raise _CompileError('else after a loop', '', node.lineno)
         name = self._new_name()
         loop = self._rewrite_loop(node)
-        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', node=node)), node)
+        statement_before = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', node=node)), node)
         node.test = ast.copy_location(ast.Call(_name_at(name, node), [node.test], []), node)
-        return [ast.fix_missing_locations(begin), *loop]
+        return [ast.fix_missing_locations(statement_before), *loop]
 
     def _rewrite_loop(self, node):
         "Rewrite a loop; variables that are first assigned in its body are unbound after it"
-        assigned_before = set(self.assigned)
+        names_before = set(self.assigned_names)
         self.loops.append(True)
         self.generic_visit(node)
         self.loops.pop()
-        first_assigned_in_loop = sorted(_assigned_names(node.body) - assigned_before)
-        self.assigned = assigned_before
-        end = [
-            ast.Assign([ast.Name(name, ast.Store())], _call('in_loop', ast.Constant(name), node=node))
+        first_assigned_in_loop = sorted(_assigned_names(node.body) - names_before)
+        self.assigned_names = names_before
+        statements_after = [
+            ast.Assign([ast.Name(name, ast.Store())], _call('unbound_after_loop', ast.Constant(name), node=node))
             for name in first_assigned_in_loop
         ]
-        return [node, *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in end)]
+        return [
+            node,
+            *(ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in statements_after),
+        ]
 
 
 def _is_atomic(node):
@@ -270,7 +275,7 @@ def _is_atomic(node):
 
 def _ignored_statement(node):
     "Make the statement that follows an atomic with an unused result"
-    return ast.copy_location(ast.Expr(_call('ignored', node=node)), node)
+    return ast.copy_location(ast.Expr(_call('ignore_result', node=node)), node)
 
 
 def _check_target(target):
@@ -410,33 +415,33 @@ class If:
     If it is, the compiler compiles both branches, but here only one runs. The types of the variables in the other
     branch come from `hints`, and from programs or calls in which that branch has run."""
 
-    def __init__(self, test, if_key, assigned_in_both, hints):
+    def __init__(self, test, if_key, names_of_both_branches, hints):
         self.condition = _check_condition(test)
         self.is_runtime = type(test) is tensor
         self.if_key = if_key
-        self.assigned_in_both = assigned_in_both
+        self.names_of_both_branches = names_of_both_branches
         self.hints = hints
-        self.types_before = types_of(learner_frame()) if self.is_runtime else {}
+        self.types_at_start = types_of(learner_frame()) if self.is_runtime else {}
 
     def __call__(self):
         if not self.is_runtime:
             return
         frame = learner_frame()
         types_now = types_of(frame)
-        taken = bool(self.condition.data)
-        check_types_kept(self.types_before, types_now, 'the if', 'in it')
-        if _has_run_often(frame.f_code, self.if_key, taken):
+        is_true = bool(self.condition.data)
+        check_types_kept(self.types_at_start, types_now, 'the if', 'in it')
+        if _has_run_often(frame.f_code, self.if_key, is_true):
             return
-        for name, type_hint in self.hints[taken]:  # if the first branch ran, the hints of the `else`
+        for name, type_hint in self.hints[is_true]:  # if the first branch ran, the hints of the `else`
             _check_same_type(
                 name,
                 types_now[name] if name in types_now else type_of(frame.f_locals.get(name, ...)),
                 type_of_hint(type_hint, frame),
             )
         types_by_branch = current().branch_types.setdefault(_compilation_key(frame, self.if_key), {})
-        for name, other_type in types_by_branch.setdefault(not taken, {}).items():
+        for name, other_type in types_by_branch.setdefault(not is_true, {}).items():
             _check_same_type(name, types_now.get(name), other_type)
-        types_by_branch.setdefault(taken, {name: types_now.get(name) for name in self.assigned_in_both})
+        types_by_branch.setdefault(is_true, {name: types_now.get(name) for name in self.names_of_both_branches})
 
 
 def _has_run_often(*branch):
@@ -532,17 +537,17 @@ def types_of(frame):
     }
 
 
-def check_types_kept(types_before, types_now, construct='the loop', location='after an iteration of it'):
+def check_types_kept(types_at_start, types_now, construct='the loop', location='after an iteration of it'):
     "Raise `NotCompiled` if the type of a variable changes in an iteration of a loop, or in a branch"
-    for name, type_before in types_before.items():
-        if name not in types_now or types_now[name] == type_before:
+    for name, initial_type in types_at_start.items():
+        if name not in types_now or types_now[name] == initial_type:
             continue
-        if type_before is None:
+        if initial_type is None:
             raise compile_error(
                 f'{name} is a compile-time constant, but a loop changes it', f'Start with a copy: {name}_ = {name}.'
             )
         raise compile_error(
-            f'{name} is {type_before} before {construct} and {types_now[name]} {location}',
+            f'{name} is {initial_type} before {construct} and {types_now[name]} {location}',
             f'A variable that {construct} changes must keep its type and shape: convert it with .to(...) there, or '
             'start with the type that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
         )
@@ -552,7 +557,7 @@ class While:
     "A `while` loop: decides whether another iteration begins"
 
     def __init__(self):
-        self.types_before, self.num_iterations = None, 0
+        self.types_at_start, self.num_iterations = None, 0
 
     def __call__(self, condition):
         if type(condition) is not tensor:
@@ -561,21 +566,34 @@ class While:
             )
         self.num_iterations += 1
         if self.num_iterations == 1:
-            self.types_before = types_of(learner_frame())
+            self.types_at_start = types_of(learner_frame())
         elif self.num_iterations < 4:
-            check_types_kept(self.types_before, types_of(learner_frame()))
+            check_types_kept(self.types_at_start, types_of(learner_frame()))
         elif self.num_iterations % 1024 == 0:
             current().check_deadline()
         return bool(condition)
 
 
 HOOKS = {
-    f'__tile_{k}': v
-    for k, v in {
-        'value': _as_kernel_value, 'known': const, 'and': _logical_and, 'or': _logical_or,
-        'and_needs_second': _and_needs_second, 'or_needs_second': _or_needs_second, 'not': _logical_not,
-        'decides': _check_condition, 'assert': _assert, 'while': While, 'if': If, 'ignored': _ignore_result,
-        'arm': _check_arm_type, 'returned': _check_return, 'defined': _define_constexpr, 'only': _value_after_if,
-        'in_loop': lambda name: Unbound(name, 'in a loop'), **HINT_HOOKS,
+    f'__tile_{name}': function
+    for name, function in {
+        'kernel_value': _as_kernel_value,
+        'constexpr': const,
+        'define_constexpr': _define_constexpr,
+        'and': _logical_and,
+        'or': _logical_or,
+        'not': _logical_not,
+        'and_needs_second': _and_needs_second,
+        'or_needs_second': _or_needs_second,
+        'condition': _check_condition,
+        'if': If,
+        'arm_value': _check_arm_type,
+        'value_after_if': _value_after_if,
+        'while': While,
+        'unbound_after_loop': lambda name: Unbound(name, 'in a loop'),
+        'return_value': _check_return,
+        'assert': _assert,
+        'ignore_result': _ignore_result,
+        **HINT_HOOKS,
     }.items()
-}  # fmt: skip
+}

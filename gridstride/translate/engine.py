@@ -43,10 +43,10 @@ from .tree import View as ArrayView
 from .types import INT
 
 
-# The emulator's memory is separate from the host's. Arguments that overlap are copied to the same piece of emulated
+# The emulator's memory is separate from the host's. Arguments that overlap are copied to the same span of emulated
 # memory, so that they still overlap there.
-class _MemoryPiece(ctypes.Structure):
-    """A contiguous piece of the arguments' memory: its address and size.
+class _MemorySpan(ctypes.Structure):
+    """A contiguous span of the arguments' memory: its address and size.
 
     If a part of it is uninitialized, also two masks: of the bytes that are initialized before, and after the launch.
     """
@@ -68,9 +68,9 @@ class _LaunchArguments(ctypes.Structure):
         ('enter', ctypes.c_void_p),
         ('args', ctypes.POINTER(ctypes.c_void_p)),
         ('config', ctypes.POINTER(ctypes.c_uint)),
-        ('pieces', ctypes.POINTER(_MemoryPiece)),
-        ('num_pieces', ctypes.c_int),
-        ('piece_indices', ctypes.POINTER(ctypes.c_int)),
+        ('spans', ctypes.POINTER(_MemorySpan)),
+        ('num_spans', ctypes.c_int),
+        ('span_indices', ctypes.POINTER(ctypes.c_int)),
         ('offsets', ctypes.POINTER(ctypes.c_longlong)),
         ('num_args', ctypes.c_int),
     ]
@@ -143,7 +143,7 @@ def _digest(text):
 
 
 _FILE_NAME = 'kernel_{}.py'
-_NO_PYTHON_LINE = '#line 1 "gridstride/cpp/include/made.h"'  # a location outside the user's source
+_NO_PYTHON_LINE = '#line 1 "gridstride/cpp/include/generated.h"'  # a location outside the user's source
 
 
 def _add_line_directives(lines, python_locations, python_files):
@@ -168,20 +168,20 @@ _HEADERS = ('emulator.h',)
 _PRELUDE = (
     f'#include "emulator.h"\n{_NO_PYTHON_LINE}'
     + r'''
-struct gs_piece {
+struct gs_span {
     char *host; size_t bytes, itemsize;
     const unsigned char *initialized; unsigned char *initialized_after;
     char *device;
 };
 struct gs_launch {
     void (*enter)(void **, const unsigned *); void **args; const unsigned *config;
-    gs_piece *pieces; int num_pieces; const int *piece_indices; const long long *offsets; int num_args;
+    gs_span *spans; int num_spans; const int *span_indices; const long long *offsets; int num_args;
 };
 
 static void gs_run(void *p) {
     gs_launch &l = *static_cast<gs_launch *>(p);
-    for (int i = 0; i < l.num_pieces; i++) {
-        gs_piece &p = l.pieces[i];
+    for (int i = 0; i < l.num_spans; i++) {
+        gs_span &p = l.spans[i];
         p.device = static_cast<char *>(gridstride::copy_in_host_array(p.host, p.bytes, p.itemsize, p.initialized));
         for (size_t a = 0, b; p.initialized && a < p.bytes; a = b) {
             for (b = a; b < p.bytes && p.initialized[b] == p.initialized[a]; b++) {}
@@ -189,11 +189,11 @@ static void gs_run(void *p) {
         }
     }
     for (int i = 0; i < l.num_args; i++)
-        if (const int piece = l.piece_indices[i]; piece >= 0)
-            *static_cast<char **>(l.args[i]) = l.pieces[piece].device + l.offsets[i];
+        if (const int span = l.span_indices[i]; span >= 0)
+            *static_cast<char **>(l.args[i]) = l.spans[span].device + l.offsets[i];
     l.enter(l.args, l.config);
-    for (int i = 0; i < l.num_pieces; i++)
-        if (gs_piece &p = l.pieces[i]; p.initialized_after)
+    for (int i = 0; i < l.num_spans; i++)
+        if (gs_span &p = l.spans[i]; p.initialized_after)
             gridstride_get_written(p.device, p.bytes, p.initialized_after);
 }
 extern "C" int gs_call(gs_launch *l) {
@@ -254,7 +254,7 @@ class CompiledTranslations:
             ctypes.cast(getattr(self.dll, f'enter_{number}'), ctypes.c_void_p),
             (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values_in_c)),
             (ctypes.c_uint * 7)(*grid, *block, shared),
-            *_memory_pieces(arrays, uninitialized, len(values)),
+            *_memory_spans(arrays, uninitialized, len(values)),
             len(values),
         )
         with device_lock:
@@ -262,23 +262,26 @@ class CompiledTranslations:
             return self.dll.gs_call(ctypes.byref(call)) == 0
 
 
-def _memory_pieces(arrays, uninitialized, argument_count):
-    "Return (pieces of memory, their number, the index of each argument's piece or -1, its offset in the piece)"
+def _memory_spans(arrays, uninitialized, argument_count):
+    "Return (spans of memory, their number, the index of each argument's span or -1, its offset in the span)"
     spans = {i: byte_bounds(array) for i, array in arrays.items()}
     merged_spans = _merge_overlapping([span for span in spans.values() if span[0] < span[1]])
-    pieces = (_MemoryPiece * len(merged_spans))(*((low, high - low, 1) for low, high in merged_spans))
-    piece_indices = (ctypes.c_int * argument_count)(*[-1] * argument_count)
+    c_spans = (_MemorySpan * len(merged_spans))(*((low, high - low, 1) for low, high in merged_spans))
+    span_indices = (ctypes.c_int * argument_count)(*[-1] * argument_count)
     offsets = (ctypes.c_longlong * argument_count)()
     for i, array in arrays.items():
-        piece = next((n for n, (low, high) in enumerate(merged_spans) if low <= spans[i][0] < high), -1)
-        if piece < 0:
+        span_index = next((n for n, (low, high) in enumerate(merged_spans) if low <= spans[i][0] < high), -1)
+        if span_index < 0:
             continue
-        piece_indices[i], offsets[i] = piece, address(array) - merged_spans[piece][0]
-        pieces[piece].itemsize = array.itemsize
+        span_indices[i], offsets[i] = span_index, address(array) - merged_spans[span_index][0]
+        c_spans[span_index].itemsize = array.itemsize
         if i in uninitialized:
-            mask, mask_after = uninitialized[i]
-            pieces[piece].initialized, pieces[piece].initialized_after = mask.ctypes.data, mask_after.ctypes.data
-    return pieces, len(merged_spans), piece_indices, offsets
+            mask, written_mask = uninitialized[i]
+            c_spans[span_index].initialized, c_spans[span_index].initialized_after = (
+                mask.ctypes.data,
+                written_mask.ctypes.data,
+            )
+    return c_spans, len(merged_spans), span_indices, offsets
 
 
 _CTYPES = {
@@ -533,8 +536,8 @@ def _run(compiled_kernel, views, args, grid, block, shared):
         has_no_findings = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
     for warning in caught_warnings if has_no_findings else ():
         warnings.warn(compiled_kernel.rename_kernel(warning.message), stacklevel=learner_stacklevel())
-    for i, (_, mask_after) in uninitialized.items():
-        _mark_initialized(_item_at(views, params[i].path), mask_after, arrays[i])
+    for i, (_, written_mask) in uninitialized.items():
+        _mark_initialized(_item_at(views, params[i].path), written_mask, arrays[i])
     if not has_no_findings:
         arrays_by_name = {param.name: _item_at(args, param.path) for param in params if param.kind == 'array'}
         raise _exception(compiled_kernel, arrays_by_name) from None
