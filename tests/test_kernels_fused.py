@@ -192,7 +192,7 @@ def tuned(monkeypatch):
 def test_rows_beyond_the_registers(tuned):
     "What a thread cannot hold is read again, and summed in memory"
     tuned(_MAX_THREAD_VECTORS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)}, _NORM_BACKWARD={4: (32, 4, 2)},
-          _next_pow2=lambda n, lowest, highest: lowest)
+          _pow2_at_least=lambda n, lowest, highest: lowest)
     norm = calls.Norm(0, 0, 0, 0)
     assert 'VECS_PER_THREAD = 1,' in calls.norm_launches('float32', 3, 500, 4, norm, 1e-6, H100)[0].src
     x, r, w, b, *dys = elements((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))

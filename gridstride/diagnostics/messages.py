@@ -709,8 +709,7 @@ WORDS = {
     ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
     ('assert', 'multiple'): Words(
         'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
-        'The compiler relies on it and reads several elements at once: pass a divisor of the value in every '
-        'program.',
+        'The compiler relies on it and reads several elements at once: pass a divisor of the value in every program.',
     ),
     ('assert', 'device'): Words('tl.device_assert failed: {message}'),
     ('assert', 'fails'): Words(dict(python='assertion failed', cuda='assertion `{expression}` failed')),

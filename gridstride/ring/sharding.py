@@ -74,15 +74,15 @@ def split(
 
 
 def join(
-    parts,  # a list as `split` returns it
+    rank_parts,  # a list as `split` returns it
     order: str,  # as for `split`
     dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
     "Return the sequence from the parts of all ranks: the inverse of `split`"
-    joined_parts, ranks = torch.cat(list(parts), dim), len(parts)
-    length, device = joined_parts.shape[dim], joined_parts.device
+    concatenated, ranks = torch.cat(list(rank_parts), dim), len(rank_parts)
+    length, device = concatenated.shape[dim], concatenated.device
     index = torch.cat([positions(order, length, ranks, rank) for rank in range(ranks)]).to(device)
-    return torch.empty_like(joined_parts).index_copy_(dim, index, joined_parts)
+    return torch.empty_like(concatenated).index_copy_(dim, index, concatenated)
 
 
 def piece(

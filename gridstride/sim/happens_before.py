@@ -33,7 +33,7 @@ _MAX_PENDING = 256  # pending operations; older ones count as ordered
 _MAX_HISTORY = 20_000  # accesses; messages about a launch with more do not name its line
 
 
-class Part(NamedTuple):
+class AccessedRegion(NamedTuple):
     "The elements of a memory that a copy reads or writes"
 
     mem: ref  # to the `Mem`
@@ -43,24 +43,24 @@ class Part(NamedTuple):
     writes: bool
 
 
-def part_of(a, mem, writes):
-    "Return the `Part` of a memory that the NumPy array `a` covers; None if `a` has another type, or no elements"
+def accessed_region(a, mem, writes):
+    "Return the `AccessedRegion` that the array `a` covers; None if `a` has another type than `mem`, or no elements"
     if a.dtype != mem.data.dtype or not a.size:
         return None
     step = mem.data.strides[0] or a.itemsize
     first_offset = (address(a) - address(mem.data)) // step
-    return Part(ref(mem), first_offset, a.shape, tuple(s // step for s in a.strides), writes)
+    return AccessedRegion(ref(mem), first_offset, a.shape, tuple(s // step for s in a.strides), writes)
 
 
-def _select(part, values):
+def _select_region(region, values):
     "Return the values for the elements of a part; `values` has one value per element of its memory"
-    return array_memory.strided_part(values, part.first_offset, part.shape, part.strides)
+    return array_memory.strided_part(values, region.first_offset, region.shape, region.strides)
 
 
-def _part_mask(part):
+def _region_mask(region):
     "Return a mask over the memory of a part: is this element in the part?"
-    mask = np.zeros(len(part.mem().data), bool)
-    _select(part, mask)[...] = True
+    mask = np.zeros(len(region.mem().data), bool)
+    _select_region(region, mask)[...] = True
     return mask
 
 
@@ -88,7 +88,7 @@ class Operation:
         self.location = location  # (file, line) of the call
         self.launches = launches  # whether the operation is the launch of a kernel
         self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
-        self.parts = []  # of a copy: the `Part`s that it accesses
+        self.regions = []  # of a copy: the `AccessedRegion`s that it accesses
         self.history = ()  # of a launch: `Racecheck.history`
         self.position_of_thread = None  # of a launch: `Group.position_of_thread`
 
@@ -147,8 +147,8 @@ class StreamOrder:
         number = _as_stream(stream).number
         clock = self.clocks.setdefault(number, {})
         _join(clock, self.host_clock)
-        for other in [0] if number else list(self.clocks):
-            _join(clock, self.clocks.get(other, {}))
+        for other_stream in [0] if number else list(self.clocks):
+            _join(clock, self.clocks.get(other_stream, {}))
         return clock
 
     def begin(self, name, stream, location, launches=False):
@@ -190,38 +190,38 @@ class StreamOrder:
         if self.pending:
             self.wait(dict(self.num_operations))
 
-    def find_conflict(self, part, clock, index=...):
-        """Find a pending operation that accesses an element of `part` and does not happen before `clock`.
+    def find_conflict(self, region, clock, index=...):
+        """Find a pending operation that accesses an element of `region` and does not happen before `clock`.
 
         Returns (operation, index of the element, whether the operation writes it), or None."""
         for op in self.pending:
             if op.is_before(clock):
                 continue
-            for accessed_mask, has_written in self._accesses_of(op, part):
+            for accessed_mask, has_written in self._accesses_of(op, region):
                 first_index = _first_index(accessed_mask, index)
                 if first_index is not None:
                     return op, first_index, has_written
 
-    def _accesses_of(self, op, part):
-        "Yield (mask of the elements of `part` that `op` accesses, whether it writes them), unless both only read"
-        mem = part.mem()
-        for other in op.parts:
-            if other.mem() is mem and (other.writes or part.writes):
-                yield _select(part, _part_mask(other)), other.writes
+    def _accesses_of(self, op, region):
+        "Yield (mask of the elements of `region` that `op` accesses, whether it writes them), unless both only read"
+        mem = region.mem()
+        for op_region in op.regions:
+            if op_region.mem() is mem and (op_region.writes or region.writes):
+                yield _select_region(region, _region_mask(op_region)), op_region.writes
         if op.end and 'shadow' in vars(mem):
-            yield op.contains_times(_select(part, mem.shadow.write_time)), True
-            if part.writes:
-                yield op.contains_times(_select(part, mem.shadow.read_time)), False
+            yield op.contains_times(_select_region(region, mem.shadow.write_time)), True
+            if region.writes:
+                yield op.contains_times(_select_region(region, mem.shadow.read_time)), False
 
-    def record_copy(self, operation, part):
+    def record_copy(self, operation, region):
         "Record that a copy accesses a part; raises `RacecheckError` if an unordered operation accesses it, too"
-        if conflict := self.find_conflict(part, operation.clock):
+        if conflict := self.find_conflict(region, operation.clock):
             op, first_index, has_written = conflict
             fields = dict(
-                now=_verb(part.writes), before=_verb(has_written), second=operation.phrase(), first=op.phrase()
+                now=_verb(region.writes), before=_verb(has_written), second=operation.phrase(), first=op.phrase()
             )
-            raise _finding('unordered_operations', part.mem(), first_index, fields, operation.location)
-        operation.parts.append(part)
+            raise _finding('unordered_operations', region.mem(), first_index, fields, operation.location)
+        operation.regions.append(region)
 
 
 def _verb(writes):
@@ -242,8 +242,8 @@ stream_order = StreamOrder()
 
 def check_host_access(a, mem, writes, index=...):
     "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
-    part = part_of(a, mem, writes) if stream_order.pending and is_check_enabled('racecheck') else None
-    if conflict := part and stream_order.find_conflict(part, stream_order.host_clock, index):
+    region = accessed_region(a, mem, writes) if stream_order.pending and is_check_enabled('racecheck') else None
+    if conflict := region and stream_order.find_conflict(region, stream_order.host_clock, index):
         op, first_index, has_written = conflict
         fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
         raise _finding('host_race', mem, first_index, fields, source_line())
@@ -266,8 +266,8 @@ def copying(
 def _record_copy(name, stream, arrays, waits, location):
     operation = stream_order.begin(name, stream, location)
     try:
-        for part in filter(None, (part_of(*a) for a in arrays)):
-            stream_order.record_copy(operation, part)
+        for region in filter(None, (accessed_region(*a) for a in arrays)):
+            stream_order.record_copy(operation, region)
         yield
     except BaseException:
         stream_order.pending = [op for op in stream_order.pending if op is not operation]
@@ -312,7 +312,10 @@ class ConcurrentOperations:
     def __init__(self, launch, operations):
         self.launch, self.launches = launch, [op for op in operations if op.launches]
         self.masks = [  # (copy, memory, whether it writes, mask of the elements)
-            (op, part.mem(), part.writes, _part_mask(part)) for op in operations for part in op.parts if part.mem()
+            (op, region.mem(), region.writes, _region_mask(region))
+            for op in operations
+            for region in op.regions
+            if region.mem()
         ]
 
     def read(self, ctx, lanes, view, offsets, write_times, site):
@@ -327,13 +330,13 @@ class ConcurrentOperations:
         "Check that no unordered operation has accessed the elements that `lanes` write"
         shadow = view.mem.shadow
         for earlier in list(self.launches):
-            accessed = earlier.contains_times(write_times)
-            if atomic and (accessed & shadow.written_atomically[offsets]).any():
+            accessed_mask = earlier.contains_times(write_times)
+            if atomic and (accessed_mask & shadow.written_atomically[offsets]).any():
                 self.acquire(earlier)
                 continue
             if value is not None:
-                accessed = accessed & (view.mem.data[offsets] != value)
-            self.raise_if_launch_accessed(ctx, lanes, view, offsets, earlier, accessed, True, True, site)
+                accessed_mask = accessed_mask & (view.mem.data[offsets] != value)
+            self.raise_if_launch_accessed(ctx, lanes, view, offsets, earlier, accessed_mask, True, True, site)
             self.raise_if_launch_accessed(
                 ctx, lanes, view, offsets, earlier, earlier.contains_times(shadow.read_time[offsets]), True, False, site
             )
@@ -346,22 +349,22 @@ class ConcurrentOperations:
         self.launches = [launch for launch in self.launches if not launch.is_before(self.launch.clock)]
         self.masks = [entry for entry in self.masks if not entry[0].is_before(self.launch.clock)]
 
-    def raise_if_launch_accessed(self, ctx, lanes, view, offsets, earlier, accessed, writes, has_written, site):
-        "Raise a race with the launch `earlier` if it has accessed an element; `accessed` is the mask of such elements"
-        if not accessed.any():
+    def raise_if_launch_accessed(self, ctx, lanes, view, offsets, earlier, accessed_mask, writes, has_written, site):
+        "Raise a race with the launch `earlier` if `accessed_mask` is true for an element: the launch has accessed it"
+        if not accessed_mask.any():
             return
-        i = int(accessed.argmax())
+        i = int(accessed_mask.argmax())
         shadow = view.mem.shadow
-        time, thread = (
+        times, thread = (
             (shadow.write_time, shadow.writer[offsets[i]])
             if has_written
             else (shadow.read_time, shadow.lowest_reader[offsets[i]] >> 32)
         )
-        other_site = next((location for t, location, *_ in reversed(earlier.history) if t == time[offsets[i]]), None)
-        other_access = other_site and Access(
-            other_site.line, *earlier.position_of_thread(thread), other_site.source, other_site.file
+        earlier_site = next((location for t, location, *_ in reversed(earlier.history) if t == times[offsets[i]]), None)
+        earlier_access = earlier_site and Access(
+            earlier_site.line, *earlier.position_of_thread(thread), earlier_site.source, earlier_site.file
         )
-        self.raise_race(ctx, lanes[i], view, offsets[i], earlier, writes, has_written, site, other_access)
+        self.raise_race(ctx, lanes[i], view, offsets[i], earlier, writes, has_written, site, earlier_access)
 
     def raise_if_copy_accessed(self, ctx, lanes, view, offsets, writes, site):
         "Raise a race with a copy that has accessed one of the elements"
@@ -370,8 +373,8 @@ class ConcurrentOperations:
                 i = int(mask[offsets].argmax())
                 self.raise_race(ctx, lanes[i], view, offsets[i], op, writes, has_written, site)
 
-    def raise_race(self, ctx, lane, view, offset, op, writes, has_written, site, other_access=None):
+    def raise_race(self, ctx, lane, view, offset, op, writes, has_written, site, earlier_access=None):
         "Raise the data race of the launch with the operation `op`"
         fields = dict(now=_verb(writes), before=_verb(has_written), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(view, offset)
-        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=other_access, **fields)
+        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=earlier_access, **fields)

@@ -21,13 +21,13 @@ __all__ = ['MemoryOrder']
 # not one entry per thread. Nodes are immutable, and clocks share them. The same tree in C++ is in
 # `cpp/runtime/vector_clock.h`.
 class VectorClock:
-    "A vector clock, or a node of its tree: `floor` is a lower bound of the times below it, `latest` their maximum"
+    "A vector clock, or a node of its tree: `floor` is a lower bound of its times, `latest` their maximum"
 
-    __slots__ = 'floor', 'latest', 'below'
+    __slots__ = 'floor', 'latest', 'children'
 
-    def __init__(self, floor, below):  # below: index -> child, a VectorClock, or the time of a lane
-        self.floor, self.below = floor, below
-        self.latest = max((child if isinstance(child, int) else child.latest for child in below.values()), default=0)
+    def __init__(self, floor, children):  # children: index -> child, a VectorClock, or the time of a lane
+        self.floor, self.children = floor, children
+        self.latest = max((child if isinstance(child, int) else child.latest for child in children.values()), default=0)
         self.latest = max(self.latest, floor)
 
 
@@ -40,7 +40,7 @@ def includes(node, level, key, time):
     while node is not None and time <= node.latest:
         if time <= node.floor:
             return True
-        node = node.below.get(key >> 5 * level & 31)
+        node = node.children.get(key >> 5 * level & 31)
         level = level - 1
         if level < 0:
             return node is not None and time <= node
@@ -53,25 +53,25 @@ def join(a, b):
         return a
     if a is None or a.latest <= b.floor:
         return b
-    below = dict(a.below)
-    for key, child in b.below.items():
-        a_child = below.get(key)
-        below[key] = max(a_child or 0, child) if isinstance(child, int) else join(a_child, child)
+    children = dict(a.children)
+    for key, child in b.children.items():
+        a_child = children.get(key)
+        children[key] = max(a_child or 0, child) if isinstance(child, int) else join(a_child, child)
     for clock in (a, b):
-        is_same = len(clock.below) == len(below) and all(
-            below[key] is child or below[key] == child for key, child in clock.below.items()
+        is_same = len(clock.children) == len(children) and all(
+            children[key] is child or children[key] == child for key, child in clock.children.items()
         )
         if clock.floor == max(a.floor, b.floor) and is_same:
             return clock
-    return VectorClock(max(a.floor, b.floor), below)
+    return VectorClock(max(a.floor, b.floor), children)
 
 
 def make_clock(level, block, floor, warps, lanes):
     "Make the clock of one block from the times of all threads (`floor`), of groups of 32 (`warps`) and of `lanes`"
-    below = {warp: {} for warp in warps}
+    children = {warp: {} for warp in warps}
     for thread, time in lanes.items():
-        below.setdefault(thread // 32, {})[thread % 32] = time
-    node = VectorClock(floor, {warp: VectorClock(warps.get(warp, 0), times) for warp, times in below.items()})
+        children.setdefault(thread // 32, {})[thread % 32] = time
+    node = VectorClock(floor, {warp: VectorClock(warps.get(warp, 0), times) for warp, times in children.items()})
     for i in range(2, level + 1):
         node = VectorClock(0, {block >> 5 * (i - 2) & 31: node})
     return node

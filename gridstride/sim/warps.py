@@ -1,4 +1,4 @@
-"""The functions by which the lanes of a warp exchange values: shuffles, votes and matches.
+"""Functions that exchange values among the lanes of a warp: shuffles, votes and matches.
 
 Values are reshaped to (warps, lanes per warp): a vote reduces each row, and a match compares each row with itself.
 """
@@ -42,13 +42,13 @@ def _broadcast_to_lanes(ctx, values):
 
 
 def _shuffle(source_of):
-    "Make a shuffle in which each lane reads from the lane `source_of(lane, other, width)`; `other` is the argument"
+    "Make a shuffle: each lane reads from lane `source_of(lane, argument, width)`, with the argument of the call"
 
-    def shuffle(ctx, active, site, mask, value, other, width=None):
+    def shuffle(ctx, active, site, mask, value, argument, width=None):
         ctx.detectors.synccheck.check_mask(ctx, active, mask, site, 'a shuffle')
         group = ctx.group
         width = ctx.warp_size if width is None else width
-        source = source_of(group.laneid, np.asarray(other).astype(np.int64), np.int64(width))
+        source = source_of(group.laneid, np.asarray(argument).astype(np.int64), np.int64(width))
         segment_start = group.laneid // width * width
         source = np.where((source >= segment_start) & (source < segment_start + width), source, group.laneid)
         source_lanes = group.lanes_by_warp()[group.warp_in_group, source]
@@ -60,27 +60,27 @@ def _shuffle(source_of):
 
 
 @_shuffle
-def shfl_sync(lane, other, width):
-    "Read the value of lane `other` of each segment of `width` lanes"
-    return lane // width * width + other % width
+def shfl_sync(lane, source_lane, width):
+    "Read the value of lane `source_lane` of each segment of `width` lanes"
+    return lane // width * width + source_lane % width
 
 
 @_shuffle
-def shfl_up_sync(lane, other, width):
-    "Read the value `other` lanes below; its own value if the segment of `width` lanes has no such lane"
-    return lane - other
+def shfl_up_sync(lane, delta, width):
+    "Read the value `delta` lanes below; its own value if the segment of `width` lanes has no such lane"
+    return lane - delta
 
 
 @_shuffle
-def shfl_down_sync(lane, other, width):
-    "Read the value `other` lanes above; its own value if the segment of `width` lanes has no such lane"
-    return lane + other
+def shfl_down_sync(lane, delta, width):
+    "Read the value `delta` lanes above; its own value if the segment of `width` lanes has no such lane"
+    return lane + delta
 
 
 @_shuffle
-def shfl_xor_sync(lane, other, width):
-    "Read the value of the lane whose index differs in the bits of `other`"
-    return lane ^ other
+def shfl_xor_sync(lane, lane_mask, width):
+    "Read the value of the lane with the index `lane ^ lane_mask`"
+    return lane ^ lane_mask
 
 
 def _vote(combine):
@@ -123,7 +123,7 @@ def eq_sync(predicate, active):
 
 @_vote
 def ballot_sync(predicate, active):
-    "Return the mask of the lanes of the warp whose predicate is true"
+    "Return the mask of the lanes with a true predicate in the warp"
     return _pack_bits(predicate & active)
 
 

@@ -62,7 +62,7 @@ def debug_barrier():
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
     "Print values that are known at compile time, once per launch"
-    if current().number == current().first_program:
+    if current().program_number == current().first_program:
         print(*values, sep=sep, end=end)
 
 
@@ -78,7 +78,7 @@ def static_assert(cond, msg=''):
 
 def device_print(prefix, *args, hex=False):
     "Print values, a block in one line; a GPU prints one line per lane"
-    x, y, z = current().program
+    x, y, z = current().program_id
     values = ', '.join(str(arg.data) if type(arg) is tensor else str(arg) for arg in args)
     print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{values}')
 

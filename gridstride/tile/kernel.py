@@ -292,7 +292,12 @@ class _Launch:
         number, position = next(ctx.pending_programs, (None, None))
         if number is None:
             return False
-        ctx.number, ctx.program, ctx.first_stamp, ctx.acquired = number, position, len(ctx.accesses), ()
+        ctx.program_number, ctx.program_id, ctx.first_stamp, ctx.acquired_events = (
+            number,
+            position,
+            len(ctx.accesses),
+            (),
+        )
         ctx.masked_load_line, ctx.clock = 0, None
         ctx.fence()
         ctx.check_deadline()

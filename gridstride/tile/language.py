@@ -73,7 +73,7 @@ class constexpr:  # a class, because it annotates parameters
 
 def program_id(axis):
     "Return this program's index along an axis of the grid: 0, 1 or 2"
-    return _index_along(current().program, axis)
+    return _index_along(current().program_id, axis)
 
 
 def num_programs(axis):

@@ -427,7 +427,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     if ctx.racecheck:
         ctx.accesses.append(
             (
-                ctx.number,
+                ctx.program_number,
                 frame.f_lineno,
                 frame.f_code.co_filename,
                 access,
@@ -460,7 +460,7 @@ _UPDATES = dict(
 def atomic(name, pointers, value, mask=None, expected=None, sem=None):
     "Update elements atomically through pointers; returns the old values"
     ctx = current()
-    ctx.before_atomic = ctx.unsynced_stores, ctx.barrier_stamp
+    ctx.state_before_atomic = ctx.unsynced_stores, ctx.barrier_stamp
     old_values = _atomic(name, pointers, value, mask, expected, sem)
     if not old_values.data.ndim:  # all threads wait for the result of a scalar atomic
         ctx.fence()

@@ -521,7 +521,7 @@ def _value_after_if(if_, name, get_value):
 def _ignore_result():
     "Undo the barrier of the last atomic, because its result is unused, so no thread waits for it"
     ctx = current()
-    ctx.unsynced_stores, ctx.barrier_stamp = ctx.before_atomic
+    ctx.unsynced_stores, ctx.barrier_stamp = ctx.state_before_atomic
 
 
 def _assert(condition, message=''):

@@ -40,17 +40,17 @@ class LaunchContext:
         )
         self.deadline = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
-        self.program = (0, 0, 0)  # position of the running program in the grid
-        self.number = 0  # its number
+        self.program_id = (0, 0, 0)  # position of the running program in the grid
+        self.program_number = 0  # its number
         self.accesses = [None]  # stamp -> (number of the program, line, file, verb, number of lanes)
         self.first_stamp = 1  # the stamp of the running program's first access
-        self.acquired = ()  # the `ReleaseEvent`s that the running program has acquired
+        self.acquired_events = ()  # the `ReleaseEvent`s that the running program has acquired
         self.clock = None  # the vector clock that these events give it, computed on demand: program number -> stamp
         # program number -> (stamp, {stamp of a release: its line}): accesses up to the stamp precede a barrier
         self.synced_clock = {}
         self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
         self.is_tuning = False  # whether an autotuner would run this launch several times
-        self.before_atomic = [], 0  # `unsynced_stores` and `barrier_stamp` before the last atomic
+        self.state_before_atomic = [], 0  # `unsynced_stores` and `barrier_stamp` before the last atomic
         self.regions = []  # the arrays of the launch
         self.unpassed_tensors = {}  # generation of the garbage collector -> tensors that are not arguments
         self.trace = None
@@ -58,7 +58,7 @@ class LaunchContext:
         self.unsynced_stores = []  # the running program's stores since its last barrier
         self.branch_types = {}  # `_compilation_key` of an `if` -> {value of the condition: {name: type}}
         self.branch_counts = {}  # (function, `if`, branch) -> number of executions
-        self.warned = set()  # (code, line) of the warnings
+        self.reported_warnings = set()  # (code, line) of the warnings
         self.last_poll = None, 0  # (frame, instruction, value) of the last poll, and how often it was repeated
 
     def happens_before(self, stamp):
@@ -66,7 +66,7 @@ class LaunchContext:
 
         If not, another order of the programs may swap the two accesses: if one of them writes, it is a data race."""
         if self.clock is None:
-            self.clock, self.synced_clock = _clocks_of(self.acquired)
+            self.clock, self.synced_clock = _clocks_of(self.acquired_events)
         return self.clock.get(self.accesses[stamp][0], 0) >= stamp
 
     def fence(self):
@@ -94,16 +94,16 @@ class LaunchContext:
             shadow.release_events = np.full(shadow.region.size, None)
         earlier_events = tuple({id(event): event for event in shadow.release_events[offsets] if event}.values())
         if sem not in ('relaxed', 'release'):
-            self.acquired = (*self.acquired, *earlier_events)
+            self.acquired_events = (*self.acquired_events, *earlier_events)
             self.clock = None
         if sem in ('relaxed', 'acquire'):
             return
         stamp = len(self.accesses) - 1
-        acquired = (*self.acquired, *earlier_events) if sem == 'release' else self.acquired
+        acquired = (*self.acquired_events, *earlier_events) if sem == 'release' else self.acquired_events
         event = ReleaseEvent(
-            self.number, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
+            self.program_number, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
         )
-        self.acquired = (event,)
+        self.acquired_events = (event,)
         shadow.release_events[offsets] = event
 
     def check_lanes_of_program(self, shadow, region, element_offsets, offsets, verb, lanes, value):
@@ -138,11 +138,18 @@ class LaunchContext:
     def warn(self, code, fields, line=None):
         "Warn of a finding, once per launch and line; `line` is the line of the root cause, by default the running one"
         key = code, line or learner_frame().f_lineno
-        if key not in self.warned:
-            self.warned.add(key)
+        if key not in self.reported_warnings:
+            self.reported_warnings.add(key)
             warn_of(code, 'triton', fields)
 
-    _PROGRAM_STATE = 'number', 'program', 'acquired', 'unsynced_stores', 'barrier_stamp', 'before_atomic'
+    _PROGRAM_STATE = (
+        'program_number',
+        'program_id',
+        'acquired_events',
+        'unsynced_stores',
+        'barrier_stamp',
+        'state_before_atomic',
+    )
 
     def on_poll(self, value):
         "If the running program keeps polling the same value, suspend it and run the next program"
@@ -185,35 +192,35 @@ def differ(a, b):
 class ReleaseEvent:
     """The release of an atomic: it releases the accesses of its program up to `stamp`, and the events acquired before.
 
-    Accesses up to `synced` precede a barrier of the program, so the event releases those of all threads. Of later
+    Accesses up to `synced_stamp` precede a barrier of the program, so the event releases those of all threads. Of later
     accesses, it releases only those of the thread that executed the atomic, at `line`."""
 
-    __slots__ = ('number', 'stamp', 'acquired', 'synced', 'line')
+    __slots__ = ('program_number', 'stamp', 'acquired_events', 'synced_stamp', 'line')
 
-    def __init__(self, number, stamp, acquired, synced, line):
-        self.number = number
+    def __init__(self, program_number, stamp, acquired_events, synced_stamp, line):
+        self.program_number = program_number
         self.stamp = stamp
-        self.acquired = acquired
-        self.synced = synced
+        self.acquired_events = acquired_events
+        self.synced_stamp = synced_stamp
         self.line = line
 
 
-def _clocks_of(acquired):
+def _clocks_of(acquired_events):
     "Return two dicts: program number -> last stamp, program number -> (last synced stamp, {stamp: line})"
     clock = {}
     synced_clock = {}
-    visited = set()
-    pending_events = list(acquired)
+    visited_ids = set()
+    pending_events = list(acquired_events)
     while pending_events:
         event = pending_events.pop()
-        if id(event) in visited:
+        if id(event) in visited_ids:
             continue
-        visited.add(id(event))
-        clock[event.number] = max(clock.get(event.number, 0), event.stamp)
-        synced_stamp, lines = synced_clock.get(event.number, (-1, {}))
+        visited_ids.add(id(event))
+        clock[event.program_number] = max(clock.get(event.program_number, 0), event.stamp)
+        synced_stamp, lines = synced_clock.get(event.program_number, (-1, {}))
         lines[event.stamp] = min(lines.get(event.stamp, event.line), event.line)  # the first of several atomics
-        synced_clock[event.number] = max(synced_stamp, event.synced), lines
-        pending_events += event.acquired
+        synced_clock[event.program_number] = max(synced_stamp, event.synced_stamp), lines
+        pending_events += event.acquired_events
     return clock, synced_clock
 
 
@@ -261,7 +268,7 @@ def location(thread=None):
             kernel_frame = caller
         caller = caller.f_back
     call_site = _line(kernel_frame) if kernel_frame is not frame else None
-    block = tuple(map(int, ctx.program)) if ctx else None
+    block = tuple(map(int, ctx.program_id)) if ctx else None
     return Location(ctx and ctx.kernel.__name__, file, line, source, block, thread, call_site)
 
 

@@ -166,7 +166,7 @@ class Shadow:
         "Raise a data race if an earlier access of the elements at `positions` does not happen before this one"
         for position in _distinct_cases(region.flat, element_offsets, stamps, positions, access, value):
             program_number, _, _, earlier_access, _ = ctx.accesses[stamps[position]]
-            if program_number == ctx.number:
+            if program_number == ctx.program_number:
                 continue
             fields = dict(array=region.name, index=region.index_of(element_offsets[position]))
             if ctx.happens_before(stamps[position]):

@@ -99,7 +99,7 @@ class Trace:
 
     def _access_record(self, ctx, region, element_offsets, verb, line, pointers, mask):
         "Return an access for `draw`: `block` is the linear index of the program in the grid, `thread` the lane"
-        x, y, z = ctx.program
+        x, y, z = ctx.program_id
         program_index = x + ctx.grid[0] * (y + ctx.grid[1] * z)
         lanes = np.flatnonzero(mask) if mask is not None and pointers.data.ndim else np.arange(element_offsets.size)
         return dict(
@@ -109,7 +109,7 @@ class Trace:
             space='global',
             verb=verb,
             block=np.full(element_offsets.size, program_index),
-            program=ctx.program,
+            program=ctx.program_id,
             thread=lanes,
             at=region.flat_index(element_offsets),
             size=region.itemsize,

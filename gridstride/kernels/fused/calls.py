@@ -34,7 +34,7 @@ def _constants(vec_size, result_bytes, **kernel_constants):
     return (('VEC', vec_size), ('STREAMING_STORES', streaming_stores), *kernel_constants.items())
 
 
-def _next_pow2(count, lowest, highest):
+def _pow2_at_least(count, lowest, highest):
     "Return the smallest power of two that is at least `count`, clamped to [lowest, highest]"
     return min(highest, max(lowest, 2 ** math.ceil(math.log2(max(1, count)))))
 
@@ -47,14 +47,15 @@ def _accumulator_scalar(dtype, value):
 # GELU
 def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, tanh, gpu):
     "Return the launch of an elementwise kernel for `num_elements` elements"
-    vectors, (threads, in_flight) = cdiv(num_elements, vec_size), _GELU[DTYPE_BYTES[dtype]]
-    in_flight = pow2_clamp(vectors // (threads * gpu.sms), 1, in_flight)
-    threads = pow2_clamp(vectors // in_flight, 32, threads)
+    num_vectors, (threads, vectors_in_flight) = cdiv(num_elements, vec_size), _GELU[DTYPE_BYTES[dtype]]
+    vectors_in_flight = pow2_clamp(num_vectors // (threads * gpu.sms), 1, vectors_in_flight)
+    threads = pow2_clamp(num_vectors // vectors_in_flight, 32, threads)
     constants = _constants(
-        vec_size, num_elements * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=in_flight
+        vec_size, num_elements * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=vectors_in_flight
     )
     src = kernel_source(('vector', 'gelu', 'gelu_kernels'), dtype, constants)
-    return [KernelLaunch(src, kernel, arrays, (Long(num_elements),), (cdiv(vectors, threads * in_flight),), (threads,))]
+    grid = (cdiv(num_vectors, threads * vectors_in_flight),)
+    return [KernelLaunch(src, kernel, arrays, (Long(num_elements),), grid, (threads,))]
 
 
 @lru_cache(1024)
@@ -93,13 +94,13 @@ class BlockTiling(NamedTuple):
     grid: int  # total number of blocks
 
 
-def _block_tiling(row_vectors, rows, max_threads, in_flight, max_blocks=None):
+def _block_tiling(row_vectors, rows, max_threads, rows_in_flight, max_blocks=None):
     "Choose a `BlockTiling` with about `max_blocks` blocks; None: no limit"
     threads_x = pow2_clamp(row_vectors, 1, max_threads)
     threads_y = pow2_clamp(min(rows, max_threads // threads_x), 1, max_threads)
     column_blocks = cdiv(row_vectors, threads_x)
     max_row_blocks = cdiv(max_blocks, column_blocks) if max_blocks else rows
-    rows_per_block = max(in_flight, cdiv(cdiv(rows, max_row_blocks), threads_y)) * threads_y
+    rows_per_block = max(rows_in_flight, cdiv(cdiv(rows, max_row_blocks), threads_y)) * threads_y
     row_blocks = cdiv(rows, rows_per_block)
     return BlockTiling(threads_x, threads_y, rows_per_block, row_blocks, row_blocks * column_blocks)
 
@@ -115,10 +116,10 @@ class Dropout(NamedTuple):
         return Long(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
-def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight):
+def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight):
     "Return the launch of a kernel of bias_gelu.cuh"
     options = dict(TANH=tanh, THREADS_X=tiling.threads_x, THREADS_Y=tiling.threads_y)
-    options |= dict(ROWS_IN_FLIGHT=in_flight, DROPOUT=dropout.p > 0)
+    options |= dict(ROWS_IN_FLIGHT=rows_in_flight, DROPOUT=dropout.p > 0)
     options = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **options)
     src = kernel_source(('vector', 'gelu', 'bias_gelu'), dtype, options)
     scalars = Long(rows), width // vec_size, tiling.rows_per_block, *dropout.scalars(dtype)
@@ -128,11 +129,13 @@ def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropou
 @lru_cache(1024)
 def bias_gelu_launches(dtype, rows, width, vec_size, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of dropout(gelu(x + bias)) for rows of `width` elements"
-    threads, in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[DTYPE_BYTES[dtype]]
-    tiling = _block_tiling(width // vec_size, rows, threads, in_flight)
+    threads, rows_in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[DTYPE_BYTES[dtype]]
+    tiling = _block_tiling(width // vec_size, rows, threads, rows_in_flight)
     arrays = 'x', 'bias', 'y'
     return [
-        _bias_gelu_launch('bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight)
+        _bias_gelu_launch(
+            'bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight
+        )
     ]
 
 
@@ -141,11 +144,11 @@ def bias_gelu_backward_launches(
     dtype, rows, width, vec_size, tanh, dropout, gpu
 ) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradients of x and of the bias"
-    threads, in_flight, blocks_per_sm = _BIAS_GELU_BACKWARD[DTYPE_BYTES[dtype]]
-    tiling = _block_tiling(width // vec_size, rows, threads, in_flight, blocks_per_sm * gpu.sms)
+    threads, rows_in_flight, blocks_per_sm = _BIAS_GELU_BACKWARD[DTYPE_BYTES[dtype]]
+    tiling = _block_tiling(width // vec_size, rows, threads, rows_in_flight, blocks_per_sm * gpu.sms)
     arrays = 'x', 'bias', 'dy', 'dx', 'partials'
     main_launch = _bias_gelu_launch(
-        'bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, in_flight
+        'bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight
     )
     return [main_launch, _column_sums_launch(dtype, tiling.row_blocks, width, ['dbias'], gpu)], tiling.row_blocks
 
@@ -173,19 +176,20 @@ def _array_names(*arrays):  # (name, is_present) of each
 @lru_cache(1024)
 def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of a `Norm` for rows of `width` elements, a multiple of `vec_size`"
-    row_vectors, (target_vectors, load_early) = width // vec_size, _NORM_FORWARD[DTYPE_BYTES[dtype]]
+    row_vectors, (target_vectors_per_thread, loads_weights_early) = width // vec_size, _NORM_FORWARD[DTYPE_BYTES[dtype]]
     if rows * row_vectors < gpu.sms * _THREADS_PER_SM:  # few rows: more threads per row hide more latency
-        target_vectors, load_early = 2, 0
-    row_threads = _next_pow2(cdiv(row_vectors, target_vectors), 32, 1024)
-    threads, thread_vectors = max(row_threads, _MIN_THREADS), min(_MAX_THREAD_VECTORS, cdiv(row_vectors, row_threads))
+        target_vectors_per_thread, loads_weights_early = 2, 0
+    threads_per_row = _pow2_at_least(cdiv(row_vectors, target_vectors_per_thread), 32, 1024)
+    threads = max(threads_per_row, _MIN_THREADS)
+    vectors_per_thread = min(_MAX_THREAD_VECTORS, cdiv(row_vectors, threads_per_row))
     constants = dict(
-        ROW_THREADS=row_threads,
+        ROW_THREADS=threads_per_row,
         THREADS=threads,
         # This limits a thread to 80 registers; with more, an SM would have fewer rows of layer norm in flight.
         BLOCKS_PER_SM=max(1, _REGISTERS_PER_SM // (80 * threads)),
-        VECS_PER_THREAD=thread_vectors,
-        LONG_ROWS=row_vectors > thread_vectors * row_threads,
-        LOAD_EARLY=load_early,
+        VECS_PER_THREAD=vectors_per_thread,
+        LONG_ROWS=row_vectors > vectors_per_thread * threads_per_row,
+        LOAD_EARLY=loads_weights_early,
     )
     constants |= dict(CENTERED=norm.centered, HAS_WEIGHT=norm.has_weight, HAS_BIAS=norm.has_bias)
     constants |= dict(HAS_RESIDUAL=norm.has_residual)
@@ -193,7 +197,8 @@ def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `
     src = kernel_source(('vector', 'row_threads', 'norm'), dtype, constants)
     inputs = ('residual', norm.has_residual), ('weight', norm.has_weight), ('bias', norm.has_bias)
     arrays = 'x', *_array_names(*inputs, ('sum', norm.has_residual)), 'y', 'row_stats'
-    scalars, grid = (Long(rows), row_vectors, _accumulator_scalar(dtype, eps)), (cdiv(rows, threads // row_threads),)
+    scalars = Long(rows), row_vectors, _accumulator_scalar(dtype, eps)
+    grid = (cdiv(rows, threads // threads_per_row),)
     return [KernelLaunch(src, 'norm_forward', arrays, scalars, grid, (threads,))]
 
 
@@ -207,26 +212,29 @@ _MAX_PIPELINE_BYTES, _MIN_PIPELINE_BYTES = 192 * 1024, 49 * 1024
 class PersistentTiling(NamedTuple):
     "How persistent blocks distribute rows among their threads"
 
-    row_threads: int  # threads that share a row
+    threads_per_row: int  # threads that share a row
     block_threads: int
-    thread_vectors: int  # vectors of a row that a thread keeps in registers
+    vectors_per_thread: int  # vectors of a row that a thread keeps in registers
     blocks_per_sm: int
     stages: int  # of the pipeline of bulk copies; 0: no pipeline
 
 
 def _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu):
     "Choose the `PersistentTiling` for rows of `row_vectors` vectors"
-    tuned_threads, thread_elements, max_stages = _NORM_BACKWARD[element_bytes]
-    max_thread_vectors = max(1, thread_elements // vec_size)
-    row_threads = _next_pow2(cdiv(row_vectors, max_thread_vectors), 32, tuned_threads)
-    threads, thread_vectors = max(row_threads, _MIN_THREADS), min(max_thread_vectors, cdiv(row_vectors, row_threads))
-    stage_bytes = (2 + norm.has_residual) * tuned_threads // row_threads * row_vectors * MAX_LOAD_BYTES
-    reserved_bytes = 2**15 if row_threads < tuned_threads else 0  # for the sums over the rows of a block
-    stages = min(max_stages, (_MAX_PIPELINE_BYTES - reserved_bytes) // stage_bytes)
-    fits_registers = row_vectors <= thread_vectors * row_threads
+    tuned_block_threads, elements_per_thread, max_stages = _NORM_BACKWARD[element_bytes]
+    max_vectors_per_thread = max(1, elements_per_thread // vec_size)
+    threads_per_row = _pow2_at_least(cdiv(row_vectors, max_vectors_per_thread), 32, tuned_block_threads)
+    threads = max(threads_per_row, _MIN_THREADS)
+    vectors_per_thread = min(max_vectors_per_thread, cdiv(row_vectors, threads_per_row))
+    stage_bytes = (2 + norm.has_residual) * tuned_block_threads // threads_per_row * row_vectors * MAX_LOAD_BYTES
+    column_sum_bytes = 2**15 if threads_per_row < tuned_block_threads else 0  # for the sums over the rows of a block
+    stages = min(max_stages, (_MAX_PIPELINE_BYTES - column_sum_bytes) // stage_bytes)
+    fits_registers = row_vectors <= vectors_per_thread * threads_per_row
     if gpu.hopper and vec_size * element_bytes == MAX_LOAD_BYTES and fits_registers and stages > 1:
-        return PersistentTiling(row_threads, tuned_threads, thread_vectors, 1, stages)
-    return PersistentTiling(row_threads, threads, thread_vectors, max(1, _REGISTERS_PER_SM // (128 * threads)), 0)
+        return PersistentTiling(threads_per_row, tuned_block_threads, vectors_per_thread, 1, stages)
+    return PersistentTiling(
+        threads_per_row, threads, vectors_per_thread, max(1, _REGISTERS_PER_SM // (128 * threads)), 0
+    )
 
 
 @lru_cache(1024)
@@ -237,9 +245,9 @@ def norm_backward_launches(
     row_vectors, element_bytes = width // vec_size, DTYPE_BYTES[dtype]
     tiling = _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu)
     constants = dict(
-        ROW_THREADS=tiling.row_threads,
+        ROW_THREADS=tiling.threads_per_row,
         THREADS=tiling.block_threads,
-        VECS_PER_THREAD=tiling.thread_vectors,
+        VECS_PER_THREAD=tiling.vectors_per_thread,
         BLOCKS_PER_SM=tiling.blocks_per_sm,
         PREFETCH=not norm.centered,
         LONG_ROWS=not tiling.stages,
@@ -252,7 +260,7 @@ def norm_backward_launches(
     )
     constants = _constants(vec_size, rows * width * element_bytes, **constants)
     src = kernel_source(('vector', 'row_threads', 'norm_backward'), dtype, constants, _PIPELINE_PRIMITIVES)
-    rows_per_block = tiling.block_threads // tiling.row_threads
+    rows_per_block = tiling.block_threads // tiling.threads_per_row
     grid = min(cdiv(rows, rows_per_block), gpu.sms * tiling.blocks_per_sm)
     pipeline_bytes = tiling.stages * (2 + norm.has_residual) * rows_per_block * row_vectors * MAX_LOAD_BYTES
     smem_bytes = max(pipeline_bytes, _MIN_PIPELINE_BYTES) if pipeline_bytes else 0
