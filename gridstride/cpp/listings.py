@@ -149,7 +149,7 @@ def _edits(old, new):
 
 
 class Listing:
-    "A source with line numbers: coloured in a notebook, plain text elsewhere"
+    "A numbered source: coloured in a notebook, plain text elsewhere"
 
     def __init__(self, text, first, last, marked_lines, title, fold):
         self.text = text

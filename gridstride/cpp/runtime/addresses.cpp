@@ -147,7 +147,7 @@ static const Module *module_of_device_address(uintptr_t a) {
         if (a - m.device_base < m.range.bytes) return &m;
     return nullptr;
 }
-template <class F> static void for_each_word(void *p, size_t bytes, F visit) {
+template <class F> static void visit_words(void *p, size_t bytes, F visit) {
     const uintptr_t first = (reinterpret_cast<uintptr_t>(p) + 7) / 8 * 8, end = reinterpret_cast<uintptr_t>(p) + bytes;
     for (uintptr_t address = first; address + 8 <= end; address += 8)
         if (uintptr_t &word = *reinterpret_cast<uintptr_t *>(address);
@@ -158,7 +158,7 @@ static bool is_in_managed_memory(uintptr_t address) {
     for (const Allocation &allocation : memory.allocations) {
         bool found = false;
         if (allocation.live && allocation.host)
-            for_each_word(reinterpret_cast<void *>(allocation.lo), allocation.hi - allocation.lo,
+            visit_words(reinterpret_cast<void *>(allocation.lo), allocation.hi - allocation.lo,
                 [&](uintptr_t word) { found = found || word == address; });
         if (found) return true;
     }
@@ -167,7 +167,7 @@ static bool is_in_managed_memory(uintptr_t address) {
 void hide_host_addresses(void *p, size_t bytes, bool is_pointer) {
     if (on_device()) return;
     std::lock_guard<std::mutex> lock(modules_lock);
-    for_each_word(p, bytes, [&](uintptr_t &word) {
+    visit_words(p, bytes, [&](uintptr_t &word) {
         Module *module = module_at(word);
         const bool is_address = module && ((is_pointer && !module->has_plain_symbols) ||
             is_function_start(*module, word) || is_vtable_start(*module, word));
@@ -177,7 +177,7 @@ void hide_host_addresses(void *p, size_t bytes, bool is_pointer) {
 }
 void restore_host_addresses(void *p, size_t bytes) {
     std::lock_guard<std::mutex> lock(modules_lock);
-    for_each_word(p, bytes, [&](uintptr_t &word) {
+    visit_words(p, bytes, [&](uintptr_t &word) {
         if (const Module *module = module_of_device_address(word); module && module->passed_to_device)
             word += module->range.begin - module->device_base;
         else if (module_at(word)) addresses_from_device.insert(word);

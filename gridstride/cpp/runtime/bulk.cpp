@@ -18,7 +18,7 @@ static void check_bulk_size(const void *address, uint32_t bytes, const char *ope
     fail(Code::bulk_bytes, {{"operation", operation}, {"bytes", bytes}}, line);
 }
 // Calls f(block) once per block of the cluster in the multicast mask, with the current block if the mask is 0.
-template <class F> static void for_each_target(uint32_t blocks, int line, F copy_to_block) {
+template <class F> static void visit_targets(uint32_t blocks, int line, F copy_to_block) {
     if (!blocks) return copy_to_block(*worker);
     const auto &cluster = worker->leader->cluster;
     for (uint32_t i = 0; i < 16; i++) {
@@ -48,7 +48,7 @@ void bulk_load(uint32_t target, const void *source, uint32_t bytes, uint32_t bar
     int line) {
     check_bulk_size(source, bytes, "cp.async.bulk", line);
     report_access(source, bytes, false, line);
-    for_each_target(blocks, line, [&](Worker &target_block) {
+    visit_targets(blocks, line, [&](Worker &target_block) {
         Worker &block = blocks ? target_block : block_at(target, line);
         char *shared = shared_in_block(block, target, bytes, "cp.async.bulk", line);
         must_be_aligned(shared, 16, "cp.async.bulk", line);
@@ -101,7 +101,7 @@ static const TensorMap &check_tensor_map(const void *map, const int32_t *coordin
 }
 // Calls f(offset in the box, address in global memory, bytes) per row of the box that begins at `at`, along the
 // innermost axis. A row is split at the bounds of the array; the address is null for parts that are out of bounds.
-template <class F> static void for_each_row(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
+template <class F> static void visit_rows(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
     int32_t index[5] = {};
     const int row_bytes = tensor_map.box[0] * tensor_map.itemsize;
     for (uint32_t offset = 0;; offset += uint32_t(row_bytes)) {
@@ -134,7 +134,7 @@ static uint32_t box_bytes(const TensorMap &tensor_map) {
     return bytes;
 }
 // Calls f(swizzled offset, offset, bytes) per 16 bytes, which a swizzle moves as a unit.
-template <class F> static void for_each_unit(uint32_t address, uint32_t bytes, int swizzle, F visit) {
+template <class F> static void visit_units(uint32_t address, uint32_t bytes, int swizzle, F visit) {
     for (uint32_t i = 0, unit_bytes; i < bytes; i += unit_bytes) {
         unit_bytes = std::min(16 - (address + i) % 16, bytes - i);
         visit(swizzle_offset(address + i, swizzle), i, unit_bytes);
@@ -144,18 +144,18 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
     uint32_t blocks, int line) {
     const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, "cp.async.bulk.tensor", line);
     if (detector.on)
-        for_each_row(tensor_map, coordinates, [&](uint32_t, const char *source, uint32_t unit_bytes) {
+        visit_rows(tensor_map, coordinates, [&](uint32_t, const char *source, uint32_t unit_bytes) {
             if (source) report_access(source, unit_bytes, false, line);
         });
-    for_each_target(blocks, line, [&](Worker &target_block) {
+    visit_targets(blocks, line, [&](Worker &target_block) {
         Worker &block = blocks ? target_block : block_at(target, line);
         const uint32_t first = offset_of(target);
         must_be_aligned(
             shared_in_block(block, target, box_bytes(tensor_map), "cp.async.bulk.tensor", line), 128,
             "cp.async.bulk.tensor", line);
         start_bulk_copy(block, target, box_bytes(tensor_map), barrier_address, line);
-        for_each_row(tensor_map, coordinates, [&](uint32_t offset, const char *source, uint32_t bytes) {
-            for_each_unit(first + offset, bytes, tensor_map.swizzle,
+        visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *source, uint32_t bytes) {
+            visit_units(first + offset, bytes, tensor_map.swizzle,
                 [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
                 char *shared = block.shared + offset_there - shared_window;
                 source ? memcpy(shared, source + i, unit_bytes) : memset(shared, 0, unit_bytes);
@@ -168,10 +168,10 @@ void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_
     for (int axis = 0; axis < rank; axis++)
         if (coordinates[axis] < 0) fail(Code::box_before, {{"at", coordinates[axis]}, {"axis", axis}}, line);
     read_source_of_store(source, box_bytes(tensor_map), 128, "cp.async.bulk.tensor", line);
-    for_each_row(tensor_map, coordinates, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
+    visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
         if (!target) return;
         report_access(target, row_bytes, true, line);
-        for_each_unit(offset_of(source) + offset, row_bytes, tensor_map.swizzle,
+        visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,
             [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
             memcpy(const_cast<char *>(target) + i, worker->shared + offset_there - shared_window, unit_bytes);
         });
