@@ -90,7 +90,7 @@ WORDS = [
      dict()),
     (r'slopes?',
      'gradient',
-     dict(python=3, tests=53, lessons=30)),
+     dict(python=3, tests=53, lessons=28)),
     (r'(?<!take )(?<!takes )(?<!taking )(?<!took )turns?(?! (?:\w+ ){0,5}into| out| off| on\b| grey)',
      'iteration; interleaved; transpose; rotate',
      dict(python=30, cpp=2, tests=102, lessons=50)),
