@@ -32,6 +32,10 @@ def same(out):
 def first(counter, out):
     out[0, cuda.blockIdx.x] = cuda.atomic.add(counter, 0, 1)
 
+@cuda.jit
+def previous(x, out):
+    out[cuda.threadIdx.x] = x[cuda.threadIdx.x - 1]
+
 def z(n, value=0): return np.full(n, value, np.float32)
 
 def test_race(): reverse[1, 64](z(64), z(64), 3)
@@ -52,6 +56,13 @@ def test_wrong_result_of_an_allowed_race():
 def test_another_finding():
     same[1, 32](z(1))
     reverse[1, 64](z(64), z(64), 3)
+
+@pytest.mark.gridstride_allow('before', 'race')
+def test_one_allowed_after_another():
+    out = z(64)
+    previous[1, 64](np.arange(64, dtype=np.float32), out)
+    reverse[1, 64](z(64), z(64), 3)
+    assert out[1] == 0 and out[0] == 63
 
 def test_caught():
     try: reverse[1, 64](z(64), z(64), 3)
@@ -103,7 +114,7 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
     said = result.stdout.str()
     assert outcomes(result) == dict(
         test_race='FAILED', test_race_allowed='PASSED', test_wrong_result_of_an_allowed_race='FAILED',
-        test_another_finding='FAILED',
+        test_another_finding='FAILED', test_one_allowed_after_another='PASSED',
         test_caught='FAILED', test_warning='FAILED', test_warning_allowed='PASSED', test_order_of_blocks='FAILED',
         test_fixture='ERROR', test_gpu='PASSED'), said
     lines = TESTS.splitlines()  # `makepyfile` removes the first, which is empty
@@ -112,7 +123,7 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
     assert names(said, 'racecheck/race', f'{file.name}:{race}', '*', write, 's[t] = x[t]', '>', race, 'out[t] = s[63',
                  'racecheck-race.html', f'line {launch} of', f"pytest '{file.name}::test_race' --gridstride")
     assert names(said, 'racecheck/same_value', 'def same') and names(said, 'assert', '64.0', '== 65')
-    assert names(said, f'{file.name}: 7 of 8', f': {write + 2}', f'line {write + 1}: none of')
+    assert names(said, f'{file.name}: 8 of 9', f': {write + 2}', f'line {write + 1}: none of')
     assert names(said, f"{file.name}::test_order_of_blocks[4]' --gridstride --gridstride-replay reverse")
 
 

@@ -267,3 +267,67 @@ def test_child_processes_and_the_configuration_use_the_simulator():
 def test_as_gpu_reports_a_gpu_to_packages():
     numba = pytest.importorskip('numba')
     with as_gpu.as_gpu(): assert not numba.config.ENABLE_CUDASIM
+
+
+# names of numba-cuda: hints for caches, its copies of Numba's modules, signatures
+
+def hinted(x, out):
+    i = cuda.grid(1)
+    cuda.stwt(out, (0, i), cuda.ldcg(x, i))
+    cuda.stcs(out, (1, i), cuda.ldcv(x, i) + cuda.ldca(x, i))
+
+
+def hinted_past_the_end(x, out): out[0] = cuda.ldlu(x, cuda.grid(1))
+
+
+def test_loads_and_stores_with_hints():
+    assert launched(hinted, np.arange(3.), np.zeros((2, 3)), block=3).tolist() == [[0, 1, 2], [0, 2, 4]]
+    with finding('memcheck outside', array='x', index=(3,)):
+        launched(hinted_past_the_end, np.zeros(3), np.zeros(4), block=4)
+
+
+def prints(t, x):
+    if cuda.threadIdx.x == 1: print(t, (x[1], cuda.threadIdx.x), x[0] > 0)
+
+
+def test_tuples_are_printed_as_python_does(capsys):
+    cuda.jit(prints)[1, 2]((1, 2.5), np.arange(2, dtype=np.int8))
+    assert capsys.readouterr().out == '(1, 2.5) (1, 1) False\n'
+
+
+MODULES = '''
+from gridstride import as_gpu
+as_gpu.simulate_numba()
+import numba, numba.core.caching, numba.core.errors
+from numba import cuda
+from numba.cuda.core.caching import CacheImpl
+from numba.cuda.core import config, errors
+from numba.cuda.memory_management.nrt import rtsys
+from numba.cuda import types, vectorize, HAS_NUMBA
+assert CacheImpl is numba.core.caching.CacheImpl and errors.TypingError is numba.core.errors.TypingError
+assert HAS_NUMBA and types.float32 is numba.types.float32 and cuda.config is numba.core.config
+config.OPT = 5
+assert numba.core.config.OPT == 5 and rtsys.get_allocation_stats() is None
+try: import numba.cuda.core.missing
+except ImportError: print('refused')
+try: import numba.cuda.nvvmutils
+except ImportError as e: print('compiler' in str(e))
+
+@cuda.jit(types.void(types.float32[::1], types.int32))
+def fill(x, n): x[cuda.threadIdx.x] = cuda.shared.array(1, types.int64).shape[0] + types.int32(n)
+
+import numpy as np
+fill[1, 2](x := np.zeros(2, np.float32), 4)
+print(*x)
+'''
+
+
+def test_modules_that_numba_cuda_copied_from_numba():
+    pytest.importorskip('numba')
+    done = subprocess.run([sys.executable, '-c', MODULES], text=True, capture_output=True)
+    assert done.stdout.split() == ['refused', 'True', '5.0', '5.0'], done.stderr
+
+
+def test_signatures_have_numbas_names():
+    signature = sim.cuda.types.float32((sim.cuda.types.int32, sim.cuda.types.float32[:]))
+    assert signature.return_type is sim.cuda.types.float32 and len(signature.args) == 2

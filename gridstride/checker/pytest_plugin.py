@@ -111,8 +111,8 @@ class CheckedTests:
         launches, self.disabled = 0, ()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-            if kinds := _kinds_to_disable(item, self.recorder.findings, reports):
-                self.disabled = kinds
+            while kinds := {*_kinds_to_disable(item, self.recorder.findings, reports)} - {*self.disabled}:
+                self.disabled = (*self.disabled, *kinds)
                 reports, more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
                 num_launches += more
             launches += num_launches

@@ -12,7 +12,7 @@
   rewritten function); and the functions that rewritten kernels call: `operations`, `python_functions` (`print`,
   `range`, `len`, ...), `array_loops` (loops and ufuncs over arrays);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
-  `scalars`, `vectors` (`float32x4` and the other vector types);
+  `cache_hints`, `scalars`, `vectors` (`float32x4` and the other vector types);
 - a launch: `kernel` (the result of `jit`), `signatures` (declared parameter types), `arguments`, `launch`, `residents`
   (blocks that wait for others), `run` (the context of one launch);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and

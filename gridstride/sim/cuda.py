@@ -17,9 +17,10 @@ If a variable is an integer in one branch and a float in another, its type diffe
 in the simulator it has the type of the branch that threads take.
 """
 
-from . import atomics, host, host_memory, inspection, intrinsics, scalars, types, warps
+from . import atomics, cache_hints, host, host_memory, inspection, intrinsics, scalars, types, warps
 from .args import In, InOut, Out
 from .atomics import *  # noqa: F403, this module has all names of `numba.cuda`
+from .cache_hints import *  # noqa: F403
 from .elementwise import Reduce, reduce
 from .host import *  # noqa: F403
 from .host_memory import *  # noqa: F403
@@ -34,7 +35,8 @@ from ..diagnostics.settings import settings
 _LAZY_NAMES = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
 _LAZY_NAMES += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
 __all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_LAZY_NAMES]
-__all__ += [*atomics.__all__, *host.__all__, *host_memory.__all__, *inspection.__all__, *intrinsics.__all__]
+__all__ += [*atomics.__all__, *cache_hints.__all__, *host.__all__, *host_memory.__all__]
+__all__ += [*inspection.__all__, *intrinsics.__all__]
 __all__ += [*scalars.__all__, *warps.__all__, *_VECTOR_TYPES]
 globals().update(_VECTOR_TYPES)
 

@@ -36,6 +36,7 @@ __all__ = [
     'list_devices',
     'close',
     'is_available',
+    'is_bfloat16_supported',
     'is_float16_supported',
     'detect',
     'current_context',
@@ -428,6 +429,11 @@ def is_available():
 def is_float16_supported():
     "Return True: kernels may use float16"
     return True
+
+
+def is_bfloat16_supported():
+    "Return False: NumPy, whose types the simulator has, lacks bfloat16"
+    return False
 
 
 def detect():

@@ -18,7 +18,15 @@ def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
     for lane in ctx.active_lanes(active):
         if settings.who:
             print('block {}, thread {}:'.format(*map(position, ctx.group.position(lane))), end=' ')
-        print(*(value if np.ndim(value) == 0 else value[lane] for value in args), sep=sep, end=end)
+        print(*(_in_lane(value, lane) for value in args), sep=sep, end=end)
+
+
+def _in_lane(value, lane):
+    "Return the value of one lane; a tuple has items that Python prints like those of a program"
+    if isinstance(value, tuple):
+        items = (_in_lane(item, lane) for item in value)
+        return tuple(item.item() if isinstance(item, np.generic) else item for item in items)
+    return value if np.ndim(value) == 0 else value[lane]
 
 
 def widen(v):
@@ -64,7 +72,7 @@ def _on_floats(fn):
 
 
 def _lane_by_lane(fn):
-    "Make a function that applies `fn`, a function of numbers, lane by lane"
+    "Make a function that applies `fn`, a function of scalars, lane by lane"
     return _on_floats(lambda *a: np.vectorize(fn, otypes=[np.result_type(*a)])(*a)[()])
 
 
@@ -111,6 +119,7 @@ FUNCTIONS = {
     cmath.asinh: np.arcsinh,
     cmath.atanh: np.arctanh,
 }
+FUNCTIONS |= {getattr(math, n): _on_floats(getattr(np, n)) for n in ('exp2', 'nextafter', 'cbrt') if hasattr(math, n)}
 _REAL_NAMES = (  # functions of `math` with the same name in NumPy
     'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot '
     'isnan isinf isfinite degrees radians'

@@ -1,12 +1,15 @@
 """The submodules of `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
 
 `numba_cuda_mlir.cuda`, the successor of `numba.cuda`, has the same ones.
-Modules of Numba's compiler or of the driver are not provided: importing one raises `ImportError`.
+Modules that numba-cuda copied from Numba, such as `numba.cuda.core.errors`, are those of Numba if it is installed.
+Modules of the compiler of kernels or of the driver are not provided: importing one raises `ImportError`.
 """
 
 import sys
 import types
+from importlib import import_module
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 
 from . import args, cuda, elementwise, host, inspection, libdevice, numba_testing, random, vectors
 from . import types as numba_types
@@ -23,6 +26,15 @@ class CudaSupportError(ImportError):
 
 class CudaAPIError(RuntimeError):
     "Numba's error of the driver; the simulator never raises it"
+
+
+class _NoMemoryStatistics:
+    "`rtsys`, which counts allocations in kernels: there are none"
+
+    def memsys_enable_stats(self):
+        "Do nothing"
+
+    memsys_disable_stats = get_allocation_stats = memsys_enable_stats
 
 
 def _transpose(a, b=None):
@@ -69,6 +81,8 @@ NAMES_OF_MODULE = {  # module name -> {name: value}
     'kernels.reduction': dict(Reduce=elementwise.Reduce, reduce=elementwise.reduce),
     'kernels.transpose': dict(transpose=_transpose),
     'libdevice': vars(libdevice),
+    'memory_management': {},
+    'memory_management.nrt': dict(rtsys=_NoMemoryStatistics()),
     'random': vars(random),
     'stubs': vars(cuda),
     'testing': vars(numba_testing),
@@ -84,7 +98,7 @@ _NOT_PROVIDED = {
     *_COMPILER_MODULES,
     *(f'cudadrv.{name}' for name in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split()),
 }
-_PACKAGES = 'cudadrv', 'kernels'
+_PACKAGES = 'cudadrv', 'kernels', 'memory_management'
 
 
 def _split_name(name):
@@ -95,6 +109,35 @@ def _split_name(name):
     return None, None
 
 
+_SAME_NAME_IN_CORE = 'cgutils datamodel debuginfo itanium_mangler serialize typeconv types typing utils'.split()
+_MODULE_OF_NUMBA = {name: f'numba.core.{name}' for name in _SAME_NAME_IN_CORE}
+_MODULE_OF_NUMBA |= {name: f'numba.{name}' for name in ('core', 'cpython', 'extending', 'misc', 'np')}
+
+
+class _Alias(types.ModuleType):
+    "A module of Numba under the name of its copy in numba-cuda: it has the same names with the same values"
+
+    def __getattr__(self, name):
+        return getattr(self.__dict__['__original__'], name)
+
+    def __setattr__(self, name, value):
+        if name.startswith('__') or isinstance(value, _Alias):  # the import system sets these
+            super().__setattr__(name, value)
+        else:
+            setattr(self.__original__, name, value)
+
+
+def _module_of_numba(name):
+    "Return the module of Numba that numba-cuda has as its submodule `name`; None if there is none"
+    package, dot, submodule = name.partition('.')
+    if package not in _MODULE_OF_NUMBA:
+        return None
+    try:
+        return import_module(_MODULE_OF_NUMBA[package] + dot + submodule)
+    except ImportError:
+        return None
+
+
 class SubmoduleFinder:
     "Finds the submodules of the simulator's `numba.cuda` and `numba_cuda_mlir.cuda`, for `sys.meta_path`"
 
@@ -103,6 +146,8 @@ class SubmoduleFinder:
         package, module = _split_name(name)
         if package is None:
             return None
+        if original := _module_of_numba(module):
+            return ModuleSpec(name, self, is_package=hasattr(original, '__path__'))
         if module in _NOT_PROVIDED:
             problem = (
                 f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
@@ -116,10 +161,17 @@ class SubmoduleFinder:
         return ModuleSpec(name, self, is_package=module in _PACKAGES)
 
     def create_module(self, spec):
-        "Return None, so that Python creates the module"
+        "Make the module of a spec; None for those that Python creates"
+        if (original := _module_of_numba(_split_name(spec.name)[1])) is None:
+            return None
+        module = _Alias(spec.name, original.__doc__)
+        module.__original__ = original
+        return module
 
     def exec_module(self, module):
         "Add the names of a module to it"
+        if isinstance(module, _Alias):
+            return
         value_of_name = NAMES_OF_MODULE[_split_name(module.__name__)[1]]
         vars(module).update(
             {
@@ -137,6 +189,10 @@ def make_shim(name='numba.cuda'):
     module.__path__ = []
     module.__getattr__ = cuda.__getattr__
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
+    module.HAS_NUMBA = find_spec('numba') is not None
+    module.vectorize, module.guvectorize = elementwise.vectorize, elementwise.guvectorize
+    if module.HAS_NUMBA:
+        module.config, module.types = (import_module(f'numba.core.{name}') for name in ('config', 'types'))
     module.devicearray = types.SimpleNamespace(**_ARRAYS)
     return module
 

@@ -41,6 +41,11 @@ class Signature(NamedTuple):
     result: object
     args: tuple
 
+    @property
+    def return_type(self):
+        "The result type, by Numba's name"
+        return self.result
+
 
 def void(*args):
     "Make the signature of a kernel with parameters of these types"
@@ -61,6 +66,8 @@ def _indexable_type(base):
         return ArrayType(np.dtype(cls), len(axes), layout)
 
     def make_value(cls, *args):
+        if len(args) == 1 and isinstance(args[0], tuple) and not isinstance(args[0], ArrayType):
+            args = args[0]  # Numba takes the types of a signature as one tuple, too
         is_signature = args and all(isinstance(arg, (type, ArrayType)) for arg in args)
         return Signature(cls, args) if is_signature else base(*args)
 

@@ -1,0 +1,26 @@
+"""Loads and stores with a hint for the caches, `cuda.ldcg(x, i)`: a hint changes times, which are not modelled."""
+
+from .intrinsics import intrinsic
+from .memory import load, store
+
+__all__ = ['ldca', 'ldcg', 'ldcs', 'ldcv', 'ldlu', 'stcg', 'stcs', 'stwb', 'stwt']
+
+
+def _loads(name):
+    def lane_function(ctx, active, site, array, i):
+        return load(ctx, active, array, i, site)
+
+    lane_function.__name__, lane_function.__doc__ = name, f'Load `array[i]`, as `__{name}` of CUDA C does'
+    return intrinsic(lane_function)
+
+
+def _stores(name):
+    def lane_function(ctx, active, site, array, i, value):
+        store(ctx, active, array, i, value, site)
+
+    lane_function.__name__, lane_function.__doc__ = name, f'Store to `array[i]`, as `__{name}` of CUDA C does'
+    return intrinsic(lane_function)
+
+
+ldca, ldcg, ldcs, ldcv, ldlu = map(_loads, ('ldca', 'ldcg', 'ldcs', 'ldcv', 'ldlu'))
+stcg, stcs, stwb, stwt = map(_stores, ('stcg', 'stcs', 'stwb', 'stwt'))
