@@ -46,6 +46,14 @@ class Tile(NamedTuple):
 
 _TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 11, 2)}  # bytes -> `Tile`
 _SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
+_DEFAULT_SMEM_BYTES = 48 * 1024  # static and dynamic; a kernel that needs more must raise its limit
+
+
+def _dynamic_bytes(exchange_bytes, threads):
+    "Return the dynamic shared memory to request: more than the default limit, which raises it, if the sum needs that"
+    static_bytes = threads // 32 * _DIGITS * 4 + 2048  # at most: the counters of all warps, and a word per digit
+    needs_more = exchange_bytes + static_bytes > _DEFAULT_SMEM_BYTES
+    return max(exchange_bytes, _DEFAULT_SMEM_BYTES + 16) if needs_more else exchange_bytes
 
 
 def _tile(problem, device) -> Tile:
@@ -92,8 +100,9 @@ def _pass_launch(problem, index, tile):
     tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
     scalars = problem.width, tiles, index
     exchange_bytes = tile_keys * max(problem.key.bytes, 8 if stored == 'long long' else problem.value_bytes)
+    shared = _dynamic_bytes(exchange_bytes, tile.threads)
     arrays = *keys, *value_arrays, 'counts', *statuses, 'tickets'
-    return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), exchange_bytes)
+    return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), shared)
 
 
 @lru_cache(1024)
@@ -143,7 +152,8 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     arrays = 'x', 'out', 'values', 'out_values', 'positions'
     if is_short:
         return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _WARPS),), (threads,))]
-    return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), threads * items * (key.bytes + 2))]
+    shared = _dynamic_bytes(threads * items * (key.bytes + 2), threads)
+    return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), shared)]
 
 
 def _sort_short(problem, x, arrays):
