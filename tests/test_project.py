@@ -1,13 +1,10 @@
 "A new project, a kernel as an operator of PyTorch: its tests pass without a GPU, and fail on a wrong kernel"
-import os, subprocess, sys, tomllib
-from pathlib import Path
-
+import os, subprocess, sys, zipfile
 import pytest
+from gridstride.kernels import operator_costs
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.project import project_files, write_project
+from gridstride.kernels.project import project_files, run_tests, write_project
 from found import names
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize('name', ['', 'My', '2d', 'a-b', 'class', 'torch', 'a.b', 'a/b', 'tests'])
@@ -29,14 +26,7 @@ def test_no_template_keeps_its_placeholder():
     for path, text in project_files('my_norm').items():
         assert 'NAME' not in text.replace('NAMESPACE', '') and 'NAME' not in path, path
         if path.endswith('.py'): compile(text, path, 'exec')
-    assert tomllib.loads(project_files('my_norm')['pyproject.toml'])['project']['name'] == 'my_norm'
-
-
-def run_tests(project, *options):
-    "The output of the project's own tests, on the emulator"
-    command = [sys.executable, '-m', 'pytest', '-p', 'gridstride.checker.pytest_plugin', '--gridstride', '-q', *options]
-    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(ROOT), str(project)]), 'PYTEST_PLUGINS': ''}
-    return subprocess.run([*command, '-p', 'no:cacheprovider'], cwd=project, env=env, capture_output=True, text=True)
+    assert '\nname = "my_norm"\n' in project_files('my_norm')['pyproject.toml']
 
 
 @pytest.mark.slow
@@ -54,3 +44,20 @@ def test_its_tests_find_a_missing_barrier(tmp_path):
     done = run_tests(project, '-k', '257')
     assert done.returncode == 1 and 'racecheck/race' in done.stdout, done.stdout
     assert 'partial[0]' in done.stdout and 'of __init__.py' in done.stdout
+
+
+@pytest.mark.slow
+def test_its_wheel_has_the_source(tmp_path):
+    project = write_project('packed_norm', tmp_path)
+    options = '-q', '--no-deps', '--no-build-isolation', '-w', str(tmp_path)
+    subprocess.run([sys.executable, '-m', 'pip', 'wheel', '.', *options], cwd=project, check=True, env={**os.environ, 'PYTHONPATH': ''})
+    wheel, = tmp_path.glob('packed_norm-*-none-any.whl')
+    names_inside = zipfile.ZipFile(wheel).namelist()
+    assert {'packed_norm/__init__.py', 'packed_norm/_library.py', 'packed_norm/csrc/packed_norm.cu'} <= {*names_inside}
+
+
+@pytest.mark.slow
+def test_each_layer_of_a_call_is_measured(monkeypatch):
+    monkeypatch.setattr(operator_costs, 'microseconds', lambda call, x: getattr(call(x), 'shape', ()))
+    layers = operator_costs.measure_layers('cpu')
+    assert layers.pop('launch from C, by ctypes') == () and {*layers.values()} == {(4,)} and len(layers) == 10

@@ -13,7 +13,7 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-from ..bench.recording import on_gpu
+from ..bench.recording import Unavailable, on_gpu
 from ..cpp.toolchain.compilers import compiler, nvcc
 from .project import project_files, write_project
 
@@ -117,7 +117,7 @@ def _launcher():
 
     cuda = torch.cuda.is_available()
     launch = ctypes.CDLL(str(load_layers('cuda' if cuda else 'cpu')[0])).launch
-    launch.argtypes = (ctypes.c_void_p,)
+    launch.argtypes, launch.restype = (ctypes.c_void_p,), None
     if not cuda:
         return lambda x: launch(None)
     return lambda x: launch(torch._C._cuda_getCurrentRawStream(x.get_device()))
@@ -158,13 +158,16 @@ def measure_layers(device) -> dict:  # layer -> microseconds per call
         'torch.empty_like': (torch.empty_like, x),
         'operator in C++, .default': (noop.default, x),
         'operator in C++': (noop, x),
-        'operator in C++, gradient': (noop_with_gradient, needs_gradient),
+        'with a gradient formula, not needed': (noop_with_gradient, x),
+        'with a gradient formula, needed': (noop_with_gradient, needs_gradient),
         'Library.impl of a Python function': (implemented, x),
         'custom_op': (plain, x),
-        'custom_op, gradient': (with_gradient, needs_gradient),
+        'custom_op, gradient needed': (with_gradient, needs_gradient),
         'torch.compile': (compiled, x),
     }
     times = {name: microseconds(*layer) for name, layer in layers.items()}
+    with torch.inference_mode():
+        times['with a gradient formula, inference_mode'] = microseconds(noop_with_gradient, x)
     if device == 'cuda':
         times['CUDA graph of 20 calls, per call'] = _graph_microseconds(noop, x)
     return times
@@ -275,3 +278,11 @@ def project_on_gpu(folder='recorded') -> dict:
     name = 'lesson_norm'
     kernel = project_files(name)[f'{name}/csrc/{name}.cu']
     return on_gpu('custom_ops_project', measure_project, kernel, folder=folder)
+
+
+def figures(name) -> dict:  # None if there are none
+    "Return what was recorded as `name`, or measure it on a GPU; print a line if neither is possible"
+    try:
+        return dict(custom_ops_layers=layers_on_gpu, custom_ops_project=project_on_gpu)[name]()
+    except Unavailable as e:
+        print(e)

@@ -5,9 +5,15 @@
 The templates, in `new_project`, are a complete project, with NAME instead of its name."""
 
 import keyword
+import os
 import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+
+from ..support.lazy_exports import require
 
 _PATHS = {  # template -> path in the project
     'README.md': 'README.md',
@@ -49,3 +55,21 @@ def write_project(
         (project / path).parent.mkdir(parents=True, exist_ok=True)
         (project / path).write_text(text, encoding='utf-8')
     return project
+
+
+_PLUGIN = 'gridstride.checker.pytest_plugin'
+
+
+def run_tests(
+    project,  # the project's folder
+    *options,  # of pytest
+) -> subprocess.CompletedProcess:  # with the output as `stdout`
+    "Run a project's own tests as `pytest --gridstride` does: without a GPU, with every check"
+    require('pytest', 'gridstride.kernels')
+    is_installed = any(plugin.value == _PLUGIN for plugin in entry_points(group='pytest11'))
+    plugin = [] if is_installed else ['-p', _PLUGIN]
+    package_root = Path(__file__).resolve().parents[2]
+    python_path = os.pathsep.join([str(package_root), str(project), os.environ.get('PYTHONPATH', '')])
+    command = [sys.executable, '-m', 'pytest', *plugin, '--gridstride', '-q', '-p', 'no:cacheprovider', '--color=no']
+    env = {**os.environ, 'PYTHONPATH': python_path, 'PYTHONDONTWRITEBYTECODE': '1'}
+    return subprocess.run([*command, *options], cwd=project, env=env, capture_output=True, text=True)
