@@ -1,14 +1,16 @@
-"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them."""
+"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them. For
+a large k, a radix sort sorts the rows."""
 
 from functools import lru_cache
 
 from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
+from .sorts import argsort, explain_sort
 from .sources import kernel_source
 from ..common import import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
-_MAX_K = 256
+_MAX_K = 4096  # for a larger k, a sort of the rows is faster
 _ITEMS = 16  # elements per thread and iteration; fewer for a large k
 _MIN_SHARE = 4096  # elements of a row per block, if several blocks share it
 
@@ -17,8 +19,6 @@ def _fallback_reason(key, k, width):
     "Return the reason why torch selects, or None"
     if key.bytes > 4:
         return 'elements of 64 bits: the kernel has 32 bits for an element and 32 for its index'
-    if k > _MAX_K:
-        return f'k is {k}; the kernel supports up to {_MAX_K}'
     if width >= 2**31:
         return f'a row has {width:,} elements; the kernel supports fewer than 2^31'
 
@@ -26,7 +26,7 @@ def _fallback_reason(key, k, width):
 def _source(key, k, threads, vec_size, largest, second=False, final=True, pdl=False):
     "Return (source, bytes of shared memory) of the kernel; `second`: it reads the candidates of another launch"
     items = max(vec_size, _ITEMS if k <= 64 else _ITEMS // 2)
-    least = k + (k if k <= threads else threads) * items
+    least = k + min(k, threads) * items
     capacity = 1 << (least - 1).bit_length()
     constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity, CANDIDATES=second, FINAL=final)
     constants |= dict(PDL_FIRST=pdl and not second, PDL_SECOND=pdl and second)
@@ -82,8 +82,9 @@ def topk(
     axis, width = _check(x, k, axis)
     key = key_type(x)
     if _fallback_reason(key, k, width):
-        values, indices = torch.topk(x, k, axis, largest=bool(largest))
-        return values, indices
+        return tuple(torch.topk(x, k, axis, largest=bool(largest)))
+    if k > _MAX_K:
+        return _by_sort(x, k, axis, bool(largest))
     rows = move_last(x, axis)
     shape = (*rows.shape[:-1], k)
     values = torch.empty(shape, dtype=x.dtype, device=x.device)
@@ -93,6 +94,13 @@ def topk(
     if not x.dim():
         return values.reshape((k,))[0] if k else values, indices.reshape((k,))[0] if k else indices
     return move_back(values, x, axis), move_back(indices, x, axis)
+
+
+def _by_sort(x, k, axis, largest):
+    "Return the first k of the sorted elements, and their indices"
+    indices = argsort(x, axis, largest).narrow(axis, 0, k).contiguous()
+    # as bits, because `gather` changes the bits of a NaN
+    return as_bits(x.contiguous()).gather(axis, indices).view(x.dtype), indices
 
 
 def _launch(bits, values, indices, key, k, width, largest):
@@ -119,6 +127,8 @@ def explain_topk(
         return Explanation((), reason)
     if not x.numel() or not k:
         return Explanation((), 'there is nothing to select')
+    if k > _MAX_K:
+        return Explanation(explain_sort(x, axis=axis).kernels, f'k is above {_MAX_K}: the rows are sorted')
     launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, this_device())
     blocks = launches[0].scalars[2]
     reason = (

@@ -2,7 +2,7 @@
 // share a row: each of them writes its K first elements, as candidates, and a second launch finds the K first of these.
 // Defined above: what `order` needs (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS (elements
 // per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least
-// K + K * ITEMS), CANDIDATES (reads the candidates of another launch), FINAL (writes values and indices), PDL_FIRST
+// K + min(K, THREADS) * ITEMS), CANDIDATES (reads the candidates of another launch), FINAL (writes values and indices), PDL_FIRST
 // and PDL_SECOND (of two launches with programmatic dependent launch).
 typedef unsigned long long Word;
 struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(THREADS)
 topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, long long *indices, int row_width,
      int width, int blocks, int share) {
     extern __shared__ __align__(16) unsigned char memory[];
-    Word *buffer = (Word *)memory, *largest = buffer + CAPACITY;         // `largest`: a word per thread
+    Word *buffer = (Word *)memory, *smallest = buffer + CAPACITY;        // `smallest`: a word per thread
     __shared__ int count, total;
     if (PDL_FIRST) asm volatile("griddepcontrol.launch_dependents;");
     if (PDL_SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -75,18 +75,20 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
         if (mine) atomicAdd(&total, mine);                  // total: with those in the buffer
         __syncthreads();
         if (total > CAPACITY) {
-            // Of the smallest words per thread, the K-th smallest is a limit: K threads have a word up to it, and at
-            // most K * ITEMS words are smaller.
-            Word smallest = NONE;
-            #pragma unroll
-            for (int i = 0; i < ITEMS; i++) smallest = min(smallest, words[i]);
-            largest[tid] = smallest;
             int kept = count, size = power_of_two(max(kept, K));
             for (int i = kept + tid; i < size; i += THREADS) buffer[i] = NONE;
-            sort_words(largest, THREADS);
             if (kept) sort_words(buffer, size);
-            if (K < THREADS) limit = min(limit, largest[K - 1] + (largest[K - 1] < NONE));
             if (kept >= K) limit = min(limit, buffer[K - 1]);
+            if (K < THREADS) {
+                // Of the smallest words per thread, the K-th smallest is a limit: K threads have a word up to it, so at
+                // most K * ITEMS words are up to it.
+                Word least = NONE;
+                #pragma unroll
+                for (int i = 0; i < ITEMS; i++) least = min(least, words[i]);
+                smallest[tid] = least;
+                sort_words(smallest, THREADS);
+                limit = min(limit, smallest[K - 1] + (smallest[K - 1] < NONE));
+            }
             mine = number_below(limit);
             if (tid == 0) count = total = min(kept, K);
             __syncthreads();
