@@ -121,8 +121,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(85, 130),
         needs=(
-            "lesson {shared_memory}, whose table of runners ends with the two of this lesson. No GPU: Python's own "
-            'threads.'
+            "lesson {shared_memory}, whose table of runners ends with the two that this lesson uses. No GPU: Python's "
+            'own threads.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2076) (Jeremy Howard), 34:36 to 42:09.',
         does=(
@@ -155,8 +155,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=80,
         exercises=(90, 125),
         needs=(
-            'lesson {threads_and_barriers} and lesson {cuda_c}. A GPU helps: without one, everything runs and is '
-            'checked on the emulator, and times are those of an H100.'
+            'lesson {threads_and_barriers} and lesson {cuda_c}. Without a GPU, everything runs and is checked on the '
+            'emulator, and times are those of an H100.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=2529) (Jeremy Howard), 42:09 to 55:57.',
         does=(
@@ -188,8 +188,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=25,
         exercises=(85, 105),
         needs=(
-            'lesson {why_slow}. A GPU helps: without one all kernels run and are checked; times are those of an '
-            'NVIDIA H100.'
+            'lesson {why_slow}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA '
+            'H100.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=3607) (Jeremy Howard), 1:00:07 to 1:17:33.',
         does=(
@@ -207,8 +207,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=50,
         exercises=(70, 70),
         needs=(
-            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. A GPU helps: without one all kernels run and are '
-            'checked, and what only a GPU can show comes from an NVIDIA H100.'
+            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. Without a GPU all kernels still run and are checked; '
+            'what only a GPU can show was recorded on an NVIDIA H100.'
         ),
         follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to 26:14.',
         does=(
@@ -226,8 +226,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(30, 30),
         needs=(
-            'lesson {timing}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {timing}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=2356) (Mark Saroufim), 39:16 to the end.',
         does=(
@@ -288,8 +287,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(60, 100),
         needs=(
-            'lesson {shared_memory_cuda}, {numba} and {profiling}. A GPU helps: without one all kernels run, are '
-            'counted and checked; times are those of an NVIDIA H100.'
+            'lessons {shared_memory_cuda}, {numba} and {profiling}. Without a GPU all kernels still run, are counted '
+            'and checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             'the first item of [lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), coalescing, and continues '
@@ -308,8 +307,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(10, 10),
         needs=(
-            'lesson {shared_memory_cuda}, {numba}, {source_to_sass} and {memory}. A GPU helps: without one all '
-            'kernels run, are counted and checked; times are those of an NVIDIA H100.'
+            'lessons {shared_memory_cuda}, {numba}, {source_to_sass} and {memory}. Without a GPU all kernels still '
+            'run, are counted and checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), which has this list, and [lecture '
@@ -330,8 +329,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(50, 50),
         needs=(
-            'lesson {traffic}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA'
-            ' H100.'
+            'lesson {traffic}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), which has this list, and [lecture '
@@ -352,8 +350,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(40, 40),
         needs=(
-            'lesson {traffic}; {privatization} helps. A GPU helps: without one all kernels run and are checked; times'
-            ' are those of an NVIDIA H100.'
+            'lesson {traffic}; {privatization} helps. Without a GPU all kernels still run and are checked; times are '
+            'those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim) and [lecture 4](https://youtu.be/lTmYrKwjSOU) '
@@ -372,10 +370,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(30, 40),
         needs=(
-            'lesson {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
-            'lesson {threads_and_barriers} is the first step. A GPU helps: without one all kernels run and are '
-            'checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their '
-            'kernel.'
+            'lessons {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
+            'lesson {threads_and_barriers} is the first step. Without a GPU all kernels still run and are checked; '
+            'times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their kernel.'
         ),
         follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
         does='a sum from one thread to DRAM bandwidth; five ways to combine blocks',
@@ -390,8 +387,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=70,
         exercises=(70, 90),
         needs=(
-            'lesson {sum}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {sum}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
         does='argmax, variance, rows; the rounding error of a float32 sum, and determinism; a scan in one pass',
@@ -426,8 +422,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=35,
         exercises=(60, 80),
         needs=(
-            'lesson {tiles}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {tiles}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='',
         does='wide loads, no bank conflicts, a tile per warp, copies in the background: 70% of `torch.matmul`',
@@ -442,9 +437,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(10, 10),
         needs=(
-            'lesson {asynchronous_copies}. A GPU helps: without one all kernels run and are checked; times are those '
-            "of an NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: "
-            'their recorded times are shown.'
+            'lesson {asynchronous_copies}. Without a GPU all kernels still run and are checked; times are those of an '
+            "NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
+            'recorded times are shown.'
         ),
         follows='',
         does=(
@@ -462,8 +457,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=20,
         exercises=(30, 30),
         needs=(
-            'lesson {past_the_library}. A GPU helps: without one all kernels run and are checked; times are those of '
-            "an NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
+            'lesson {past_the_library}. Without a GPU all kernels still run and are checked; times are those of an '
+            "NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
             'recorded times are shown.'
         ),
         follows='',
@@ -480,8 +475,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(70, 80),
         needs=(
             'lessons {first_kernel} and {blocks_and_threads}; {timing}, {source_to_sass} and {memory} help with the '
-            'sections on speed and on the compiler. A GPU helps: without one all kernels run and are checked; what '
-            'only a GPU can show comes from an NVIDIA H100.'
+            'sections on speed and on the compiler. Without a GPU all kernels still run and are checked; what only a '
+            'GPU can show comes from an NVIDIA H100.'
         ),
         follows=(
             '[lecture 1](https://youtu.be/LuhJEEJQgUM?t=1574) (Mark Saroufim) from 26:14, and [lecture '
@@ -502,8 +497,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(80, 80),
         needs=(
-            'lesson {programs}. A GPU helps: without one all kernels run and are checked; times are those of an '
-            'NVIDIA H100.'
+            'lesson {programs}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA '
+            'H100.'
         ),
         follows='[lecture 14](https://youtu.be/DdTsX6DQk24) (Umer Adil).',
         does=(
@@ -521,8 +516,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(40, 55),
         needs=(
-            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. A GPU helps: "
-            'without one all kernels run and are checked; times are those of an NVIDIA H100.'
+            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. Without a GPU "
+            'all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann), where GELU is fused, and [lecture '
@@ -540,8 +535,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(30, 45),
         needs=(
-            'lesson {norms}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {norms}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 6](https://youtu.be/hIop0mWKPHc) (Jane Xu).',
         does=(
@@ -559,8 +553,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=85,
         exercises=(70, 100),
         needs=(
-            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. A GPU helps: without one all "
-            'kernels run and are checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, '
+            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. Without a GPU all kernels "
+            'still run and are checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, '
             'so it skips their kernels.'
         ),
         follows=(
@@ -580,8 +574,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(85, 120),
         needs=(
-            'lesson {softmax} and {triton}. A GPU helps: without one all kernels run and are checked; times are those '
-            'of an NVIDIA H100.'
+            'lessons {softmax} and {triton}. Without a GPU all kernels still run and are checked; times are those of '
+            'an NVIDIA H100.'
         ),
         follows=(
             '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) for the forward pass, then the three papers: '
@@ -601,8 +595,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=90,
         exercises=(90, 135),
         needs=(
-            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. A GPU helps: without"
-            ' one all kernels run and are checked; times are those of an NVIDIA H100.'
+            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. Without a GPU all "
+            'kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
         does=(
@@ -619,9 +613,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(75, 110),
         needs=(
-            "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` helps in"
-            ' the sections on 2:4, {hopper_gemm}\'s `wgmma` in "Twice as fast?". A GPU helps: without one all kernels '
-            'run and are checked; times are those of an NVIDIA H100.'
+            "lesson {cuda_c}'s CUDA C, {memory}'s sectors and {triton}'s Triton; {tensor_cores}'s `mma.sync` helps in "
+            'the sections on 2:4, {hopper_gemm}\'s `wgmma` in "Twice as fast?". Without a GPU all kernels still run '
+            'and are checked; times are those of an NVIDIA H100.'
         ),
         follows='[lecture 11](https://youtu.be/mGDnOLcfE8g) (Jesse Cai).',
         does=(
@@ -655,8 +649,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(80, 100),
         needs=(
-            'lesson {mma}. A GPU helps: without one all kernels run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {mma}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows='',
         does='asynchronous copies in several stages, fragments prefetched, stores by rows; and what limits the speed',
@@ -712,8 +705,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(15, 20),
         needs=(
-            'lesson {flash_attention}, {tensor_cores} and {hopper_gemm}. A GPU helps: without one all kernels run and'
-            ' are checked; times are those of an NVIDIA H100.'
+            'lessons {flash_attention}, {tensor_cores} and {hopper_gemm}. Without a GPU all kernels still run and are '
+            'checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             'the papers [FlashAttention-2](https://arxiv.org/abs/2307.08691) and '
@@ -732,8 +725,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=90,
         exercises=(70, 105),
         needs=(
-            "lesson {softmax}'s merge, {flash_attention}'s forward pass, {triton}'s Triton; {hopper_gemm} helps at"
-            ' the end. A GPU helps: without one all kernels run and are checked.'
+            "lesson {softmax}'s merge, {flash_attention}'s forward pass, {triton}'s Triton; {hopper_gemm} helps at "
+            'the end. Without a GPU all kernels still run and are checked.'
         ),
         follows=(
             '[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent), '
@@ -777,7 +770,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=90,
         exercises=(80, 105),
         needs=(
-            'lesson {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
+            'lessons {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
             'seven languages except Triton: the output of their compilers is recorded, and so are their times on an '
             'H100.'
         ),
