@@ -207,7 +207,7 @@ def test_both_accesses_of_a_race_name_the_calls_that_led_there(order):
     e = race('twice', order)
     assert calls(e) == [('all_of', at('put')), ('twice', at('second'))]
     assert calls(e.other) == [('all_of', at('get')), ('twice', at('first'))]
-    assert (e.called, e.fields['before'], e.fields['now']) == (at('second'), 'read', 'written')
+    assert (e.call_line, e.fields['before'], e.fields['now']) == (at('second'), 'read', 'written')
     assert e.advice == 'called_twice'
     assert e.advice_fields == dict(function='all_of', earlier=at('first'), now=at('second'))
     assert e.other.calls[1].source == LINES[at('first') - 1].strip() and f'line {at("first")}: ' in str(e)

@@ -168,7 +168,7 @@ def test_a_finding_in_a_header_names_the_header_and_its_own_line(tmp_path, in_un
         with pytest.raises(KernelError) as e:
             run(main + ('' if in_units else launch), 'main', [str(n)], folder=tmp_path, include=[tmp_path], units=units)
         e = e.value
-        assert (e.kind, e.file, e.line, e.called) == (kind, 'sub/inner.cuh', line, called)
+        assert (e.kind, e.file, e.line, e.call_line) == (kind, 'sub/inner.cuh', line, called)
         said = str(e)
         assert f'line {line} of inner.cuh: ' in said and text in said and 'gridstride::' not in said
         assert called is None or f'line {called} of inner.cuh: step<T>(s)' in said

@@ -515,13 +515,13 @@ __global__ void k(float *x) {
     with cpp.on_emulator():
         with finding('memcheck outside', index=(4,)) as e:
             cuda_kernel(src)[1,4](torch.zeros(4))
-        assert (e.value.line, e.value.called) == (2, 8)
+        assert (e.value.line, e.value.call_line) == (2, 8)
         assert '  line 2: x[i] = i;\n  called on line 8: twice' in str(e.value)
         with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,4](torch.zeros(2))
-        assert (e.value.line, e.value.called) == (2, 6)
+        assert (e.value.line, e.value.call_line) == (2, 6)
         with pytest.raises(MemcheckError) as e:
             cuda_kernel('__global__ void k(float *x) { x[threadIdx.x] = 1; }')[1,4](torch.zeros(2))
-        assert e.value.called is None and 'called' not in str(e.value)
+        assert e.value.call_line is None and 'called' not in str(e.value)
 
 
 @pytest.mark.slow
@@ -540,7 +540,7 @@ __global__ void k(int *x, int n) {{
 }}'''
     with cpp.on_emulator(), cpp.options(seconds=0.5):
         with pytest.raises(kind) as e: cuda_kernel(src)[1,1](torch.zeros(4, dtype=torch.int32), 4)
-    assert (e.value.line, e.value.called) == (2, 7)
+    assert (e.value.line, e.value.call_line) == (2, 7)
 
 
 @pytest.mark.slow
@@ -591,7 +591,7 @@ __global__ void k(int *x) {{
     {next_to}
 }}'''
     with cpp.on_emulator(), pytest.raises(SynccheckError) as e: cuda_kernel(src)[1,64](torch.zeros(64).int())
-    assert (e.value.line, e.value.called, e.value.thread) == (3, 7, (0, 0, 0))
+    assert (e.value.line, e.value.call_line, e.value.thread) == (3, 7, (0, 0, 0))
 
 
 def test_a_finding_in_a_function_in_ptx_names_both_lines():
@@ -605,7 +605,7 @@ def test_a_finding_in_a_function_in_ptx_names_both_lines():
         for before in ('', f%'unused', f%'unused' + f%'other'):
             src = before + f%'put' + '__global__ void k(float *x) {\n    put(x, threadIdx.x);\n}'
             with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,4](torch.zeros(2))
-            assert (e.value.line, e.value.called) == (before.count('\n') + 3, before.count('\n') + 6)
+            assert (e.value.line, e.value.call_line) == (before.count('\n') + 3, before.count('\n') + 6)
             assert f'line {e.value.line}: x[i] = 1;' in str(e.value)
 
 
@@ -677,7 +677,7 @@ def test_a_finding_in_a_lambda_names_both_lines(src):
     lines = [next(n for n, o in enumerate(src.splitlines(), 1) if o.endswith(f'// {w}')) for w in ('here', 'called')]
     with cpp.on_emulator(), pytest.raises(MemcheckError) as e:
         cuda_kernel(src, 'k<float>' if src is TEMPLATE else None)[1,32 if src is WMMA else 4](torch.ones(4), 4)
-    assert [e.value.line, e.value.called] == lines
+    assert [e.value.line, e.value.call_line] == lines
     assert f'line {lines[0]}: {src.splitlines()[lines[0]-1].strip()}' in str(e.value)
 
 

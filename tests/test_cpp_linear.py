@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exhaustive import some
-from gridstride.cpp.frontend.tokens import WrongSource, _spliced_pieces, tokens, tokens_of
+from gridstride.cpp.frontend.tokens import WrongSource, _spliced_lexemes, tokens, tokens_of
 
 spec = importlib.util.spec_from_file_location('front_end', Path(__file__).parents[1]/'benchmarks/front_end.py')
 front_end = importlib.util.module_from_spec(spec)
@@ -81,14 +81,14 @@ def test_a_rewritten_source_has_the_tokens_that_splitting_it_finds():
         front_end.clear_caches()
         try: text = front_end.rewrite.to_cpp(src)
         except (ValueError, NotImplementedError): continue
-        kept += text in _spliced_pieces
+        kept += text in _spliced_lexemes
         assert [*tokens_of(text)] == [*tokens(text)]
     assert kept > len(sources)/2
 
 
 def test_an_edit_may_join_tokens():
     text = front_end.rewrite.to_cpp('__device__ int v = 1;\nconst int w = 2;')
-    assert text in _spliced_pieces and 'gs_init_v' in tokens_of(text).texts
+    assert text in _spliced_lexemes and 'gs_init_v' in tokens_of(text).texts
 
 
 def test_quadratic_work_is_seen():

@@ -160,7 +160,7 @@ def test_a_stale_value_that_no_swap_checks_is_a_race(k, name, blocks, order):
     e = e.value
     read = line('// looked up' if name == 'calls' else f'// {name}')
     assert read in (e.line, e.other.line) and e.array == 'out' and e.index == (0,)
-    if name == 'calls' and e.line == read: assert e.called == line('// calls')
+    if name == 'calls' and e.line == read: assert e.call_line == line('// calls')
 
 
 @ORDERS

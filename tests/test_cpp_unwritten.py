@@ -162,7 +162,7 @@ def test_what_no_other_thread_writes_is_uninitialized(name):
         assert e.value.line == line('reads', name), (order, e.value)
         assert e.value.code == ('unwritten_shared' if name == 'unwritten_shared' else 'unwritten')
         assert e.value.index == ((7,) if name in ('unwritten_gap', 'unwritten_shared') else e.value.index)
-        assert e.value.called == (line('calls', name) if 'function' in name else e.value.called)
+        assert e.value.call_line == (line('calls', name) if 'function' in name else e.value.call_line)
 
 
 def test_an_address_out_of_bounds_is_reported_unless_its_thread_read_uninitialized_memory():

@@ -68,7 +68,7 @@ def test_both_accesses_of_a_race_name_the_calls_that_led_there(kernel, first, se
         kernel[1, 64](np.ones(64, 'f'), np.zeros(64, 'f'))
     assert calls(e.value) == [('all_of', at('put')), (kernel.__name__, at(second))]
     assert calls(e.value.other) == [('all_of', at('get')), (kernel.__name__, at(first))]
-    assert e.value.called == at(second)
+    assert e.value.call_line == at(second)
     assert (e.value.advice, e.value.advice_fields) == (advice, fields())
 
 

@@ -291,7 +291,7 @@ def test_programs_that_wait_for_others(order):
     with tile.options(order=order): run(turn_kernel, (4,), out, flags)
     assert out.item() == 3*8 + 2*4 + 1*2
     with finding('synccheck programs_wait') as e: run(turn_kernel, (3,), out, flags*0)
-    assert e.value.line == line_of(turn_kernel, 'while') and e.value.called is None
+    assert e.value.line == line_of(turn_kernel, 'while') and e.value.call_line is None
 
 
 def test_lanes_of_one_store_that_collide():
@@ -477,7 +477,7 @@ def test_a_finding_in_a_function_names_the_kernels_line():
     def kernel(x_ptr, out_ptr):
         tl.store(out_ptr, helper(x_ptr))
     with pytest.raises(MemcheckError) as e: run(kernel, (1,), torch.ones(1), unwritten(1))
-    assert e.value.line == helper.starting_line_number + 1 and e.value.called == kernel.starting_line_number + 2
+    assert e.value.line == helper.starting_line_number + 1 and e.value.call_line == kernel.starting_line_number + 2
 
 
 def test_checks_can_be_switched_off():

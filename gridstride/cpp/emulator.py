@@ -333,13 +333,15 @@ def _make_exception(finding, sources):
             file=other_file, source=_line_text(sources, other_file, finding.other.line)
         )
     kernel_file = _defining_file(finding.kernel, sources) or file
-    call_text = _line_text(sources, kernel_file, finding.called)
-    is_other_line = (kernel_file, finding.called) != (file, finding.line)
-    called = (finding.called, call_text, kernel_file) if call_text and is_other_line else None
-    location_fields = dict(lines_before=_lines_before(lines, finding.line), lines_from=_lines_from(lines, finding.line))
+    call_text = _line_text(sources, kernel_file, finding.call_line)
+    is_other_line = (kernel_file, finding.call_line) != (file, finding.line)
+    call_site = (finding.call_line, call_text, kernel_file) if call_text and is_other_line else None
+    location_fields = dict(
+        preceding_lines=_preceding_lines(lines, finding.line), following_lines=_following_lines(lines, finding.line)
+    )
     location_fields['several_files'] = _is_in_multi_file_program(file, sources)
     return finding.exception(
-        'cuda', file=file, source=lines.get(finding.line, '').strip(), called=called, **location_fields
+        'cuda', file=file, source=lines.get(finding.line, '').strip(), call_site=call_site, **location_fields
     )
 
 
@@ -349,7 +351,7 @@ def _lines_of_calls(finding, file, sources):
     calls += [call[:3] for call in finding.calls[1:]]
     texts = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
     rows = [(function, texts.get(name, {}), n) for function, name, n in calls]
-    return [Lines(function, lines.get(n, ''), _lines_before(lines, n)) for function, lines, n in rows]
+    return [Lines(function, lines.get(n, ''), _preceding_lines(lines, n)) for function, lines, n in rows]
 
 
 def _name_local(finding, line):
@@ -369,13 +371,13 @@ def _with_source_text(call, sources):
 _FUNCTION_START = '__(global|device)__'
 
 
-def _lines_before(lines, n):
+def _preceding_lines(lines, n):
     "Return the lines of a function before its line `n`"
     first = next((i for i in range(n or 0, 0, -1) if re.search(_FUNCTION_START, lines.get(i, ''))), n or 1)
     return '\n'.join(lines.get(i, '') for i in range(first, n or 1))
 
 
-def _lines_from(lines, n):
+def _following_lines(lines, n):
     "Return line `n`, and the lines of the function after it"
     if not n:
         return ''

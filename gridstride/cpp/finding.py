@@ -56,7 +56,7 @@ class CFinding(ctypes.Structure):
     "A finding that stopped a kernel, or a warning"
 
     _fields_ = [
-        *((field, ctypes.c_int) for field in ('kind', 'has_thread', 'has_other', 'column', 'called', 'num_fields')),
+        *((field, ctypes.c_int) for field in ('kind', 'has_thread', 'has_other', 'column', 'call_line', 'num_fields')),
         ('code', ctypes.c_char * 32),
         ('kernel', ctypes.c_char * 128),
         ('location', CLocation),
@@ -143,7 +143,7 @@ class RuntimeFinding:
         self.block = tuple(location.block) if c_finding.has_thread else None
         self.thread = tuple(location.thread) if c_finding.has_thread else None
         self.column = c_finding.column
-        self.called = c_finding.called or None
+        self.call_line = c_finding.call_line or None
         self.calls = _calls_of(location)
         self.other_file = other_location.file.decode()
         self.other = None
@@ -240,7 +240,7 @@ class RuntimeFinding:
             self.block = other_access.block
             self.thread = other_access.thread
             self.calls = other_access.calls
-            self.called = self._call_in_kernel()
+            self.call_line = self._call_in_kernel()
             self.fields.update(before=later_kind, now=earlier_kind)
 
     def _lines_to_compare(self, barrier, line_of):
@@ -256,7 +256,7 @@ class RuntimeFinding:
         ):
             return access_lines
         if not self._is_complete():
-            return access_lines if self.called in (None, self.line) else None
+            return access_lines if self.call_line in (None, self.line) else None
         return next(((i, k) for i, k in zip(lines[::-1], other_lines[::-1]) if i != k), (lines[-1], other_lines[-1]))
 
     def _is_complete(self):

@@ -20,12 +20,12 @@ class Lines(NamedTuple):
 
     function: str
     line: str
-    lines_before: str = ''
+    preceding_lines: str = ''
 
     @property
     def code(self):
         "All these lines, without comments"
-        return '\n'.join(map(_code_of, [*self.lines_before.split('\n'), self.line]))
+        return '\n'.join(map(_code_of, [*self.preceding_lines.split('\n'), self.line]))
 
 
 class _Use(NamedTuple):

@@ -139,7 +139,7 @@ class KernelError(ShortTracebackError, Exception):
         array=None,
         index=None,  # of the element
         other=None,  # an `Access`
-        called=None,  # (line, its text, optionally its file) of the kernel's call, if `line` is in a called function
+        call_site=None,  # (line, its text, optionally its file) of the kernel's call, if `line` is in a called function
         calls=(),  # the call stack, each a `Call`, the innermost first; empty if it is unknown
         advice=None,  # (name of a row of `HINTS`, its fields), if it replaces the hint of the finding's row
         code=None,  # of the finding, in `WORDS`
@@ -157,7 +157,7 @@ class KernelError(ShortTracebackError, Exception):
         self.array = array
         self.index = index
         self.other = other
-        self.called = called[0] if called else None
+        self.call_line = call_site[0] if call_site else None
         self.code = code
         self.fields = fields or {}
         self.summary = summary
@@ -169,13 +169,13 @@ class KernelError(ShortTracebackError, Exception):
             file,
             several_files,
             other.file if other else '',
-            *(called or ())[2:],
+            *(call_site or ())[2:],
             call_in_kernel.file if call_in_kernel else '',
         )
         lines = (
             f'{self.kind}: {summary}',
             f'  {name_line(line)}: {source}' if line else '',
-            f'  called on {name_line(called[0], *called[2:])}: {called[1]}' if called else '',
+            f'  called on {name_line(call_site[0], *call_site[2:])}: {call_site[1]}' if call_site else '',
             kernel and f'  in {kernel}' + ('' if block is None else f', {_format_thread(block, thread, dialect)}'),
             other
             and f'  against {name_line(other.line, other.file)}'
@@ -371,9 +371,9 @@ class Location(NamedTuple):
     source: str = ''  # the text of that line
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    called: tuple = None  # (line, its text, optionally its file) of the call in the kernel, if it called a function
-    lines_before: str = ''  # the lines of the function before that line
-    lines_from: str = ''  # the unstripped text of that line, and the lines of the function after it
+    call_site: tuple = None  # (line, its text, optionally its file) of the call in the kernel, if it called a function
+    preceding_lines: str = ''  # the lines of the function before that line
+    following_lines: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
     several_files: bool = False  # whether the file is one of several, so that lines are named with their files
 
@@ -575,7 +575,7 @@ def exception_of(
     hint = _format_advice(advice, dialect, fields) or hint
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
     attributes = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
-    location_fields = {k: v for k, v in location._asdict().items() if k not in ('lines_before', 'lines_from')}
+    location_fields = {k: v for k, v in location._asdict().items() if k not in ('preceding_lines', 'following_lines')}
     cls = _CLASS_OF_CODE.get((kind, code), CLASSES[kind])
     return cls(summary, hint, **attributes, **location_fields)
 

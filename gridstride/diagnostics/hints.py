@@ -28,25 +28,25 @@ def hint_for(
 ):  # (name of a row of `HINTS`, its fields), or None
     "Return a hint that fits the learner's line better than the hint of the finding's row; None if there is none"
     line = strip_comment(location.source)
-    lines_before = [strip_comment(text) for text in location.lines_before.split('\n')]
+    preceding_lines = [strip_comment(text) for text in location.preceding_lines.split('\n')]
     if (
         kind == 'memcheck'
         and code in ('outside', 'before')
         and line
-        and (hint := connective_or_order_hint(fields, line, lines_before))
+        and (hint := connective_or_order_hint(fields, line, preceding_lines))
     ):
         return hint
     if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
         if moves := moves_of(fields['array'], location):
-            return moved_hint(fields, line, lines_before, moves)
+            return moved_hint(fields, line, preceding_lines, moves)
     if kind == 'memcheck' and code == 'outside' and line:
-        return index_hint(fields, line, lines_before)
+        return index_hint(fields, line, preceding_lines)
     if kind == 'memcheck' and code == 'outside_named' and line:
-        return fixed_size_hint(fields, line, lines_before)
+        return fixed_size_hint(fields, line, preceding_lines)
     if kind == 'memcheck' and code in _OUTSIDE_ALL_ARRAYS and (unsigned_difference := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=unsigned_difference[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
-        return race_hint(code, fields, line, location, other, lines_before)
+        return race_hint(code, fields, line, location, other, preceding_lines)
     if code == 'race_of_volatiles' and is_lockstep_exchange(fields, line, location, other):
         return 'in_step', {}
     if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:

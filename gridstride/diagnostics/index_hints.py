@@ -18,7 +18,7 @@ __all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of
 _GRID_OFFSET = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
 
-def index_hint(fields, line, lines_before):
+def index_hint(fields, line, preceding_lines):
     "Select the hint for an index that is out of bounds, by how the line computes it and which guards precede it"
     array, shape, index = fields['array'], fields['shape'], fields['index']
     if fields.get('inner'):
@@ -35,16 +35,16 @@ def index_hint(fields, line, lines_before):
     expr, size = parts[0], shape[0]
     if '[' in expr:
         return 'from_memory', dict(expr=expr, at=index[0])
-    guards = list(guards_of(variables_in(expr), [line, *reversed(lines_before)]))
+    guards = list(guards_of(variables_in(expr), [line, *reversed(preceding_lines)]))
     guard = guards[0] if guards else None
-    is_flat = _is_flat(_GRID_OFFSET.sub('', expr)) and not _is_strided(expr, line, lines_before)
+    is_flat = _is_flat(_GRID_OFFSET.sub('', expr)) and not _is_strided(expr, line, preceding_lines)
     if is_flat and (wide_guards := [guard for guard in guards if guard.includes_bound]):
         return _bound_included_hint(wide_guards[0])
     if guard and guard.includes_bound and not is_flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
     if is_flat and (
         not any(guard.name in _row_variables(expr) for guard in guards)
-        or _has_unguarded_column(expr, guards, [line, *lines_before])
+        or _has_unguarded_column(expr, guards, [line, *preceding_lines])
     ):
         return 'guard_flat', dict(expr=expr)
     if guard:
@@ -63,21 +63,21 @@ def _bound_included_hint(guard):
 # a wrong `&&` or `||`, or two swapped variables
 
 
-def connective_or_order_hint(fields, line, lines_before):
+def connective_or_order_hint(fields, line, preceding_lines):
     "Select the hint for a guard with `&&` instead of `||`, or vice versa, or for a swapped row and column"
     accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
     parts = [part for indices in accesses for index in indices for part in split_indices(index)]
     names = set().union(*map(variables_in, parts))
-    if connective_hint := _wrong_connective_hint([line, *reversed(lines_before)], names):
+    if connective_hint := _wrong_connective_hint([line, *reversed(preceding_lines)], names):
         return connective_hint
     if len(accesses) != 1 or fields.get('inner'):
         return None
-    guards = list(guards_of(names, [line, *reversed(lines_before)]))
+    guards = list(guards_of(names, [line, *reversed(preceding_lines)]))
     if len(parts) > 1:
         return _swapped_axes_hint(fields, parts, guards)
-    corrected_index = _swap_row_and_column(parts[0], guards, [line, *lines_before])
+    corrected_index = _swap_row_and_column(parts[0], guards, [line, *preceding_lines])
     if corrected_index and any(
-        corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *lines_before]
+        corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *preceding_lines]
     ):
         return None  # the kernel uses both orders: a transpose
     return corrected_index and ('swapped', dict(expr=parts[0], right=corrected_index))
@@ -181,24 +181,24 @@ def moves_of(array, location):
     "Find where an earlier line, the surrounding loop or a call moves the pointer `array`: [(text, sign, distance)]"
     name = rf'(?<![\w.>*]){re.escape(array)}\s*'
     move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
-    code = '\n'.join(strip_comment(text) for text in location.lines_before.split('\n'))
+    code = '\n'.join(strip_comment(text) for text in location.preceding_lines.split('\n'))
     moves = [m for m in move.findall(code) if '=' in m[0]]
-    for lines_down, line in enumerate(map(strip_comment, location.lines_from.split('\n'))):
+    for lines_down, line in enumerate(map(strip_comment, location.following_lines.split('\n'))):
         if (m := move.search(line)) and '=' in m[1] and share_loop(location, location.line + lines_down):
             moves.append(m.groups())
-    text = location.called[1] if location.called else ''
+    text = location.call_site[1] if location.call_site else ''
     if m := re.search(rf'{name}\+\s*([^,;]+)|&\s*{name}\[([^\]]+)\]', text):
         moves.append((m[0].strip(), '+', (m[1] or m[2]).strip()))
     return moves
 
 
-def moved_hint(fields, line, lines_before, moves):
+def moved_hint(fields, line, preceding_lines, moves):
     "Select the hint for an index relative to a pointer that was moved, not to the array's first element"
     accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
     if len(accesses) != 1 or len(indices := accesses.pop()) != 1 or len(fields['shape']) != 1:
         return None
     names = set().union(*(variables_in(distance) for _, _, distance in moves))
-    guards = list(guards_of(names | variables_in(indices[0]), [line, *reversed(lines_before)]))
+    guards = list(guards_of(names | variables_in(indices[0]), [line, *reversed(preceding_lines)]))
     if wide_guard := next((guard for guard in guards if guard.includes_bound), None):
         return _bound_included_hint(wide_guard)
     text, sign, distance = moves[0]
@@ -218,7 +218,7 @@ def _largest_index(accesses):
     return max(parts, key=lambda part: int((part[2] or '') + (part[3] or '0')))[0]
 
 
-def fixed_size_hint(fields, line, lines_before):
+def fixed_size_hint(fields, line, preceding_lines):
     "Select the hint for an array whose size is in the source: `type` begins at the axis that is out of bounds"
     if not (sizes := re.findall(r'\[(\d+)\]', fields['type'])):
         return None
@@ -227,7 +227,7 @@ def fixed_size_hint(fields, line, lines_before):
     indices = accesses.pop() if len(accesses) == 1 else ()
     names = variables_in(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
     if wide_guard := next(
-        (guard for guard in guards_of(names, [line, *reversed(lines_before)]) if guard.includes_bound), None
+        (guard for guard in guards_of(names, [line, *reversed(preceding_lines)]) if guard.includes_bound), None
     ):
         return 'one_too_many', dict(guard=wide_guard.text, last=size - 1, size=size)
     return 'fixed', dict(last=size - 1)
@@ -260,7 +260,7 @@ def _is_flat(expr):
     )
 
 
-def _is_strided(expr, line, lines_before):
+def _is_strided(expr, line, preceding_lines):
     "Return whether `expr` is one index times a stride, as in `i*stride + shift`, where the kernel sets only `i`"
     if re.search(r'(thread|block)Idx|\bgrid\(', expr):
         return False
@@ -269,7 +269,7 @@ def _is_strided(expr, line, lines_before):
     assigned_variables = [
         name
         for name in variables_in(expr)
-        if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', text) for text in lines_before)
+        if any(re.search(rf'\b{name}\s*(,\s*\w+\s*)*=(?!=)|\bfor {name}\b', text) for text in preceding_lines)
     ]
     return len(assigned_variables) == 1
 

@@ -61,7 +61,7 @@ def _parse_assignment(element, value):
 _COMPARE_AND_SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
 
 
-def race_hint(code, fields, line, location, other, lines_before):
+def race_hint(code, fields, line, location, other, preceding_lines):
     "Select the hint for a data race: an atomic for an update, a barrier between lines, calls or iterations"
     if name_and_index := fields.get('second'):
         name, index = name_and_index

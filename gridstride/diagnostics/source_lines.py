@@ -154,12 +154,14 @@ def guards_of(names, lines):
 
 def share_loop(location, until):
     "Return whether a loop around the location also contains line `until`, the same one or a later one"
-    lines_before = location.lines_before.split('\n') if location.lines_before else []
-    lines_from = location.lines_from.split('\n')
-    current = lines_from[0] or ' ' * _indent_after(lines_before) + location.source
-    lines = [strip_comment(text) for text in (*lines_before, current, *lines_from[1 : until - location.line + 1])]
+    preceding_lines = location.preceding_lines.split('\n') if location.preceding_lines else []
+    following_lines = location.following_lines.split('\n')
+    current = following_lines[0] or ' ' * _indent_after(preceding_lines) + location.source
+    lines = [
+        strip_comment(text) for text in (*preceding_lines, current, *following_lines[1 : until - location.line + 1])
+    ]
     is_python = any(re.match(r'\s*(def|for|while|if)\b.*:\s*$', text) for text in lines)
-    return (_is_in_indented_loop if is_python else _is_in_braced_loop)(lines, len(lines_before))
+    return (_is_in_indented_loop if is_python else _is_in_braced_loop)(lines, len(preceding_lines))
 
 
 def _indent(line):

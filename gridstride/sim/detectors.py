@@ -145,14 +145,14 @@ class Initcheck:
 
     def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
         self.enabled, self.racecheck = enabled, racecheck
-        self.deferred = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
-        self.warned = set()  # (variable or function, file, line) of each warning so far
+        self.deferred_reads = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
+        self.warned_uses = set()  # (variable or function, file, line) of each warning so far
 
     def warn_unassigned(self, ctx, active, name, site):
         "Warn, once per line, that the lanes of `active` read a variable that they have not assigned"
         location = ctx.location(site, active)
-        if self.enabled and (name, location.file, location.line) not in self.warned:
-            self.warned.add((name, location.file, location.line))
+        if self.enabled and (name, location.file, location.line) not in self.warned_uses:
+            self.warned_uses.add((name, location.file, location.line))
             fields = dict(
                 line=location.line, kernel=ctx.kernel, variable=name, in_block=location.block, thread=location.thread
             )
@@ -161,15 +161,15 @@ class Initcheck:
     def warn_no_value(self, ctx, active):
         "Warn, once per line, that the lanes of `active` use the value of a call in which they reach no `return`"
         site = ctx.call_sites[0]
-        if self.enabled and site.uses_value and (ctx.program.name, site.file, site.line) not in self.warned:
-            self.warned.add((ctx.program.name, site.file, site.line))
+        if self.enabled and site.uses_value and (ctx.program.name, site.file, site.line) not in self.warned_uses:
+            self.warned_uses.add((ctx.program.name, site.file, site.line))
             block, thread = ctx.group.position(ctx.active_lanes(active)[0])
             fields = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name, in_block=block, thread=thread)
             warn_of('no_value', 'python', fields)
 
     def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
         "Check that the elements which `lanes` read have been written: 0 in `write_times` means uninitialized"
-        if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred:
+        if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred_reads:
             return
         is_unwritten = write_times == 0
         if is_unwritten.any():
@@ -179,16 +179,16 @@ class Initcheck:
             read = UnwrittenRead(location, view, int(offsets[i]), block, ctx.now, atomic)
             if view.mem.space == 'local' or not self.racecheck.enabled:
                 raise read.exception()
-            self.deferred[view.mem.space] = read
+            self.deferred_reads[view.mem.space] = read
 
     def check_at_barrier(self, first_block, blocks):
         "Raise the deferred read of shared memory if its block is one of `blocks`, which count from `first_block`"
-        if 'shared' in self.deferred and self.deferred['shared'].block - first_block in blocks:
-            raise self.deferred['shared'].exception()
+        if 'shared' in self.deferred_reads and self.deferred_reads['shared'].block - first_block in blocks:
+            raise self.deferred_reads['shared'].exception()
 
     def check_at_end(self, ctx, space):
         "Raise the deferred read of this memory space: no thread can write the element before the read any more"
-        if read := self.deferred.get(space):
+        if read := self.deferred_reads.get(space):
             raise self.racecheck.race_with_later_write(ctx, read) or read.exception()
 
     def cause_of(self, error):
@@ -198,7 +198,7 @@ class Initcheck:
         a timeout or a failed assertion from any read."""
         kind = getattr(error, 'kind', None)
         reader = (getattr(error, 'block', None), getattr(error, 'thread', None))
-        for space, read in self.deferred.items():
+        for space, read in self.deferred_reads.items():
             same_thread = (read.location.block, read.location.thread) == reader
             if {'timeout': True, 'assert': True, 'memcheck': same_thread, 'synccheck': space == 'global'}.get(kind):
                 return read.exception()
@@ -224,11 +224,13 @@ class Racecheck:
     shadow is ordered before the current one. Most accesses need no such call: their element was last accessed before
     `ordered_until`, a time before which everything is ordered."""
 
-    def __init__(self, enabled, in_bounds):  # in_bounds: whether memcheck guarantees that every index is in bounds
-        self.enabled, self.in_bounds = enabled, in_bounds
+    def __init__(
+        self, enabled, indices_in_bounds
+    ):  # indices_in_bounds: whether memcheck guarantees that every index is in bounds
+        self.enabled, self.indices_in_bounds = enabled, indices_in_bounds
         self.history = []  # per access: (time, source location, name of the array, its call stack)
-        self.warned = set()  # source locations where several threads wrote the same value
-        self.deferred = {}  # (memory, offset, reader) -> (program, function that raises the race)
+        self.warned_sites = set()  # source locations where several threads wrote the same value
+        self.deferred_races = {}  # (memory, offset, reader) -> (program, function that raises the race)
 
     def record_site(self, ctx, view, site):
         "Record the source location of the current access, for later findings"
@@ -238,14 +240,14 @@ class Racecheck:
         "Return the time up to which every access of `mem` happens before every access from now on"
         return (
             max(order.ordered_until, order.oldest_barrier)
-            if self.in_bounds and mem.space == 'shared'
+            if self.indices_in_bounds and mem.space == 'shared'
             else order.ordered_until
         )
 
     def read(self, ctx, lanes, view, offsets, write_times, site):
         "Check that the last write of each element at `offsets` happens before this read by `lanes`; record the readers"
-        if ctx.concurrent and view.mem.space == 'global':
-            ctx.concurrent.read(ctx, lanes, view, offsets, write_times, site)
+        if ctx.concurrent_operations and view.mem.space == 'global':
+            ctx.concurrent_operations.read(ctx, lanes, view, offsets, write_times, site)
         shadow = view.mem.shadow
         ordered_until = self.ordered_until(ctx.memory_order, view.mem)
         is_recent = write_times > ordered_until
@@ -273,16 +275,16 @@ class Racecheck:
         If the thread's next access of the element is a compare-and-swap, it detects a stale value, as in the loop
         `old = x[0]; while True: assumed = old; old = cas(x, 0, assumed, new); if old == assumed: break` of CUDA's
         programming guide: then the race is dropped. Otherwise it is raised."""
-        if len(self.deferred) == _MAX_DEFERRED_RACES:
+        if len(self.deferred_races) == _MAX_DEFERRED_RACES:
             raise_race()
-        self.deferred.setdefault((id(view.mem), int(offset), int(reader)), (ctx.program, raise_race))
+        self.deferred_races.setdefault((id(view.mem), int(offset), int(reader)), (ctx.program, raise_race))
 
     def on_compare_and_swap(self, ctx, lanes, view, offsets):
         "Drop the deferred races of `lanes` at `offsets`: a compare-and-swap checks the value that was read"
         shadow = view.mem.shadow
         thread_ids = ctx.group.thread_ids[lanes]
-        for element, thread in zip(offsets, thread_ids) if self.deferred else ():
-            self.deferred.pop((id(view.mem), int(element), int(thread)), None)
+        for element, thread in zip(offsets, thread_ids) if self.deferred_races else ():
+            self.deferred_races.pop((id(view.mem), int(element), int(thread)), None)
         # A later write must not race with these reads either. Where one of the two readers is a thread of this access,
         # replace it by the other reader; where both are, mark the element as not read.
         order = ctx.memory_order
@@ -299,11 +301,11 @@ class Racecheck:
 
     def raise_deferred(self, ctx, active, view=None, offsets=()):
         "Raise the first deferred race of a lane of `active`, with an element of `view` at `offsets` unless it is None"
-        if not self.deferred:
+        if not self.deferred_races:
             return
         threads = set(ctx.group.thread_ids[active].tolist())
         elements = {(id(view.mem), int(element)) for element in offsets} if view is not None else None
-        for (memory, element, reader), (program, raise_race) in self.deferred.items():
+        for (memory, element, reader), (program, raise_race) in self.deferred_races.items():
             if reader in threads and (elements is None or (memory, element) in elements):
                 ctx.program = program
                 raise_race()
@@ -335,8 +337,8 @@ class Racecheck:
 
     def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
         "Check that every earlier access of the elements at `offsets` happens before this write; record the writers"
-        if ctx.concurrent and view.mem.space == 'global':
-            ctx.concurrent.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
+        if ctx.concurrent_operations and view.mem.space == 'global':
+            ctx.concurrent_operations.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
         shadow = view.mem.shadow
         thread_ids = ctx.group.thread_ids[lanes]
         ordered_until = self.ordered_until(ctx.memory_order, view.mem)
@@ -466,9 +468,9 @@ class Racecheck:
     def warn_same_value(self, ctx, view, offset, site):
         "Warn, once per source location, that several threads write the same value"
         location = ctx.program.sites[site]
-        if location in self.warned:
+        if location in self.warned_sites:
             return
-        self.warned.add(location)
+        self.warned_sites.add(location)
         fields = dict(line=location.line, kernel=ctx.kernel, **element_at(view, offset))
         warn_of('same_value', 'python', fields)
 
@@ -483,7 +485,7 @@ class Synccheck:
 
     def __init__(self, enabled):
         self.enabled = enabled
-        self.warned = set()  # source locations of barriers before which threads have returned
+        self.warned_barriers = set()  # source locations of barriers before which threads have returned
 
     def check_barrier(self, ctx, active, site):
         "Check that all threads of each block are at its barrier; returns the number of lanes that arrived, per block"
@@ -519,8 +521,8 @@ class Synccheck:
                 by_lane=int(np.argmax((group.block_in_group == block) & active)),
                 **fields,
             )
-        if location not in self.warned:
-            self.warned.add(location)
+        if location not in self.warned_barriers:
+            self.warned_barriers.add(location)
             warn_of('returned', 'python', dict(fields, line=location.line, kernel=ctx.kernel))
 
     def check_grid_barrier(self, ctx, active, site):
@@ -638,7 +640,7 @@ class Detectors:
 
     def __init__(self):
         self.memcheck = Memcheck(is_check_enabled('memcheck'))
-        self.racecheck = Racecheck(is_check_enabled('racecheck'), in_bounds=self.memcheck.enabled)
+        self.racecheck = Racecheck(is_check_enabled('racecheck'), indices_in_bounds=self.memcheck.enabled)
         self.initcheck = Initcheck(is_check_enabled('initcheck'), self.racecheck)
         self.synccheck = Synccheck(is_check_enabled('synccheck'))
         self.uses_shadow = self.racecheck.enabled or self.initcheck.enabled

@@ -291,7 +291,7 @@ def _record_launch(ctx, stream, waits, location):
     launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
     launch.begin = ctx.now
     unordered = [op for op in stream_order.pending if not op.is_before(launch.clock)]
-    ctx.concurrent = ConcurrentOperations(launch, unordered) if unordered else None
+    ctx.concurrent_operations = ConcurrentOperations(launch, unordered) if unordered else None
     try:
         yield
     except BaseException:

@@ -282,13 +282,13 @@ def _grid_sync(ctx, active, site):
 
 def _wait_at_grid_barrier(ctx, active, site):
     "Wait at the grid barrier if blocks run one by one; yields until all blocks have arrived"
-    blocks_at_barrier = ctx.at_grid_barrier
+    blocks_at_barrier = ctx.blocks_at_grid_barrier
     blocks_at_barrier.add(ctx.group.first_block)
     if len(blocks_at_barrier) == ctx.grid.size:
-        ctx.at_grid_barrier = set()
+        ctx.blocks_at_grid_barrier = set()
         ctx.grid_barrier()
         ctx.progress_count += 1
-    while ctx.at_grid_barrier is blocks_at_barrier:
+    while ctx.blocks_at_grid_barrier is blocks_at_barrier:
         if ctx.deadlock is not None:
             absent_block = next(b for b in range(ctx.grid.size) if b not in blocks_at_barrier)
             ctx.detectors.synccheck.raise_grid_diverged(

@@ -74,7 +74,7 @@ _lanes_of = lru_cache(maxsize=8)(_Lanes)  # repeated launches usually have the s
 
 
 class Group:
-    "The threads of `num_blocks` blocks from `first_block` on, one lane each, in the order in which CUDA numbers them"
+    "The threads of `num_blocks` blocks from `first_block` on, one lane each, in the order of CUDA"
 
     def __init__(self, grid_dim, block_dim, first_block, num_blocks, warp_size=32):
         self.grid_dim = grid_dim

@@ -35,13 +35,13 @@ class LaunchContext:
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
-        self.concurrent = None  # `ConcurrentOperations`: those that may run at the same time as this launch
+        self.concurrent_operations = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
         self.progress_count = 0  # number of stores, atomic operations that changed a value, and grid barriers
         self.call_sites = ()  # the sites of the calls on the call stack, the innermost first
         self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
         self.is_cooperative = False  # whether all blocks must be resident together
-        self.at_grid_barrier = set()  # blocks that wait at a grid barrier, if blocks run one by one
+        self.blocks_at_grid_barrier = set()  # blocks that wait at a grid barrier, if blocks run one by one
         self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
 
     @cached_property
@@ -161,8 +161,8 @@ class LaunchContext:
         first_line = self.program.py_func.__code__.co_firstlineno
         lines = linecache.getlines(source_site.file)
         context_lines = dict(
-            lines_before=''.join(lines[first_line - 1 : source_site.line - 1]),
-            lines_from=''.join(lines[source_site.line - 1 :]),
+            preceding_lines=''.join(lines[first_line - 1 : source_site.line - 1]),
+            following_lines=''.join(lines[source_site.line - 1 :]),
         )
         calls = calls_of(source_site, self.call_sites)
         call_site = (calls[-1].line, calls[-1].source, calls[-1].file) if self.call_sites else None

@@ -297,7 +297,7 @@ def compile_error(problem, hint='', line=None, function=None):
     if function is not None:
         file = function.__code__.co_filename
         fields.update(
-            kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
+            kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), call_site=None
         )
     return NotCompiled(problem, hint, dialect='triton', **fields)
 
@@ -339,5 +339,5 @@ def _compile_location():
     return {
         name: value
         for name, value in location()._asdict().items()
-        if name not in ('lines_before', 'lines_from', 'block', 'thread')
+        if name not in ('preceding_lines', 'following_lines', 'block', 'thread')
     }

@@ -410,11 +410,11 @@ def _exception(compiled_kernel, arrays):
         )
     finding.order_race(lambda line: linecache.getline(file, line).strip())
     source = linecache.getline(file, finding.line).strip() if finding.line else ''
-    lines_before = (
+    preceding_lines = (
         ''.join(linecache.getlines(file)[compiled_kernel.first_line - 1 : finding.line - 1]) if finding.line else ''
     )
-    lines_from = ''.join(linecache.getlines(file)[finding.line - 1 :]) if finding.line else ''
-    context = dict(lines_before=lines_before, lines_from=lines_from, called=_call_site(finding))
+    following_lines = ''.join(linecache.getlines(file)[finding.line - 1 :]) if finding.line else ''
+    context = dict(preceding_lines=preceding_lines, following_lines=following_lines, call_site=_call_site(finding))
     return finding.exception('python', kernel=compiled_kernel.kernel, file=file, source=source, **context)
 
 

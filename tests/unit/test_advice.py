@@ -25,7 +25,7 @@ def test_an_update_of_one_element_is_known_from_others(line, array, want):
 
 def index(line, at, shape, above='', dialect='cuda', **more):
     e = exception_of('memcheck', 'outside', dialect, dict(access='read', array='x', index=at, shape=shape, **more),
-                     Location('k', 'k.cu', 9, line, lines_before=above))
+                     Location('k', 'k.cu', 9, line, preceding_lines=above))
     assert str(e).count('\n') == 3
     return e
 
@@ -109,7 +109,7 @@ def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, advice, fields)
 
 def race(line, now, other, source, above='', code='race', before='written', then='read', dialect='cuda'):
     e = exception_of('racecheck', code, dialect, dict(array='s', index=(3,), before=before, now=then),
-                     Location('k', 'k.cu', now, line, lines_before=above), Access(other, (0, 0, 0), (3, 0, 0), source))
+                     Location('k', 'k.cu', now, line, preceding_lines=above), Access(other, (0, 0, 0), (3, 0, 0), source))
     assert f'against line {other}, block (0), thread (3): {source}' in str(e)
     assert str(e).count('\n') == 4
     return e.advice, e.hint
@@ -173,7 +173,7 @@ def test_what_is_done_with_the_element_that_an_index_is_of(line, access):
 
 def advised(line, at, shape, above='', dialect='cuda', called=None, onward=''):
     e = exception_of('memcheck', 'outside', dialect, dict(access='read', array='x', index=at, shape=shape),
-                     Location('k', 'k.cu', 9, line, lines_before=above, called=called, lines_from=onward or line))
+                     Location('k', 'k.cu', 9, line, preceding_lines=above, call_site=called, following_lines=onward or line))
     return e.advice, e.advice_fields
 
 
@@ -238,7 +238,7 @@ LOOPS = [
 
 @pytest.mark.parametrize('above,onward,advice', LOOPS)
 def test_only_lines_of_one_loop_are_in_different_iterations(above, onward, advice):
-    lines = dict(lines_before=above.rstrip('\n'), lines_from=onward)
+    lines = dict(preceding_lines=above.rstrip('\n'), following_lines=onward)
     location = Location('k', 'k.cu', 9, onward.split('\n')[0].strip(), **lines)
     later = next(n for n, line in enumerate(onward.split('\n')) if 's[t + 1]' in line)
     e = exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='read', now='written'), location,
@@ -262,7 +262,7 @@ CALLS = [  # the later access, the earlier one
 @pytest.mark.parametrize('mine,theirs,advice', CALLS)
 def test_which_advice_fits_the_calls_of_a_race(mine, theirs, advice):
     mine, theirs = call_stack(*mine), call_stack(*theirs)
-    location = Location('k', 'k.cu', mine[0].line, 's[t] = v;', calls=mine, lines_from='s[t] = v;')
+    location = Location('k', 'k.cu', mine[0].line, 's[t] = v;', calls=mine, following_lines='s[t] = v;')
     e = exception_of('racecheck', 'race', 'cuda', dict(array='s', index=(3,), before='read', now='written'), location,
                      Access(theirs[0].line, (0, 0, 0), (3, 0, 0), 'v += s[t + 1];', '', theirs))
     assert e.advice == advice

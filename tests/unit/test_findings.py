@@ -26,7 +26,7 @@ def test_the_lines_of_a_message():
 
 def test_a_message_has_at_most_six_lines():
     calls = Call('put', '', 20), Call('reverse', '', 9)
-    e = exception_of('racecheck', 'race', 'python', RACE, LOCATION._replace(called=(7, 'put(s)', '')),
+    e = exception_of('racecheck', 'race', 'python', RACE, LOCATION._replace(call_site=(7, 'put(s)', '')),
                      Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]', '', calls))
     assert str(e).count('\n') == 5 and names(str(e), 'against line 11', 'line 9', 'block (0), thread (3): s[t]')
 
@@ -66,12 +66,12 @@ def test_an_element_is_written_as_the_dialect_writes_it():
 
 
 def test_lines_are_reported_with_their_files_if_there_are_two():
-    location = LOCATION._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
+    location = LOCATION._replace(file='/home/me/tile.h', call_site=(3, 'put(s);', 'p.cu'))
     e = exception_of('racecheck', 'race', 'cuda', RACE, location, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
     at = [l for l in str(e).splitlines() if ' line ' in l]
     assert ([re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]]
             == [f'line {location.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu'])
-    e = exception_of('racecheck', 'race', 'cuda', RACE, LOCATION._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')),
+    e = exception_of('racecheck', 'race', 'cuda', RACE, LOCATION._replace(file='p.cu', call_site=(3, 'put(s);', 'p.cu')),
                      Access(11, (0, 0, 0), (3, 0, 0)))
     assert ' of p.cu' not in str(e)
     cells = (LOCATION._replace(file='/tmp/ipykernel_7/12.py'),
@@ -82,8 +82,8 @@ def test_lines_are_reported_with_their_files_if_there_are_two():
 
 
 def test_the_function_that_a_kernel_called_is_reported_with_the_call():
-    e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), LOCATION._replace(called=(3, 'step(n);')))
-    assert '  called on line 3: step(n);' in str(e).splitlines() and e.called == 3
+    e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), LOCATION._replace(call_site=(3, 'step(n);')))
+    assert '  called on line 3: step(n);' in str(e).splitlines() and e.call_line == 3
 
 
 @pytest.mark.parametrize('kind,code', WORDS)

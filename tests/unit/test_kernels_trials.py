@@ -34,7 +34,7 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     line = 1 + next(i for i, o in enumerate(hopper.ring.src.splitlines()) if 'multiply(d, a +' in o)
     def wrong(rung, shapes):
         raise RacecheckError('x is read', hint='Wait for it.', line=3, source='asm',
-                             called=(line, 'multiply'))
+                             call_site=(line, 'multiply'))
     monkeypatch.setattr(trials, 'check_product', wrong)
     assert trials.diagnose(hopper.ring) == ('racecheck: x is read. Wait for it.',
                                            'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')

@@ -4,7 +4,7 @@ from operator import itemgetter
 
 from .code import Code
 from .reader import Source
-from .tokens import error_at, cache_pieces
+from .tokens import error_at, cache_lexemes
 from ...support.short_tracebacks import ShortTracebackError
 
 
@@ -65,7 +65,7 @@ def apply_to_tokenized(src: str, edits: list) -> str:
     edits = _outermost_edits(edits)
     edited_src = _apply(src, edits)
     if edits:
-        cache_pieces(src, edits, edited_src)
+        cache_lexemes(src, edits, edited_src)
     return edited_src
 
 

@@ -44,8 +44,8 @@ _RAW = r'(?: [uUL](?:(?<=u)8)? )? R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)"\w* |
 
 @lru_cache(None)
 def _pattern(raw, macro):
-    "Return the pattern of the pieces of a source: tokens, and the blanks and comments between them"
-    line = '' if macro else rf'(?:{_DIRECTIVE})?'  # a `#` within a line is handled in `_pieces`
+    "Return the pattern of the lexemes of a source: tokens, and the blanks and comments between them"
+    line = '' if macro else rf'(?:{_DIRECTIVE})?'  # a `#` within a line is handled in `_lexemes`
     return re.compile(
         rf"""
         {_RAW if raw else ''} [uUL](?:(?<=u)8)?{_QUOTED}\w* | {_WORD} | {_SPACE}{line} | {_QUOTED}\w* | {_NUMBER} |
@@ -99,19 +99,19 @@ def tokens(
     macro=False,  # whether this is a macro's body, in which `#` makes strings and begins no directive
 ) -> Tokens:
     "Tokenize `src[start:end]`; raises `WrongSource` for a comment that is never closed"
-    return _tokens_of_pieces(src, start, _pieces(src, start, len(src) if end is None else end, macro), macro)
+    return _tokens_of_lexemes(src, start, _lexemes(src, start, len(src) if end is None else end, macro), macro)
 
 
-def _tokens_of_pieces(src, start, pieces, macro=False):
-    starts = [*accumulate(map(len, pieces), initial=start)]
-    if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
+def _tokens_of_lexemes(src, start, lexemes, macro=False):
+    starts = [*accumulate(map(len, lexemes), initial=start)]
+    if lexemes and lexemes[-1].startswith('/*') and not _BLANKS.match(lexemes[-1]):
         raise error_at(WrongSource, 'this comment is never closed', src, starts[-2])
     kind = _kind_in_macro if macro else _kind
-    kind_of = {piece: kind(piece) for piece in {*pieces}}
-    kinds = [*map(kind_of.__getitem__, pieces)]  # '' for blanks
-    if pieces and not start and not macro and pieces[0][0] == '#':
+    kind_of = {lexeme: kind(lexeme) for lexeme in {*lexemes}}
+    kinds = [*map(kind_of.__getitem__, lexemes)]  # '' for blanks
+    if lexemes and not start and not macro and lexemes[0][0] == '#':
         kinds[0] = 'directive'
-    result = Tokens(*(compress(piece, kinds) for piece in (pieces, kinds, starts)))  # `compress` and `map` run in C
+    result = Tokens(*(compress(lexeme, kinds) for lexeme in (lexemes, kinds, starts)))  # `compress` and `map` run in C
     for i in result.directives():
         num_blanks = _length_of_blanks(result.texts[i])
         result.texts[i] = result.texts[i][num_blanks:]
@@ -119,32 +119,36 @@ def _tokens_of_pieces(src, start, pieces, macro=False):
     return result
 
 
-def _pieces(src, start, end, macro=False):
+def _lexemes(src, start, end, macro=False):
     "Split `src[start:end]` into tokens, blanks, and preprocessor lines with the blanks before them"
     if start == 0 and not macro and src.startswith('#'):
         line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
-        return [line, *_pieces(src, len(line), end)]
+        return [line, *_lexemes(src, len(line), end)]
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
-    pieces = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
-    if macro or '#' not in src or not any('#' in piece and _find_inner_hash(piece) for piece in {*pieces[not start :]}):
-        return pieces
-    return [*_pieces_one_by_one(pattern, src, start, end)]
+    lexemes = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
+    if (
+        macro
+        or '#' not in src
+        or not any('#' in lexeme and _find_inner_hash(lexeme) for lexeme in {*lexemes[not start :]})
+    ):
+        return lexemes
+    return [*_lexemes_one_by_one(pattern, src, start, end)]
 
 
-def _length_of_blanks(piece):
-    "Return the length of the blanks and comments with which a piece begins"
-    blanks = _BLANKS.match(piece)
+def _length_of_blanks(lexeme):
+    "Return the length of the blanks and comments with which a lexeme begins"
+    blanks = _BLANKS.match(lexeme)
     return blanks.end() if blanks else 0
 
 
-def _find_inner_hash(piece):
-    "Return the index of a `#` that follows blanks in a piece but does not begin a line; 0 if there is none"
-    n = _length_of_blanks(piece)
-    return n if n < len(piece) and '\n' not in piece[:n] else 0
+def _find_inner_hash(lexeme):
+    "Return the index of a `#` that follows blanks in a lexeme but does not begin a line; 0 if there is none"
+    n = _length_of_blanks(lexeme)
+    return n if n < len(lexeme) and '\n' not in lexeme[:n] else 0
 
 
-def _pieces_one_by_one(pattern, src, start, end):
-    "Split a source as `_pieces` does, where a `#` in the middle of a line is an ordinary operator"
+def _lexemes_one_by_one(pattern, src, start, end):
+    "Split a source as `_lexemes` does, where a `#` in the middle of a line is an ordinary operator"
     is_split = True
     while is_split:
         is_split = False
@@ -156,19 +160,21 @@ def _pieces_one_by_one(pattern, src, start, end):
             yield m[0]
 
 
-def _kind(piece):
-    "Return the kind of a piece; '' for blanks"
-    if piece.isidentifier() and piece.isascii():
+def _kind(lexeme):
+    "Return the kind of a lexeme; '' for blanks"
+    if lexeme.isidentifier() and lexeme.isascii():
         return 'word'
-    m = _KIND.match(piece)
+    m = _KIND.match(lexeme)
     if m is None:
         return 'op'
     if m.lastgroup != 'space':
         return m.lastgroup
-    return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
+    return 'directive' if '#' in lexeme and _length_of_blanks(lexeme) < len(lexeme) else ''
 
 
-_kind_in_macro = lru_cache(4096)(_kind)  # cached, because the bodies of macros are short and share most of their pieces
+_kind_in_macro = lru_cache(4096)(
+    _kind
+)  # cached, because the bodies of macros are short and share most of their lexemes
 
 
 # A source is tokenized several times: to find its headers, to find its kernels, and to rewrite it. So this is cached.
@@ -177,56 +183,56 @@ def tokens_of(
     src: str,  # CUDA C
 ) -> Tokens:  # callers do not modify them
     "Return all `tokens` of `src`, cached"
-    return _tokens_of_pieces(src, 0, _pieces_of(src))
+    return _tokens_of_lexemes(src, 0, _lexemes_of(src))
 
 
 @lru_cache(4)
-def _pieces_of(src):
-    return _spliced_pieces.pop(src, None) or _pieces(src, 0, len(src))
+def _lexemes_of(src):
+    return _spliced_lexemes.pop(src, None) or _lexemes(src, 0, len(src))
 
 
-# A rewritten source is tokenized again later. Most of its pieces are those of the source, and many edits have the same
+# A rewritten source is tokenized again later. Most of its lexemes are those of the source, and many edits have the same
 # text, so tokenizing only the edits saves time.
-_spliced_pieces = {}  # rewritten text -> its pieces, until `tokens_of` reads them; only the last few texts
+_spliced_lexemes = {}  # rewritten text -> its lexemes, until `tokens_of` reads them; only the last few texts
 
 
-def cache_pieces(
+def cache_lexemes(
     src: str,  # CUDA C that was tokenized
     edits: list,  # sorted (start, end, text), not nested
     text: str,  # the result of the edits
 ):
-    "Cache the pieces of `text` for `tokens_of`; tokenizes only the replacements of `edits`, and copies other pieces"
-    pieces = _pieces_of(src)
-    spliced_pieces = []
-    num_copied = 0  # pieces of `src` that were copied or replaced
-    piece_at = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))  # position -> piece
+    "Cache the lexemes of `text` for `tokens_of`; tokenizes only the replacements of `edits`, and copies other lexemes"
+    lexemes = _lexemes_of(src)
+    spliced_lexemes = []
+    num_copied = 0  # lexemes of `src` that were copied or replaced
+    lexeme_at = dict(zip(accumulate(map(len, lexemes), initial=0), range(len(lexemes) + 1)))  # position -> lexeme
     for start, end, replacement in edits:
-        i, stop = piece_at.get(start), piece_at.get(end)
+        i, stop = lexeme_at.get(start), lexeme_at.get(end)
         if i is None or stop is None:
-            return  # an edit inside a macro's body, whose whole line is one piece
-        _append(spliced_pieces, pieces[num_copied:i])
-        _append(spliced_pieces, _pieces_of_edit(replacement))
+            return  # an edit inside a macro's body, whose whole line is one lexeme
+        _append(spliced_lexemes, lexemes[num_copied:i])
+        _append(spliced_lexemes, _lexemes_of_edit(replacement))
         num_copied = stop
-    _append(spliced_pieces, pieces[num_copied:])
-    while len(_spliced_pieces) > 3:
-        del _spliced_pieces[next(iter(_spliced_pieces))]
-    _spliced_pieces[text] = spliced_pieces
+    _append(spliced_lexemes, lexemes[num_copied:])
+    while len(_spliced_lexemes) > 3:
+        del _spliced_lexemes[next(iter(_spliced_lexemes))]
+    _spliced_lexemes[text] = spliced_lexemes
 
 
 @lru_cache(1024)
-def _pieces_of_edit(text):
-    return _pieces(text, 0, len(text))
+def _lexemes_of_edit(text):
+    return _lexemes(text, 0, len(text))
 
 
-def _append(pieces, new_pieces):
-    "Append `new_pieces` to `pieces`; the first ones may merge with the piece before them"
-    n, are_separate = 0, not (pieces and new_pieces) or _are_separate(pieces[-1][-1], new_pieces[0][0])
-    while n < len(new_pieces) and not are_separate:
-        last, piece = pieces[-1], new_pieces[n]
-        merged, are_words = last + piece, last.isidentifier() and piece.isidentifier()
-        pieces[-1:] = joined = [merged] if are_words and merged.isascii() else _pieces(merged, 0, len(merged))
-        n, are_separate = n + 1, joined == [last, piece]
-    pieces += new_pieces[n:] if n else new_pieces
+def _append(lexemes, new_lexemes):
+    "Append `new_lexemes` to `lexemes`; the first ones may merge with the lexeme before them"
+    n, are_separate = 0, not (lexemes and new_lexemes) or _are_separate(lexemes[-1][-1], new_lexemes[0][0])
+    while n < len(new_lexemes) and not are_separate:
+        last, lexeme = lexemes[-1], new_lexemes[n]
+        merged, are_words = last + lexeme, last.isidentifier() and lexeme.isidentifier()
+        lexemes[-1:] = joined = [merged] if are_words and merged.isascii() else _lexemes(merged, 0, len(merged))
+        n, are_separate = n + 1, joined == [last, lexeme]
+    lexemes += new_lexemes[n:] if n else new_lexemes
 
 
 _SEPARATE_CHARACTERS, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
@@ -235,7 +241,7 @@ _NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
 
 @lru_cache(4096)
 def _are_separate(a, b):
-    "Return whether a piece that ends with character `a` and one that begins with `b` are still two pieces when joined"
+    "Return whether two lexemes stay separate when joined, if the first ends with `a` and the second begins with `b`"
     if a in _SEPARATE_CHARACTERS or b in _SEPARATE_CHARACTERS:
         return True
     return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))

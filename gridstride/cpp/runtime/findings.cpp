@@ -305,7 +305,7 @@ void locate_finding(const void *pc, int line) {
     set_thread_of_finding(*worker);
     locate(pc, current_finding.location);
     if (line) current_finding.location.line = line;
-    current_finding.called = find_call_in_kernel(*worker, current_finding.location);
+    current_finding.call_line = find_call_in_kernel(*worker, current_finding.location);
 }
 void report(Code code, Fields fields, const void *pc, int line) {
     if (claim_finding(code, fields)) locate_finding(pc, line);

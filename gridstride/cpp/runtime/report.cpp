@@ -16,9 +16,9 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
     finding.has_thread = 1;
     set_thread(*w, int(access.thread % max_threads), access.thread / max_threads - 1, finding.location);
     set_line(access, finding.location);
-    if (deferred) finding.called = find_call_in_kernel(*w, finding.location, deferred->frames, deferred->depth);
+    if (deferred) finding.call_line = find_call_in_kernel(*w, finding.location, deferred->frames, deferred->depth);
     else if (access.time >= now || access.time == not_completed)
-        finding.called = find_call_in_kernel(*w, finding.location);
+        finding.call_line = find_call_in_kernel(*w, finding.location);
     if (!other) return;
     finding.has_other = 1;
     const Operation *earlier_operation = has_unordered && other->time < launch_start

@@ -78,7 +78,7 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (the finding and its hint
             try:
                 check_product(rung, [shape])
             except KernelError as e:
-                line = e.called or e.line
+                line = e.call_line or e.line
                 return f'{e.kind}: {e.summary}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
     return 'right', ''
 

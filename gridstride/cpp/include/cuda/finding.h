@@ -134,7 +134,7 @@ struct Location {
 struct Finding {
     int kind, has_thread, has_other;
     int column;                        // the column, if Python must read the array's name there
-    int called;                        // the line of the kernel that led to the call; 0 if none
+    int call_line;                     // the line of the kernel that led to the call; 0 if none
     int num_fields;
     char code[32], kernel[128];
     Location location, other;
