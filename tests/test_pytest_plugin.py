@@ -172,7 +172,7 @@ def branching(x, out):
 
 def test_coverage_counts_lines_and_warps():
     coverage = line_coverage.LineCoverage()
-    with Recorder(around=coverage.covering).recording():
+    with Recorder(launch_context=coverage.covering).recording():
         branching[1, 128](np.zeros(128, np.float32), np.zeros(128, np.float32))
     (file, one), = coverage.to_dict().items()
     first = branching.py_func.__code__.co_firstlineno + 2

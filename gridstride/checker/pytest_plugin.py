@@ -92,7 +92,7 @@ class CheckedTests:
             [parse_schedule(replay)] if replay else schedules_of(option.gridstride_order, option.gridstride_seeds)
         )
         self.coverage = LineCoverage() if option.gridstride_coverage else None
-        self.recorder = Recorder(around=self.coverage.covering) if self.coverage else Recorder()
+        self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
         self.totals = dict(tests=0, launches=0, findings=0, coverage=[])
         self.disabled = ()  # kinds of checks that are disabled, because the running test allows their findings
         self._stack = ExitStack()
@@ -141,7 +141,7 @@ class CheckedTests:
         report = outcome.get_result()
         error = call.excinfo and call.excinfo.value
         finding = self.recorder.add_error(error) if error else None
-        new = self.recorder.take_new()
+        new = self.recorder.take_new_findings()
         new = [f for f in new if f.code not in _allowed_codes(item)]
         if report.failed and self.recorder.schedule != 'forward':
             report.sections.append(('gridstride', _replay_line(item.nodeid, self.recorder.schedule)))

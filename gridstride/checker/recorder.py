@@ -12,13 +12,13 @@ from typing import NamedTuple
 from .finding import finding_of_error, finding_of_warning
 from .source_map import locate_in_files
 
-__all__ = ['Recorder', 'Running']
+__all__ = ['Recorder', 'LaunchTarget']
 
 _RECORDED_IF_CAUGHT = 'memcheck', 'racecheck', 'initcheck', 'synccheck'
 
 
-class Running(NamedTuple):
-    "What runs: a kernel in Python with its file, or a compiled module with its sources"
+class LaunchTarget(NamedTuple):
+    "The target of a launch: a kernel in Python with its file, or a compiled module with its sources"
 
     owner: object
     file: str = None
@@ -33,48 +33,48 @@ class Recorder:
         program=None,  # the file that is checked
         report=lambda finding: None,  # called with each new finding
         schedule='forward',
-        around=nullcontext,  # makes a context manager, in which each launch runs
+        launch_context=nullcontext,  # a function that returns a context manager; each launch runs in one
     ):
-        self.program, self.report, self._around = program, report, around
+        self.program, self.report, self._launch_context = program, report, launch_context
         self.start(schedule)
-        self.running = []  # what runs, the innermost last
+        self.active_targets = []  # targets of the running launches, the innermost last
 
     def start(self, schedule):
         "Forget all findings and launches, and begin to record those of a run under a schedule"
         self.schedule, self.findings, self.num_launches = schedule, [], 0
-        self._num_taken = 0  # of the findings, by `take_new`
+        self._num_taken_findings = 0  # by `take_new_findings`
         self._errors = []  # [error, sources, its `Finding` or None] of each error that a launch raised
 
-    def take_new(self):
+    def take_new_findings(self):
         "Return the findings that were recorded since the last call"
-        new = self.findings[self._num_taken :]
-        self._num_taken = len(self.findings)
-        return new
+        new_findings = self.findings[self._num_taken_findings :]
+        self._num_taken_findings = len(self.findings)
+        return new_findings
 
     def add(self, finding):
-        "Record a finding, once per line and kernel; returns the one that is recorded"
+        "Record a finding, once per line and kernel; return the recorded finding of this line and kernel"
         finding.schedule = self.schedule
-        for known in self.findings:
-            if known.key == finding.key:
-                return known
+        for recorded in self.findings:
+            if recorded.key == finding.key:
+                return recorded
         self.findings.append(finding)
         self.report(finding)
         return finding
 
     def add_error(self, error):
-        "Record an exception of a launch, or that ended the program; returns its `Finding`, None if it is not a finding"
+        "Record an exception of a launch or of the program; return its `Finding`, or None if it is not a finding"
         if not _is_finding(error):
             return None
-        row = self._row_of(error, dict)
-        if row[2] is None:
-            row[2] = self.add(finding_of_error(error, self._locator(row[1]())))
-        return row[2]
+        entry = self._error_entry(error, dict)
+        if entry[2] is None:
+            entry[2] = self.add(finding_of_error(error, self._locator(entry[1]())))
+        return entry[2]
 
-    def _row_of(self, error, sources):
-        "Return the row of an error in `_errors`, a new one if there is none: it may pass through several wrappers"
-        for row in self._errors:
-            if row[0] is error:
-                return row
+    def _error_entry(self, error, sources):
+        "Return the entry of an error in `_errors`; an error that passes through several wrappers has one entry"
+        for entry in self._errors:
+            if entry[0] is error:
+                return entry
         self._errors.append([error, sources, None])
         return self._errors[-1]
 
@@ -82,48 +82,48 @@ class Recorder:
         return lambda file, line: locate_in_files(file, line, sources, self.program)
 
     def _on_warning(self, warning):
-        running = self.running[-1] if self.running else Running(None)
-        self.add(finding_of_warning(warning, running.file, self._locator(running.sources())))
+        target = self.active_targets[-1] if self.active_targets else LaunchTarget(None)
+        self.add(finding_of_warning(warning, target.file, self._locator(target.sources())))
 
-    def _on_error(self, error, running):
+    def _on_error(self, error, target):
         "Record an error of a launch, unless the program may have caused it on purpose"
         if _is_finding(error):
-            self._row_of(error, running.sources)
+            self._error_entry(error, target.sources)
             if error.kind in _RECORDED_IF_CAUGHT:
                 self.add_error(error)
 
-    def _wrap(self, original, describe, error_of=lambda owner, result: None):
-        "Wrap a method that launches kernels; `error_of` returns the error that a result stands for"
+    def _wrap(self, original, describe_target, error_of_result=lambda owner, result: None):
+        "Wrap a method that launches kernels; `error_of_result` converts a result to an error, or to None"
 
         @functools.wraps(original)
         def launch(owner, *args, **options):
             self.num_launches += 1
-            self.running.append(running := describe(owner))
+            self.active_targets.append(target := describe_target(owner))
             try:
-                with self._around():
+                with self._launch_context():
                     result = original(owner, *args, **options)
-                self._on_error(error_of(owner, result), running)
+                self._on_error(error_of_result(owner, result), target)
                 return result
             except Exception as error:
-                self._on_error(error, running)
+                self._on_error(error, target)
                 raise
             finally:
-                self.running.pop()
+                self.active_targets.pop()
 
         return launch
 
     @contextmanager
     def recording(self):
-        "Record in the `with` block"
+        "Record the findings of all launches in the `with` block"
         from ..diagnostics.errors import warning_observers
 
         with ExitStack() as stack:
             warning_observers.append(self._on_warning)
             stack.callback(warning_observers.remove, self._on_warning)
-            for cls, name, *how in _launching_methods():
+            for cls, name, *wrap_arguments in _launching_methods():
                 original = vars(cls)[name]
                 stack.callback(setattr, cls, name, original)
-                setattr(cls, name, self._wrap(original, *how))
+                setattr(cls, name, self._wrap(original, *wrap_arguments))
             yield self
 
 
@@ -135,24 +135,24 @@ def _is_finding(error):
     return isinstance(error, KernelError) and not isinstance(error, (NotSimulated, NotEmulated))
 
 
-def _of_python(kernel):
-    return Running(kernel, kernel.py_func.__code__.co_filename)
+def _python_target(kernel):
+    return LaunchTarget(kernel, kernel.py_func.__code__.co_filename)
 
 
 def _launching_methods():
-    "Yield (class, name of the method, function that describes what runs, function for its error) per engine"
+    "Yield (class, name of the method, arguments of `Recorder._wrap`) per engine"
     from ..cpp.load import EmulatorModule
     from ..cpp.values import FINDING
     from ..sim.kernel import Kernel
 
-    yield Kernel, '_launch', _of_python
+    yield Kernel, '_launch', _python_target
     yield (
         EmulatorModule,
         'call',
-        lambda module: Running(module, None, module.sources),
+        lambda module: LaunchTarget(module, None, module.sources),
         lambda module, code: module.error_of_finding(None) if code == FINDING else None,
     )
     if find_spec('ml_dtypes'):
         from ..tile.kernel import CheckedKernel
 
-        yield CheckedKernel, 'run', _of_python
+        yield CheckedKernel, 'run', _python_target

@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 
-_DENIED = (  # name of a system call, its number on x86_64, its number on 64-bit ARM
+_DENIED_CALLS = (  # name of a system call, its number on x86_64, its number on 64-bit ARM
     ('add_key', 248, 217), ('request_key', 249, 218), ('keyctl', 250, 219), ('bpf', 321, 280), ('unshare', 272, 97),
     ('setns', 308, 268), ('perf_event_open', 298, 241), ('userfaultfd', 323, 282), ('open_by_handle_at', 304, 265),
     ('io_uring_setup', 425, 425),
@@ -34,19 +34,24 @@ def _return_error(number):
 def _filter_program(machine):
     "Return the filter, a list of (code, instructions to skip if true, if false, value)"
     column = list(_ARCHITECTURES).index(machine)  # in the tables of system calls
-    program = [
+    instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         _return_error(errno.ENOSYS),
     ]
-    program += [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AT_LEAST, 0, 1, _FIRST_X32_CALL), _return_error(errno.ENOSYS)]
-    for _, *call in _DENIED:
-        program += [(_EQUAL, 0, 1, call[column]), _return_error(errno.EPERM)]
-    socket_number, socketpair_number = (call[column] for call in _SOCKET_CALLS)
+    instructions += [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AT_LEAST, 0, 1, _FIRST_X32_CALL), _return_error(errno.ENOSYS)]
+    for _, *call_numbers in _DENIED_CALLS:
+        instructions += [(_EQUAL, 0, 1, call_numbers[column]), _return_error(errno.EPERM)]
+    socket_number, socketpair_number = (call_numbers[column] for call_numbers in _SOCKET_CALLS)
     allow = _RETURN, 0, 0, _ALLOW
-    program += [(_EQUAL, 2, 0, socket_number), (_EQUAL, 1, 0, socketpair_number), allow]
-    program += [(_LOAD, 0, 0, _FIRST_ARGUMENT_OFFSET), (_EQUAL, 1, 0, _AF_UNIX), _return_error(errno.EACCES), allow]
-    return program
+    instructions += [(_EQUAL, 2, 0, socket_number), (_EQUAL, 1, 0, socketpair_number), allow]
+    instructions += [
+        (_LOAD, 0, 0, _FIRST_ARGUMENT_OFFSET),
+        (_EQUAL, 1, 0, _AF_UNIX),
+        _return_error(errno.EACCES),
+        allow,
+    ]
+    return instructions
 
 
 def install_filter() -> bool:  # whether the filter was installed
@@ -56,6 +61,6 @@ def install_filter() -> bool:  # whether the filter was installed
         return False
     instructions = _filter_program(machine)
     code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *instruction) for instruction in instructions))
-    program = ctypes.create_string_buffer(struct.pack('@HP', len(instructions), ctypes.addressof(code)))
-    arguments = [ctypes.c_ulong(value) for value in (_FILTER_MODE, ctypes.addressof(program), 0, 0)]
+    filter_struct = ctypes.create_string_buffer(struct.pack('@HP', len(instructions), ctypes.addressof(code)))
+    arguments = [ctypes.c_ulong(value) for value in (_FILTER_MODE, ctypes.addressof(filter_struct), 0, 0)]
     return ctypes.CDLL(None).prctl(_SET_SECCOMP, *arguments) == 0

@@ -81,12 +81,12 @@ def _type_of(value):
         return _Type(str(value.dtype).removeprefix('torch.'), len(value.shape), layout)
 
 
-def _key(value):
+def _type_key(value):
     "Return a key for the type of an argument; it is quick to compute, and equal types have equal keys"
     flags = getattr(value, 'flags', None)
     if flags is None:
         return (
-            (type(value), *map(_key, value))
+            (type(value), *map(_type_key, value))
             if isinstance(value, tuple)
             else (type(value), getattr(value, 'dtype', None))
         )
@@ -98,13 +98,13 @@ def record_types(
     args,  # of a launch
 ):
     "Add the argument types of a launch to `types_of_key`"
-    key = tuple(map(_key, args))
+    key = tuple(map(_type_key, args))
     if key not in types_of_key:
-        types_of_key[key] = tuple(map(_types_of, args))
+        types_of_key[key] = tuple(map(_nested_types, args))
 
 
-def _types_of(value):
-    return tuple(map(_types_of, value)) if isinstance(value, tuple) else _type_of(value)
+def _nested_types(value):
+    return tuple(map(_nested_types, value)) if isinstance(value, tuple) else _type_of(value)
 
 
 def _has_layout(array, layout):
@@ -146,13 +146,13 @@ def convert_to_declared(
     args,  # of a launch
 ) -> list:
     "Convert numbers to the declared types if one signature fits the arguments; raises `WrongArgument` if none does"
-    matches = [signature for signature in signatures if all(map(_fits, signature, args))]
-    if signatures and not matches:
+    fitting_signatures = [signature for signature in signatures if all(map(_fits, signature, args))]
+    if signatures and not fitting_signatures:
         raise _signature_error(kernel, params, signatures, args)
-    if len(matches) != 1:
+    if len(fitting_signatures) != 1:
         return list(args)  # if several fit, Numba chooses one by the types of the numbers
-    return [_convert(declared_type, value) for declared_type, value in zip(matches[0], args)] + list(
-        args[len(matches[0]) :]
+    return [_convert(declared_type, value) for declared_type, value in zip(fitting_signatures[0], args)] + list(
+        args[len(fitting_signatures[0]) :]
     )
 
 
@@ -191,6 +191,8 @@ def _signature_error(kernel, params, signatures, args):
         ),
         'A',
     )
-    copy = dict(A='a value of that type', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[layout]
-    problem = f'is declared as {expected}, but {value_type} was given\n  Pass {copy}, or declare {value_type}.'
+    replacement = dict(A='a value of that type', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[
+        layout
+    ]
+    problem = f'is declared as {expected}, but {value_type} was given\n  Pass {replacement}, or declare {value_type}.'
     return argument_error(kernel, position, params[position], problem)

@@ -92,15 +92,15 @@ def autotune(configs, key, **options) -> Any:
     "Make a kernel that chooses one of several configs, as a decorator; without a GPU, it uses the first"
     if not configs:
         raise ValueError('triton.autotune: pass at least one triton.Config')
-    return lambda fn: CheckedKernel(AutotunedKernel(_unchecked(fn), configs, key, **options))
+    return lambda fn: CheckedKernel(AutotunedKernel(_kernel_without_checks(fn), configs, key, **options))
 
 
 def heuristics(values) -> Any:
     "Make a kernel whose constants `values` computes, as a decorator; `values`: name -> function of {argument: value}"
-    return lambda fn: CheckedKernel(HeuristicsKernel(_unchecked(fn), values))
+    return lambda fn: CheckedKernel(HeuristicsKernel(_kernel_without_checks(fn), values))
 
 
-def _unchecked(fn):
+def _kernel_without_checks(fn):
     "Return the kernel inside a `CheckedKernel`; return any other function unchanged"
     return fn.kernel if isinstance(fn, CheckedKernel) else fn
 
@@ -148,18 +148,18 @@ class _Shim(types.ModuleType):
 @functools.lru_cache(None)
 def module():
     "Return the substitute for Triton; each call returns the same module"
-    shim = _Shim('triton_checked', __doc__)
-    shim.is_shim = True
+    substitute = _Shim('triton_checked', __doc__)
+    substitute.is_shim = True
     triton = _installed_triton()
-    shim.jit = jit
-    shim.autotune = autotune
-    shim.heuristics = heuristics
+    substitute.jit = jit
+    substitute.autotune = autotune
+    substitute.heuristics = heuristics
     if triton is None:
-        shim.language = language
-        shim.Config = Config
-        shim.cdiv = cdiv
-        shim.next_power_of_2 = next_power_of_2
-        shim.set_allocator = set_allocator
+        substitute.language = language
+        substitute.Config = Config
+        substitute.cdiv = cdiv
+        substitute.next_power_of_2 = next_power_of_2
+        substitute.set_allocator = set_allocator
     else:
-        shim.language = import_module('triton.language')
-    return shim
+        substitute.language = import_module('triton.language')
+    return substitute

@@ -50,8 +50,8 @@ class _IntegerFlows:
             self.record_flow(stmt.stop, 'compare')
             self.comparisons.append((Expr('var', INT, value=stmt.var), stmt.stop))
             return
-        for e in expressions(stmt):
-            self.record_flow(e, 'low' if stmt.kind == 'pointer' else None)
+        for expr in expressions(stmt):
+            self.record_flow(expr, 'low' if stmt.kind == 'pointer' else None)
 
     def record_flow(self, expr, sink):
         """Record that `expr` flows into `sink`.

@@ -126,8 +126,8 @@ def _launch_lines(unit, params, grid, block, shared, blocks, threads):
         start = f'    {kernel}<<<{blocks}, {threads}, {shared}, at::cuda::getCurrentCUDAStream()>>>('
         return [*lines, start + join_in_lines(values, start) + ');']
     names = [f'arg{n}' for n in range(len(values))]
-    for n, v, p in zip(names, values, params):
-        lines.append(f"    {p.type}{'' if p.type.endswith('*') else ' '}{n} = {v};")
+    for n, value, p in zip(names, values, params):
+        lines.append(f"    {p.type}{'' if p.type.endswith('*') else ' '}{n} = {value};")
     lines.append(f"    void *args[] = {{{', '.join('(void *)&' + n for n in names)}}};")
     return [*lines, _COOPERATIVE.format(kernel=kernel, shared=shared, blocks=blocks, threads=threads)]
 

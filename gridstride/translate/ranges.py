@@ -330,8 +330,8 @@ class _Blocks:
 
     def run_expressions(self, stmt):
         "Evaluate the expressions of a statement that changes no variable"
-        for e in expressions(stmt):
-            self.eval(e)
+        for expr in expressions(stmt):
+            self.eval(expr)
 
     _run_pointer = _run_alloc = _run_store = _run_expr = _run_print = _run_assert = _run_pass = run_expressions
 
@@ -548,8 +548,8 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.state = {}
         self.loops = []
         self.result_interval = None
-        for n, e in enumerate(function.parameter_exprs):
-            self.set_parameter(e, args[n] if args else None)
+        for n, expr in enumerate(function.parameter_exprs):
+            self.set_parameter(expr, args[n] if args else None)
         self.run_block(function.body)
         result_interval = self.result_interval
         self.state, self.loops, self.result_interval = caller_state

@@ -25,9 +25,9 @@ class Untranslatable(KernelError, NotImplementedError):
         self.construct, self.source = construct, source
 
 
-def python_function(decorated):
+def python_function(kernel_or_function):
     "Return the Python function that a decorator such as `cuda.jit` wraps"
-    return getattr(decorated, 'py_func', decorated)
+    return getattr(kernel_or_function, 'py_func', kernel_or_function)
 
 
 class Source:

@@ -73,8 +73,8 @@ def _verify_statement(stmt, unit, types_are_final):
         value_type = stmt.expr.type
         common_type = join_types(stmt.var.type, value_type, unit.doubles)
         _require(common_type == stmt.var.type, f'a {value_type} is assigned to {stmt.var}')
-    for e in expressions(stmt):
-        for part in walk(e):
+    for expr in expressions(stmt):
+        for part in walk(expr):
             verify_expression(part, types_are_final)
 
 
@@ -135,8 +135,8 @@ class _AssignmentOrder:
         self.function = function
         self.defined_values = set()
         self.break_states = []
-        for e in function.parameter_exprs:
-            self.defined_values |= {part.value for part in walk(e) if part.op == 'var'}
+        for expr in function.parameter_exprs:
+            self.defined_values |= {part.value for part in walk(expr) if part.op == 'var'}
         self.visit_block(function.body)
 
     def visit_block(self, body):
@@ -144,8 +144,8 @@ class _AssignmentOrder:
         for s in body:
             if self.defined_values is None:
                 return
-            for e in expressions(s):
-                self.check_reads(e, s)
+            for expr in expressions(s):
+                self.check_reads(expr, s)
             _VISIT_METHODS.get(s.kind, _AssignmentOrder.visit_simple)(self, s)
 
     def check_reads(self, expr, stmt):

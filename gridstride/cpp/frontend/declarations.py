@@ -52,12 +52,12 @@ class Declaration(NamedTuple):
     words: set  # its specifiers
 
 
-def read_declaration(c, i) -> Declaration:
+def read_declaration(code, i) -> Declaration:
     "Return the declaration that contains the specifier at `i`"
-    if i not in c.declarations:  # cached, because several rewriters read it
-        start, first, words = _read_declaration(c, i)
-        c.declarations[i] = start, first, _CachedIterator(_declarators(c, first)), words
-    start, first, declarators, words = c.declarations[i]
+    if i not in code.declarations:  # cached, because several rewriters read it
+        start, first, words = _read_declaration(code, i)
+        code.declarations[i] = start, first, _CachedIterator(_declarators(code, first)), words
+    start, first, declarators, words = code.declarations[i]
     return Declaration(start, first, iter(declarators), words)
 
 
@@ -77,187 +77,191 @@ class _CachedIterator:
             n += 1
 
 
-def _read_declaration(c, i):
+def _read_declaration(code, i):
     "Return (index of the first token, index of the first declarator, specifiers) of a declaration"
-    start = _declaration_start(c, i)
-    first = skip_specifiers(c, start, len(c))
-    if c.outer[start:first].count(c.outer[start]) == first - start:
-        words = c.expanded_words(start, first)
+    start = _declaration_start(code, i)
+    first = skip_specifiers(code, start, len(code))
+    if code.outer[start:first].count(code.outer[start]) == first - start:
+        words = code.expanded_words(start, first)
     else:
-        words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.expand_alias(j)}
+        words = {w for j in range(start, first) if code.outer[j] == code.outer[start] for w in code.expand_alias(j)}
     return start, first, words
 
 
-def _declaration_start(c, i):
+def _declaration_start(code, i):
     "Return the index of the first specifier of the declaration that contains the specifier at `i`"
     while i > 0:
         j = i - 1
-        if c[j] == ')' and is_alignment(c, c.match.get(j, 0) - 1):
-            j = c.match[j] - 1
-        elif c[j] == '>' and c.is_word((c.opening_angle(j) or 0) - 1):
-            j = c.opening_angle(j) - 1
-        elif not _may_be_specifier(c, j):
+        if code[j] == ')' and is_alignment(code, code.match.get(j, 0) - 1):
+            j = code.match[j] - 1
+        elif code[j] == '>' and code.is_word((code.opening_angle(j) or 0) - 1):
+            j = code.opening_angle(j) - 1
+        elif not _may_be_specifier(code, j):
             return i
         i = j
     return i
 
 
-def _may_be_specifier(c, j):
+def _may_be_specifier(code, j):
     "Return whether token `j` may be part of the specifiers of a declaration"
-    return c[j] == '::' or c.is_word(j) and c[j] not in KEYWORDS or c.is_string(j) and c[j - 1] == 'extern'
+    return (
+        code[j] == '::' or code.is_word(j) and code[j] not in KEYWORDS or code.is_string(j) and code[j - 1] == 'extern'
+    )
 
 
-def is_alignment(c, i):
+def is_alignment(code, i):
     "Return whether token `i` is an alignment or an attribute, or a macro that contains one"
-    text = c[i]
-    return not ALIGNMENTS.isdisjoint(c.aliases[text]) if c.aliases.get(text) else text in ALIGNMENTS
+    text = code[i]
+    return not ALIGNMENTS.isdisjoint(code.aliases[text]) if code.aliases.get(text) else text in ALIGNMENTS
 
 
-def is_storage(c, i):
+def is_storage(code, i):
     "Return whether token `i` is a storage class, such as `static` or `__device__`, or a macro of storage classes only"
-    text = c[i]
-    return (STORAGE.issuperset(c.aliases[text]) if c.aliases.get(text) else text in STORAGE) and c.is_word(i)
+    text = code[i]
+    return (STORAGE.issuperset(code.aliases[text]) if code.aliases.get(text) else text in STORAGE) and code.is_word(i)
 
 
-def skip_attribute(c, i):
+def skip_attribute(code, i):
     "Return the index after the attribute, alignment or `extern \"C\"` at `i`; `i` if there is none"
-    if c.is_word(i):
-        if not is_alignment(c, i):
+    if code.is_word(i):
+        if not is_alignment(code, i):
             return i
-        return c.match.get(i + 1, i) + 1 if c[i + 1] == '(' else i + 1
-    if c[i] == '[' and c[i + 1] == '[':
-        return c.match.get(i, i) + 1
-    return i + 1 if c[i - 1] == 'extern' and c.is_string(i) else i
+        return code.match.get(i + 1, i) + 1 if code[i + 1] == '(' else i + 1
+    if code[i] == '[' and code[i + 1] == '[':
+        return code.match.get(i, i) + 1
+    return i + 1 if code[i - 1] == 'extern' and code.is_string(i) else i
 
 
-def skip_specifiers(c, i, end):
+def skip_specifiers(code, i, end):
     "Return the index after the specifiers that begin at `i`, which is that of the first declarator"
     start, has_type = i, False
     while i < end:
-        if (text := c.texts[i]) in _SPECIFIERS and text not in c.aliases:
+        if (text := code.texts[i]) in _SPECIFIERS and text not in code.aliases:
             i, has_type = i + 1, has_type or text in BUILTIN
             continue
-        j = skip_attribute(c, i)
-        if j == i and c.is_word(i):
-            j, has_type = _skip_word(c, i, has_type)
-        elif c[i] == '::' and not has_type:
+        j = skip_attribute(code, i)
+        if j == i and code.is_word(i):
+            j, has_type = _skip_word(code, i, has_type)
+        elif code[i] == '::' and not has_type:
             j = i + 1
-        elif c[i] == '{' and i in c.match and _defines_type(c, start, i):
-            j, has_type = c.match[i] + 1, True
+        elif code[i] == '{' and i in code.match and _defines_type(code, start, i):
+            j, has_type = code.match[i] + 1, True
         if j == i:
             return i
         i = j
     return end
 
 
-def _defines_type(c, start, i):
+def _defines_type(code, start, i):
     "Return whether the `{` at `i` begins the body of a class in the specifiers that begin at `start`"
-    words = [c[j] for j in range(start, i)]
+    words = [code[j] for j in range(start, i)]
     return any(w in ('struct', 'union', 'class') for w in words) and '{' not in words
 
 
-def _skip_word(c, i, has_type):
+def _skip_word(code, i, has_type):
     "Return (index after the specifier at `i`, has a type been read?); the index is `i` if a declarator begins there"
-    if c[i] == 'operator':
+    if code[i] == 'operator':
         return i, has_type
-    if is_storage(c, i) or c[i] in QUALIFIERS:
+    if is_storage(code, i) or code[i] in QUALIFIERS:
         return i + 1, has_type
-    if c[i] in BUILTIN:
+    if code[i] in BUILTIN:
         return i + 1, True
-    if c[i] in ('decltype', 'typeof', '__typeof__'):
-        return c.match.get(i + 1, i) + 1, True
-    j = _skip_qualified_name(c, i)
-    name_follows = c.is_word(j) and not is_alignment(c, j)
+    if code[i] in ('decltype', 'typeof', '__typeof__'):
+        return code.match.get(i + 1, i) + 1, True
+    j = _skip_qualified_name(code, i)
+    name_follows = code.is_word(j) and not is_alignment(code, j)
     if has_type and not name_follows:
         return i, True
-    if c[j] == '(' and c[j + 1] not in ('*', '&', '&&'):
-        return (i, True) if has_type else (c.match.get(j, j) + 1, True)  # a type that a macro expands to
+    if code[j] == '(' and code[j + 1] not in ('*', '&', '&&'):
+        return (i, True) if has_type else (code.match.get(j, j) + 1, True)  # a type that a macro expands to
     return j, True
 
 
-def _skip_qualified_name(c, i):
+def _skip_qualified_name(code, i):
     "Return the index after the name `a::b<c>::d` that begins at `i`"
     while True:
-        if c[i] == 'template':
+        if code[i] == 'template':
             i += 1
         i += 1
-        if c[i] == '<' and c.closing_angle(i):
-            i = c.closing_angle(i) + 1
-        i = _skip_pasted(c, i)
-        if c[i] != '::' or not c.is_word(i + 1):
+        if code[i] == '<' and code.closing_angle(i):
+            i = code.closing_angle(i) + 1
+        i = _skip_pasted(code, i)
+        if code[i] != '::' or not code.is_word(i + 1):
             return i
         i += 1
 
 
-def _skip_pasted(c, i):
+def _skip_pasted(code, i):
     "Return the index after the tokens that `##` joins to the one before `i`"
-    while c[i] == '##':
+    while code[i] == '##':
         i += 2
     return i
 
 
-def _declarators(c, i):
+def _declarators(code, i):
     "Yield each declarator from `i` up to the `;`"
     while True:
-        end = c.find_stop(i, (',', ';'))
-        if not (name := declared_name(c, i, end)):
+        end = code.find_stop(i, (',', ';'))
+        if not (name := declared_name(code, i, end)):
             return
-        init = next((j for j in range(name[1], end) if c.texts[j] in _INITIALIZERS and c.outer[j] == c.outer[i]), end)
+        init = next(
+            (j for j in range(name[1], end) if code.texts[j] in _INITIALIZERS and code.outer[j] == code.outer[i]), end
+        )
         yield Declarator(i, *name, init, end)
-        if c[end] != ',':
+        if code[end] != ',':
             return
         i = end + 1
 
 
-def declared_name(c, i, end):
+def declared_name(code, i, end):
     "Return (index of the name, index after it) of the declarator `i:end`; None if it has no name"
     while i < end:
-        j = skip_attribute(c, i)
-        if j == i and c.is_word(i) and c[i] not in QUALIFIERS:
+        j = skip_attribute(code, i)
+        if j == i and code.is_word(i) and code[i] not in QUALIFIERS:
             break
-        if j == i and c[i] not in QUALIFIERS and c[i] not in ('*', '&', '&&', '...', '('):
+        if j == i and code[i] not in QUALIFIERS and code[i] not in ('*', '&', '&&', '...', '('):
             return
         i = max(j, i + 1)
-    if i < end and c[i] not in BUILTIN and c[i] != 'operator':
-        return i, _skip_pasted(c, i + 1)
+    if i < end and code[i] not in BUILTIN and code[i] != 'operator':
+        return i, _skip_pasted(code, i + 1)
 
 
 _DROPPED_FROM_TYPE = STORAGE | ALIGNMENTS  # words that begin a part that `tokens_of_type` drops
 
 
-def tokens_of_type(c, i, end):
+def tokens_of_type(code, i, end):
     "Return the indices in `i:end` of the tokens of a type, without storage classes, alignments and attributes"
-    texts = c.texts[i:end]
-    has_attribute = '[' in texts and any(c[j] == c[j + 1] == '[' for j in range(i, end))
-    if not has_attribute and _DROPPED_FROM_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
+    texts = code.texts[i:end]
+    has_attribute = '[' in texts and any(code[j] == code[j + 1] == '[' for j in range(i, end))
+    if not has_attribute and _DROPPED_FROM_TYPE.isdisjoint(texts) and code.aliases.keys().isdisjoint(texts):
         return [*range(i, end)]
     dropped_indices = set()
     for j in range(i, end):
-        if is_storage(c, j):
+        if is_storage(code, j):
             dropped_indices.add(j)
-        dropped_indices |= set(range(j, skip_attribute(c, j)))
+        dropped_indices |= set(range(j, skip_attribute(code, j)))
     return [j for j in range(i, end) if j not in dropped_indices]
 
 
-def statement_start(c, i):
+def statement_start(code, i):
     "Return the index of the first token of the statement, or declaration, that contains token `i`"
-    while i > 0 and c[i - 1] not in (';', '{', '}', '('):
-        i = c.match.get(i - 1, i - 1)
+    while i > 0 and code[i - 1] not in (';', '{', '}', '('):
+        i = code.match.get(i - 1, i - 1)
     return i
 
 
-def class_name(c, opening):
+def class_name(code, opening):
     "Return the name of the class with its `{` at `opening`; None for an enumeration"
-    i = statement_start(c, opening)
-    key = next((j for j in range(c.skip_template_header(i), opening) if c[j] in (*CLASS_KEYWORDS, 'enum')), None)
-    if key is None or c[key] == 'enum':
+    i = statement_start(code, opening)
+    key = next((j for j in range(code.skip_template_header(i), opening) if code[j] in (*CLASS_KEYWORDS, 'enum')), None)
+    if key is None or code[key] == 'enum':
         return
     j = key + 1
-    while c[j + 1] == '(' or c[j] == '[':
-        j = c.match[j if c[j] == '[' else j + 1] + 1
-    while c.is_word(j + 1) and c[j + 1] != 'final':
+    while code[j + 1] == '(' or code[j] == '[':
+        j = code.match[j if code[j] == '[' else j + 1] + 1
+    while code.is_word(j + 1) and code[j + 1] != 'final':
         j += 1
-    return c[j] if c.is_word(j) else None
+    return code[j] if code.is_word(j) else None
 
 
 # (a substring that each text matched by the pattern has, pattern, replacement)

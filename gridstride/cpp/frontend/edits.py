@@ -31,12 +31,12 @@ class Edits:
 
     def replace(self, start: int, end: int, text=''):
         "Record that `text` replaces `src[start:end]`; its line ends are kept, so that no line number changes"
-        c = self.code
-        if c.contains_directive(start, end):
+        code = self.code
+        if code.contains_directive(start, end):
             message = 'the emulator cannot parse a preprocessor line in the middle of this'
-            raise error_at(NotEmulated, message, c.src, start)
-        line_end = '\n' if c.macro is None else '\\\n'
-        self.edits.append((start, end, text + line_end * c.src.count('\n', start, end)))
+            raise error_at(NotEmulated, message, code.src, start)
+        line_end = '\n' if code.macro is None else '\\\n'
+        self.edits.append((start, end, text + line_end * code.src.count('\n', start, end)))
 
     def replace_tokens(self, i: int, j: int, text: str):
         "Record that the tokens from `i` to `j`, both included, become `text`"

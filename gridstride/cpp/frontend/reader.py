@@ -52,9 +52,9 @@ class Head(NamedTuple):
 
 
 @lru_cache(4)
-def declaration_heads(c: Code) -> tuple:
+def declaration_heads(code: Code) -> tuple:
     "Return the `Head`s of declarations outside functions and types"
-    return tuple(_heads_of(c))
+    return tuple(_heads_of(code))
 
 
 _HEAD_DELIMITERS = frozenset((';', '}', *OPENING_BRACKETS))  # the tokens that `_heads_of` inspects
@@ -63,93 +63,97 @@ _HEAD_DELIMITERS = frozenset((';', '}', *OPENING_BRACKETS))  # the tokens that `
 _SCOPE_KEYWORDS = {'namespace', 'extern', *CLASS_KEYWORDS, 'enum'}
 
 
-def _heads_of(c):
+def _heads_of(code):
     start = skip_end = 0  # the first token of a head, and the first one after a skipped bracket
-    texts, match, outer, scope_kinds = c.texts, c.match, c.outer, c.scope_kinds
-    for i in c.find_any(_HEAD_DELIMITERS):
+    texts, match, outer, scope_kinds = code.texts, code.match, code.outer, code.scope_kinds
+    for i in code.find_any(_HEAD_DELIMITERS):
         if i < skip_end:
             continue
         is_opening = (text := texts[i]) == '{'
         if is_opening and _SCOPE_KEYWORDS.isdisjoint(texts[start:i]):
             scope_kinds.setdefault(i, 'code')  # `scope_kind` gives the same result, more slowly
-        elif text == '}' or is_opening and c.scope_kind(i) == 'namespace':
+        elif text == '}' or is_opening and code.scope_kind(i) == 'namespace':
             start = i + 1
             continue
-        if (is_opening or text == ';') and (scope_kinds.get(outer[i]) or c.scope(i)) == 'namespace':
+        if (is_opening or text == ';') and (scope_kinds.get(outer[i]) or code.scope(i)) == 'namespace':
             yield Head(start, i, is_opening)
             start = skip_end = (match.get(i, i) if is_opening else i) + 1
         elif text != ';':
             skip_end = match.get(i, i) + 1
 
 
-def parameters_start(c: Code, head: Head):
+def parameters_start(code: Code, head: Head):
     "Return the index of the `(` of the function with this head; None if it is not a function"
-    first = c.skip_template_header(head.start)
-    return None if c[first] in ('template', 'using', 'typedef') else c.find_parameter_list(first, head.end)
+    first = code.skip_template_header(head.start)
+    return None if code[first] in ('template', 'using', 'typedef') else code.find_parameter_list(first, head.end)
 
 
 @lru_cache(4)  # because several modules read the functions of one `Code`
 @defer_collection()
-def read_functions(c: Code) -> tuple:
-    "Return each `Function` that `c` defines or declares, without members of classes"
-    return tuple(_functions_of(c))
+def read_functions(code: Code) -> tuple:
+    "Return each `Function` that `code` defines or declares, without members of classes"
+    return tuple(_functions_of(code))
 
 
-def _functions_of(c):
-    for head in declaration_heads(c):
-        p = parameters_start(c, head)
-        if p is None or p not in c.match or c[p - 2] in ('::', '~'):
+def _functions_of(code):
+    for head in declaration_heads(code):
+        p = parameters_start(code, head)
+        if p is None or p not in code.match or code[p - 2] in ('::', '~'):
             continue
-        first = c.skip_template_header(head.start)
-        words = frozenset(c.expanded_words(first, p - 1))
-        template = c.text(range(head.start, first)) if first > head.start else ''
-        result_type = _result_type(c, first, p, head.end)
-        signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
-        location = c.line(p - 1), template, namespace_of(c, p)
-        yield Function(c[p - 1], result_type, _params(c, p), *location, words, signature, head.is_definition)
+        first = code.skip_template_header(head.start)
+        words = frozenset(code.expanded_words(first, p - 1))
+        template = code.text(range(head.start, first)) if first > head.start else ''
+        result_type = _result_type(code, first, p, head.end)
+        signature = code.text(range(head.start, head.end - (code[head.end - 1] == 'try')))
+        location = code.line(p - 1), template, namespace_of(code, p)
+        yield Function(code[p - 1], result_type, _params(code, p), *location, words, signature, head.is_definition)
 
 
-def _result_type(c, first, p, end):
+def _result_type(code, first, p, end):
     "Return the type of the result of the function with its `(` at `p`"
-    arrow = c.match[p] + 1
-    if c[arrow] not in ('{', ';'):
-        arrow = c.find_stop(arrow, ('->', '{', ';'))
-    if c[arrow] == '->':
-        return spell([c[i] for i in range(arrow + 1, min(end, c.find_stop(arrow, ('requires', 'try'))))])
-    while c.is_word(first) and c[first + 1] == '(' and c[first] not in NON_FUNCTION_WORDS:
-        first = c.match[first + 1] + 1  # a macro before it
-    words = tuple(c.texts[first : p - 1])
-    if words not in c.result_types:  # many functions have the same type
-        c.result_types[words] = spell([c[i] for i in tokens_of_type(c, first, p - 1) if c[i] != 'constexpr'])
-    return c.result_types[words]
+    arrow = code.match[p] + 1
+    if code[arrow] not in ('{', ';'):
+        arrow = code.find_stop(arrow, ('->', '{', ';'))
+    if code[arrow] == '->':
+        return spell([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
+    while code.is_word(first) and code[first + 1] == '(' and code[first] not in NON_FUNCTION_WORDS:
+        first = code.match[first + 1] + 1  # a macro before it
+    words = tuple(code.texts[first : p - 1])
+    if words not in code.result_types:  # many functions have the same type
+        code.result_types[words] = spell(
+            [code[i] for i in tokens_of_type(code, first, p - 1) if code[i] != 'constexpr']
+        )
+    return code.result_types[words]
 
 
-def _params(c, p):
+def _params(code, p):
     "Return the `Param`s between the `(` at `p` and its match"
-    params = [parameter(c, a, b) for a, b in c.arguments(p)]
+    params = [parameter(code, a, b) for a, b in code.arguments(p)]
     return [] if len(params) == 1 and params[0][:2] == ('void', '') else params
 
 
-def parameter(c: Code, i: int, end: int) -> Param:
+def parameter(code: Code, i: int, end: int) -> Param:
     "Return the parameter that the tokens `i:end` declare"
-    text = c.src[c.start(i) : c.end(end - 1)] if i < end else '\n'
+    text = code.src[code.start(i) : code.end(end - 1)] if i < end else '\n'
     if '\n' in text:  # a preprocessor line in between may drop a part
-        return _parameter(c, i, end)
-    if text not in c.parameters:  # many functions have the same parameter
-        c.parameters[text] = _parameter(c, i, end)
-    return c.parameters[text]
+        return _parameter(code, i, end)
+    if text not in code.parameters:  # many functions have the same parameter
+        code.parameters[text] = _parameter(code, i, end)
+    return code.parameters[text]
 
 
-def _parameter(c, i, end):
-    init = min(c.find_stop(i, ('=',)), end)
-    declarator = skip_specifiers(c, i, init)
-    bracket = next((j for j in range(declarator, init) if c[j] == '['), init)
-    name, name_end = declared_name(c, declarator, init) or (bracket, bracket)
-    array_part = _decay_to_pointer([c[j] for j in tokens_of_type(c, name_end, init)])
+def _parameter(code, i, end):
+    init = min(code.find_stop(i, ('=',)), end)
+    declarator = skip_specifiers(code, i, init)
+    bracket = next((j for j in range(declarator, init) if code[j] == '['), init)
+    name, name_end = declared_name(code, declarator, init) or (bracket, bracket)
+    array_part = _decay_to_pointer([code[j] for j in tokens_of_type(code, name_end, init)])
     words = [
-        w for w in [c[j] for j in tokens_of_type(c, i, name)] + array_part if w not in ('__restrict__', '__restrict')
+        w
+        for w in [code[j] for j in tokens_of_type(code, i, name)] + array_part
+        if w not in ('__restrict__', '__restrict')
     ]
-    return Param(spell(words), c.text(range(name, name_end)), c.text(range(init + 1, end)))
+    return Param(spell(words), code.text(range(name, name_end)), code.text(range(init + 1, end)))
 
 
 def _decay_to_pointer(array_part):
@@ -160,15 +164,15 @@ def _decay_to_pointer(array_part):
     return ['(', '*', ')', *bounds] if ']' in bounds else ['*', *bounds]
 
 
-def namespace_of(c: Code, i: int) -> str:
+def namespace_of(code: Code, i: int) -> str:
     "Return the namespaces around token `i`, as `a::b`"
     names = []
-    while (i := c.outer[i]) >= 0:
+    while (i := code.outer[i]) >= 0:
         j = i
-        while c.is_word(j - 1) and c[j - 1] != 'namespace' or c[j - 1] == '::':
+        while code.is_word(j - 1) and code[j - 1] != 'namespace' or code[j - 1] == '::':
             j -= 1
-        if c[j - 1] == 'namespace':
-            names.insert(0, c.text(range(j, i)))
+        if code[j - 1] == 'namespace':
+            names.insert(0, code.text(range(j, i)))
     return '::'.join(name for name in names if name)
 
 
@@ -239,12 +243,14 @@ _SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # a macro is an alias if it has one
 _WORDS_OF_ALIAS = _SPECIFIERS_OF_MACRO | QUALIFIERS | BUILTIN
 
 
-def _specifiers_of(c):
+def _specifiers_of(code):
     "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
-    if _SPECIFIERS_OF_MACRO.isdisjoint(c.texts) and c.aliases.keys().isdisjoint(c.texts):
+    if _SPECIFIERS_OF_MACRO.isdisjoint(code.texts) and code.aliases.keys().isdisjoint(code.texts):
         return None
-    words = tuple(w for i in range(len(c)) for w in c.expand_alias(i) if c.outer[i] == -1 and c.is_word(i))
-    only_words = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
+    words = tuple(w for i in range(len(code)) for w in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i))
+    only_words = all(
+        code.is_word(i) or code.is_string(i) or code.outer[i] >= 0 or code[i] in '()' for i in range(len(code))
+    )
     if only_words and set(words) & _SPECIFIERS_OF_MACRO and set(words) <= _WORDS_OF_ALIAS:
         return words
 
@@ -252,9 +258,9 @@ def _specifiers_of(c):
 def _literals(macros):
     "Return {name: value} of the macros that are string literals, with the same value in all branches of an `#if`"
     values = {}
-    for c in macros:
-        is_literal = 'string' in c.tokens.kinds and {*c.tokens.kinds} == {'string'}
-        values.setdefault(c.name, set()).add(''.join(map(string_value, c.texts)) if is_literal else None)
+    for code in macros:
+        is_literal = 'string' in code.tokens.kinds and {*code.tokens.kinds} == {'string'}
+        values.setdefault(code.name, set()).add(''.join(map(string_value, code.texts)) if is_literal else None)
     return {k: value for k, (value, *other_values) in values.items() if value is not None and not other_values}
 
 
@@ -267,10 +273,10 @@ def read_compiled(src: str) -> Code:
         return read(src).main
 
 
-def kernels_in(c: Code) -> list:
-    "Return a list with a `Function` per kernel of `c`: its definition if there is one, otherwise its declaration"
+def kernels_in(code: Code) -> list:
+    "Return a list with a `Function` per kernel of `code`: its definition if there is one, otherwise its declaration"
     kernel_of = {}
-    for function in read_functions(c):
+    for function in read_functions(code):
         if '__global__' in function.words and (
             function.has_body or (function.scope, function.name, len(function.params)) not in kernel_of
         ):
@@ -330,10 +336,10 @@ def device_only(
     src: str,  # CUDA C, as load_cuda takes it
 ) -> str:
     "Replace host code in `src` with blanks; each line keeps its number"
-    c = read(src).main
-    for head in declaration_heads(c):
-        words = {w for i in range(head.start, head.end) for w in c.expand_alias(i)}
-        if words & _TORCH_NAMESPACES if parameters_start(c, head) is None else not words & _DEVICE_WORDS:
-            start, end = c.start(head.start), c.end(c.match.get(head.end, head.end))
+    code = read(src).main
+    for head in declaration_heads(code):
+        words = {w for i in range(head.start, head.end) for w in code.expand_alias(i)}
+        if words & _TORCH_NAMESPACES if parameters_start(code, head) is None else not words & _DEVICE_WORDS:
+            start, end = code.start(head.start), code.end(code.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

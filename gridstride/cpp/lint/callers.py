@@ -51,35 +51,35 @@ def mark(
 
     A function with PTX, which expands to long code, gets `ptx_specifiers`, so that it is compiled only if used."""
     try:
-        c = read(text).main
+        code = read(text).main
     except ValueError:
         return text  # the compiler will report the error
-    functions = _declared_functions(c)
-    defined_names = {c[function.paren - 1] for function in functions if function.has_body}
+    functions = _declared_functions(code)
+    defined_names = {code[function.paren - 1] for function in functions if function.has_body}
     host_functions = [
         function
         for function in functions
-        if _is_host(c, function) and (function.owner or c[function.paren - 1] in defined_names)
+        if _is_host(code, function) and (function.owner or code[function.paren - 1] in defined_names)
     ]
     host_functions = _drop_overloaded(
-        c,
+        code,
         host_functions,
         [function for function in functions if _may_have_macro(function) or function.words & _DEVICE_SPECIFIERS],
     )
     marks = [
         (function.first, 'constexpr' if 'constexpr' in function.words else 'host')
         for function in host_functions
-        if c[function.paren - 2] != '::'
+        if code[function.paren - 2] != '::'
     ]
-    marks += host_variables(c, _all_heads(c))
+    marks += host_variables(code, _all_heads(code))
     insertions = [(i, _mark_attribute(kind)) for i, kind in sorted(marks)] + [
-        (i, ptx_specifiers) for i in _private_ptx_functions(c, functions) if ptx_specifiers
+        (i, ptx_specifiers) for i in _private_ptx_functions(code, functions) if ptx_specifiers
     ]
     marked_tokens = {i for i, _ in insertions}
-    tokens_to_inline = functions_to_inline(c, functions, _end_of_body) if inline_specifiers else ()
+    tokens_to_inline = functions_to_inline(code, functions, _end_of_body) if inline_specifiers else ()
     insertions += [(i, inline_specifiers) for i in tokens_to_inline if i not in marked_tokens]
-    edits = [(pos := c.start(i), pos, text) for i, text in sorted(insertions)]
-    return apply(text, [*edits, *_entry_edits(c, functions)])
+    edits = [(pos := code.start(i), pos, text) for i, text in sorted(insertions)]
+    return apply(text, [*edits, *_entry_edits(code, functions)])
 
 
 def entry_of(kernel: str) -> str:
@@ -87,26 +87,26 @@ def entry_of(kernel: str) -> str:
     return f' GRIDSTRIDE_ENTRY("{kernel}");'
 
 
-def _entry_edits(c, functions):
+def _entry_edits(code, functions):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
     for function in functions:
         if not function.has_body or '__global__' not in function.words:
             continue
-        body = c.find_stop(c.match[function.paren] + 1, ('{', ';'))
-        if c[body] == '{':
-            yield (pos := c.end(body)), pos, entry_of(c[function.paren - 1])
+        body = code.find_stop(code.match[function.paren] + 1, ('{', ';'))
+        if code[body] == '{':
+            yield (pos := code.end(body)), pos, entry_of(code[function.paren - 1])
 
 
-def _drop_overloaded(c, host_functions, other_functions):
+def _drop_overloaded(code, host_functions, other_functions):
     "Drop from `host_functions` the functions that overload one of `other_functions`"
-    names = {c[function.paren - 1] for function in host_functions} & {
-        c[function.paren - 1] for function in other_functions
+    names = {code[function.paren - 1] for function in host_functions} & {
+        code[function.paren - 1] for function in other_functions
     }
-    keys = {_overload_key(c, function) for function in other_functions if c[function.paren - 1] in names}
+    keys = {_overload_key(code, function) for function in other_functions if code[function.paren - 1] in names}
     return [
         function
         for function in host_functions
-        if c[function.paren - 1] not in names or _overload_key(c, function) not in keys
+        if code[function.paren - 1] not in names or _overload_key(code, function) not in keys
     ]
 
 
@@ -126,15 +126,15 @@ _NON_PRIVATE_WORDS = {
 }
 
 
-def _private_ptx_functions(c, functions):
+def _private_ptx_functions(code, functions):
     "Yield the first token of each plain device function of `functions` that contains PTX and is declared only once"
     ptx_tokens = sorted(
-        [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
-        + [i for macro in _PTX_MACROS for i in c.find(macro)]
+        [i for i in code.find('ptx') if (code[i - 2], code[i - 1]) == ('gridstride', '::')]
+        + [i for macro in _PTX_MACROS for i in code.find(macro)]
     )
     defined_name_tokens = {function.paren - 1 for function in functions if function.has_body}
     for function in functions:
-        is_plain_device = '__device__' in map(c.__getitem__, range(function.first, function.paren))  # not in a macro
+        is_plain_device = '__device__' in map(code.__getitem__, range(function.first, function.paren))  # not in a macro
         if (
             not (function.has_body and is_plain_device)
             or function.owner
@@ -144,101 +144,107 @@ def _private_ptx_functions(c, functions):
             continue
         first_ptx = bisect(ptx_tokens, function.paren)
         if (
-            c[function.first - 1] not in ('', ';', '{', '}')
+            code[function.first - 1] not in ('', ';', '{', '}')
             or first_ptx == len(ptx_tokens)
-            or ptx_tokens[first_ptx] >= _end_of_body(c, function.paren)
+            or ptx_tokens[first_ptx] >= _end_of_body(code, function.paren)
         ):
             continue
-        name, namespace = c[function.paren - 1], namespace_of(c, function.paren)
+        name, namespace = code[function.paren - 1], namespace_of(code, function.paren)
         earlier_uses = [
-            i for i in c.find(name) if i < function.paren - 1 and i not in defined_name_tokens and _may_declare(c, i)
+            i
+            for i in code.find(name)
+            if i < function.paren - 1 and i not in defined_name_tokens and _may_declare(code, i)
         ]
-        if name not in _AMBIGUOUS_NAMES and not any(namespace_of(c, i) == namespace for i in earlier_uses):
+        if name not in _AMBIGUOUS_NAMES and not any(namespace_of(code, i) == namespace for i in earlier_uses):
             yield function.first
 
 
-def _may_declare(c, i):
+def _may_declare(code, i):
     "Return whether the tokens before the name at token `i` may be a type"
-    return c[i - 1] in ('*', '&', '&&', '>', ']', ')') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS
+    return code[i - 1] in ('*', '&', '&&', '>', ']', ')') or code.is_word(i - 1) and code[i - 1] not in KEYWORDS
 
 
 @lru_cache(4)
-def _declared_functions(c) -> tuple:
+def _declared_functions(code) -> tuple:
     "Return each function that is declared outside functions, including members of classes"
-    return tuple(_functions_in_heads(c))
+    return tuple(_functions_in_heads(code))
 
 
-def _functions_in_heads(c):
-    for owner, head in _all_heads(c):
-        first = c.skip_template_header(head.start)
-        if c[first] == 'extern' and c.is_string(first + 1):
+def _functions_in_heads(code):
+    for owner, head in _all_heads(code):
+        first = code.skip_template_header(head.start)
+        if code[first] == 'extern' and code.is_string(first + 1):
             first += 2
-        while c[first] == '[' and c[first + 1] == '[':
-            first = c.match[first] + 1
-        paren = _parameters_start(c, first, head.end)
-        if paren is None or paren not in c.match or c[first] in ('template', 'using', 'typedef', 'return'):
+        while code[first] == '[' and code[first + 1] == '[':
+            first = code.match[first] + 1
+        paren = _parameters_start(code, first, head.end)
+        if paren is None or paren not in code.match or code[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        words = c.expanded_words(first, paren - 1)
-        if owner or c[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
-            yield _FunctionDeclaration(first, paren, owner or _class_of_definition(c, paren), words, head.is_definition)
+        words = code.expanded_words(first, paren - 1)
+        if owner or code[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
+            yield _FunctionDeclaration(
+                first, paren, owner or _class_of_definition(code, paren), words, head.is_definition
+            )
 
 
 @lru_cache(4)
-def _all_heads(c) -> tuple:
+def _all_heads(code) -> tuple:
     "Return (the class or '', a `Head`) of each declaration outside functions"
-    return tuple(_all_heads_of(c))
+    return tuple(_all_heads_of(code))
 
 
-def _all_heads_of(c):
-    yield from (('', head) for head in declaration_heads(c))
-    for opening in c.find('{'):
-        if (c.scope_kind(opening) == 'type' or _is_local_class(c, opening)) and (name := class_name(c, opening)):
-            yield from ((name, head) for head in _members(c, opening))
+def _all_heads_of(code):
+    yield from (('', head) for head in declaration_heads(code))
+    for opening in code.find('{'):
+        if (code.scope_kind(opening) == 'type' or _is_local_class(code, opening)) and (
+            name := class_name(code, opening)
+        ):
+            yield from ((name, head) for head in _members(code, opening))
 
 
-def _is_local_class(c, opening):
+def _is_local_class(code, opening):
     "Return whether the brace at `opening` opens a named class in a function"
-    return c.scope(opening) == 'code' and c.is_word(opening - 1) and c[opening - 2] in CLASS_KEYWORDS
+    return code.scope(opening) == 'code' and code.is_word(opening - 1) and code[opening - 2] in CLASS_KEYWORDS
 
 
-def _members(c, opening):
+def _members(code, opening):
     "Return the `Head`s of the declarations between the `{` at `opening` and its match"
     i = start = opening + 1
-    while i < c.match[opening]:
-        if c[i] == ':' and c[i - 1] in _ACCESS_SPECIFIERS:
+    while i < code.match[opening]:
+        if code[i] == ':' and code[i - 1] in _ACCESS_SPECIFIERS:
             start = i + 1
-        elif c[i] in ('{', ';'):
-            yield Head(start, i, c[i] == '{')
-            start = c.match.get(i, i) + 1
-        i = c.match.get(i, i) + 1
+        elif code[i] in ('{', ';'):
+            yield Head(start, i, code[i] == '{')
+            start = code.match.get(i, i) + 1
+        i = code.match.get(i, i) + 1
 
 
-def _parameters_start(c, first, end):
+def _parameters_start(code, first, end):
     "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
-    opening = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
+    opening = next((i for i in code.find_between('operator', first, end) if code.outer[i] == code.outer[first]), None)
     if opening is None:
-        return c.find_parameter_list(first, end)
-    i = opening + 3 if (c[opening + 1], c[opening + 2]) == ('(', ')') else opening + 1
-    return next((j for j in range(i, end) if c[j] == '('), None)
+        return code.find_parameter_list(first, end)
+    i = opening + 3 if (code[opening + 1], code[opening + 2]) == ('(', ')') else opening + 1
+    return next((j for j in range(i, end) if code[j] == '('), None)
 
 
-def _class_of_definition(c, p):
+def _class_of_definition(code, p):
     "Return the class in front of the `::` before the name of the function with its `(` at `p`; '' for none"
     i = p - 2
-    if c[i] != '::':
+    if code[i] != '::':
         return ''
-    i = c.opening_angle(i - 1) or i if c[i - 1] == '>' else i
-    return c[i - 1]
+    i = code.opening_angle(i - 1) or i if code[i - 1] == '>' else i
+    return code[i - 1]
 
 
-def _overload_key(c, function):
+def _overload_key(code, function):
     "Return a key that all declarations of one function share, and no overload has"
     return (
-        namespace_of(c, function.paren),
+        namespace_of(code, function.paren),
         function.owner,
-        c[function.paren - 2] == '~',
-        c[function.paren - 1],
-        tuple(parameter(c, a, b).type for a, b in c.arguments(function.paren)),
+        code[function.paren - 2] == '~',
+        code[function.paren - 1],
+        tuple(parameter(code, a, b).type for a, b in code.arguments(function.paren)),
     )
 
 
@@ -252,9 +258,9 @@ def _may_have_macro(function):
 _NO_TYPES = frozenset(('~', 'inline', 'static'))
 
 
-def _is_host(c, function):
+def _is_host(code, function):
     "Return whether `function` is certainly a host function; False if a macro or the compiler decides that"
-    name, next_token = c[function.paren - 1], c.match[function.paren] + 1
+    name, next_token = code[function.paren - 1], code.match[function.paren] + 1
     if (
         not _UNMARKED_WORDS.isdisjoint(function.words)
         or _may_have_macro(function)
@@ -265,11 +271,11 @@ def _is_host(c, function):
     if (
         'friend' in function.words
         and not function.has_body
-        or c[next_token] != '{'
-        and c[c.find_stop(next_token, ('=', ';', '{'))] == '='
+        or code[next_token] != '{'
+        and code[code.find_stop(next_token, ('=', ';', '{'))] == '='
     ):
         return False
-    return not _NO_TYPES.issuperset(c.texts[function.first : function.paren - 1]) or name == function.owner
+    return not _NO_TYPES.issuperset(code.texts[function.first : function.paren - 1]) or name == function.owner
 
 
 class Unit(NamedTuple):
@@ -378,8 +384,8 @@ def device_code(
     """Return the `Code` of a text, and a list of (`)` of the parameters, end of the body) of its device functions.
 
     They include kernels. Default arguments are omitted, because the caller evaluates them."""
-    c = read(text).main
-    return c, _bodies_of(c, lambda function: function.is_for_gpu)
+    code = read(text).main
+    return code, _bodies_of(code, lambda function: function.is_for_gpu)
 
 
 @lru_cache(16)
@@ -387,77 +393,77 @@ def host_device_code(
     text: str,  # C++ for the emulator
 ):
     "Return the same as `device_code`, for `__host__ __device__` functions"
-    c = read(text).main
-    return c, _bodies_of(c, lambda function: {'__host__', '__device__'} <= function.words)
+    code = read(text).main
+    return code, _bodies_of(code, lambda function: {'__host__', '__device__'} <= function.words)
 
 
-def _bodies_of(c, is_selected):
+def _bodies_of(code, is_selected):
     functions = [
-        (function.first, c.match[function.paren], _end_of_body(c, function.paren))
-        for function in _declared_functions(c)
+        (function.first, code.match[function.paren], _end_of_body(code, function.paren))
+        for function in _declared_functions(code)
         if function.has_body and is_selected(function)
     ]
-    return [(closing_paren, end) for first, closing_paren, end in functions if not _is_conditional(c, first, end)]
+    return [(closing_paren, end) for first, closing_paren, end in functions if not _is_conditional(code, first, end)]
 
 
 def _is_in_device_code(text, pos, report):
     "Return whether the use at position `pos` is an error in device code; `report` is the compiler's, as a match"
-    c, bodies = device_code(text)
-    i = min(bisect(range(len(c)), pos, key=c.end), len(c) - 1)
+    code, bodies = device_code(text)
+    i = min(bisect(range(len(code)), pos, key=code.end), len(code) - 1)
     body = next(((a, b) for a, b in bodies if a <= i < b), None)
-    if body is None or not c.is_evaluated(i) or report['object'] and is_unused_template(c, c.match[body[0]]):
+    if body is None or not code.is_evaluated(i) or report['object'] and is_unused_template(code, code.match[body[0]]):
         return False
-    return report['object'] != 'array' or not _is_constant(c, i)
+    return report['object'] != 'array' or not _is_constant(code, i)
 
 
 def is_unused_template(
-    c,  # `Code`
+    code,  # `Code`
     p: int,  # index of a function's `(`
 ) -> bool:
     "Return whether the function is a template that is never used"
     first = p
-    while first > 0 and c[first - 1] not in (';', '}', '{'):
-        first = c.match.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1
-    return c[first] == 'template' and len(list(c.find(c[p - 1]))) == 1
+    while first > 0 and code[first - 1] not in (';', '}', '{'):
+        first = code.match.get(first - 1, first - 1) if code[first - 1] in (')', ']') else first - 1
+    return code[first] == 'template' and len(list(code.find(code[p - 1]))) == 1
 
 
-def _is_constant(c, i):
+def _is_constant(code, i):
     "Return whether the element of the array may be a compile-time constant, which device code may use"
-    if not any(c.is_word(j) for j in range(i + 1, c.match.get(i + 1, i + 1))):
+    if not any(code.is_word(j) for j in range(i + 1, code.match.get(i + 1, i + 1))):
         return True
     enclosing = i
-    while (enclosing := c.outer[enclosing]) >= 0 and c[enclosing] != '{':
+    while (enclosing := code.outer[enclosing]) >= 0 and code[enclosing] != '{':
         if (
-            c[enclosing] == '['
-            and c.is_word(enclosing - 1)
-            and c.is_word(enclosing - 2)
-            and c[enclosing - 2] not in KEYWORDS
+            code[enclosing] == '['
+            and code.is_word(enclosing - 1)
+            and code.is_word(enclosing - 2)
+            and code[enclosing - 2] not in KEYWORDS
         ):
             return True
     start = i
-    while c[start - 1] not in (';', '{', '}'):
-        start = c.match.get(start - 1, start - 1) if c[start - 1] in (')', ']') else start - 1
+    while code[start - 1] not in (';', '{', '}'):
+        start = code.match.get(start - 1, start - 1) if code[start - 1] in (')', ']') else start - 1
     statement_tokens = range(start, i)
-    if {'constexpr', 'static_assert', 'case'} & {c[j] for j in statement_tokens} or 'enum' in (
-        c[enclosing - 1],
-        c[enclosing - 2],
+    if {'constexpr', 'static_assert', 'case'} & {code[j] for j in statement_tokens} or 'enum' in (
+        code[enclosing - 1],
+        code[enclosing - 2],
     ):
         return True
-    return any(c[j] == '<' and (c.closing_angle(j) or 0) > i for j in statement_tokens)
+    return any(code[j] == '<' and (code.closing_angle(j) or 0) > i for j in statement_tokens)
 
 
-def _end_of_body(c, p):
+def _end_of_body(code, p):
     "Return the index after the body of the function whose `(` is at `p`, even if member initializers precede the body"
-    i = c.find_stop(c.match[p] + 1, (':', '{', ';'))
-    while c[i] in (':', ','):
-        i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
-        i = c.match[i] + 1
-    return c.match.get(i, i) + 1
+    i = code.find_stop(code.match[p] + 1, (':', '{', ';'))
+    while code[i] in (':', ','):
+        i = next(j for j in range(i + 1, len(code)) if code[j] in ('(', '{'))
+        i = code.match[i] + 1
+    return code.match.get(i, i) + 1
 
 
-def _is_conditional(c, start, end):
+def _is_conditional(code, start, end):
     "Return whether the preprocessor decides which code of `start:end` is for the host and which for the device"
-    return c.has_directive(start + 1, end + 1, 'CUDA')
+    return code.has_directive(start + 1, end + 1, 'CUDA')
 
 
 _CONSTEXPR_MESSAGE = (

@@ -17,7 +17,7 @@ HOST_AND_DEVICE_FUNCTIONS = {*dir(math), *(f'{name}f' for name in dir(math)), 'm
 
 
 def refuse_wrong_side_calls(
-    c: Code,
+    code: Code,
     functions: list,  # of `Function`: those of the source
 ):
     """Raise `WrongSource` for a call, a launch or a keyword on the wrong side, host or device.
@@ -29,25 +29,28 @@ def refuse_wrong_side_calls(
         sides.setdefault(_join_scope(function.scope, function.name), set()).add(_side(function))
     ambiguous = HOST_AND_DEVICE_FUNCTIONS | BUILTIN
     side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in ambiguous}
-    _refuse_launches(c, side_of_name)
-    if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
+    _refuse_launches(code, side_of_name)
+    if '__CUDACC__' in code.src or '__CUDA_ARCH__' in code.src:
         return  # the preprocessor decides which code is for the host and which for the device
-    device_functions, uses_std = {k for k, v in side_of_name.items() if v == 'device'}, 'using namespace std' in c.src
+    device_functions, uses_std = (
+        {k for k, v in side_of_name.items() if v == 'device'},
+        'using namespace std' in code.src,
+    )
     unqualified_names = frozenset(name.rpartition('::')[2] for name in device_functions)
-    for head in declaration_heads(c):
-        paren = parameters_start(c, head)
-        if paren is None or not head.is_definition or c[paren - 2] == '::':
+    for head in declaration_heads(code):
+        paren = parameters_start(code, head)
+        if paren is None or not head.is_definition or code[paren - 2] == '::':
             continue  # a name in a member function may refer to another member of its class
-        words = c.expanded_words(head.start, paren)
-        body = range(head.end + 1, c.match.get(head.end, head.end))
+        words = code.expanded_words(head.start, paren)
+        body = range(head.end + 1, code.match.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
-            _refuse_host_keywords(c, body)
+            _refuse_host_keywords(code, body)
             if '__host__' not in words:
-                _refuse_host_library(c, body, uses_std)
+                _refuse_host_library(code, body, uses_std)
         may_run_on_gpu = words & {'__global__', '__device__', 'template', 'constexpr'}
-        if not may_run_on_gpu and not c.find_between('__device__', body.start, body.stop):
-            _refuse_calls(c, body, device_functions, unqualified_names)
-    _refuse_arguments(c, functions, {k for k, v in side_of_name.items() if v == 'host'})
+        if not may_run_on_gpu and not code.find_between('__device__', body.start, body.stop):
+            _refuse_calls(code, body, device_functions, unqualified_names)
+    _refuse_arguments(code, functions, {k for k, v in side_of_name.items() if v == 'host'})
 
 
 HOST_FUNCTION_IN_DEVICE_CODE = '{name} is a host function, but this code runs on the GPU: declare it `__device__`'
@@ -60,13 +63,13 @@ def _join_scope(scope, name):
     return f'{scope}::{name}' if scope else name
 
 
-def _qualified_name(c, i):
+def _qualified_name(code, i):
     "Return the name at token `i` with the namespaces before it"
-    name = c[i]
-    while c[i - 1] == '::' and c.is_word(i - 2):
+    name = code[i]
+    while code[i - 1] == '::' and code.is_word(i - 2):
         i -= 2
-        name = f'{c[i]}::{name}'
-    return f'::{name}' if c[i - 1] == '::' else name
+        name = f'{code[i]}::{name}'
+    return f'::{name}' if code[i - 1] == '::' else name
 
 
 _REASONS_OF_REFUSAL = {
@@ -78,12 +81,14 @@ _REASONS_OF_REFUSAL = {
 _HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_REASONS_OF_REFUSAL))
 
 
-def _refuse_host_keywords(c, body):
-    for i in c.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
-        if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
-            raise c.error(WrongSource, f'device code has no exceptions: return an error value instead of `{c[i]}`', i)
-        if c[i] in _REASONS_OF_REFUSAL and c.is_word(i):
-            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_REASONS_OF_REFUSAL[c[i]]}', i)
+def _refuse_host_keywords(code, body):
+    for i in code.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
+        if code[i] in ('throw', 'try') and code.is_word(i) and (code[i + 1], code[i + 2]) != ('(', ')'):
+            raise code.error(
+                WrongSource, f'device code has no exceptions: return an error value instead of `{code[i]}`', i
+            )
+        if code[i] in _REASONS_OF_REFUSAL and code.is_word(i):
+            raise code.error(WrongSource, f'device code has no `{code[i]}`: {_REASONS_OF_REFUSAL[code[i]]}', i)
 
 
 _USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'
@@ -97,14 +102,14 @@ _ADVICE = {  # host-only name of the C++ library -> its substitute in a kernel
 _LIBRARY_NAMES = frozenset(_ADVICE)
 
 
-def _refuse_host_library(c, body, uses_std):
+def _refuse_host_library(code, body, uses_std):
     "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `uses_std`: whether `std::` may be omitted"
-    for i in c.find_any_between(_LIBRARY_NAMES, body.start, body.stop):
-        is_std_name = (c[i - 2], c[i - 1]) == ('std', '::') or uses_std and c[i - 1] not in ('::', '.', '->')
-        if c.is_word(i) and is_std_name:
-            end = c.closing_angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
-            if c[i] in _STREAM_NAMES and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
-                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_ADVICE[c[i]]}', i)
+    for i in code.find_any_between(_LIBRARY_NAMES, body.start, body.stop):
+        is_std_name = (code[i - 2], code[i - 1]) == ('std', '::') or uses_std and code[i - 1] not in ('::', '.', '->')
+        if code.is_word(i) and is_std_name:
+            end = code.closing_angle(i + 1) if code[i + 1] == '<' else i if code[i] == 'string' else None
+            if code[i] in _STREAM_NAMES and code[i + 1] in ('<<', '>>') or end is not None and code.is_word(end + 1):
+                raise code.error(WrongSource, f'std::{code[i]} is host-only: {_ADVICE[code[i]]}', i)
 
 
 def _side(function):
@@ -122,36 +127,38 @@ def _side(function):
     return 'host'
 
 
-def _refuse_launches(c, side_of_name):
-    for i in c.find('<<<'):
-        if side_of_name.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
-            message = f'{c[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
-            raise c.error(WrongSource, message, i - 1)
+def _refuse_launches(code, side_of_name):
+    for i in code.find('<<<'):
+        if side_of_name.get(code[i - 1]) in ('host', 'device') and code[i - 2] not in ('::', '.', '->'):
+            message = f'{code[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
+            raise code.error(WrongSource, message, i - 1)
 
 
-def _refuse_calls(c, body, device_functions, unqualified_names):
+def _refuse_calls(code, body, device_functions, unqualified_names):
     "Raise `WrongSource` for a call of a device function; `unqualified_names` are those without namespaces"
-    uses = c.find_any_between(unqualified_names, body.start, body.stop)
-    local_names = uses and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+    uses = code.find_any_between(unqualified_names, body.start, body.stop)
+    local_names = uses and {
+        code[i] for i in body if code.is_word(i) and code.is_word(i - 1) and code[i - 1] not in KEYWORDS
+    }
     for i in uses:
-        end = c.closing_angle(i + 1) if c[i + 1] == '<' else None
-        name = _qualified_name(c, i)
+        end = code.closing_angle(i + 1) if code[i + 1] == '<' else None
+        name = _qualified_name(code, i)
         if (
-            c[end + 1 if end else i + 1] == '('
-            and c[i - 1] not in ('.', '->')
+            code[end + 1 if end else i + 1] == '('
+            and code[i - 1] not in ('.', '->')
             and name in device_functions
             and name not in local_names
         ):
-            raise c.error(WrongSource, _DEVICE_FUNCTION_IN_HOST_CODE.format(name=name), i)
+            raise code.error(WrongSource, _DEVICE_FUNCTION_IN_HOST_CODE.format(name=name), i)
 
 
-def _refuse_arguments(c, functions, host_functions):
+def _refuse_arguments(code, functions, host_functions):
     """Raise `WrongSource` for a host function that is an argument of a device template which calls it.
 
     `callers` finds these too if the compiler is g++ 12 or clang; g++ 13 does not warn of them."""
     if not host_functions:
         return
-    if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
+    if any((code[i + 1], code[i + 2]) == ('<', '>') for i in code.find('template')):
         return  # the source has a specialization, which perhaps does not call the argument
     is_device_template = {}  # name -> per overload, whether it is a template of device code
     for function in functions:
@@ -160,41 +167,43 @@ def _refuse_arguments(c, functions, host_functions):
             '<' in function.template and is_device_code
         )
     called_arguments = {}  # name of a template of device code -> indices of the template arguments that it calls
-    for head in declaration_heads(c):
-        paren = parameters_start(c, head) if head.is_definition and c[head.start] == 'template' else None
-        name = paren and _join_scope(namespace_of(c, paren), c[paren - 1])
+    for head in declaration_heads(code):
+        paren = parameters_start(code, head) if head.is_definition and code[head.start] == 'template' else None
+        name = paren and _join_scope(namespace_of(code, paren), code[paren - 1])
         if name and all(is_device_template.get(name, [False])):
-            body = range(head.end + 1, c.match.get(head.end, head.end))
-            parameters = (_declared_parameter(c, *span) for span in _template_arguments(c, head.start + 1))
+            body = range(head.end + 1, code.match.get(head.end, head.end))
+            parameters = (_declared_parameter(code, *span) for span in _template_arguments(code, head.start + 1))
             called_arguments[name] = {
-                n for n, parameter in enumerate(parameters) if parameter and _is_called(c, parameter, body)
+                n for n, parameter in enumerate(parameters) if parameter and _is_called(code, parameter, body)
             }
-    for i in c.find('<'):
-        is_use = c[i - 2] != 'template' and c.closing_angle(i)
-        called_indices = called_arguments.get(_qualified_name(c, i - 1)) if is_use else ()
-        for n, (start, end) in enumerate(_template_arguments(c, i)) if called_indices else ():
-            name = ''.join(c[j] for j in range(start + (c[start] == '&'), end))
+    for i in code.find('<'):
+        is_use = code[i - 2] != 'template' and code.closing_angle(i)
+        called_indices = called_arguments.get(_qualified_name(code, i - 1)) if is_use else ()
+        for n, (start, end) in enumerate(_template_arguments(code, i)) if called_indices else ():
+            name = ''.join(code[j] for j in range(start + (code[start] == '&'), end))
             if n in called_indices and name in host_functions:
-                raise c.error(WrongSource, HOST_FUNCTION_IN_DEVICE_CODE.format(name=name), start)
+                raise code.error(WrongSource, HOST_FUNCTION_IN_DEVICE_CODE.format(name=name), start)
 
 
-def _is_called(c, name, body):
-    uses = c.find_between(name, body.start, body.stop)
-    return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in uses)
+def _is_called(code, name, body):
+    uses = code.find_between(name, body.start, body.stop)
+    return any(code[i + 1] == '(' and code[i - 1] not in ('.', '->', '::') and code.is_evaluated(i) for i in uses)
 
 
-def _template_arguments(c, i):
+def _template_arguments(code, i):
     "Return a list with (start, end) of each template argument after the `<` at `i`"
-    spans, closing = [], c.closing_angle(i) or i
+    spans, closing = [], code.closing_angle(i) or i
     while i < closing:
-        start, i = i + 1, min(c.find_stop(i + 1, (',', '>')), closing)
+        start, i = i + 1, min(code.find_stop(i + 1, (',', '>')), closing)
         spans.append((start, i))
     return spans
 
 
-def _declared_parameter(c, start, end):
+def _declared_parameter(code, start, end):
     "Return the name of the template parameter that the tokens `start:end` declare; None for a type parameter"
-    if c[start] in ('class', 'typename', 'template'):
+    if code[start] in ('class', 'typename', 'template'):
         return None
-    end = min(c.find_stop(start, ('=',)), end)
-    return next((c[i] for i in range(start + 1, end) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[end - 1])
+    end = min(code.find_stop(start, ('=',)), end)
+    return next(
+        (code[i] for i in range(start + 1, end) if code[i - 1] in ('*', '&') and code[i + 1] == ')'), code[end - 1]
+    )

@@ -10,35 +10,35 @@ _WORDS_OF_OTHER_DECLARATIONS = {
 
 
 def host_variables(
-    c: Code,  # C++ for the emulator
+    code: Code,  # C++ for the emulator
     all_heads,  # (the class or '', a `Head`) of each declaration outside functions
 ):
     "Yield (first token, 'variable' or 'array') per host variable; 'array' if its elements are compile-time constants"
-    constant_types = _const_type_names(c)
+    constant_types = _const_type_names(code)
     for class_name, head in all_heads:
         kinds = {
-            _kind(c, declaration, declarator, constant_types)
-            for declaration, declarator in _declarators(c, class_name, head)
+            _kind(code, declaration, declarator, constant_types)
+            for declaration, declarator in _declarators(code, class_name, head)
         }
         if len(kinds) == 1 and (kind := kinds.pop()):
             yield head.start, kind
 
 
-def _declarators(c, class_name, head):
+def _declarators(code, class_name, head):
     "Yield (`Declaration`, `Declarator`) per declared variable; nothing if the declaration may contain a macro"
     first = head.start
     if (
-        c[first] in _WORDS_OF_OTHER_DECLARATIONS
-        or not c.is_word(first)
-        or not c.is_word(first + 1)
-        and c[first + 1] in (';', ',', '=')
+        code[first] in _WORDS_OF_OTHER_DECLARATIONS
+        or not code.is_word(first)
+        or not code.is_word(first + 1)
+        and code[first + 1] in (';', ',', '=')
     ):
         return
-    if c.find_parameter_list(first, head.end) is not None:
+    if code.find_parameter_list(first, head.end) is not None:
         return
-    if '\0gs_' in '\0'.join(c.texts[first - 1 : head.end] if first else ['', *c.texts[: head.end]]):
+    if '\0gs_' in '\0'.join(code.texts[first - 1 : head.end] if first else ['', *code.texts[: head.end]]):
         return  # a name of the rewritten source
-    declaration = read_declaration(c, first)
+    declaration = read_declaration(code, first)
     may_have_macro = any(len(w) > 1 and w.isupper() for w in declaration.words)
     if (
         declaration.start != first
@@ -48,16 +48,16 @@ def _declarators(c, class_name, head):
         and 'static' not in declaration.words
     ):
         return
-    if '{' not in c.texts[first : declaration.first]:
+    if '{' not in code.texts[first : declaration.first]:
         yield from ((declaration, declarator) for declarator in declaration.declarators)
 
 
-def _const_type_names(c):
+def _const_type_names(code):
     "Return the names of const types that `typedef` and `using` define; of a pointer, the pointer itself must be const"
     constant_types = set()
-    for i in sorted([*c.find('typedef'), *c.find('using')]):
-        end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
-        words = [c[j] for j in range(i, end)]
+    for i in sorted([*code.find('typedef'), *code.find('using')]):
+        end = next((j for j in range(i, len(code)) if code[j] == ';'), i)
+        words = [code[j] for j in range(i, end)]
         if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
             continue
         name, type_ = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
@@ -67,15 +67,15 @@ def _const_type_names(c):
     return constant_types
 
 
-def _kind(c, declaration, declarator, constant_types):
+def _kind(code, declaration, declarator, constant_types):
     "Return 'variable' or 'array' for a variable that device code must not use, None for others"
-    declarator_words = c.texts[declarator.first : declarator.name]
+    declarator_words = code.texts[declarator.first : declarator.name]
     if (
-        'gridstride' in ' '.join(c.texts[declaration.start : declarator.name_end])
-        or 'gridstride' in c[declarator.init + 2]
+        'gridstride' in ' '.join(code.texts[declaration.start : declarator.name_end])
+        or 'gridstride' in code[declarator.init + 2]
         or {'&', '&&', '('} & {*declarator_words}
-        or c[declarator.name_end] not in ('[', '=', '{', ',', ';')
-        or c[declarator.init + 1] == '['
+        or code[declarator.name_end] not in ('[', '=', '{', ',', ';')
+        or code[declarator.init + 1] == '['
     ):
         return None
     is_constexpr = 'constexpr' in declaration.words
@@ -84,4 +84,4 @@ def _kind(c, declaration, declarator, constant_types):
         or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else declaration.words)}
     ):
         return 'variable'
-    return None if c[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'
+    return None if code[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'

@@ -19,57 +19,61 @@ _MAX_DEPTH = 4  # of nested calls
 
 
 def functions_to_inline(
-    c,  # `Code`
+    code,  # `Code`
     functions,  # its functions, each a `callers._FunctionDeclaration`
-    end_of_body,  # a function of `c` and the index of a function's `(`, which returns the index after its body
+    end_of_body,  # a function of `code` and the index of a function's `(`, which returns the index after its body
 ):  # list of indices
     "Return the first token of each device function that is called here, accesses memory and is not recursive"
     # name -> how often it is called or has template arguments
-    num_uses = Counter(c[i - 1] for bracket in ('(', '<') for i in c.find(bracket))
+    num_uses = Counter(code[i - 1] for bracket in ('(', '<') for i in code.find(bracket))
     bodies = [
-        (function, range(function.paren, end_of_body(c, function.paren))) for function in functions if function.has_body
+        (function, range(function.paren, end_of_body(code, function.paren)))
+        for function in functions
+        if function.has_body
     ]
-    candidates = [(function, body) for function, body in bodies if _may_inline(c, function, num_uses)]
-    calls = _calls(c, bodies) if candidates else {}
-    candidates = [(function, body) for function, body in candidates if not _is_recursive(calls, c[function.paren - 1])]
+    candidates = [(function, body) for function, body in bodies if _may_inline(code, function, num_uses)]
+    calls = _calls(code, bodies) if candidates else {}
+    candidates = [
+        (function, body) for function, body in candidates if not _is_recursive(calls, code[function.paren - 1])
+    ]
     inlined_functions = {}
     for _ in range(_MAX_DEPTH):  # a function that calls one of them accesses memory, too
         names = set(inlined_functions.values())
         inlined_functions = {
-            function.first: c[function.paren - 1] for function, body in candidates if _uses_memory(c, body, names)
+            function.first: code[function.paren - 1] for function, body in candidates if _uses_memory(code, body, names)
         }
     return [*inlined_functions]
 
 
-def _may_inline(c, function, num_uses):
+def _may_inline(code, function, num_uses):
     if (
         '__device__' not in function.words
         or '__global__' in function.words
-        or num_uses[name := c[function.paren - 1]] < 2
+        or num_uses[name := code[function.paren - 1]] < 2
     ):
         return False  # one use is its definition
-    if not _REFUSED.isdisjoint(function.words) or not _REFUSED.isdisjoint(c.texts[function.first : function.paren]):
+    if not _REFUSED.isdisjoint(function.words) or not _REFUSED.isdisjoint(code.texts[function.first : function.paren]):
         return False
     return (
         name != function.owner
-        and c[function.paren - 2] != '~'
-        and '...' not in c.text(range(function.paren, c.match[function.paren]))
+        and code[function.paren - 2] != '~'
+        and '...' not in code.text(range(function.paren, code.match[function.paren]))
     )
 
 
-def _uses_memory(c, body, names):
+def _uses_memory(code, body, names):
     if len(body) > _MAX_TOKENS:
         return False
-    words = {*c.texts[body.start : body.stop]}
+    words = {*code.texts[body.start : body.stop]}
     limit = _MAX_TOKENS if words & (_BARRIERS | names) else _MAX_TOKENS_WITHOUT_BARRIER if '[' in words else 0
     return len(body) <= limit
 
 
-def _calls(c, bodies):
+def _calls(code, bodies):
     "Return {function name: names in its body}"
     calls = {}
     for function, body in bodies:
-        calls.setdefault(c[function.paren - 1], set()).update(c.names_in(body.start, body.stop))
+        calls.setdefault(code[function.paren - 1], set()).update(code.names_in(body.start, body.stop))
     return calls
 
 

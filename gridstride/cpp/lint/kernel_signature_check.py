@@ -12,20 +12,22 @@ _LOCAL_CONSTANT = '{name} is a `__constant__` variable in a function: declare it
 
 
 def refuse_wrong_heads(
-    c: Code,
+    code: Code,
     functions: list,  # of `Function`: those of the source
 ):
     "Raise `WrongSource` for an invalid declaration of a kernel, and for a `__constant__` variable in a function"
     for function in functions:
         if '__global__' in function.words and (message := _describe_flaw(function)):
-            i = next(i for i in c.find(function.name) if c.line(i) == function.line)
-            raise c.error(WrongSource, message, i)
-    for i in c.find_specifiers('__global__'):
-        if c.scope(i) == 'type' and c[i - 1] != 'friend' and c[c.find_stop(i, ('{', ';'))] == '{':
-            raise c.error(WrongSource, _NOT_A_MEMBER.format(owner='the class'), i)
-    for i in c.find_specifiers('__constant__'):
-        if c.scope(i) == 'code' and c[i - 1] in ('{', '}', ';') and c[i] == '__constant__':
-            raise c.error(WrongSource, _LOCAL_CONSTANT.format(name=c[c.find_stop(i, ('=', ';', '[', '{')) - 1]), i)
+            i = next(i for i in code.find(function.name) if code.line(i) == function.line)
+            raise code.error(WrongSource, message, i)
+    for i in code.find_specifiers('__global__'):
+        if code.scope(i) == 'type' and code[i - 1] != 'friend' and code[code.find_stop(i, ('{', ';'))] == '{':
+            raise code.error(WrongSource, _NOT_A_MEMBER.format(owner='the class'), i)
+    for i in code.find_specifiers('__constant__'):
+        if code.scope(i) == 'code' and code[i - 1] in ('{', '}', ';') and code[i] == '__constant__':
+            raise code.error(
+                WrongSource, _LOCAL_CONSTANT.format(name=code[code.find_stop(i, ('=', ';', '[', '{')) - 1]), i
+            )
 
 
 def _describe_flaw(function):

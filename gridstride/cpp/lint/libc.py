@@ -64,4 +64,4 @@ def alternative_to(
     name: str,  # of a host function
 ) -> str:
     "Return the advice for device code that calls this host function, as an imperative: what to write instead"
-    return next((text for names, text in _ALTERNATIVES if re.fullmatch(names, name)), _CALL_ON_HOST)
+    return next((alternative for pattern, alternative in _ALTERNATIVES if re.fullmatch(pattern, name)), _CALL_ON_HOST)

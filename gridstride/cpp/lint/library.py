@@ -88,31 +88,36 @@ def find_host_uses(
     extensions: tuple,  # of nvcc, which options enable: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own std
 ):
     "Yield a `WrongSource` per use of a host-only function or type of the standard libraries in device code"
-    c, bodies = device_code(unit.text)
-    spans = [*bodies, *([] if 'lambda' not in extensions else _lambdas(c, bodies))]
-    candidates = _candidates(c, own_names) if spans else []
+    code, bodies = device_code(unit.text)
+    spans = [*bodies, *([] if 'lambda' not in extensions else _lambdas(code, bodies))]
+    candidates = _candidates(code, own_names) if spans else []
     for a, b in spans:
         for i in indices_between(candidates, a, b):
-            if c.is_word(i) and (message := _describe_use(c, i, own_names, extensions)) and c.is_evaluated(i):
-                if not (is_host_function(c[i]) and is_unused_template(c, c.match[a])):
-                    yield wrong_source(message, unit.file, c.line(i), unit)
-        for i in _uses_of_parameter_types(c, a, b):
-            yield wrong_source(_format(_HOST_ONLY, c[i]), unit.file, c.line(i), unit)
-        for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_std_arrays(c, a, b):
-            yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
-    for i in [] if 'lambda' in extensions else c.find_specifiers('__device__'):
-        if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
-            yield wrong_source(_NEEDS_EXTENDED_LAMBDA, unit.file, c.line(i), unit)
+            if code.is_word(i) and (message := _describe_use(code, i, own_names, extensions)) and code.is_evaluated(i):
+                if not (is_host_function(code[i]) and is_unused_template(code, code.match[a])):
+                    yield wrong_source(message, unit.file, code.line(i), unit)
+        for i in _uses_of_parameter_types(code, a, b):
+            yield wrong_source(_format(_HOST_ONLY, code[i]), unit.file, code.line(i), unit)
+        for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_std_arrays(code, a, b):
+            yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, code.line(i), unit)
+    for i in [] if 'lambda' in extensions else code.find_specifiers('__device__'):
+        if code[i - 1] == ']' and code.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
+            yield wrong_source(_NEEDS_EXTENDED_LAMBDA, unit.file, code.line(i), unit)
 
 
-def _lambdas(c, bodies):
+def _lambdas(code, bodies):
     "Yield (`)` of its parameters, its end) of each `__device__` lambda that host code defines"
-    for i in c.find_specifiers('__device__'):
-        p = c.match.get(i + 1)
-        if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.expand_alias(i) and c.scope(i) == 'code':
-            opening = c.find_stop(p + 1, ('{', ';'))
-            if c[opening] == '{' and not any(a <= i < b for a, b in bodies):
-                yield p, c.match[opening]
+    for i in code.find_specifiers('__device__'):
+        p = code.match.get(i + 1)
+        if (
+            code[i - 1] == ']'
+            and code[i + 1] == '('
+            and '__host__' not in code.expand_alias(i)
+            and code.scope(i) == 'code'
+        ):
+            opening = code.find_stop(p + 1, ('{', ';'))
+            if code[opening] == '{' and not any(a <= i < b for a, b in bodies):
+                yield p, code.match[opening]
 
 
 def find_host_device_uses(
@@ -122,13 +127,13 @@ def find_host_device_uses(
     """Yield (message, file, line) per call of a host function in a `__host__ __device__` function.
 
     These are warnings, as with nvcc."""
-    c, bodies = host_device_code(unit.text)
-    candidates = _candidates(c, own_names) if bodies else []
+    code, bodies = host_device_code(unit.text)
+    candidates = _candidates(code, own_names) if bodies else []
     for a, b in bodies:
         for i in indices_between(candidates, a, b):
-            if c.is_word(i) and _is_host_call(c, i, own_names) and c.is_evaluated(i):
-                warning = wrong_source(_format(_HOST_FUNCTION_WARNING, c[i]), unit.file, c.line(i), unit)
-                yield str(warning), unit.file, c.line(i)
+            if code.is_word(i) and _is_host_call(code, i, own_names) and code.is_evaluated(i):
+                warning = wrong_source(_format(_HOST_FUNCTION_WARNING, code[i]), unit.file, code.line(i), unit)
+                yield str(warning), unit.file, code.line(i)
 
 
 _CHECKED_ELSEWHERE = {'errno', 'exit', 'abort'}
@@ -139,27 +144,27 @@ def guard_host_calls(
     own_names,  # as for `find_host_uses`
 ) -> str:
     "Rewrite calls of host functions in `__host__ __device__` functions, so that they are findings in device code"
-    c, bodies = host_device_code(text)
-    candidates, edits = _candidates(c, own_names) if bodies else [], []
+    code, bodies = host_device_code(text)
+    candidates, edits = _candidates(code, own_names) if bodies else [], []
     for i in (i for a, b in bodies for i in indices_between(candidates, a, b)):
         if (
-            c.is_word(i)
-            and c[i] not in _CHECKED_ELSEWHERE
-            and c[i + 1] == '('
-            and _is_host_call(c, i, own_names)
-            and c.is_evaluated(i)
+            code.is_word(i)
+            and code[i] not in _CHECKED_ELSEWHERE
+            and code[i + 1] == '('
+            and _is_host_call(code, i, own_names)
+            and code.is_evaluated(i)
         ):
-            first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
-            edits.append((pos := c.tokens[first].start, pos, f'(::gridstride::report_host_only_call("{c[i]}"), '))
-            edits.append((pos := c.tokens[c.match[i + 1]].end, pos, ')'))
+            first = i - 2 if code[i - 2] == 'std' else i - (code[i - 1] == '::')
+            edits.append((pos := code.tokens[first].start, pos, f'(::gridstride::report_host_only_call("{code[i]}"), '))
+            edits.append((pos := code.tokens[code.match[i + 1]].end, pos, ')'))
     return apply(text, edits)
 
 
-def _candidates(c, own_names):
+def _candidates(code, own_names):
     "Return the tokens that may name a function or type of the libraries: called, assigned, after `std::`, or macros"
-    tokens = {*c.find_any(_C_FUNCTIONS | own_names.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
-    tokens.update(i + n for i in c.find('=') for n in (1, 2))
-    return sorted(tokens.union(i + 2 for i in c.find('std')))
+    tokens = {*code.find_any(_C_FUNCTIONS | own_names.macros.keys() | {'errno'}), *(i - 1 for i in code.find('('))}
+    tokens.update(i + n for i in code.find('=') for n in (1, 2))
+    return sorted(tokens.union(i + 2 for i in code.find('std')))
 
 
 def _format(template, name):
@@ -172,89 +177,97 @@ def _format(template, name):
     return template.format(name=name, advice=advice)
 
 
-def _describe_use(c, i, own_names, extensions):
+def _describe_use(code, i, own_names, extensions):
     "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
-    if words := _describe_refusal(c, i, own_names, extensions):
-        return _format(words, c[i])
-    for macro_body in own_names.macros.get(c[i], ()):
+    if words := _describe_refusal(code, i, own_names, extensions):
+        return _format(words, code[i])
+    for macro_body in own_names.macros.get(code[i], ()):
         host_calls = (
             j
             for j in range(len(macro_body))
-            if macro_body.is_word(j) and macro_body[j] != c[i] and _is_host_call(macro_body, j, own_names)
+            if macro_body.is_word(j) and macro_body[j] != code[i] and _is_host_call(macro_body, j, own_names)
         )
         if (j := next(host_calls, None)) is not None:
             return _format(_HOST_FUNCTION, macro_body[j])
 
 
-def _uses_of_parameter_types(c, a, b):
+def _uses_of_parameter_types(code, a, b):
     "Yield the host-only types of parameters before the `)` at `a` that the body, up to `b`, uses"
-    if not c.find_between('std', c.match[a], a):
+    if not code.find_between('std', code.match[a], a):
         return
-    body = {*c.texts[a:b]}
-    for first, end in c.arguments(c.match[a]):
-        if c[end - 1] in body and not {'*', '='} & {c[i] for i in range(first, end)}:
-            yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
+    body = {*code.texts[a:b]}
+    for first, end in code.arguments(code.match[a]):
+        if code[end - 1] in body and not {'*', '='} & {code[i] for i in range(first, end)}:
+            yield from (i for i in range(first, end) if code[i] in _TYPES and code[i - 2] == 'std')
 
 
-def _uses_of_std_arrays(c, a, b):
+def _uses_of_std_arrays(code, a, b):
     "Return the uses of elements and members of the std::arrays that the function with the `)` at `a` declares"
     names = set()
-    for i in c.find_between('array', c.match[a], b):
-        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (end_of_type := c.closing_angle(i + 1)):
-            names.add(c[end_of_type + 2 if c[end_of_type + 1] in ('&', 'const') else end_of_type + 1])
-    uses = c.find_any_between(frozenset(names), a, b) if names else []
-    return [i for i in uses if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
+    for i in code.find_between('array', code.match[a], b):
+        if (code[i - 2], code[i - 1], code[i]) == ('std', '::', 'array') and (end_of_type := code.closing_angle(i + 1)):
+            names.add(code[end_of_type + 2 if code[end_of_type + 1] in ('&', 'const') else end_of_type + 1])
+    uses = code.find_any_between(frozenset(names), a, b) if names else []
+    return [i for i in uses if code[i + 1] in ('[', '.') and code[i - 1] not in ('.', '->', '::')]
 
 
 _NEEDS_EXTENDED_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
-def _describe_refusal(c, i, own_names, extensions):
+def _describe_refusal(code, i, own_names, extensions):
     "Return the message about a use of the name at token `i` in device code; None if it is allowed"
-    name = c[i]
-    is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    if _is_host_call(c, i, own_names):
+    name = code[i]
+    is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
+    if _is_host_call(code, i, own_names):
         return _HOST_FUNCTION
     if not is_std:
         return
-    next_token = (c.closing_angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
+    next_token = (code.closing_angle(i + 1) or i) + 1 if code[i + 1] == '<' else i + 1
     if (
         name in _TYPES | _STREAMS
         or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS)
-        and c[next_token] == '('
+        and code[next_token] == '('
     ):
         return _HOST_ONLY
     if 'std' in extensions:
         return
-    is_construction = c[next_token] in ('(', '{') or c.is_word(next_token) and c[next_token + 1] in ('(', '{', ';')
+    is_construction = (
+        code[next_token] in ('(', '{') or code.is_word(next_token) and code[next_token + 1] in ('(', '{', ';')
+    )
     if name in _CONSTEXPR_TYPES and is_construction and 'constexpr' not in extensions:
         return _ONLY_CONSTEXPR
-    if name in _CONSTEXPR and 'constexpr' not in extensions and c[next_token + 2 * (name == 'numeric_limits')] == '(':
+    if (
+        name in _CONSTEXPR
+        and 'constexpr' not in extensions
+        and code[next_token + 2 * (name == 'numeric_limits')] == '('
+    ):
         return _ONLY_CONSTEXPR
 
 
-def _is_host_call(c, i, own_names):
+def _is_host_call(code, i, own_names):
     "Return whether the name at token `i` calls a host function of C's or CUDA's library, or takes its address"
-    name = c[i]
-    is_std = c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    is_unqualified = is_std or c[i - 1] not in ('.', '->', '::')
+    name = code[i]
+    is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
+    is_unqualified = is_std or code[i - 1] not in ('.', '->', '::')
     is_unqualified = (
-        is_unqualified or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
+        is_unqualified
+        or code[i - 1] == '::'
+        and (not code.is_word(i - 2) and code[i - 2] != '>' or code[i - 2] in KEYWORDS)
     )
     if name == 'errno':
         return is_unqualified and name not in own_names
-    if not is_unqualified or c[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
+    if not is_unqualified or code[i + 1] not in ('(', ';', ',') or not (name in _C_FUNCTIONS or is_host_function(name)):
         return False
-    if c[i + 1] == '(':
-        is_constant_length = name == 'strlen' and c.is_string(i + 2)  # the compiler counts it
+    if code[i + 1] == '(':
+        is_constant_length = name == 'strlen' and code.is_string(i + 2)  # the compiler counts it
         return (is_std or name not in own_names) and not is_constant_length
-    return _is_assigned_value(c, i) and name not in own_names
+    return _is_assigned_value(code, i) and name not in own_names
 
 
-def _is_assigned_value(c, i):
+def _is_assigned_value(code, i):
     "Return whether the name at token `i` is the whole right-hand side of a `=`"
-    i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
-    return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
+    i -= 2 if (code[i - 2], code[i - 1]) == ('std', '::') else 0
+    return code[i - 1] == '=' or (code[i - 2], code[i - 1]) == ('=', '&')
 
 
 class ProgramNames:
@@ -280,26 +293,26 @@ class ProgramNames:
         return self._cache[name]
 
 
-def _declares_name(c, name):
+def _declares_name(code, name):
     "Return whether the source declares the name, or uses it other than as a function"
     return any(
-        _is_declaration(c, i) or not (c[i + 1] == '(' or _may_name_c_function(c, i))
-        for i in c.find(name)
-        if c.is_word(i)
+        _is_declaration(code, i) or not (code[i + 1] == '(' or _may_name_c_function(code, i))
+        for i in code.find(name)
+        if code.is_word(i)
     )
 
 
-def _may_name_c_function(c, i):
+def _may_name_c_function(code, i):
     "Return whether the name at token `i` is assigned, or follows `::`, `.` or `->`, so that it may be a C function"
-    return _is_assigned_value(c, i) or c[i - 1] in ('.', '->', '::')
+    return _is_assigned_value(code, i) or code[i - 1] in ('.', '->', '::')
 
 
-def _is_declaration(c, i):
+def _is_declaration(code, i):
     "Return whether the name at token `i` is that of a variable or a function that is declared there"
-    if c[i - 1] in ('*', '&', '&&'):
-        return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')
-    if c[i - 1] == '::':
-        return c.is_word(i - 2) and c[i - 2] != 'std' and c.scope(i) != 'code'
-    if c[i - 1] == '>':
-        return c.opening_angle(i - 1) is not None
-    return c.is_word(i - 1) and c[i - 1] not in KEYWORDS
+    if code[i - 1] in ('*', '&', '&&'):
+        return code.is_word(i - 2) and (code[i + 1] != '(' or code.scope(i) != 'code')
+    if code[i - 1] == '::':
+        return code.is_word(i - 2) and code[i - 2] != 'std' and code.scope(i) != 'code'
+    if code[i - 1] == '>':
+        return code.opening_angle(i - 1) is not None
+    return code.is_word(i - 1) and code[i - 1] not in KEYWORDS

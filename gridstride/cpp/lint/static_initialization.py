@@ -23,32 +23,34 @@ def runs_when_loaded(
 ) -> bool:
     "Return whether the source may have an initializer or constructor that runs when its module is loaded"
     try:
-        c = read_compiled(src)
+        code = read_compiled(src)
     except ValueError:
         return False  # it does not compile, either
-    classes = {c[i + 1] for word in _TYPES for i in c.find(word)}
-    aliases = {c[i + 1] for i in c.find('using')} | {
-        c[h.end - 1] for h in declaration_heads(c) if c[h.start] == 'typedef'
+    classes = {code[i + 1] for word in _TYPES for i in code.find(word)}
+    aliases = {code[i + 1] for i in code.find('using')} | {
+        code[h.end - 1] for h in declaration_heads(code) if code[h.start] == 'typedef'
     }
-    return bool(c.find('constructor')) or any(_may_run(c, head, classes, aliases) for head in declaration_heads(c))
+    return bool(code.find('constructor')) or any(
+        _may_run(code, head, classes, aliases) for head in declaration_heads(code)
+    )
 
 
-def _may_run(c: Code, head, classes, aliases):
+def _may_run(code: Code, head, classes, aliases):
     first, end = head.start, head.end
-    words = c.texts[first:end]
-    if not words or words[0] in _NO_VARIABLES or not _NO_HOST_INITIALIZER.isdisjoint(words) or c[first] == 'extern':
+    words = code.texts[first:end]
+    if not words or words[0] in _NO_VARIABLES or not _NO_HOST_INITIALIZER.isdisjoint(words) or code[first] == 'extern':
         return False
-    call = parameters_start(c, head)
+    call = parameters_start(code, head)
     if call is not None:
-        passes_names = bool(_unknown_types(c, first, call, classes | aliases)) and _passes_names(
-            c, call, classes | aliases
+        passes_names = bool(_unknown_types(code, first, call, classes | aliases)) and _passes_names(
+            code, call, classes | aliases
         )
-        return not head.is_definition and (_passes_values(c, call) or passes_names)
-    last = c.match.get(end, end) if head.is_definition else end
+        return not head.is_definition and (_passes_values(code, call) or passes_names)
+    last = code.match.get(end, end) if head.is_definition else end
     if head.is_definition and '=' not in words and not _TYPES.isdisjoint(words):
         return False  # the definition of a type; variables that follow it are a head of their own
-    initializer = c.texts[first + (words.index('=') if '=' in words else 0) : last]
-    return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(c, first, end, classes))
+    initializer = code.texts[first + (words.index('=') if '=' in words else 0) : last]
+    return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(code, first, end, classes))
 
 
 def _may_trap(initializer, words):
@@ -58,15 +60,15 @@ def _may_trap(initializer, words):
     return divides or '->' in initializer or ('=', '*') in pairs
 
 
-def _passes_values(c, call):
+def _passes_values(code, call):
     "Return whether an apparent function declaration is a variable with values for its constructor"
-    argument_tokens = c.texts[call + 1 : c.match.get(call, call)]
+    argument_tokens = code.texts[call + 1 : code.match.get(call, call)]
     return any(text[0] in '"\'' or text[0].isdigit() or text in ('(', '{') for text in argument_tokens)
 
 
-def _passes_names(c, call, types):
+def _passes_names(code, call, types):
     "Return whether an apparent function declaration is a variable, as `A a(b);` is unless `b` is a type"
-    argument_tokens = c.texts[call + 1 : c.match.get(call, call)]
+    argument_tokens = code.texts[call + 1 : code.match.get(call, call)]
     starts = [i for i, text in enumerate(argument_tokens) if not i or argument_tokens[i - 1] == ',']
     single_names = [argument_tokens[i] for i in starts if argument_tokens[i + 1 : i + 2] in ([], [','])]
     return (
@@ -81,11 +83,11 @@ def _is_type(name, types):
     return name in types or name in BUILTIN or name.endswith('_t') or bool(_CUDA_TYPE.fullmatch(name))
 
 
-def _unknown_types(c, first, end, classes):
+def _unknown_types(code, first, end, classes):
     "Return the words of a declaration that name a class of the source, or a namespace"
-    texts = c.texts[first:end]
+    texts = code.texts[first:end]
     declarator = texts[: texts.index('=')] if '=' in texts else texts
-    follows_type = len(declarator) == 1 and c[first - 1] == '}'  # a variable after the definition of its type
+    follows_type = len(declarator) == 1 and code[first - 1] == '}'  # a variable after the definition of its type
     return [
         word for word in declarator if word not in _PLAIN_TOKENS and (word in classes or word == '::' or follows_type)
     ]

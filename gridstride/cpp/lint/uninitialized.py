@@ -17,35 +17,35 @@ _HEADS = ('if', 'for', 'while', 'switch')
 _EXITS = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
 
 
-def is_guarded(c: Code, name: str, line: int):
+def is_guarded(code: Code, name: str, line: int):
     "Return whether all uses of the variable on this line are conditional"
-    uses_on_line = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) == line]
-    return bool(uses_on_line) and all(_is_conditional_use(c, i, _declaration(c, i, name)) for i in uses_on_line)
+    uses_on_line = [i for i in code.find(name) if _refers_to(code, i, name) and code.line(i) == line]
+    return bool(uses_on_line) and all(_is_conditional_use(code, i, _declaration(code, i, name)) for i in uses_on_line)
 
 
 _CUDA_FUNCTION = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
 
 
-def is_set_by_call(c: Code, name: str, line: int, macros=()):
+def is_set_by_call(code: Code, name: str, line: int, macros=()):
     """Return whether a CUDA function gets the variable's address before this line, as in `cudaMalloc(&p, n)`.
 
     The emulator's function sets no value if it returns an error, which a compiler sees; nvcc cannot see CUDA's code."""
-    uses = [i for i in c.find(name) if _refers_to(c, i, name) and c.line(i) <= line]
-    start = _declaration(c, uses[-1], name) if uses else 0
-    return any(i > start and _is_passed_to_cuda(c, i, macros) for i in uses)
+    uses = [i for i in code.find(name) if _refers_to(code, i, name) and code.line(i) <= line]
+    start = _declaration(code, uses[-1], name) if uses else 0
+    return any(i > start and _is_passed_to_cuda(code, i, macros) for i in uses)
 
 
-def _is_passed_to_cuda(c, i, macros):
+def _is_passed_to_cuda(code, i, macros):
     "Return whether the variable at token `i` is passed by address to a CUDA function, or to one of `macros`"
-    opening, operator = c.outer[i], i - 1
-    while c[operator] == '(':
+    opening, operator = code.outer[i], i - 1
+    while code[operator] == '(':
         operator -= 1
-    while opening >= 0 and c[opening] == '(':
-        if c[opening - 1] in macros:
+    while opening >= 0 and code[opening] == '(':
+        if code[opening - 1] in macros:
             return True
-        if _CUDA_FUNCTION.fullmatch(c[opening - 1]):
-            return c[operator] == '&'
-        opening = c.outer[opening]
+        if _CUDA_FUNCTION.fullmatch(code[opening - 1]):
+            return code[operator] == '&'
+        opening = code.outer[opening]
     return False
 
 
@@ -65,103 +65,117 @@ def may_use_uninitialized(src: str):
     return bool(_NO_INITIALIZER.search(src))
 
 
-def find_uninitialized_uses(c: Code):
+def find_uninitialized_uses(code: Code):
     "Yield (name, line) per variable that is assigned only in an `if`, and then used unconditionally"
-    for i in range(len(c)):
-        for name in _declared_without_value(c, i):
-            if (use := _uninitialized_use(c, name)) is not None:
-                yield c[name], c.line(use)
+    for i in range(len(code)):
+        for name in _declared_without_value(code, i):
+            if (use := _uninitialized_use(code, name)) is not None:
+                yield code[name], code.line(use)
 
 
-def _refers_to(c, i, name):
-    return c[i] == name and c.is_word(i) and c[i - 1] not in ('.', '->', '::')
+def _refers_to(code, i, name):
+    return code[i] == name and code.is_word(i) and code[i - 1] not in ('.', '->', '::')
 
 
-def _declaration(c, i, name):
+def _declaration(code, i, name):
     "Return the first token of this name in the function around token `i`, or in an enclosing scope"
     opening = i
-    while c.outer[opening] != -1 and c.scope_kind(c.outer[opening]) == 'code':
-        opening = c.outer[opening]
-    return next(k for k in c.find_between(name, opening, i + 1) if _refers_to(c, k, name))
+    while code.outer[opening] != -1 and code.scope_kind(code.outer[opening]) == 'code':
+        opening = code.outer[opening]
+    return next(k for k in code.find_between(name, opening, i + 1) if _refers_to(code, k, name))
 
 
-def _is_conditional_use(c, use, declaration):
+def _is_conditional_use(code, use, declaration):
     "Return whether a use is conditional within the scope of its declaration; True for the declaration itself"
-    extra_conditions = _conditions(c, use) - _conditions(c, declaration)
-    return use == declaration or any(c[keyword] not in ('for', 'while') for keyword in extra_conditions)
+    extra_conditions = _conditions(code, use) - _conditions(code, declaration)
+    return use == declaration or any(code[keyword] not in ('for', 'while') for keyword in extra_conditions)
 
 
-def _conditions(c, i):
+def _conditions(code, i):
     "Return the tokens of the `if`, `else`, loops, `?`, `&&` and `||` that decide whether token `i` is evaluated"
     conditions = set()
     while i != -1:
-        start = _start_of_statement(c, i)
-        conditions |= {k for k in range(start, i) if c[k] in _SHORT_CIRCUIT and c.outer[k] == c.outer[i]}
-        while start < i and c[start] in (*_HEADS, 'else', 'do'):
+        start = _start_of_statement(code, i)
+        conditions |= {k for k in range(start, i) if code[k] in _SHORT_CIRCUIT and code.outer[k] == code.outer[i]}
+        while start < i and code[start] in (*_HEADS, 'else', 'do'):
             end = start
-            if c[start] in _HEADS:
-                end = c.match.get(c.find_stop(start, ('(',)), i)
+            if code[start] in _HEADS:
+                end = code.match.get(code.find_stop(start, ('(',)), i)
             if end >= i:
                 break
             conditions.add(start)
             start = end + 1
-        i = c.outer[i]
+        i = code.outer[i]
     return conditions
 
 
-def _start_of_statement(c, i):
+def _start_of_statement(code, i):
     "Return the first token of the statement, or of the part in brackets, that contains token `i`"
-    while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
-        i = c.match.get(i - 1, i - 1)
+    while i > 0 and code[i - 1] not in (';', '{', '}', '(', '['):
+        i = code.match.get(i - 1, i - 1)
     return i
 
 
-def _declared_without_value(c, i):
+def _declared_without_value(code, i):
     "Yield the tokens of the names that the statement at token `i` declares without an initializer: `float v, w;`"
-    if c[i] not in BUILTIN or c[i - 1] not in (';', '{', '}') or c.scope(i) != 'code' or c[c.outer[i]] != '{':
+    if (
+        code[i] not in BUILTIN
+        or code[i - 1] not in (';', '{', '}')
+        or code.scope(i) != 'code'
+        or code[code.outer[i]] != '{'
+    ):
         return
-    while c[i] in BUILTIN:
+    while code[i] in BUILTIN:
         i += 1
-    end = c.find_stop(i, (';',))
+    end = code.find_stop(i, (';',))
     for k in range(i, end):
-        if c.is_word(k) and c.outer[k] == c.outer[i] and c[k - 1] != '*' and c[k + 1] in (',', ';'):
-            if k == i or c[k - 1] == ',':
+        if code.is_word(k) and code.outer[k] == code.outer[i] and code[k - 1] != '*' and code[k + 1] in (',', ';'):
+            if k == i or code[k - 1] == ',':
                 yield k
 
 
-def _uninitialized_use(c, name):
+def _uninitialized_use(code, name):
     "Return the first use of the variable declared at token `name` that may be uninitialized; None if there is none"
-    body = c.outer[name]
-    uses = [k for k in c.find_between(c[name], name + 1, c.match.get(body, len(c))) if _refers_to(c, k, c[name])]
-    if not uses or c[uses[0] + 1] != '=' or _start_of_statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
+    body = code.outer[name]
+    uses = [
+        k
+        for k in code.find_between(code[name], name + 1, code.match.get(body, len(code)))
+        if _refers_to(code, k, code[name])
+    ]
+    if (
+        not uses
+        or code[uses[0] + 1] != '='
+        or _start_of_statement(code, uses[0]) == uses[0]
+        and code.outer[uses[0]] == body
+    ):
         return None
-    conditions = [*(_conditions(c, uses[0]) - _conditions(c, name))]
+    conditions = [*(_conditions(code, uses[0]) - _conditions(code, name))]
     paren = conditions[0] + 1 if conditions else 0
-    if len(conditions) != 1 or c[paren - 1] != 'if' or c[paren] != '(' or c[c.match[paren] - 2] == '(':
+    if len(conditions) != 1 or code[paren - 1] != 'if' or code[paren] != '(' or code[code.match[paren] - 2] == '(':
         return None
-    end = c.match[paren] + 1
-    end = c.match[end] if c[end] == '{' else c.find_stop(end, (';',))
+    end = code.match[paren] + 1
+    end = code.match[end] if code[end] == '{' else code.find_stop(end, (';',))
     later_uses = [k for k in uses if k > end]
-    if not later_uses or c[end + 1] == 'else' or not _is_certainly_read(c, later_uses[0], body):
+    if not later_uses or code[end + 1] == 'else' or not _is_certainly_read(code, later_uses[0], body):
         return None
     use = later_uses[0]
-    start = _start_of_statement(c, use)
-    leaves = any(c[k] in _EXITS for k in range(end + 1, use) if k < start or c[k] != 'return')
-    if leaves or c.has_directive(end + 1, use) or _conditions(c, use) - _conditions(c, name):
+    start = _start_of_statement(code, use)
+    leaves = any(code[k] in _EXITS for k in range(end + 1, use) if k < start or code[k] != 'return')
+    if leaves or code.has_directive(end + 1, use) or _conditions(code, use) - _conditions(code, name):
         return None
     return use
 
 
-def _is_certainly_read(c, i, body):
+def _is_certainly_read(code, i, body):
     "Return whether token `i` is certainly read: not assigned, not passed to a function, not in inner braces of `body`"
-    if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
+    if code[i + 1] == '=' or code[i - 1] in ('&', '>>'):
         return False
-    while (opening := c.outer[i]) != body:
+    while (opening := code.outer[i]) != body:
         if (
-            c[opening] == '{'
-            or c[opening] == '('
-            and c.is_word(opening - 1)
-            and c[opening - 1] not in NON_FUNCTION_WORDS
+            code[opening] == '{'
+            or code[opening] == '('
+            and code.is_word(opening - 1)
+            and code[opening - 1] not in NON_FUNCTION_WORDS
         ):
             return False
         i = opening

@@ -10,32 +10,32 @@ from .ptx import UnknownPTX, translate_ptx
 from ..frontend.tokens import string_value
 
 
-def rewrite_asm(e: Edits):
+def rewrite_asm(edits: Edits):
     "Rewrite each asm statement to a block of calls"
-    c = e.code
-    for i in c.find('asm', '__asm__', '__asm'):
-        _rewrite_statement(e, i)
+    code = edits.code
+    for i in code.find('asm', '__asm__', '__asm'):
+        _rewrite_statement(edits, i)
 
 
-def _rewrite_statement(e, i):
-    c = e.code
+def _rewrite_statement(edits, i):
+    code = edits.code
     paren = next(
-        j for j in range(i + 1, len(c) + 1) if c[j] not in ('volatile', '__volatile__', '__volatile', 'inline')
+        j for j in range(i + 1, len(code) + 1) if code[j] not in ('volatile', '__volatile__', '__volatile', 'inline')
     )
-    if c[paren] != '(' or paren not in c.match:
-        raise c.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
-    text, *operand_indices = _split_at_colons(c, paren)
+    if code[paren] != '(' or paren not in code.match:
+        raise code.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
+    text, *operand_indices = _split_at_colons(code, paren)
     operands = [
         (*operand, n == 0)
         for n, token_indices in enumerate(operand_indices[:2])
-        for operand in _read_operands(c, token_indices)
+        for operand in _read_operands(code, token_indices)
     ]
     try:
-        calls = translate_ptx(_asm_text(e, text), len(operands))
+        calls = translate_ptx(_asm_text(edits, text), len(operands))
         bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
         message = f'{error}; exclude it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
-        raise c.error(NotEmulated, message, i) from None
+        raise code.error(NotEmulated, message, i) from None
     block = [
         'do {',
         *(definition for definition, _ in bindings),
@@ -43,50 +43,50 @@ def _rewrite_statement(e, i):
         *(store for _, store in bindings if store),
         '} while (0)',
     ]
-    e.replace_tokens(i, c.match[paren], ' '.join(block))
+    edits.replace_tokens(i, code.match[paren], ' '.join(block))
 
 
-def _split_at_colons(c, paren):
+def _split_at_colons(code, paren):
     "Split an asm statement, whose `(` is token `paren`, at its colons; returns the token indices of each section"
     sections, j = [[]], paren + 1
-    while j < c.match[paren]:
-        if c[j] in (':', '::'):
-            sections += [[] for _ in c[j]]
+    while j < code.match[paren]:
+        if code[j] in (':', '::'):
+            sections += [[] for _ in code[j]]
         else:
-            sections[-1] += range(j, c.match.get(j, j) + 1)
-        j = c.match.get(j, j) + 1
+            sections[-1] += range(j, code.match.get(j, j) + 1)
+        j = code.match.get(j, j) + 1
     return sections
 
 
-def _asm_text(e, token_indices):
+def _asm_text(edits, token_indices):
     """Return the text of an asm statement.
 
     It consists of string literals, macros that expand to them, and stringified macro parameters, marked by \\x01."""
-    c, parts = e.code, []
+    code, parts = edits.code, []
     for j in token_indices:
-        if c.is_string(j):
-            parts.append(string_value(c[j]))
-        elif c.macro is not None and c[j - 1] == '#' and c[j] in c.macro:
-            parts.append(f'\x01{c[j]}\x01')
-        elif c[j] in e.literals:
-            parts.append(e.literals[c[j]])
-        elif c[j] != '#':
+        if code.is_string(j):
+            parts.append(string_value(code[j]))
+        elif code.macro is not None and code[j - 1] == '#' and code[j] in code.macro:
+            parts.append(f'\x01{code[j]}\x01')
+        elif code[j] in edits.literals:
+            parts.append(edits.literals[code[j]])
+        elif code[j] != '#':
             message = (
-                f'on the emulator, the text of an asm statement must be written as string literals, not as {c[j]!r}'
+                f'on the emulator, the text of an asm statement must be written as string literals, not as {code[j]!r}'
             )
-            raise c.error(NotEmulated, message, j)
+            raise code.error(NotEmulated, message, j)
     return ''.join(parts)
 
 
-def _read_operands(c, token_indices):
+def _read_operands(code, token_indices):
     "Return a list of (constraint, expression), one per operand"
     operands, j = [], 0
     while j < len(token_indices):
         i = token_indices[j]
-        if not c.is_string(i) or c[i + 1] != '(':
-            raise c.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
-        operands.append((string_value(c[i]), c.text(range(i + 1, c.match[i + 1] + 1))))
-        j = token_indices.index(c.match[i + 1]) + 2
+        if not code.is_string(i) or code[i + 1] != '(':
+            raise code.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
+        operands.append((string_value(code[i]), code.text(range(i + 1, code.match[i + 1] + 1))))
+        j = token_indices.index(code.match[i + 1]) + 2
     return operands
 
 

@@ -65,43 +65,43 @@ def _refuse_headers(src):
             )
 
 
-def _rewrite_inlining(e):
+def _rewrite_inlining(edits):
     """Rewrite `__noinline__`, and drop `always_inline`.
 
     The former cannot be a macro, as libstdc++ has an attribute of that name; nvcc ignores the latter without `inline`,
     but g++ refuses it."""
-    c = e.code
-    for i in c.find('__noinline__', 'always_inline', '__always_inline__'):
-        if c[i] == '__noinline__':
-            if c[i - 1] != '(':
-                e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
-        elif c[i - 1] in ('(', ',') and c[i + 1] in (')', ','):
-            e.replace_tokens(i, i, 'unused')
+    code = edits.code
+    for i in code.find('__noinline__', 'always_inline', '__always_inline__'):
+        if code[i] == '__noinline__':
+            if code[i - 1] != '(':
+                edits.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
+        elif code[i - 1] in ('(', ',') and code[i + 1] in (')', ','):
+            edits.replace_tokens(i, i, 'unused')
 
 
-def _rewrite_builtins(e):
+def _rewrite_builtins(edits):
     "Rewrite builtin copies to calls of functions: g++ hides a builtin of constant length from the detectors"
-    for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
-        e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
+    for i in edits.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
+        edits.replace_tokens(i, i, edits.code[i].replace('__builtin', 'gridstride'))
 
 
-def _rewrite_launch_bounds(e):
+def _rewrite_launch_bounds(edits):
     "Insert code into a kernel that registers its launch bounds: in its body, a template's arguments are known"
-    c = e.code
-    for i in c.find('__cluster_dims__', '__launch_bounds__'):
-        if c[i + 1] != '(':
+    code = edits.code
+    for i in code.find('__cluster_dims__', '__launch_bounds__'):
+        if code[i + 1] != '(':
             continue
-        has_cluster_dims = c[i] == '__cluster_dims__'
-        if has_cluster_dims and any('static thread_local' in text for *_, text in e.edits):
+        has_cluster_dims = code[i] == '__cluster_dims__'
+        if has_cluster_dims and any('static thread_local' in text for *_, text in edits.edits):
             message = 'the emulator does not support file-scope __shared__ variables in a source with cluster kernels'
-            raise c.error(NotEmulated, f'{message}: declare them in the function that uses them', i)
-        body = next((j for j in range(c.match[i + 1], len(c)) if c[j] in ('{', ';')), None)
-        if body and c[body] == '{':
-            argument = c.text(range(i + 2, c.match[i + 1] if has_cluster_dims else c.find_stop(i + 2, (',',))))
+            raise code.error(NotEmulated, f'{message}: declare them in the function that uses them', i)
+        body = next((j for j in range(code.match[i + 1], len(code)) if code[j] in ('{', ';')), None)
+        if body and code[body] == '{':
+            argument = code.text(range(i + 2, code.match[i + 1] if has_cluster_dims else code.find_stop(i + 2, (',',))))
             call = (
                 f'require_cluster_shape(dim3({argument}))' if has_cluster_dims else f'check_launch_bounds({argument})'
             )
-            e.insert(c.end(body), f' ::gridstride::{call};')
+            edits.insert(code.end(body), f' ::gridstride::{call};')
 
 
 def _refuse_surrogates(src):

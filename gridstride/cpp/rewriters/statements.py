@@ -41,210 +41,216 @@ _RESULT_TYPE_WORDS = {
 }
 
 
-def rewrite_statements(e: Edits):
+def rewrite_statements(edits: Edits):
     "Rewrite the statements; raises `WrongSource` for a kernel that is called like a function or returns a value"
-    c = e.code
-    functions = list(read_functions(c)) if c.macro is None else []
-    if c.macro is None:
-        _refuse_results(c, functions)
-        refuse_wrong_heads(c, functions)
-        refuse_wrong_side_calls(c, functions)
+    code = edits.code
+    functions = list(read_functions(code)) if code.macro is None else []
+    if code.macro is None:
+        _refuse_results(code, functions)
+        refuse_wrong_heads(code, functions)
+        refuse_wrong_side_calls(code, functions)
         other_functions = {function.name for function in functions if '__global__' not in function.words}
-        _refuse_calls(c, {k.name for k in kernels_in(c)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS)
-        if '__syncthreads' in c.src:
-            _rewrite_returns(e)
+        _refuse_calls(
+            code, {k.name for k in kernels_in(code)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS
+        )
+        if '__syncthreads' in code.src:
+            _rewrite_returns(edits)
     if not any(function.name in _EXCHANGES for function in functions):
-        _rewrite_exchanges(e)
-    _rewrite_heap(e, [function for function in functions if function.name in _HEAP_FUNCTIONS])
-    _rewrite_new(e)
+        _rewrite_exchanges(edits)
+    _rewrite_heap(edits, [function for function in functions if function.name in _HEAP_FUNCTIONS])
+    _rewrite_new(edits)
 
 
-def _rewrite_exchanges(e):
+def _rewrite_exchanges(edits):
     "Rewrite `atomicExch(p, v);`, whose result is unused, to a store"
-    c = e.code
-    for i in c.find(*_EXCHANGES):
-        if c[i + 1] == '(' and c[c.match.get(i + 1, i) + 1] == ';' and _begins_statement(c, i):
-            e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
+    code = edits.code
+    for i in code.find(*_EXCHANGES):
+        if code[i + 1] == '(' and code[code.match.get(i + 1, i) + 1] == ';' and _begins_statement(code, i):
+            edits.replace_tokens(i, i, f'::gridstride::unread::{code[i]}')
 
 
-def _rewrite_heap(e, functions):
+def _rewrite_heap(edits, functions):
     """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
     A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
-    c = e.code
-    calls = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] == '(']
-    declarations = [i for i in calls if _is_declared(c, i)]
+    code = edits.code
+    calls = [i for i in code.find(*_HEAP_FUNCTIONS) if code[i + 1] == '(']
+    declarations = [i for i in calls if _is_declared(code, i)]
     if calls:
-        other_uses = [i for i in c.find(*_HEAP_FUNCTIONS) if c[i + 1] != '(']
-        hiding_names = _HidingNames(c, declarations + other_uses, functions)
+        other_uses = [i for i in code.find(*_HEAP_FUNCTIONS) if code[i + 1] != '(']
+        hiding_names = _HidingNames(code, declarations + other_uses, functions)
     for i in calls:
-        first = i - 2 if (c[i - 2], c[i - 1]) == ('std', '::') else i - 1 if c[i - 1] == '::' else i
-        is_qualified = c[i - 1] == '::' and (first < i - 1 and c[first - 1] != '::' or not c.is_word(i - 2))
-        is_unqualified = c[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
+        first = i - 2 if (code[i - 2], code[i - 1]) == ('std', '::') else i - 1 if code[i - 1] == '::' else i
+        is_qualified = code[i - 1] == '::' and (first < i - 1 and code[first - 1] != '::' or not code.is_word(i - 2))
+        is_unqualified = code[i - 1] not in ('.', '->', '::', '*', '&', '~', 'operator')
         if i not in declarations and (is_qualified or is_unqualified and not hiding_names.may_hide(i)):
-            e.replace_tokens(first, i, f'::gridstride::{_HEAP_FUNCTIONS[c[i]]}')
+            edits.replace_tokens(first, i, f'::gridstride::{_HEAP_FUNCTIONS[code[i]]}')
 
 
-def _is_declared(c, i):
+def _is_declared(code, i):
     "Return whether the name at `i` is declared there: a type precedes it"
     j = i - 1
-    while c[j] in ('*', '&', '&&', 'const'):
+    while code[j] in ('*', '&', '&&', 'const'):
         j -= 1
-    return c.is_word(j) and c[j] not in KEYWORDS or c[j] == '>' and c.opening_angle(j) is not None
+    return code.is_word(j) and code[j] not in KEYWORDS or code[j] == '>' and code.opening_angle(j) is not None
 
 
 class _HidingNames:
     "The names in a source that hide a function of C's library: members, variables, and functions of a namespace"
 
-    def __init__(self, c, declarations, functions):
-        self.c = c
+    def __init__(self, code, declarations, functions):
+        self.c = code
         self.classes = {}
         self.local_names = []
         self.function_names = {
             (function.scope, function.name) for function in functions if '__global__' not in function.words
         }
         for i in declarations:
-            opening = c.outer[i]
-            while opening >= 0 and c[opening] == '(':
-                opening = c.outer[opening]  # a parameter, or a pointer to a function
-            if c.scope_kind(opening) == 'type':
-                self.classes.setdefault(c[i], set()).add(class_name(c, opening))
-            elif c.scope_kind(opening) == 'code' and (c[i + 1] != '(' or c.outer[i] == opening) or c[c.outer[i]] == '(':
-                self.local_names.append((c[i], *_enclosing_function(c, i)))
+            opening = code.outer[i]
+            while opening >= 0 and code[opening] == '(':
+                opening = code.outer[opening]  # a parameter, or a pointer to a function
+            if code.scope_kind(opening) == 'type':
+                self.classes.setdefault(code[i], set()).add(class_name(code, opening))
+            elif (
+                code.scope_kind(opening) == 'code'
+                and (code[i + 1] != '(' or code.outer[i] == opening)
+                or code[code.outer[i]] == '('
+            ):
+                self.local_names.append((code[i], *_enclosing_function(code, i)))
 
     def may_hide(self, i):
         "Return whether one of these names may hide the function that token `i` names"
-        c, name = self.c, self.c[i]
+        code, name = self.c, self.c[i]
         if any(hiding_name == name and a <= i < b for hiding_name, a, b in self.local_names):
             return True
-        namespace = namespace_of(c, i)
+        namespace = namespace_of(code, i)
         if any(
             hiding_name == name and (not scope or f'{namespace}::'.startswith(f'{scope}::'))
             for scope, hiding_name in self.function_names
         ):
             return True
-        return name in self.classes and bool(self.classes[name] & set(_enclosing_classes(c, i)))
+        return name in self.classes and bool(self.classes[name] & set(_enclosing_classes(code, i)))
 
 
-def _enclosing_function(c, i):
+def _enclosing_function(code, i):
     "Return (begin, end) of the function whose body or parameters contain token `i`"
     opening = i
-    while c.outer[opening] >= 0 and c.scope_kind(c.outer[opening]) == 'code':
-        opening = c.outer[opening]
-    if c[opening] != '(':
-        return opening, c.match.get(opening, opening)
-    body = c.find_stop(c.match.get(opening, opening) + 1, ('{', ';'))
-    return opening, c.match.get(body, body)
+    while code.outer[opening] >= 0 and code.scope_kind(code.outer[opening]) == 'code':
+        opening = code.outer[opening]
+    if code[opening] != '(':
+        return opening, code.match.get(opening, opening)
+    body = code.find_stop(code.match.get(opening, opening) + 1, ('{', ';'))
+    return opening, code.match.get(body, body)
 
 
-def _enclosing_classes(c, i):
+def _enclosing_classes(code, i):
     "Return the classes with members that token `i` may name: the enclosing ones, that of its function, and their bases"
     pending, opening = [], i
-    while (opening := c.outer[opening]) >= 0:
-        if c.scope_kind(opening) == 'type' and (name := class_name(c, opening)):
+    while (opening := code.outer[opening]) >= 0:
+        if code.scope_kind(opening) == 'type' and (name := class_name(code, opening)):
             pending.append(name)
-        elif c[opening] == '{' and c.scope(opening) == 'namespace' and c.scope_kind(opening) == 'code':
-            start = statement_start(c, opening)
-            p = c.find_parameter_list(c.skip_template_header(start), opening)
-            pending += [c[j] for j in range(start, p or start) if c[j + 1] in ('::', '<')]
+        elif code[opening] == '{' and code.scope(opening) == 'namespace' and code.scope_kind(opening) == 'code':
+            start = statement_start(code, opening)
+            p = code.find_parameter_list(code.skip_template_header(start), opening)
+            pending += [code[j] for j in range(start, p or start) if code[j + 1] in ('::', '<')]
     classes = set()
     while pending:
         if (name := pending.pop()) not in classes:
             classes.add(name)
-            pending += _bases(c, name)
+            pending += _bases(code, name)
     return classes
 
 
-def _bases(c, name):
+def _bases(code, name):
     "Yield the names after the `:` of the definitions of a class, which include its bases"
-    for i in c.find(name):
-        end = c.find_stop(i, (':', ';', '{', ',')) if c[i - 1] in ('struct', 'class') else i
-        if c[end] == ':':
-            yield from (c[j] for j in range(end, c.find_stop(end, ('{', ';'))) if c.is_word(j))
+    for i in code.find(name):
+        end = code.find_stop(i, (':', ';', '{', ',')) if code[i - 1] in ('struct', 'class') else i
+        if code[end] == ':':
+            yield from (code[j] for j in range(end, code.find_stop(end, ('{', ';'))) if code.is_word(j))
 
 
-def _rewrite_new(e):
+def _rewrite_new(edits):
     "Rewrite `new` and `delete` in device functions: they use the heap of the device or of the host that runs them"
-    c = e.code
-    tokens = c.find('new', 'delete')
-    if not tokens or 'operator new' in c.src:
+    code = edits.code
+    tokens = code.find('new', 'delete')
+    if not tokens or 'operator new' in code.src:
         return
-    bodies = _device_functions(c)
+    bodies = _device_functions(code)
     for i in (i for a, b in bodies for i in tokens[bisect_left(tokens, a) : bisect_left(tokens, b)]):
-        if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
-            e.replace_tokens(i, i, 'new (::gridstride::heap)')
-        elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
-            is_array = c[i + 1] == '[' and c[i + 2] == ']'
+        if code[i] == 'new' and code[i + 1] != '(' and code[i - 1] != '::':
+            edits.replace_tokens(i, i, 'new (::gridstride::heap)')
+        elif code[i] == 'delete' and code[i - 1] not in ('=', '::'):
+            is_array = code[i + 1] == '[' and code[i + 2] == ']'
             initializer = '{__LINE__, true}' if is_array else '{__LINE__, false}'
-            e.replace_tokens(i, i + 2 * is_array, f'::gridstride::Discard{initializer}->*')
+            edits.replace_tokens(i, i + 2 * is_array, f'::gridstride::Discard{initializer}->*')
 
 
-def _device_functions(c):
+def _device_functions(code):
     "Return a list with (begin, end) of the body of each device function and kernel"
     bodies, end = [], -1
-    for i in c.find('__global__', '__device__'):
+    for i in code.find('__global__', '__device__'):
         if i > end:
-            body = c.find_stop(i, ('{', ';'))
-            end = c.match.get(body, body)
+            body = code.find_stop(i, ('{', ';'))
+            end = code.match.get(body, body)
             bodies.append((body, end))
     return bodies
 
 
-def _begins_statement(c, i):
+def _begins_statement(code, i):
     "Return whether a statement begins at token `i`, or with a cast before it"
-    if c[i - 1] == '::':
+    if code[i - 1] == '::':
         i -= 1
-    if c[i - 1] != ')':
-        return c[i - 1] in _STATEMENT_SEPARATORS or c[i - 1] == ':' and not _is_conditional_operator(c, i - 1)
-    opening = c.match.get(i - 1, i - 1)
-    return c[opening - 1] in _HEAD_KEYWORDS or c[opening - 1] == 'constexpr' or _begins_statement(c, opening)
+    if code[i - 1] != ')':
+        return code[i - 1] in _STATEMENT_SEPARATORS or code[i - 1] == ':' and not _is_conditional_operator(code, i - 1)
+    opening = code.match.get(i - 1, i - 1)
+    return code[opening - 1] in _HEAD_KEYWORDS or code[opening - 1] == 'constexpr' or _begins_statement(code, opening)
 
 
-def _is_conditional_operator(c, i):
+def _is_conditional_operator(code, i):
     "Return whether the `:` at `i` belongs to a `?`, not to a label"
-    while i > 0 and c[i - 1] not in (';', '{', '}'):
+    while i > 0 and code[i - 1] not in (';', '{', '}'):
         i -= 1
-        if c[i] == '?':
+        if code[i] == '?':
             return True
     return False
 
 
-def _rewrite_returns(e):
+def _rewrite_returns(edits):
     "Rewrite `return` in a kernel to record its line, so that synccheck can report a thread that exits before a barrier"
-    c = e.code
-    for i in c.find_specifiers('__global__'):
-        if c.scope(i) != 'namespace':
+    code = edits.code
+    for i in code.find_specifiers('__global__'):
+        if code.scope(i) != 'namespace':
             continue
-        body = c.find_stop(i, ('{', ';'))
-        for j in c.find_between('return', body, c.match.get(body, body)):
-            if c[j + 1] == ';' and not _is_in_lambda(c, j, body):
-                line = '__LINE__ + 1' if _is_after_barrier(c, j) else '__LINE__'
-                e.replace_tokens(j, j, f'return ::gridstride::record_return({line})')
+        body = code.find_stop(i, ('{', ';'))
+        for j in code.find_between('return', body, code.match.get(body, body)):
+            if code[j + 1] == ';' and not _is_in_lambda(code, j, body):
+                line = '__LINE__ + 1' if _is_after_barrier(code, j) else '__LINE__'
+                edits.replace_tokens(j, j, f'return ::gridstride::record_return({line})')
 
 
-def _is_after_barrier(c, i):
+def _is_after_barrier(code, i):
     "Return whether there is a barrier before token `i` on the same line"
-    line, i = c.line(i), i - 1
-    while i > 0 and c.line(i) == line:
-        if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):
+    line, i = code.line(i), i - 1
+    while i > 0 and code.line(i) == line:
+        if code[i].startswith('__syncthreads') or code[i] in ('sync', 'barrier_sync'):
             return True
         i -= 1
     return False
 
 
-def _is_in_lambda(c, i, body):
+def _is_in_lambda(code, i, body):
     "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
-    opening = c.outer[i]
+    opening = code.outer[i]
     while opening != body:
-        previous = c[opening - 1]
-        if c[opening] == '{' and (previous == ']' or previous in ('mutable', 'const', 'noexcept') or previous == ')'
-                            and c[c.match[opening - 1] - 1] not in _HEAD_KEYWORDS | {'constexpr'}):  # fmt: skip
+        previous = code[opening - 1]
+        if code[opening] == '{' and (previous == ']' or previous in ('mutable', 'const', 'noexcept') or previous == ')'
+                            and code[code.match[opening - 1] - 1] not in _HEAD_KEYWORDS | {'constexpr'}):  # fmt: skip
             return True
-        opening = c.outer[opening]
+        opening = code.outer[opening]
     return False
 
 
-def _refuse_results(c: Code, functions):
+def _refuse_results(code: Code, functions):
     for function in functions:
         if (
             '__global__' in function.words
@@ -253,16 +259,16 @@ def _refuse_results(c: Code, functions):
         ):
             name = function.name
             message = f'{name} is a kernel, which returns nothing: `__global__ void {name}(...)`, and write to an array'
-            i = next(i for i in c.find(function.name) if c.line(i) == function.line)
-            raise c.error(WrongSource, message, i)
+            i = next(i for i in code.find(function.name) if code.line(i) == function.line)
+            raise code.error(WrongSource, message, i)
 
 
-def _refuse_calls(c: Code, kernels):
-    for i in c.find(*kernels):
-        if c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
+def _refuse_calls(code: Code, kernels):
+    for i in code.find(*kernels):
+        if code.scope(i) != 'code' or code[i - 1] in ('.', '->'):
             continue
-        end = c.closing_angle(i + 1) if c[i + 1] == '<' else i
-        is_declaration = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
-        if end is not None and c[end + 1] == '(' and not is_declaration:
-            message = f'{c[i]} is a kernel: launch it with a grid and a block, as in {c[i]}<<<grid, block>>>(...)'
-            raise c.error(WrongSource, message, i)
+        end = code.closing_angle(i + 1) if code[i + 1] == '<' else i
+        is_declaration = code.is_word(i - 1) and code[i - 1] not in KEYWORDS or code[i - 1] in ('*', '&', '>')
+        if end is not None and code[end + 1] == '(' and not is_declaration:
+            message = f'{code[i]} is a kernel: launch it with a grid and a block, as in {code[i]}<<<grid, block>>>(...)'
+            raise code.error(WrongSource, message, i)

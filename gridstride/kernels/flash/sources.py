@@ -12,17 +12,18 @@ _TYPES = (('bf16', '__nv_bfloat16'),)
 
 def wgmma_from_registers(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     "Return a CUDA C function that issues d (+)= A @ B in bf16: A (64 x 16) in registers, B (16 x `n`) in shared memory"
-    size = n // 2  # accumulators per thread
-    registers = ','.join(f'%{i}' for i in range(size))
-    operands = ', '.join(f'"+f"(d[{i}])' for i in range(size))
-    accumulators = f'float (&d)[{size}]'
+    num_accumulators = n // 2  # per thread
+    a_registers = ','.join(f'%{num_accumulators + i}' for i in range(4))
+    registers = ','.join(f'%{i}' for i in range(num_accumulators))
+    operands = ', '.join(f'"+f"(d[{i}])' for i in range(num_accumulators))
+    accumulators = f'float (&d)[{num_accumulators}]'
     return f'''
 // Issues d (+)= A @ n for 16 elements along K; A is in four registers per thread: a, b, c and e
 template<bool N_TRANSPOSED> __device__ void wgmma_kept({accumulators}, u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
-    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{size + 5}, 0;\\n"
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{num_accumulators + 5}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
-                 "{{%{size},%{size + 1},%{size + 2},%{size + 3}}}, %{size + 4}, more, 1, 1, %{size + 6}; }}"
+                 "{{{a_registers}}}, %{num_accumulators + 4}, more, 1, 1, %{num_accumulators + 6}; }}"
                  : {operands}
                  : "r"(a), "r"(b), "r"(c), "r"(e), "l"(n), "r"(more), "n"(N_TRANSPOSED) : "memory");
 }}

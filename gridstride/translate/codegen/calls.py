@@ -68,16 +68,16 @@ class Calls:
 
     def _expr_shuffle(self, expr):
         value, mask, lane, *width = expr.args
-        v = self.write(value)
-        if v.type == 'bool':
-            v = Text(v.text, v.precedence, 'int')
+        value_text = self.write(value)
+        if value_text.type == 'bool':
+            value_text = Text(value_text.text, value_text.precedence, 'int')
         args = [
             self.mask_literal(mask) if mask.op == 'const' else self.text(mask),
-            v.text,
+            value_text.text,
             self.text(lane),
             *map(self.text, width),
         ]
-        t = Text(f"{expr.value}({', '.join(args)})", PRIMARY, v.type)
+        t = Text(f"{expr.value}({', '.join(args)})", PRIMARY, value_text.type)
         return Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
     def _expr_bits(self, expr):
@@ -107,9 +107,11 @@ class Calls:
         )
 
     def _expr_field(self, expr):
-        v = expr.args[0].value
-        type = v.result_of.c_results[expr.value]
-        return Text(f'{v.c_name}.{v.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type))
+        variable = expr.args[0].value
+        type = variable.result_of.c_results[expr.value]
+        return Text(
+            f'{variable.c_name}.{variable.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type)
+        )
 
     def _expr_device(self, expr):
         callee = expr.value

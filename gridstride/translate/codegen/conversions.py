@@ -159,12 +159,12 @@ class SinglePrecision:
                 return Expr('select', FLOAT, (expr.args[0], *alternatives))
 
 
-def _wrap(v, type):
-    "Return the integer `v`, wrapped to the range of the C type `type`"
+def _wrap(value, type):
+    "Return the integer `value`, wrapped to the range of the C type `type`"
     bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
         type
     )
     if bits is None:
-        return v
-    v %= 2**bits
-    return v - 2**bits if type[0] != 'u' and v >= 2 ** (bits - 1) else v
+        return value
+    value %= 2**bits
+    return value - 2**bits if type[0] != 'u' and value >= 2 ** (bits - 1) else value

@@ -128,18 +128,18 @@ class SourceLines:
                 lines.append((type, text))
         return [f'{type} {text};' if type else text for type, text in lines]
 
-    def declaration(self, v):
-        "Return (type, text) of the declaration of `v` before its first assignment; the text has the name and a value"
-        if isinstance(v.type, Array):
-            return self.pointer_type(v), f'*{v.c_name}'
-        needs_zero = self.may_be_uninitialized(v) and v.type != HALF and v.result_of is None
-        value = '' if not needs_zero else ' = false' if v.type == BOOL else ' = 0'
-        return self.type_of(v), v.c_name + value
+    def declaration(self, variable):
+        "Return (type, text) of a declaration before the first assignment; the text has the name and an initial value"
+        if isinstance(variable.type, Array):
+            return self.pointer_type(variable), f'*{variable.c_name}'
+        needs_zero = self.may_be_uninitialized(variable) and variable.type != HALF and variable.result_of is None
+        value = '' if not needs_zero else ' = false' if variable.type == BOOL else ' = 0'
+        return self.type_of(variable), variable.c_name + value
 
-    def type_of(self, v):
-        "Return the C type of the variable `v`"
-        return v.result_of.struct_name if v.result_of else v.c_type
+    def type_of(self, variable):
+        "Return the C type of a variable"
+        return variable.result_of.struct_name if variable.result_of else variable.c_type
 
-    def pointer_type(self, v):
-        "Return the C type of the elements that `v` points to"
-        return ('const ' if v.memory.is_readonly else '') + self.writer.element_type(v.memory.dtype)
+    def pointer_type(self, variable):
+        "Return the C type of the elements that `variable` points to"
+        return ('const ' if variable.memory.is_readonly else '') + self.writer.element_type(variable.memory.dtype)

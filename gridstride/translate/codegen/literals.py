@@ -16,47 +16,51 @@ class Literals:
     "Writes literals, and the names of constants, variables and sizes"
 
     def _expr_const(self, expr):
-        v = expr.value
+        value = expr.value
         if expr.type == BOOL:
-            return Text('true' if v else 'false', PRIMARY, 'bool')
+            return Text('true' if value else 'false', PRIMARY, 'bool')
         if expr.type in REAL:
-            return self.real_literal(v, C_NAMES[expr.type], getattr(expr, 'text', None))
+            return self.real_literal(value, C_NAMES[expr.type], getattr(expr, 'text', None))
         return self.integer_literal(
-            int(v), getattr(expr, 'text', None), 'unsigned long long' if expr.type == UINT and v >= 2**31 else None
+            int(value),
+            getattr(expr, 'text', None),
+            'unsigned long long' if expr.type == UINT and value >= 2**31 else None,
         )
 
-    def integer_literal(self, v, text=None, type=None):
-        "Write the integer `v`, spelled `text` in the source, as a literal of the C type `type`"
-        if v == -(2**63):
+    def integer_literal(self, value, text=None, type=None):
+        "Write the integer `value`, spelled `text` in the source, as a literal of the C type `type`"
+        if value == -(2**63):
             return Text('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
-        text = (text if text and text.lower().startswith(('0x', '-0x')) else str(v)).replace('_', '')
-        wide = type == 'long long' or not -(2**31) < v < 2**31
+        text = (text if text and text.lower().startswith(('0x', '-0x')) else str(value)).replace('_', '')
+        wide = type == 'long long' or not -(2**31) < value < 2**31
         if type in ('double', 'float'):
-            return self.real_literal(float(v), type)
+            return self.real_literal(float(value), type)
         if type == 'unsigned long long':
             return Text(f'{text}ULL', PRIMARY, type)
-        return Text(text + 'LL' * wide, PRIMARY if v >= 0 else UNARY, 'long long' if wide else 'int')
+        return Text(text + 'LL' * wide, PRIMARY if value >= 0 else UNARY, 'long long' if wide else 'int')
 
-    def real_literal(self, v, type, text=None):
-        "Write the float `v`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
-        if math.isinf(v) or math.isnan(v):
-            self.macros.add('NAN' if math.isnan(v) else 'INFINITY')
-            name = 'NAN' if math.isnan(v) else 'INFINITY'
-            return Text('-' * (v < 0) + name, UNARY if v < 0 else PRIMARY, type)
+    def real_literal(self, value, type, text=None):
+        "Write the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
+        if math.isinf(value) or math.isnan(value):
+            self.macros.add('NAN' if math.isnan(value) else 'INFINITY')
+            name = 'NAN' if math.isnan(value) else 'INFINITY'
+            return Text('-' * (value < 0) + name, UNARY if value < 0 else PRIMARY, type)
         if type == '__half':
             self.headers.add('cuda_fp16.h')
-            return Text(f'__float2half({self.real_literal(float(np.float16(v)), "float", None).text})', PRIMARY, type)
-        text = self.decimal_text(v, text)
+            return Text(
+                f'__float2half({self.real_literal(float(np.float16(value)), "float", None).text})', PRIMARY, type
+            )
+        text = self.decimal_text(value, text)
         return Text(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
 
-    def decimal_text(self, v, text):
-        "Return the decimal digits of the float `v`, spelled as in the source if this is valid in C"
+    def decimal_text(self, value, text):
+        "Return the decimal digits of the float `value`, spelled as in the source if this is valid in C"
         text = (text or '').replace('_', '')
         try:
-            is_valid = re.fullmatch(r'-?[\d.]+([eE][-+]?\d+)?', text) and float(text) == v
+            is_valid = re.fullmatch(r'-?[\d.]+([eE][-+]?\d+)?', text) and float(text) == value
         except ValueError:
             is_valid = False
-        text = text if is_valid else repr(float(v))
+        text = text if is_valid else repr(float(value))
         if text.startswith(('.', '-.')):
             text = text.replace('.', '0.', 1)
         if re.fullmatch(r'-?\d+', text):
@@ -64,14 +68,14 @@ class Literals:
         return re.sub(r'\.(?=$|[eE])', '.0', text)
 
     def _expr_global(self, expr):
-        name, v = expr.value
+        name, value = expr.value
         self.globals.setdefault(name, expr)
         if expr.type == HALF:
             return Text(f'__float2half({self.unit.names.constant(name)})', PRIMARY, '__half')
         type = (
             'bool'
             if expr.type == BOOL
-            else c_int_type(expr.type, (v, v), self.unit.wide)
+            else c_int_type(expr.type, (value, value), self.unit.wide)
             if expr.type in INTEGERS
             else C_NAMES[expr.type]
         )

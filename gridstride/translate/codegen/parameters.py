@@ -18,10 +18,12 @@ class Parameters:
         self.declarations_before = {}
         self.choose_declarations(self.function.body, set(), 0)
         if self.function is not self.writer.unit.main:
-            for e in self.parameters:
-                (e.value if e.op == 'var' else e.value.memory).is_dropped = not self.is_used(e)
+            for expr in self.parameters:
+                (expr.value if expr.op == 'var' else expr.value.memory).is_dropped = not self.is_used(expr)
             self.parameters = [
-                e for e in self.parameters if not (e.value if e.op == 'var' else e.value.memory).is_dropped
+                expr
+                for expr in self.parameters
+                if not (expr.value if expr.op == 'var' else expr.value.memory).is_dropped
             ]
 
     def is_used(self, expr):
@@ -60,8 +62,8 @@ class Parameters:
 
     def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, except the one that it assigns to"
-        for e in expressions(stmt):
-            yield from (v for v in self.variables_in(e) if not (stmt.kind == 'assign' and v is stmt.var))
+        for expr in expressions(stmt):
+            yield from (v for v in self.variables_in(expr) if not (stmt.kind == 'assign' and v is stmt.var))
         if stmt.kind == 'store' and stmt.memory.variable is not None:
             yield stmt.memory.variable
         if stmt.kind == 'pointer' and stmt.memory.variable is not None:
@@ -92,8 +94,8 @@ class Parameters:
         "Yield the memories that a statement accesses"
         if stmt.kind == 'store' or stmt.kind == 'pointer':
             yield stmt.memory
-        for e in expressions(stmt):
-            for part in walk_used(e):
+        for expr in expressions(stmt):
+            for part in walk_used(expr):
                 if part.op in ('load', 'address'):
                     yield part.value
                 if part.op in ('atomic', 'view'):
@@ -152,8 +154,8 @@ class Parameters:
         "Return {(kind, memory, dimension)} of the sizes, strides and starts that the function uses"
         sizes = set()
         for s in statements(self.function.body):
-            for e in expressions(s):
-                for part in self.expressions_in(e):
+            for expr in expressions(s):
+                for part in self.expressions_in(expr):
                     if part.op in ('size', 'stride'):
                         sizes.add((part.op, part.value[0], part.value[1]))
                     if part.op == 'start':

@@ -34,14 +34,16 @@ class SimpleStatements:
         return self.strip_conversions(expr.args[0]) if expr.op in ('flag', 'cast', 'truth') else expr
 
     def _stmt_assign(self, stmt):
-        v, e = stmt.var, stmt.expr
-        text = self.assigned_value(v, e)
+        variable, expr = stmt.var, stmt.expr
+        text = self.assigned_value(variable, expr)
         if getattr(stmt, 'declares', False):
-            return [(self.type_of(v.slot), f'{v.c_name} = {text}')]
-        updates_itself = stmt.aug_op and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
-        if updates_itself and (t := self.compound_assignment(v.c_name, v.slot.c_type, e)):
+            return [(self.type_of(variable.slot), f'{variable.c_name} = {text}')]
+        updates_itself = (
+            stmt.aug_op and expr.args and expr.args[0].op == 'var' and expr.args[0].value.slot is variable.slot
+        )
+        if updates_itself and (t := self.compound_assignment(variable.c_name, variable.slot.c_type, expr)):
             return [t]
-        return [f'{v.c_name} = {text};']
+        return [f'{variable.c_name} = {text};']
 
     def assigned_value(self, variable, expr):
         "Write `expr` as a value that is assigned to `variable`"
@@ -119,11 +121,11 @@ class SimpleStatements:
         return [f'{target} = {self.writer.fit(stmt.expr, type, low_bits_only=low_bits_only).text};']
 
     def _stmt_pointer(self, stmt):
-        v = stmt.var
+        variable = stmt.var
         text = self.writer.text(stmt.address)
         if getattr(stmt, 'declares', False):
-            return [(self.pointer_type(v), f'*{v.c_name} = {text}')]
-        return [f'{v.c_name} = {text};']
+            return [(self.pointer_type(variable), f'*{variable.c_name} = {text}')]
+        return [f'{variable.c_name} = {text};']
 
     def _stmt_alloc(self, stmt):
         m = stmt.memory

@@ -16,12 +16,12 @@ class NameSharing:
         "Choose the C variable of each Python variable: variables with the same name share one if their types agree"
         occurrences, variables_by_name = {}, {}
         self.find_occurrences(self.function.body, (), occurrences)
-        for v in occurrences:
-            variables_by_name.setdefault(v.name, []).append(v)
+        for variable in occurrences:
+            variables_by_name.setdefault(variable.name, []).append(variable)
         for name, group in sorted(variables_by_name.items()):
             placed_variables = []  # (variable, path of the innermost block that contains all of its occurrences)
-            for v in sorted(group, key=lambda v: [n for _, n in occurrences[v][0]]):
-                self.assign_slot(name, v, placed_variables, occurrences)
+            for variable in sorted(group, key=lambda variable: [n for _, n in occurrences[variable][0]]):
+                self.assign_slot(name, variable, placed_variables, occurrences)
         self.name_memories(occurrences)
 
     def assign_slot(self, name, variable, placed_variables, occurrences):
@@ -63,9 +63,9 @@ class NameSharing:
                 if has_named_variable
                 else self.take_name(memory.name or _DEFAULT_NAMES[memory.space])
             )
-        for v in occurrences:
-            if v.memory is not None and v.memory.variable is v:
-                v.memory.c_name = v.c_name
+        for variable in occurrences:
+            if variable.memory is not None and variable.memory.variable is variable:
+                variable.memory.c_name = variable.c_name
 
     def can_share(self, a, b):
         "Return whether two Python variables can share a C variable; widen their C types if they differ"
@@ -90,15 +90,15 @@ class NameSharing:
         """
         for n, s in enumerate(block):
             stmt_path = (*path, (id(block), n))
-            variables = [v for e in expressions(s) for v in self.variables_in(e)]
+            variables = [variable for e in expressions(s) for variable in self.variables_in(e)]
             if s.kind in ('assign', 'pointer') and s.var is not None:
                 variables.append(s.var)
             if s.kind in ('alloc', 'store') and s.memory.variable is not None:
                 variables.append(s.memory.variable)
-            for v in dict.fromkeys(variables):
-                occurrences.setdefault(v, []).append(stmt_path)
-            for v in [c.var for c in self.loop_variables(s)]:
-                occurrences.setdefault(v, []).append((*stmt_path, (id(s.body), -1)))
+            for variable in dict.fromkeys(variables):
+                occurrences.setdefault(variable, []).append(stmt_path)
+            for variable in [c.var for c in self.loop_variables(s)]:
+                occurrences.setdefault(variable, []).append((*stmt_path, (id(s.body), -1)))
             for inner_block in blocks(s):
                 self.find_occurrences(inner_block, stmt_path, occurrences)
 
@@ -131,12 +131,12 @@ class Declarations:
         An assignment that declares its variable has `declares`; `declarations_before[id(block), n]` lists the variables
         that are declared before statement `n` of a block.
         """
-        for n, v in self.declarations_in(block, declared_slots, num_loops):
-            declared_slots = declared_slots | {v}
-            if self.is_first_value(block[n], v):
+        for n, variable in self.declarations_in(block, declared_slots, num_loops):
+            declared_slots = declared_slots | {variable}
+            if self.is_first_value(block[n], variable):
                 block[n].declares = True
             else:
-                self.declarations_before.setdefault((id(block), n), []).append(v)
+                self.declarations_before.setdefault((id(block), n), []).append(variable)
         for s in block:
             loop_slots = [c.var.slot for c in self.loop_variables(s)]
             for inner_block in blocks(s):
@@ -147,21 +147,23 @@ class Declarations:
     def declarations_in(self, block, declared_slots, num_loops):
         "Yield (index of the first statement, variable) of each variable to declare in this block"
         slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
-        for v in sorted(set().union(*all_slots), key=lambda v: v.c_name):
-            if v in declared_slots or self.is_declared_elsewhere(v):
+        for variable in sorted(set().union(*all_slots), key=lambda variable: variable.c_name):
+            if variable in declared_slots or self.is_declared_elsewhere(variable):
                 continue
-            positions = [n for n, slots_in in enumerate(all_slots) if v in slots_in]
+            positions = [n for n, slots_in in enumerate(all_slots) if variable in slots_in]
             first = block[positions[0]]
             is_inner = len(positions) == 1 and (
-                v not in slots[positions[0]] or first.kind in ('for', 'for_tuple') and self.in_header(first, v)
+                variable not in slots[positions[0]]
+                or first.kind in ('for', 'for_tuple')
+                and self.in_header(first, variable)
             )
             keeps_its_value = (  # from one iteration to the next
-                self.may_be_uninitialized(v)
+                self.may_be_uninitialized(variable)
                 and num_loops == 0
                 and any(stmt.kind in _LOOPS for stmt in statements([first]))
             )
             if not is_inner or keeps_its_value:
-                yield positions[0], v
+                yield positions[0], variable
 
     def is_first_value(self, stmt, v):
         "Return whether the statement assigns to `v` a value that does not depend on `v`"

@@ -25,11 +25,11 @@ class Assignments(Values):
         "Lower `a = ...`, including chained `a = b = ...`"
         if len(stmt.targets) == 1:
             return self.lower_target_value(stmt, stmt.targets[0], stmt.value)
-        e = self.lower(stmt.value)
-        if e.op not in ('const', 'global', 'var', 'view', 'object', 'tuple'):
-            e = self.temporary(stmt, 'value', e.type, e)
+        expr = self.lower(stmt.value)
+        if expr.op not in ('const', 'global', 'var', 'view', 'object', 'tuple'):
+            expr = self.temporary(stmt, 'value', expr.type, expr)
         for t in stmt.targets:
-            self.bind(stmt, t, e)
+            self.bind(stmt, t, expr)
 
     def lower_AnnAssign(self, stmt):
         "Lower `a: type = ...`"
@@ -46,10 +46,10 @@ class Assignments(Values):
         old = self.variable(target, self.reads[target])
         if old.op in ('view', 'tuple', 'object'):
             raise self.error(stmt, f'{target.id} is {describe_type(old.type)}, which cannot be changed in place')
-        e = operators.binary(self, stmt, op, old, self.lower(stmt.value))
+        expr = operators.binary(self, stmt, op, old, self.lower(stmt.value))
         variable = self.stores[target]
-        self.add_type(stmt, variable, e.type)
-        self.emit('assign', stmt, var=variable, expr=e, aug_op=operators.SYMBOLS[op])
+        self.add_type(stmt, variable, expr.type)
+        self.emit('assign', stmt, var=variable, expr=expr, aug_op=operators.SYMBOLS[op])
 
     def augment_element(self, stmt, op, target):
         "Lower `target op= ...` for an element: its index is computed once"
@@ -66,11 +66,11 @@ class Assignments(Values):
         if not is_parallel or len(target.elts) != len(value.elts):
             return self.bind(stmt, target, self.lower(value))
         values = self.save_overwritten(stmt, target.elts, [self.lower(v) for v in value.elts])
-        for n, e in enumerate(values):
-            if e.op == 'view' and any(self.is_pointer_to(t, e.value.memory) for t in target.elts[:n]):
-                values[n] = self.save_pointer(stmt, e)
-        for t, e in zip(target.elts, values):
-            self.bind(stmt, t, e)
+        for n, expr in enumerate(values):
+            if expr.op == 'view' and any(self.is_pointer_to(t, expr.value.memory) for t in target.elts[:n]):
+                values[n] = self.save_pointer(stmt, expr)
+        for t, expr in zip(target.elts, values):
+            self.bind(stmt, t, expr)
 
     def is_pointer_to(self, target, memory):
         "Return whether the target is a variable that points to `memory`"
@@ -79,9 +79,9 @@ class Assignments(Values):
     def save_overwritten(self, stmt, targets, values):
         "Return the values; save a value in a temporary if an assignment to an earlier target overwrites it"
         temporaries = list(values)
-        for n, e in enumerate(temporaries):
-            if n and e.op not in ('view', 'object') and self.is_overwritten(targets[:n], e):
-                temporaries[n] = self.save_value(stmt, e)
+        for n, expr in enumerate(temporaries):
+            if n and expr.op not in ('view', 'object') and self.is_overwritten(targets[:n], expr):
+                temporaries[n] = self.save_value(stmt, expr)
         return temporaries
 
     def is_overwritten(self, targets, expr):
@@ -105,10 +105,10 @@ class Assignments(Values):
 
     def save_pointer(self, stmt, expr):
         "Return a pointer that holds the current base address of the array `expr`"
-        v = Variable(f'old_{expr.value.memory.name or "pointer"}')
-        v.type, v.num_defs = expr.type, 1
-        self.arrays.emit_pointer(stmt, v, expr.value)
-        return view_expr(v.view)
+        variable = Variable(f'old_{expr.value.memory.name or "pointer"}')
+        variable.type, variable.num_defs = expr.type, 1
+        self.arrays.emit_pointer(stmt, variable, expr.value)
+        return view_expr(variable.view)
 
     def bind(self, stmt, target, expr):
         "Assign `expr` to a target: a name, an element, or a tuple of targets"

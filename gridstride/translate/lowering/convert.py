@@ -11,10 +11,10 @@ class NotANumber(TypeError):
 
     def description(self):
         "Return a description of the operand for a message: 'an array'"
-        e = self.args[0]
-        if is_void_call(e):
+        expr = self.args[0]
+        if is_void_call(expr):
             return 'a call that returns nothing'
-        return {'view': 'an array', 'tuple': 'a tuple'}.get(e.op) or repr(e.value)
+        return {'view': 'an array', 'tuple': 'a tuple'}.get(expr.op) or repr(expr.value)
 
 
 def is_void_call(expr):

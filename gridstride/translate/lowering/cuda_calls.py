@@ -140,14 +140,14 @@ def _ballot(fn, node, mask, predicate):
 
 
 @register('cuda.match_any_sync')
-def _match_any(fn, node, mask, v):
-    return _lane_mask_call('__match_any_sync', (mask, convert.require_number(v)), ('unsigned int', None))
+def _match_any(fn, node, mask, value):
+    return _lane_mask_call('__match_any_sync', (mask, convert.require_number(value)), ('unsigned int', None))
 
 
 @register('cuda.match_all_sync')
-def _match_all(fn, node, mask, v):
+def _match_all(fn, node, mask, value):
     all_equal = fn.temporary(node, 'same', 'int32', Expr('const', 'int32', value=1), low=0, high=1)
-    args = mask, convert.require_number(v), Expr('pointer_to', INT, (all_equal,))
+    args = mask, convert.require_number(value), Expr('pointer_to', INT, (all_equal,))
     lanes = _lane_mask_call('__match_all_sync', args, ('unsigned int', None, None))
     return tuple_expr([fn.temporary(node, 'match', INT, lanes), convert.to_condition(all_equal)])
 

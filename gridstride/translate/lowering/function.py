@@ -42,8 +42,8 @@ class Function:
         self.num_temporaries = 0
         self.nesting_depth = 0
         self.dynamic_arrays = {}  # dtype -> the array of all dynamic shared memory, if the whole function can use it
-        for v in self.variables:
-            v.memory = v.view = None
+        for variable in self.variables:
+            variable.memory = variable.view = None
 
     def error(self, node, message, hint=''):
         "Return the `Untranslatable` that points at `node`"

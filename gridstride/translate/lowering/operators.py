@@ -102,10 +102,12 @@ def _arithmetic(op, t, a, b):
 
 
 def _check_operands(fn, node, op, a, b):
-    for e in (a, b):
-        if not convert.is_number_like(e):
-            hint = 'Compute with its elements, one per thread.' if e.op == 'view' else ''
-            raise fn.error(node, f'{convert.NotANumber(e).description()} as an operand of {SYMBOLS.get(op, op)}', hint)
+    for expr in (a, b):
+        if not convert.is_number_like(expr):
+            hint = 'Compute with its elements, one per thread.' if expr.op == 'view' else ''
+            raise fn.error(
+                node, f'{convert.NotANumber(expr).description()} as an operand of {SYMBOLS.get(op, op)}', hint
+            )
 
 
 def _bitwise(fn, node, op, a, b):
@@ -142,8 +144,8 @@ def cmod(fn, a, b):
 def fma(fn, a, b, c):
     "Return `a*b + c`, rounded once"
     t = None
-    for e in (a, b, c):
-        t = join_types(t, convert.real_type(convert.require_number(e).type, fn.doubles), fn.doubles)
+    for expr in (a, b, c):
+        t = join_types(t, convert.real_type(convert.require_number(expr).type, fn.doubles), fn.doubles)
     return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
@@ -225,9 +227,9 @@ def conditional(fn, node, test, a, b):
         return a if constant_value(test) else b
     if a.op == b.op == 'tuple' and len(a.args) == len(b.args):
         return tuple_expr([conditional(fn, node, test, x, y) for x, y in zip(a.args, b.args)])
-    for e in (a, b):
-        if not convert.is_number_like(e):
-            operands = 'arrays' if e.op == 'view' else 'items that are not scalars'
+    for expr in (a, b):
+        if not convert.is_number_like(expr):
+            operands = 'arrays' if expr.op == 'view' else 'items that are not scalars'
             message = f'a conditional expression with {operands}: C must know at compile time which one is used'
             raise fn.error(node, message, 'Use if and else, with the work in both.')
     return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.to_condition(test), a, b))

@@ -41,16 +41,16 @@ class Lowering(Assignments):
         "Create the expressions of the parameters, new ones in each iteration"
         self.parameter_exprs = []
         for (_, make_expr), arg in zip(self.params, self.source.tree.args.args):
-            v = self.stores[arg]
-            e = make_expr(self, v)
-            self.parameter_exprs.append(e)
-            self.assign(arg, v, e, is_parameter=True)
+            variable = self.stores[arg]
+            expr = make_expr(self, variable)
+            self.parameter_exprs.append(expr)
+            self.assign(arg, variable, expr, is_parameter=True)
 
     def require_complete(self):
         "Raise an error for a variable without a type, or a device function that returns a value only on some paths"
-        for node, v in self.reads.items():
-            if v is not None and v.type is None and v.memory is None and v.callee is None:
-                message = f'{v.name} is read before it is assigned'
+        for node, variable in self.reads.items():
+            if variable is not None and variable.type is None and variable.memory is None and variable.callee is None:
+                message = f'{variable.name} is read before it is assigned'
                 raise self.error(node, message, 'Assign a value before this line.')
         tree = self.source.tree
         if self.result_type is not None and not self.is_kernel and _falls_through(tree.body):
@@ -61,7 +61,7 @@ class Lowering(Assignments):
 
     def lower_block(self, body, is_function_body=False):
         "Return the lowered statements of a block; the body of a function may begin with a docstring"
-        outer, self.current_block = self.current_block, []
+        enclosing_block, self.current_block = self.current_block, []
         self.nesting_depth += 1
         for stmt in body[1:] if is_function_body and body and _is_string(body[0]) else body:
             lower_stmt = getattr(self, f'lower_{type(stmt).__name__}', None)
@@ -71,7 +71,7 @@ class Lowering(Assignments):
                 lower_stmt(stmt)
             except convert.NotANumber as e:
                 raise self.error(stmt, f'expected a number, got {e.description()}') from None
-        self.current_block, lowered_block = outer, self.current_block
+        self.current_block, lowered_block = enclosing_block, self.current_block
         self.nesting_depth -= 1
         return lowered_block
 
@@ -102,17 +102,19 @@ class Lowering(Assignments):
     def lower_print(self, stmt, call):
         "Lower `print(...)`: string literals are copied, other arguments must be scalars"
         options = dict(sep=' ', end='\n')
-        for k in call.keywords:
-            if k.arg not in options or not isinstance(k.value, ast.Constant):
-                raise self.error(stmt, f'print(..., {k.arg}=...) in a kernel')
-            options[k.arg] = k.value.value
+        for keyword in call.keywords:
+            if keyword.arg not in options or not isinstance(keyword.value, ast.Constant):
+                raise self.error(stmt, f'print(..., {keyword.arg}=...) in a kernel')
+            options[keyword.arg] = keyword.value.value
 
-        def item(a):
-            is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
-            return a.value if is_text else convert.require_number(self.lower(a))
+        def lower_print_argument(argument):
+            is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            return argument.value if is_text else convert.require_number(self.lower(argument))
 
-        items = [item(a) for a in call.args]
-        self.emit('print', stmt, items=items, args=[a for a in items if isinstance(a, Expr)], **options)
+        items = [lower_print_argument(argument) for argument in call.args]
+        self.emit(
+            'print', stmt, items=items, args=[argument for argument in items if isinstance(argument, Expr)], **options
+        )
 
     def lower_Assert(self, stmt):
         "Lower `assert ...`"
@@ -120,20 +122,20 @@ class Lowering(Assignments):
 
     def lower_Return(self, stmt):
         "Lower `return`, which may return values in a device function"
-        e = None if stmt.value is None or _is_constant(stmt.value, None) else self.lower(stmt.value)
-        if e is None:
+        expr = None if stmt.value is None or _is_constant(stmt.value, None) else self.lower(stmt.value)
+        if expr is None:
             return self.emit('return', stmt, args=[])
         if self.is_kernel:
             raise self.error(stmt, 'a kernel cannot return a value', 'Write the result into an array.')
-        parts = e.args if e.op == 'tuple' else [e]
-        if any(p.op in ('view', 'object') for p in parts):
+        results = expr.args if expr.op == 'tuple' else [expr]
+        if any(result.op in ('view', 'object') for result in results):
             raise self.error(stmt, 'a device function that returns an array', 'Pass the array in, and return scalars.')
-        if not all(map(convert.is_number_like, parts)):
+        if not all(map(convert.is_number_like, results)):
             raise self.error(stmt, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
-        self.add_result_type(stmt, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
-        if e.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
+        self.add_result_type(stmt, tuple(result.type for result in results) if expr.op == 'tuple' else expr.type)
+        if expr.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
             self.result_names = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
-        self.emit('return', stmt, args=parts)
+        self.emit('return', stmt, args=results)
 
     def add_result_type(self, stmt, new_type):
         "Record that the function returns a value of type `new_type`"
@@ -156,8 +158,8 @@ class Lowering(Assignments):
         "Lower `if`, with `elif` and `else`"
         test = convert.to_condition(self.lower(stmt.test))
         body, orelse = self.lower_block(stmt.body), self.lower_block(stmt.orelse)
-        first = stmt.orelse[0] if len(stmt.orelse) == 1 else None
-        has_elif = isinstance(first, ast.If) and first.col_offset == stmt.col_offset
+        only_statement = stmt.orelse[0] if len(stmt.orelse) == 1 else None
+        has_elif = isinstance(only_statement, ast.If) and only_statement.col_offset == stmt.col_offset
         self.emit('if', stmt, test=test, body=body, orelse=orelse, has_elif=has_elif)
 
     def lower_While(self, stmt):
@@ -178,18 +180,20 @@ class Lowering(Assignments):
         start, stop, step = map(convert.bool_to_int, self.range_bounds(stmt, range_call))
         if not isinstance(stmt.target, ast.Name):
             raise self.error(stmt, 'the target of a loop over range must be one name')
-        v = self.stores[stmt.target]
-        self.add_type(stmt, v, INT)
-        self.emit('for', stmt, var=v, start=start, stop=stop, step=step, body=self.lower_block(stmt.body))
+        variable = self.stores[stmt.target]
+        self.add_type(stmt, variable, INT)
+        self.emit('for', stmt, var=variable, start=start, stop=stop, step=step, body=self.lower_block(stmt.body))
 
     def range_bounds(self, stmt, range_call):
         "Return (start, stop, step) of `range(...)`"
         if not 1 <= len(range_call.args) <= 3 or range_call.keywords:
             raise self.error(stmt, 'range takes one to three arguments')
-        args = [convert.require_number(self.lower(a)) for a in range_call.args]
-        for a in args:
-            if a.type in REAL:
-                raise self.error(stmt, f'range of {describe_type(a.type)}: it takes integers', 'Use // or int(...).')
+        args = [convert.require_number(self.lower(argument)) for argument in range_call.args]
+        for argument in args:
+            if argument.type in REAL:
+                raise self.error(
+                    stmt, f'range of {describe_type(argument.type)}: it takes integers', 'Use // or int(...).'
+                )
         if len(args) == 3 and constant_value(args[2]) == 0:
             raise self.error(stmt, 'the step of range must not be 0')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
@@ -200,23 +204,23 @@ class Lowering(Assignments):
             return [self.column(stmt, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(stmt, 'the target of a loop must be a name, or a tuple of names')
-        for e in items:
-            if e.op != 'tuple' or len(e.args) != len(target.elts):
+        for expr in items:
+            if expr.op != 'tuple' or len(expr.args) != len(target.elts):
                 raise self.error(stmt, f'each item of this loop must be a tuple of {len(target.elts)}')
         return [
             column
             for n, element in enumerate(target.elts)
-            for column in self.columns(stmt, element, [e.args[n] for e in items])
+            for column in self.columns(stmt, element, [expr.args[n] for expr in items])
         ]
 
-    def column(self, stmt, v, items, name):
-        "Return the column of one name: its variable `v`, the values in `items`, and the name of their tuple"
-        for e in items:
-            if not convert.is_number_like(e):
+    def column(self, stmt, variable, items, name):
+        "Return the column of one name: its variable, the values in `items`, and the name of their tuple"
+        for expr in items:
+            if not convert.is_number_like(expr):
                 message = 'a loop over a tuple of items that are not scalars'
                 raise self.error(stmt, message, 'Loop over range(...), or unroll the loop by hand.')
-            self.add_type(stmt, v, e.type)
-        return SimpleNamespace(var=v, items=items, name=name)
+            self.add_type(stmt, variable, expr.type)
+        return SimpleNamespace(var=variable, items=items, name=name)
 
 
 def _falls_through(body):

@@ -37,14 +37,14 @@ class Unit:
         self.kernel = self.main
         return self.main
 
-    def parameter(self, fn, v, argument_type, name=None):
+    def parameter(self, fn, variable, argument_type, name=None):
         "Return the expression of a parameter of the kernel"
-        name = name or v.name
+        name = name or variable.name
         if isinstance(argument_type, NumberArgument):
-            return self.number_parameter(fn, v, argument_type, name)
+            return self.number_parameter(fn, variable, argument_type, name)
         if isinstance(argument_type, ArrayArgument):
             return self.array_parameter(argument_type, name)
-        return tuple_expr([self.parameter(fn, v, type, f'{name}_{n}') for n, type in enumerate(argument_type)])
+        return tuple_expr([self.parameter(fn, variable, type, f'{name}_{n}') for n, type in enumerate(argument_type)])
 
     def number_parameter(self, fn, v, argument_type, name):
         "Return the expression of a scalar parameter"

@@ -142,51 +142,51 @@ class Values(Function):
     # Names and literals
     def lower_Constant(self, node):
         "Lower a number, a bool, a string, `None` or `...`"
-        v = node.value
-        if isinstance(v, bool):
-            return Expr('const', BOOL, value=v)
-        if isinstance(v, int):
-            e, text = Expr('const', _integer_type(v), value=v), self.source.segment(node) or ''
-            return Literal(e, text) if text.startswith(('0x', '0X')) else e
-        if isinstance(v, float):
-            return self.float_literal(v, self.source.segment(node))
-        if isinstance(v, (str, type(None), type(...))):
-            return Expr('object', None, value=v)
-        raise self.error(node, f'{v!r}: complex numbers are not supported', 'Compute with two floats.')
+        value = node.value
+        if isinstance(value, bool):
+            return Expr('const', BOOL, value=value)
+        if isinstance(value, int):
+            expr, text = Expr('const', _integer_type(value), value=value), self.source.segment(node) or ''
+            return Literal(expr, text) if text.startswith(('0x', '0X')) else expr
+        if isinstance(value, float):
+            return self.float_literal(value, self.source.segment(node))
+        if isinstance(value, (str, type(None), type(...))):
+            return Expr('object', None, value=value)
+        raise self.error(node, f'{value!r}: complex numbers are not supported', 'Compute with two floats.')
 
     def float_literal(self, value, text=None):
         "Return the expression of a Python float; `text` is its spelling in the source"
-        e = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
-        return Literal(e, text) if text else e
+        expr = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
+        return Literal(expr, text) if text else expr
 
     def lower_Name(self, node):
         "Lower a variable of the function, or the value of a name outside it"
         if node in self.reads:
-            v = self.reads[node]
-            if v is None:
+            variable = self.reads[node]
+            if variable is None:
                 raise self.error(node, f'{node.id} is read before it is assigned')
-            return self.variable(node, v)
+            return self.variable(node, variable)
         is_defined, value = self.source.look_up(node.id)
         if not is_defined:
             hint = 'Define it before the kernel, or pass it as an argument.'
             raise self.error(node, f'{node.id} is not defined here', hint)
         return self.outer_value(node, value, node.id)
 
-    def variable(self, node, v):
-        "Return the expression of the variable `v`"
-        if v.callee is not None:
-            return v.callee
-        if v.constant is not None:
-            return v.constant
-        if v.alias_of is not None:
-            v = v.alias_of
-        if v.parts is not None:
-            return tuple_expr([self.variable(node, p) for p in v.parts])
-        if isinstance(v.type, Array):
-            if v.view is None:
-                raise self.error(node, f'{v.name} is read before an array is assigned to it')
-            return view_expr(v.view)
-        return Expr('var', v.type, value=v)
+    def variable(self, node, variable):
+        "Return the expression of a variable"
+        if variable.callee is not None:
+            return variable.callee
+        if variable.constant is not None:
+            return variable.constant
+        if variable.alias_of is not None:
+            variable = variable.alias_of
+        if variable.parts is not None:
+            return tuple_expr([self.variable(node, p) for p in variable.parts])
+        if isinstance(variable.type, Array):
+            if variable.view is None:
+                raise self.error(node, f'{variable.name} is read before an array is assigned to it')
+            return view_expr(variable.view)
+        return Expr('var', variable.type, value=variable)
 
     def outer_value(self, node, value, name):
         "Return the expression of an object that is captured from outside the function"
@@ -238,23 +238,23 @@ class Values(Function):
     # Attributes
     def lower_Attribute(self, node):
         "Lower `a.b`: an attribute of an array, a named tuple, a module or another object"
-        e, name = self.lower(node.value), node.attr
-        if e.op == 'view':
-            return self.array_attribute(node, e, name)
-        if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), name):
-            return self.outer_value(node, getattr(e.value.value, name), name)
-        if e.op != 'object':
-            raise self.error(node, f'{describe_type(e.type)} has no {name!r} in a kernel')
-        if isinstance(e.value, str) and e.value.startswith('cuda'):
-            return self.cuda_name(node, f'{e.value}.{name}')
+        expr, name = self.lower(node.value), node.attr
+        if expr.op == 'view':
+            return self.array_attribute(node, expr, name)
+        if expr.op == 'tuple' and hasattr(getattr(expr.value, 'value', None), name):
+            return self.outer_value(node, getattr(expr.value.value, name), name)
+        if expr.op != 'object':
+            raise self.error(node, f'{describe_type(expr.type)} has no {name!r} in a kernel')
+        if isinstance(expr.value, str) and expr.value.startswith('cuda'):
+            return self.cuda_name(node, f'{expr.value}.{name}')
         try:
-            v = getattr(e.value, name)
+            value = getattr(expr.value, name)
         except Exception:
             message = f'{ast.unparse(node)} does not exist when the kernel is translated'
             raise self.error(node, message) from None
-        if not inspect.ismodule(e.value):
-            return self.outer_value(node, v, name)
-        return self.float_literal(v) if isinstance(v, float) else self.outer_value(node, v, None)
+        if not inspect.ismodule(expr.value):
+            return self.outer_value(node, value, name)
+        return self.float_literal(value) if isinstance(value, float) else self.outer_value(node, value, None)
 
     def cuda_name(self, node, path):
         "Return the expression of a dotted name that begins with `cuda.`"
@@ -269,11 +269,11 @@ class Values(Function):
             return const(32)
         if path in CALLS or path in _INDEX_VARIABLES or any(name.startswith(path + '.') for name in CALLS):
             return Expr('object', None, value=path)
-        v = self.source.look_up('cuda')[1]
+        value = self.source.look_up('cuda')[1]
         for k in path.split('.')[1:]:
-            v = getattr(v, k, None)
-        if v is not None and dtype_name(v) or hasattr(v, 'py_func'):
-            return Expr('object', None, value=v)
+            value = getattr(value, k, None)
+        if value is not None and dtype_name(value) or hasattr(value, 'py_func'):
+            return Expr('object', None, value=value)
         raise self.error(node, f'{path} is not supported by to_cuda')
 
     def array_attribute(self, node, expr, name):
@@ -309,8 +309,8 @@ class Values(Function):
     # Elements of arrays, items of tuples
     def lower_Subscript(self, node):
         "Lower `a[...]`, of an array or a tuple"
-        e = self.lower(node.value)
-        return self.tuple_item(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
+        expr = self.lower(node.value)
+        return self.tuple_item(node, expr) if expr.op == 'tuple' else self.arrays.subscript(node, expr)
 
     def tuple_item(self, node, expr):
         "Lower the subscript of a tuple"
@@ -365,9 +365,11 @@ class Values(Function):
                 parts.append(operators.compare(self, node, symbol, left, b))
                 left = b
                 continue
-            v = self.new_variable(node, 'middle', b.type, unique_name=True)  # the middle of a < b < c is computed once
-            parts.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), v)))
-            left = Expr('var', b.type, value=v)
+            variable = self.new_variable(
+                node, 'middle', b.type, unique_name=True
+            )  # the middle of a < b < c is computed once
+            parts.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), variable)))
+            left = Expr('var', b.type, value=variable)
         return operators.conjunction(parts)
 
     def lower_BoolOp(self, node):
