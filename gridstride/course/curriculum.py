@@ -589,22 +589,39 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
-        '22',
-        'quantization',
-        'Quantization',
-        reading=90,
-        exercises=(90, 135),
+        '22a',
+        'number_formats',
+        'Quantization: formats',
+        reading=50,
+        exercises=(15, 20),
         needs=(
-            "lesson {checklist}'s roofline, {reductions}'s sum of a warp, and {triton}'s Triton. Without a GPU all "
-            'kernels still run and are checked; times are those of an NVIDIA H100.'
+            "lesson {checklist}'s roofline. Without a GPU all kernels still run and are checked; times are those of an "
+            'NVIDIA H100.'
         ),
         follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
         does=(
             'why generation is limited by reading the weights; quantization grids, groups, outliers, NF4 and e4m3, '
-            'measured in decibels and in the perplexity of a small model; int4 and int8 kernels that build floats '
-            'from bits; 8-bit weights and activations'
+            'measured in decibels and in the perplexity of a small model'
         ),
         gpu='helps',
+        chapter='quantization',
+        chapter_title='Quantization',
+    ),
+    Lesson(
+        '22b',
+        'dequantizing',
+        'Quantization: kernels',
+        reading=55,
+        exercises=(75, 115),
+        needs=(
+            "lesson {number_formats}, {reductions}'s sum of a warp, and {triton}'s Triton. Without a GPU all kernels "
+            'still run and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
+        does='int4 and int8 kernels that build floats from bits; 8-bit weights and activations on tensor cores',
+        gpu='helps',
+        chapter='quantization',
+        chapter_title='Quantization',
     ),
     Lesson(
         '23',
@@ -719,27 +736,46 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
-        '27',
-        'latent_attention',
-        'Latent attention',
-        reading=90,
-        exercises=(70, 105),
+        '27a',
+        'latent_cache',
+        'Latent attention: the cache',
+        reading=50,
+        exercises=(25, 35),
         needs=(
-            "lesson {softmax}'s merge, {flash_attention}'s forward pass, {triton}'s Triton; {hopper_gemm} helps at "
-            'the end. Without a GPU all kernels still run and are checked.'
+            "lesson {flash_attention}'s forward pass, {cuda_c}'s CUDA C and {numba}'s Numba. Without a GPU all kernels "
+            'still run and are checked.'
+        ),
+        follows='[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent).',
+        does=(
+            'a decode step reads the whole KV cache, so the keys of all heads share one row of 576 elements; absorbed '
+            'matrices, tested equal; bytes counted'
+        ),
+        gpu='helps',
+        chapter='latent_attention',
+        chapter_title='Latent attention',
+    ),
+    Lesson(
+        '27b',
+        'decoding',
+        'Latent attention: decoding',
+        reading=55,
+        exercises=(45, 70),
+        needs=(
+            "lesson {latent_cache}, {softmax}'s merge and {triton}'s Triton; {hopper_gemm} helps at the end. Without a "
+            'GPU all kernels still run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
-            '[DeepSeek-V2](https://arxiv.org/abs/2405.04434) (the latent), '
             '[PagedAttention](https://arxiv.org/abs/2309.06180), '
             '[Flash-Decoding](https://crfm.stanford.edu/2023/10/12/flashdecoding.html), '
             '[FlashMLA](https://github.com/deepseek-ai/FlashMLA).'
         ),
         does=(
-            'a decode step reads the whole KV cache, so the keys of all heads share one row of 576 elements; absorbed'
-            ' matrices, tested equal; bytes counted; one sequence split among 132 SMs, and into how many parts; a '
-            'paged KV cache and a wrong page table; a kernel at the ridge point of the roofline'
+            'one sequence split among 132 SMs, and into how many parts; a paged KV cache and a wrong page table; a '
+            'kernel at the ridge point of the roofline'
         ),
         gpu='helps',
+        chapter='latent_attention',
+        chapter_title='Latent attention',
     ),
     Lesson(
         '29',
