@@ -316,7 +316,7 @@ def recorded(
     except Unavailable as e:
         if is_recording():
             _log_missed(name, e)
-        recording = _replay(name, recording_key, folder, e)
+        recording = _replay(name, recording_key, folder, str(e))
         _last_origin = 'recorded'
         _last_machine = recording.made
         return load(recording.data, recording.mark) if load else recording
