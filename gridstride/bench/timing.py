@@ -79,7 +79,7 @@ def _call_check(check, result, args):
     error = None
     if _accepts(check, 1):
         try:
-            if (returned := check(result)) is None or isinstance(returned, Agreement):
+            if (check_result := check(result)) is None or isinstance(check_result, Agreement):
                 return
         except AssertionError:
             raise
@@ -110,8 +110,8 @@ def call_checked(fn, args, check, out=None):
     if out is not None:
         _poison(out)
     else:
-        allocate = _allocator(first) if clocks.is_array(first := fn(*args)) else None
-        del first
+        allocate = _allocator(first_result) if clocks.is_array(first_result := fn(*args)) else None
+        del first_result
         if allocate:
             _poison(allocate())  # allocates and frees the block that the next result most likely uses
     result = fn(*args)
@@ -182,7 +182,7 @@ class Timing:
         "The fraction of each measured ceiling that the call reaches"
         rates = {'copy': self.gbs, self.peak: self.tflops}
         roof = self.roof or {}
-        return {k: v / roof[k] for k, v in rates.items() if v and k in roof}
+        return {ceiling: rate / roof[ceiling] for ceiling, rate in rates.items() if rate and ceiling in roof}
 
     @property
     def warnings(self) -> list:  # of sentences
@@ -197,19 +197,19 @@ class Timing:
 
     def parts(self) -> list:
         "Return (name, text) of each part except the warnings"
-        s = self.stats
-        parts = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
+        stats = self.stats
+        parts = [('median', time_text(stats.median)), ('quartiles', f'{time_text(stats.q1)} to {time_text(stats.q3)}')]
         if self.bytes or self.flops:
             parts.append(('rate', rate_text(self.gbs, self.tflops)))
         if self.shares:
-            k = max(self.shares, key=self.shares.get)  # the nearest ceiling is the limiter
+            nearest_ceiling = max(self.shares, key=self.shares.get)  # the nearest ceiling is the limiter
             origin = 'recorded' if self.roof.get('recorded') else 'measured'
-            parts.append(('share', f'{self.shares[k]:.0%} of the {origin} {k} ceiling'))
+            parts.append(('share', f'{self.shares[nearest_ceiling]:.0%} of the {origin} {nearest_ceiling} ceiling'))
         if self.row:
             parts.append(('in a row', f'{time_text(self.row)} a call'))
         if self.graph:
             parts.append(('in a CUDA graph', f'{time_text(self.graph)} a call'))
-        return [*parts, ('runs', f"{s.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
+        return [*parts, ('runs', f"{stats.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
 
     def line(self) -> str:
         "Return everything except the warnings, in one line"
@@ -247,18 +247,20 @@ def _time_graph(clock, fn, median):
     return graph, [f'its CUDA graph takes less than half of the time: {question}']
 
 
-def time_short(t, clock, fn) -> Timing:  # `t`
+def time_short(timing, clock, fn) -> Timing:
     "Add the times in a row and in a CUDA graph to the timing of a short kernel; return the timing"
-    if not isinstance(clock, clocks.Events) or t.median >= SHORT:
-        return t
-    t.row = clocks.in_a_row(fn)
-    t.graph, warnings = _time_graph(clock, fn, t.median)
-    if t.row > 20 * t.median:
-        per_call = f'the {time_text(t.row)} that a call takes'
-        overhead = f'the GPU was busy for {time_text(t.median)} of {per_call}: most of it is launch overhead of the CPU'
+    if not isinstance(clock, clocks.Events) or timing.median >= SHORT:
+        return timing
+    timing.row = clocks.in_a_row(fn)
+    timing.graph, warnings = _time_graph(clock, fn, timing.median)
+    if timing.row > 20 * timing.median:
+        per_call = f'the {time_text(timing.row)} that a call takes'
+        overhead = (
+            f'the GPU was busy for {time_text(timing.median)} of {per_call}: most of it is launch overhead of the CPU'
+        )
         warnings = [overhead, *warnings]
-    t.other_warnings = t.other_warnings + warnings
-    return t
+    timing.other_warnings = timing.other_warnings + warnings
+    return timing
 
 
 def peak_of(arrays) -> str:
@@ -275,10 +277,16 @@ def roof_for(clock, flops, bytes):
 def unseen_warnings(clock, checks) -> list:  # of sentences
     "Return warnings about missing checks and measurements"
     sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
-    unchecked = [] if checks else ['the result was not checked: give check=']
-    late = 'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
-    all_late = [late] if getattr(clock, 'late', 0) else []
-    return unchecked + all_late + ([f"the GPU's clock could not be read: {sensor_error}"] if sensor_error else [])
+    check_warnings = [] if checks else ['the result was not checked: give check=']
+    late_message = (
+        'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
+    )
+    late_warnings = [late_message] if getattr(clock, 'late', 0) else []
+    return (
+        check_warnings
+        + late_warnings
+        + ([f"the GPU's clock could not be read: {sensor_error}"] if sensor_error else [])
+    )
 
 
 def require_function(fn, caller, name=''):
@@ -323,5 +331,7 @@ def bench(
     name = name or getattr(fn, '__name__', type(fn).__name__)
     states = list(clock.states)
     warnings = unseen_warnings(clock, check is not None) + warnings
-    t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, other_warnings=warnings)
-    return time_short(t, clock, call)
+    timing = Timing(
+        name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, other_warnings=warnings
+    )
+    return time_short(timing, clock, call)

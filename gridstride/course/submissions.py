@@ -102,10 +102,10 @@ def _tries_and_minutes(path, name):
 # One notebook
 
 
-def _run_cells(process, cells, seconds, results, skipped, current_cell):
+def _run_cells(process, cells, seconds, results, skipped_cells, current_cell):
     "Run the cells that are not skipped, and collect a verdict per answer; `current_cell[0]` is the index of the cell"
     for i, source in enumerate(cells):
-        if i in skipped:
+        if i in skipped_cells:
             continue
         current_cell[0] = i
         reply = _ask(process, dict(op='cell', source=source, seconds=seconds), seconds)
@@ -137,7 +137,7 @@ def grade_notebook(
 ) -> tuple:  # ({exercise: (solved, note)}, the active parts of the sandbox: keys of `ISOLATION`)
     "Run a notebook, and judge its answers; after a cell that ended the process, run the others in a new process"
     results = dict.fromkeys(names, (False, 'no answer'))
-    skipped = set()
+    skipped_cells = set()
     isolation = ()
     for _ in range(_MAX_RESTARTS + 1):
         submission, current_cell = SimpleNamespace(text='', compiles=True), [0]
@@ -145,10 +145,10 @@ def grade_notebook(
         try:
             with process:
                 _ask(process, dict(op='start', chapter=lesson.chapter), 60)
-                _run_cells(process, code(nb), seconds, results, skipped, current_cell)
+                _run_cells(process, code(nb), seconds, results, skipped_cells, current_cell)
                 break
         except wire.ProcessEnded as e:
-            skipped.add(current_cell[0])
+            skipped_cells.add(current_cell[0])
             unsolved = [
                 name for name in exercises(dict(cells=[_code_cell(code(nb)[current_cell[0]])])) if name in results
             ]
@@ -166,8 +166,8 @@ def _code_cell(source):
 
 
 def _format_isolation(isolation):
-    missing = [text for word, text in ISOLATION.items() if word not in isolation]
-    return f'no: {", ".join(missing)}' if missing else 'yes'
+    missing_protections = [text for word, text in ISOLATION.items() if word not in isolation]
+    return f'no: {", ".join(missing_protections)}' if missing_protections else 'yes'
 
 
 def _note(text):
@@ -194,12 +194,18 @@ def grade(
     try:
         nb = _read_submitted(submission.path)
         results, isolation = grade_notebook(nb, submission.lesson, names, seconds)
-        isolated = _format_isolation(isolation)
+        isolation_text = _format_isolation(isolation)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
-        results, isolated = dict.fromkeys(names, (False, f'the file is not a notebook: {e}')), ''
-    head = _note(submission.student), submission.lesson.number
+        results, isolation_text = dict.fromkeys(names, (False, f'the file is not a notebook: {e}')), ''
+    student_and_lesson = _note(submission.student), submission.lesson.number
     return [
-        [*head, name, 'yes' if is_solved else 'no', *_tries_and_minutes(submission.progress_file, name), isolated]
+        [
+            *student_and_lesson,
+            name,
+            'yes' if is_solved else 'no',
+            *_tries_and_minutes(submission.progress_file, name),
+            isolation_text,
+        ]
         + [_note('' if is_solved else note)]
         for name, (is_solved, note) in results.items()
     ]
@@ -216,8 +222,8 @@ def _parse(argv):
 def main(argv=None) -> int:  # exit status
     "Grade the notebooks in a folder, and write the table to a file or to the standard output"
     args = _parse(argv)
-    submissions, others = find_submissions(args.folder)
-    for path, reason in others:
+    submissions, rejected_files = find_submissions(args.folder)
+    for path, reason in rejected_files:
         print(f'{path}: skipped, {reason}', file=sys.stderr)
     if not submissions:
         return print(f'{args.folder} has no notebook STUDENT/NN_slug.ipynb', file=sys.stderr) or 2
@@ -234,8 +240,8 @@ def _summary(submission, rows):
     "Return a line on the notebook that was graded last"
     own_rows = [row for row in rows if row[:2] == [_note(submission.student), submission.lesson.number]]
     num_solved = sum(row[3] == 'yes' for row in own_rows)
-    isolated = own_rows[0][6] if own_rows else ''
-    warning = f'; not isolated on this system: {isolated[4:]}' if isolated.startswith('no: ') else ''
+    isolation_text = own_rows[0][6] if own_rows else ''
+    warning = f'; not isolated on this system: {isolation_text[4:]}' if isolation_text.startswith('no: ') else ''
     return f'{submission.path}: {num_solved} of {len(own_rows)} exercises solved{warning}'
 
 

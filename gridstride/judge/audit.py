@@ -43,14 +43,18 @@ _TORCH = os.path.dirname(torch.__file__)
 def _library_prefixes():
     "Return prefixes of the files of libraries: Python, torch, folders of sys.path, files that torch.compile writes"
     temporary = tempfile.gettempdir()  # has submissions, too, so it is not a library
-    on_path = (
+    path_folders = (
         os.path.join(folder, '')
         for folder in sys.path
         if os.path.isabs(folder) and not (temporary + os.sep).startswith(os.path.join(folder, ''))
     )
-    inductor = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
-    installed = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
-    return *installed, *on_path, inductor, '<frozen'
+    inductor_folder = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(temporary, 'torchinductor_')
+    installed_folders = (
+        os.path.dirname(os.__file__),
+        os.path.dirname(_TORCH),
+        os.path.dirname(os.path.dirname(__file__)),
+    )
+    return *installed_folders, *path_folders, inductor_folder, '<frozen'
 
 
 _LIBRARIES = _library_prefixes()
@@ -68,8 +72,8 @@ def submission_threads(old_threads):
     """Return the lines of the submission that new threads execute, as text; '' if there are none.
 
     Threads of libraries do not count, nor do threads that wait for work, such as a worker that reads its queue."""
-    new = {ident: frame for ident, frame in sys._current_frames().items() if ident not in old_threads}
-    frames = [_submission_frame(frame) for ident, frame in new.items() if not _is_waiting(ident, frame)]
+    new_frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in old_threads}
+    frames = [_submission_frame(frame) for ident, frame in new_frames.items() if not _is_waiting(ident, frame)]
     return '; '.join(f'{os.path.basename(f.f_code.co_filename)}, line {f.f_lineno}' for f in frames if f)
 
 
@@ -181,11 +185,11 @@ class Guard:
 
     def replaced_functions(self):
         "Return the names of functions that were replaced"
-        names = []
+        replaced_names = []
         for namespace_name, (namespace, originals) in self.originals.items():
-            current = _attributes(namespace)
+            current_attributes = _attributes(namespace)
             for name, original in originals.items():
-                function = current.get(name)
+                function = current_attributes.get(name)
                 if function is not original and not _is_torch_wrapper(function, original):
-                    names.append(f'{namespace_name}.{name}')
-        return names
+                    replaced_names.append(f'{namespace_name}.{name}')
+        return replaced_names

@@ -40,9 +40,9 @@ def _filter_program(machine):
         _return_error(errno.ENOSYS),
     ]
     instructions += [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AT_LEAST, 0, 1, _FIRST_X32_CALL), _return_error(errno.ENOSYS)]
-    for _, *call_numbers in _DENIED_CALLS:
-        instructions += [(_EQUAL, 0, 1, call_numbers[column]), _return_error(errno.EPERM)]
-    socket_number, socketpair_number = (call_numbers[column] for call_numbers in _SOCKET_CALLS)
+    for _, *syscall_ids in _DENIED_CALLS:
+        instructions += [(_EQUAL, 0, 1, syscall_ids[column]), _return_error(errno.EPERM)]
+    socket_number, socketpair_number = (syscall_ids[column] for syscall_ids in _SOCKET_CALLS)
     allow = _RETURN, 0, 0, _ALLOW
     instructions += [(_EQUAL, 2, 0, socket_number), (_EQUAL, 1, 0, socketpair_number), allow]
     instructions += [

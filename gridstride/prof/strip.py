@@ -25,29 +25,29 @@ def ticks(
 
 # A box that would be less than half a pixel wide is omitted if the box on its left covers that pixel, so that a trace
 # of 100,000 kernels is still a small picture. A name is written if it fits; a tooltip always shows it.
-OTHER = GREY
+OTHER_COLOR = GREY
 # `start` and `end` are in seconds or another unit; the tooltip shows `full` instead of `name`, if there is one.
-Box = namedtuple('Box', 'start end name color full', defaults=(OTHER, ''))
+Box = namedtuple('Box', 'start end name color full', defaults=(OTHER_COLOR, ''))
 Row = namedtuple('Row', 'label boxes')
 
 
 def _boxes(row, pixel_of, y, height, unit):
     "Return the boxes of a row as SVG; `pixel_of(time)` is the horizontal pixel"
-    parts = []
+    elements = []
     right_edge = -1.0  # of the last box
     for box in sorted(row.boxes):
-        left, right = pixel_of(box.start), pixel_of(box.end)
-        if right - right_edge < 0.5:
+        left_pixel, right_pixel = pixel_of(box.start), pixel_of(box.end)
+        if right_pixel - right_edge < 0.5:
             continue
-        width = max(right - left, 0.8)
-        right_edge = left + width
+        width = max(right_pixel - left_pixel, 0.8)
+        right_edge = left_pixel + width
         max_length = int((width - 4) / 6.4)
         name = box.name if len(box.name) <= max_length else f'{box.name[: max_length - 1]}…' if max_length >= 4 else ''
         edge = f'stroke="{LINE}" stroke-width=".5"' if width > 3 else ''
-        tip = f'<title>{escape(box.full or box.name)}: {format_si(box.end - box.start, unit)}</title>'
-        label = svg_text(left + width / 2, y + height / 2 + 3.5, name, 9.5) if name else ''
-        parts.append(f'<g>{tip}{svg_rect(left, y, width, height, box.color, edge)}{label}</g>')
-    return parts
+        tooltip = f'<title>{escape(box.full or box.name)}: {format_si(box.end - box.start, unit)}</title>'
+        label = svg_text(left_pixel + width / 2, y + height / 2 + 3.5, name, 9.5) if name else ''
+        elements.append(f'<g>{tooltip}{svg_rect(left_pixel, y, width, height, box.color, edge)}{label}</g>')
+    return elements
 
 
 def _line(x0, y0, x1, y1, attributes):
@@ -82,30 +82,36 @@ def strip(
         raise ValueError('there is nothing to draw: no row has a box')
     axis_start = min(box.start for box in boxes) if start is None else start
     axis_end = max(box.end for box in boxes) if end is None else end
-    left = min(max_label_width, 6.4 * max(len(row.label) for row in rows) + 10)
-    top = 22 if title else 2
-    bottom = top + len(rows) * (row_height + 5) + 2
+    plot_left = min(max_label_width, 6.4 * max(len(row.label) for row in rows) + 10)
+    plot_top = 22 if title else 2
+    plot_bottom = plot_top + len(rows) * (row_height + 5) + 2
 
     def pixel_of(time):
-        return left + width * (min(max(time, axis_start), axis_end) - axis_start) / ((axis_end - axis_start) or 1)
+        return plot_left + width * (min(max(time, axis_start), axis_end) - axis_start) / ((axis_end - axis_start) or 1)
 
     def top_of_row(row_index):
-        return top + row_index * (row_height + 5)
+        return plot_top + row_index * (row_height + 5)
 
-    parts = [svg_text(left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
-    parts += [
-        part
+    elements = [svg_text(plot_left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
+    elements += [
+        element
         for time in ticks(axis_end - axis_start)
-        for part in _tick(pixel_of(axis_start + time), top, bottom, format_si(time, unit, 2 if time else 1))
+        for element in _tick(
+            pixel_of(axis_start + time), plot_top, plot_bottom, format_si(time, unit, 2 if time else 1)
+        )
     ]
     for row_index, row in enumerate(rows):
-        parts.append(
+        elements.append(
             svg_text(
-                left - 6, top_of_row(row_index) + row_height / 2 + 4, row.label[: int((left - 8) / 6.2)], 10.5, 'end'
+                plot_left - 6,
+                top_of_row(row_index) + row_height / 2 + 4,
+                row.label[: int((plot_left - 8) / 6.2)],
+                10.5,
+                'end',
             )
         )
-        parts += _boxes(row, pixel_of, top_of_row(row_index), row_height, unit)
-    parts += [
+        elements += _boxes(row, pixel_of, top_of_row(row_index), row_height, unit)
+    elements += [
         _line(
             pixel_of(time),
             top_of_row(row_index) + row_height,
@@ -115,9 +121,9 @@ def strip(
         )
         for row_index, time, end_row, end_time in arrows
     ]
-    return Panel(left + width + 18, bottom + 18, [_ARROW_MARKER if arrows else '', *parts])
+    return Panel(plot_left + width + 18, plot_bottom + 18, [_ARROW_MARKER if arrows else '', *elements])
 
 
 def colors(names) -> dict:  # name -> '#rrggbb'
     "Return one colour per name for the first eight names, grey for the others"
-    return {name: (PALETTE[i] if i < len(PALETTE) else OTHER) for i, name in enumerate(names)}
+    return {name: (PALETTE[i] if i < len(PALETTE) else OTHER_COLOR) for i, name in enumerate(names)}

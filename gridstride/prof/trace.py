@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..draw import Picture
 from .show import format_si, short_name, truncate_middle
-from .strip import Box, OTHER, Row, colors, strip
+from .strip import OTHER_COLOR, Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
 from ..support.tables import CellText, Share, Table
 
@@ -185,7 +185,7 @@ def _rows(all_groups, on_gpu, max_rows, color_of_name):
     for group in all_groups[:max_rows]:
         rows.append(
             make_row(
-                CellText(truncate_middle(group.name), group.full_name, color_of_name.get(group.name, OTHER)),
+                CellText(truncate_middle(group.name), group.full_name, color_of_name.get(group.name, OTHER_COLOR)),
                 group.count,
                 group.cpu_seconds,
                 group.gpu_seconds,
@@ -323,7 +323,9 @@ def _thread_rows(all_spans, start, end, color_of_name, max_depth=3):
 
     def make_box(span):
         name = span.name.removeprefix('aten::')
-        return Box(max(span.start, start), min(span.end, end), name, color_of_name.get(span.name, OTHER), span.name)
+        return Box(
+            max(span.start, start), min(span.end, end), name, color_of_name.get(span.name, OTHER_COLOR), span.name
+        )
 
     threads = list(dict.fromkeys(span.track for span in all_spans if span.kind == 'op'))
     for index, thread in enumerate(threads):
@@ -356,7 +358,7 @@ def _stream_rows(gpu_spans, color_of_name):
 
     def make_box(span):
         return Box(
-            span.start, span.end, short_name(span.name), color_of_name.get(operator_name(span), OTHER), span.name
+            span.start, span.end, short_name(span.name), color_of_name.get(operator_name(span), OTHER_COLOR), span.name
         )
 
     return {

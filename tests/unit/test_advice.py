@@ -109,7 +109,8 @@ def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, advice, fields)
 
 def race(line, now, other, source, above='', code='race', before='written', then='read', dialect='cuda'):
     e = exception_of('racecheck', code, dialect, dict(array='s', index=(3,), before=before, now=then),
-                     Location('k', 'k.cu', now, line, preceding_lines=above), Access(other, (0, 0, 0), (3, 0, 0), source))
+                     Location('k', 'k.cu', now, line, preceding_lines=above),
+                     Access(other, (0, 0, 0), (3, 0, 0), source))
     assert f'against line {other}, block (0), thread (3): {source}' in str(e)
     assert str(e).count('\n') == 4
     return e.advice, e.hint
@@ -172,8 +173,9 @@ def test_what_is_done_with_the_element_that_an_index_is_of(line, access):
 
 
 def advised(line, at, shape, above='', dialect='cuda', called=None, onward=''):
+    lines = dict(preceding_lines=above, following_lines=onward or line)
     e = exception_of('memcheck', 'outside', dialect, dict(access='read', array='x', index=at, shape=shape),
-                     Location('k', 'k.cu', 9, line, preceding_lines=above, call_site=called, following_lines=onward or line))
+                     Location('k', 'k.cu', 9, line, call_site=called, **lines))
     return e.advice, e.advice_fields
 
 

@@ -71,7 +71,8 @@ def test_lines_are_reported_with_their_files_if_there_are_two():
     at = [l for l in str(e).splitlines() if ' line ' in l]
     assert ([re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]]
             == [f'line {location.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu'])
-    e = exception_of('racecheck', 'race', 'cuda', RACE, LOCATION._replace(file='p.cu', call_site=(3, 'put(s);', 'p.cu')),
+    e = exception_of('racecheck', 'race', 'cuda', RACE,
+                     LOCATION._replace(file='p.cu', call_site=(3, 'put(s);', 'p.cu')),
                      Access(11, (0, 0, 0), (3, 0, 0)))
     assert ' of p.cu' not in str(e)
     cells = (LOCATION._replace(file='/tmp/ipykernel_7/12.py'),

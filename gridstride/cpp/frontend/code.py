@@ -104,14 +104,14 @@ class Code(list):
         if self._directive_positions is None:
             self._directive_positions = sorted(self.directives)
         indices = self._directive_positions
-        return any(text in d.text for i in indices_between(indices, start, end) for d in self.directives[i])
+        return any(text in line.text for i in indices_between(indices, start, end) for line in self.directives[i])
 
     def contains_directive(self, start, end):
         "Return whether a preprocessor line begins between the positions `start` and `end` of the source"
         if not self.directives:
             return False
         if self._directive_starts is None:
-            self._directive_starts = sorted(d.start for ds in self.directives.values() for d in ds)
+            self._directive_starts = sorted(line.start for lines in self.directives.values() for line in lines)
         return bisect(self._directive_starts, start) < bisect_left(self._directive_starts, end)
 
     def find_any(self, texts):
@@ -195,7 +195,10 @@ class Code(list):
         texts = [*self.texts, '']  # for -1, no bracket
         open_brackets = [-1]
         innermost = -1  # the last of `open_brackets`
-        boundaries, bracket_around = [0], []  # `bracket_around[n]` is around the tokens `ends[n]:ends[n + 1]`
+        boundaries, bracket_around = (
+            [0],
+            [],
+        )  # `bracket_around[n]` is around tokens `boundaries[n]` to `boundaries[n + 1]`
         for i in self.find_any(_BRACKETS):
             text = texts[i]
             bracket_around.append(innermost)
@@ -221,20 +224,22 @@ class Code(list):
         directives = self.directives
         open_brackets = [-1]
         innermost = -1  # the last of `open_brackets`
-        groups = []
-        num_done = 0
+        conditional_groups = []
+        num_assigned = 0
         for i in self._depth_changes():
-            outer += [innermost] * (i - num_done)
-            num_done = i
+            outer += [innermost] * (i - num_assigned)
+            num_assigned = i
             if i in directives:
-                for d in directives[i]:
-                    open_brackets = _brackets_after_directive(d, open_brackets, groups, choose_branch)
+                for directive in directives[i]:
+                    open_brackets = _brackets_after_directive(
+                        directive, open_brackets, conditional_groups, choose_branch
+                    )
                 innermost = open_brackets[-1]
             if (text := texts[i]) in OPENING_BRACKETS:
                 open_brackets.append(i)
                 outer.append(innermost)
                 innermost = i
-                num_done = i + 1
+                num_assigned = i + 1
             elif text in OPENING_OF:
                 if texts[innermost] == OPENING_OF[text]:
                     match[i] = open_brackets.pop()
@@ -334,52 +339,52 @@ class Code(list):
         "Return the index of the first of `stops` from `i` on, outside inner brackets, or of the outer closing bracket"
         if stops not in self._stops:
             self._stops[stops] = {}, {*stops, *OPENING_OF}
-        result_at, boundaries = self._stops[stops]
+        result_of_index, stop_texts = self._stops[stops]
         texts, match, n = self.texts, self.match, self._length
-        steps, visited = 0, []
-        while i < n and (text := texts[i]) not in boundaries:
-            if i in result_at:
-                i = result_at[i]
+        steps, cached_indices = 0, []
+        while i < n and (text := texts[i]) not in stop_texts:
+            if i in result_of_index:
+                i = result_of_index[i]
                 break
             steps += 1
             if not steps % _CACHE_INTERVAL:
-                visited.append(i)
+                cached_indices.append(i)
             if text == '<':
                 i = self.closing_angle(i) or i
             i = match.get(i, i) + 1
-        if visited:
-            result_at.update(dict.fromkeys(visited, i))
+        if cached_indices:
+            result_of_index.update(dict.fromkeys(cached_indices, i))
         return i
 
-    def arguments(self, p):
-        "Return a list with (start, end) of each argument of the call with its `(` at `p`"
+    def arguments(self, opening):
+        "Return a list with (start, end) of each argument of the call with its `(` at `opening`"
         spans = []
-        i = p + 1
-        q = self.match.get(p, len(self))
-        while i < q:
-            end = min(self.find_stop(i, (',',)), q)
+        i = opening + 1
+        closing = self.match.get(opening, len(self))
+        while i < closing:
+            end = min(self.find_stop(i, (',',)), closing)
             spans.append((i, end))
             i = end + 1
         return spans
 
-    def find_parameter_list(self, a, b):
+    def find_parameter_list(self, start, end):
         "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
-        if (a, b) not in self._parameter_lists:  # cached, because several modules read the same head
-            self._parameter_lists[a, b] = self._find_parameter_list(a, b)
-        return self._parameter_lists[a, b]
+        if (start, end) not in self._parameter_lists:  # cached, because several modules read the same head
+            self._parameter_lists[start, end] = self._find_parameter_list(start, end)
+        return self._parameter_lists[start, end]
 
-    def _find_parameter_list(self, i, b):
+    def _find_parameter_list(self, i, end):
         texts = self.texts
         match = self.match
-        b = min(b, self._length)
-        head = texts[i:b]
-        if '(' not in head:
+        end = min(end, self._length)
+        head_texts = texts[i:end]
+        if '(' not in head_texts:
             return None
-        num_before = head.index('(')
-        i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(head[:num_before]) else 0
-        while i < b and (text := texts[i]) != '=' and text != 'operator':
+        num_before = head_texts.index('(')
+        i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(head_texts[:num_before]) else 0
+        while i < end and (text := texts[i]) != '=' and text != 'operator':
             is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NON_FUNCTION_WORDS
-            if is_named and not self._name_follows(match.get(i, i) + 1, b):
+            if is_named and not self._name_follows(match.get(i, i) + 1, end):
                 return i
             if text == '<':
                 i = self.closing_angle(i) or i
@@ -392,9 +397,9 @@ class Code(list):
                 return False
         return True
 
-    def _name_follows(self, i, b):
+    def _name_follows(self, i, end):
         "Return whether another name follows at `i`, so that an attribute or a macro precedes it"
-        return i < b and self.is_word(i) and self[i] not in _FUNCTION_SUFFIXES
+        return i < end and self.is_word(i) and self[i] not in _FUNCTION_SUFFIXES
 
     def skip_template_header(self, i):
         "Return the index after the template header and requires clause at `i`; `i` if there is none"
@@ -475,13 +480,13 @@ _BRACKETS = frozenset((*OPENING_OF, *OPENING_BRACKETS))
 _DEPTHS = {'(': 1, ')': -1}
 
 
-def is_balanced(c: Code) -> bool:
+def is_balanced(code: Code) -> bool:
     "Return whether each bracket has a match"
-    kinds = _BRACKETS.intersection(c.texts)
-    if kinds <= _DEPTHS.keys() and not c.directives:
-        depths = [*accumulate(map(_DEPTHS.get, c.texts, repeat(0)))] if kinds else [0]
+    kinds = _BRACKETS.intersection(code.texts)
+    if kinds <= _DEPTHS.keys() and not code.directives:
+        depths = [*accumulate(map(_DEPTHS.get, code.texts, repeat(0)))] if kinds else [0]
         return depths[-1] == 0 and min(depths) >= 0
-    return c.match.keys() >= {*c.find(*_BRACKETS)}
+    return code.match.keys() >= {*code.find(*_BRACKETS)}
 
 
 class MacroCode(Code):
@@ -517,21 +522,21 @@ def indices_between(indices, start, end):
     return indices[bisect_left(indices, start) : bisect_left(indices, end)]
 
 
-def _brackets_after_directive(directive, open_brackets, groups, choose_branch):
+def _brackets_after_directive(directive, open_brackets, conditional_groups, choose_branch):
     "Return the open brackets after a preprocessor line; each branch begins with those that were open before its `#if`"
-    word = directive_word(directive.text)
-    if word.startswith('if'):
-        groups.append((list(open_brackets), [], [directive.is_likely]))
-    elif word.startswith('el') and groups:
-        open_before, branches, is_likely = groups[-1]
+    keyword = directive_word(directive.text)
+    if keyword.startswith('if'):
+        conditional_groups.append((list(open_brackets), [], [directive.is_likely]))
+    elif keyword.startswith('el') and conditional_groups:
+        brackets_before, branches, is_likely = conditional_groups[-1]
         branches.append((is_likely[0], open_brackets))
         is_likely[0] = directive.is_likely
-        return list(open_before)
-    elif word == 'endif' and groups:
-        open_before, branches, is_likely = groups.pop()
+        return list(brackets_before)
+    elif keyword == 'endif' and conditional_groups:
+        brackets_before, branches, is_likely = conditional_groups.pop()
         branches.append((is_likely[0], open_brackets))
         if all(value is False for value, _ in branches):
-            branches.append((True, open_before))  # if no branch is compiled
+            branches.append((True, brackets_before))  # if no branch is compiled
         return choose_branch(branches)[1]
     return open_brackets
 

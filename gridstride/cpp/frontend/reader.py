@@ -84,8 +84,12 @@ def _heads_of(code):
 
 def parameters_start(code: Code, head: Head):
     "Return the index of the `(` of the function with this head; None if it is not a function"
-    first = code.skip_template_header(head.start)
-    return None if code[first] in ('template', 'using', 'typedef') else code.find_parameter_list(first, head.end)
+    declaration_start = code.skip_template_header(head.start)
+    return (
+        None
+        if code[declaration_start] in ('template', 'using', 'typedef')
+        else code.find_parameter_list(declaration_start, head.end)
+    )
 
 
 @lru_cache(4)  # because several modules read the functions of one `Code`
@@ -97,38 +101,40 @@ def read_functions(code: Code) -> tuple:
 
 def _functions_of(code):
     for head in declaration_heads(code):
-        p = parameters_start(code, head)
-        if p is None or p not in code.match or code[p - 2] in ('::', '~'):
+        opening = parameters_start(code, head)
+        if opening is None or opening not in code.match or code[opening - 2] in ('::', '~'):
             continue
-        first = code.skip_template_header(head.start)
-        words = frozenset(code.expanded_words(first, p - 1))
-        template = code.text(range(head.start, first)) if first > head.start else ''
-        result_type = _result_type(code, first, p, head.end)
+        declaration_start = code.skip_template_header(head.start)
+        words = frozenset(code.expanded_words(declaration_start, opening - 1))
+        template = code.text(range(head.start, declaration_start)) if declaration_start > head.start else ''
+        result_type = _result_type(code, declaration_start, opening, head.end)
         signature = code.text(range(head.start, head.end - (code[head.end - 1] == 'try')))
-        location = code.line(p - 1), template, namespace_of(code, p)
-        yield Function(code[p - 1], result_type, _params(code, p), *location, words, signature, head.is_definition)
+        location = code.line(opening - 1), template, namespace_of(code, opening)
+        yield Function(
+            code[opening - 1], result_type, _params(code, opening), *location, words, signature, head.is_definition
+        )
 
 
-def _result_type(code, first, p, end):
-    "Return the type of the result of the function with its `(` at `p`"
-    arrow = code.match[p] + 1
+def _result_type(code, type_start, opening, end):
+    "Return the type of the result of the function with its `(` at `opening`"
+    arrow = code.match[opening] + 1
     if code[arrow] not in ('{', ';'):
         arrow = code.find_stop(arrow, ('->', '{', ';'))
     if code[arrow] == '->':
         return spell([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
-    while code.is_word(first) and code[first + 1] == '(' and code[first] not in NON_FUNCTION_WORDS:
-        first = code.match[first + 1] + 1  # a macro before it
-    words = tuple(code.texts[first : p - 1])
+    while code.is_word(type_start) and code[type_start + 1] == '(' and code[type_start] not in NON_FUNCTION_WORDS:
+        type_start = code.match[type_start + 1] + 1  # a macro before it
+    words = tuple(code.texts[type_start : opening - 1])
     if words not in code.result_types:  # many functions have the same type
         code.result_types[words] = spell(
-            [code[i] for i in tokens_of_type(code, first, p - 1) if code[i] != 'constexpr']
+            [code[i] for i in tokens_of_type(code, type_start, opening - 1) if code[i] != 'constexpr']
         )
     return code.result_types[words]
 
 
-def _params(code, p):
-    "Return the `Param`s between the `(` at `p` and its match"
-    params = [parameter(code, a, b) for a, b in code.arguments(p)]
+def _params(code, opening):
+    "Return the `Param`s between the `(` at `opening` and its match"
+    params = [parameter(code, start, end) for start, end in code.arguments(opening)]
     return [] if len(params) == 1 and params[0][:2] == ('void', '') else params
 
 
@@ -147,20 +153,20 @@ def _parameter(code, i, end):
     declarator = skip_specifiers(code, i, init)
     bracket = next((j for j in range(declarator, init) if code[j] == '['), init)
     name, name_end = declared_name(code, declarator, init) or (bracket, bracket)
-    array_part = _decay_to_pointer([code[j] for j in tokens_of_type(code, name_end, init)])
+    array_suffix = _decay_to_pointer([code[j] for j in tokens_of_type(code, name_end, init)])
     words = [
-        w
-        for w in [code[j] for j in tokens_of_type(code, i, name)] + array_part
-        if w not in ('__restrict__', '__restrict')
+        word
+        for word in [code[j] for j in tokens_of_type(code, i, name)] + array_suffix
+        if word not in ('__restrict__', '__restrict')
     ]
     return Param(spell(words), code.text(range(name, name_end)), code.text(range(init + 1, end)))
 
 
-def _decay_to_pointer(array_part):
+def _decay_to_pointer(array_suffix):
     "Convert the array part of a parameter's type to a pointer: `[3]` to `*`, `[][4]` to `(*)[4]`"
-    if array_part[:1] != ['[']:
-        return array_part
-    bounds = array_part[array_part.index(']') + 1 :]
+    if array_suffix[:1] != ['[']:
+        return array_suffix
+    bounds = array_suffix[array_suffix.index(']') + 1 :]
     return ['(', '*', ')', *bounds] if ']' in bounds else ['*', *bounds]
 
 
@@ -196,13 +202,16 @@ def read(
     "Read a source; raises `WrongSource` with the line of a bracket without a match"
     tokens_read, lines = compiled_tokens(src, assume_likely)
     aliases, macros = {}, []
-    for t in chain(*lines.values()):
-        if m := DEFINE.match(t.text):
-            macros.append(_read_macro(src, t, m, aliases))
-    balanced = all(map(is_balanced, macros))
-    launchers = frozenset(c.name for c in macros if '<<<' in c.texts)
+    for directive in chain(*lines.values()):
+        if m := DEFINE.match(directive.text):
+            macros.append(_read_macro(src, directive, m, aliases))
+    are_macros_balanced = all(map(is_balanced, macros))
+    launchers = frozenset(macro.name for macro in macros if '<<<' in macro.texts)
     return Source(
-        Code(src, tokens_read, aliases, directives=lines, strict=balanced), macros, _literals(macros), launchers
+        Code(src, tokens_read, aliases, directives=lines, strict=are_macros_balanced),
+        macros,
+        _literals(macros),
+        launchers,
     )
 
 
@@ -219,12 +228,12 @@ def compiled_tokens(
     positions = all_tokens.directives()
     if not positions:
         return all_tokens, lines
-    for i, (line, compiled_after) in zip(positions, live_lines(directives(src), assume_likely)):
+    for i, (line, is_compiled_after) in zip(positions, live_lines(directives(src), assume_likely)):
         if is_compiled:
             live_tokens.extend(all_tokens, start, i)
         if line:
             lines.setdefault(len(live_tokens), []).append(line)
-        start, is_compiled = i + 1, compiled_after
+        start, is_compiled = i + 1, is_compiled_after
     if is_compiled:
         live_tokens.extend(all_tokens, start, len(all_tokens))
     return live_tokens, lines
@@ -247,7 +256,9 @@ def _specifiers_of(code):
     "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
     if _SPECIFIERS_OF_MACRO.isdisjoint(code.texts) and code.aliases.keys().isdisjoint(code.texts):
         return None
-    words = tuple(w for i in range(len(code)) for w in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i))
+    words = tuple(
+        word for i in range(len(code)) for word in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i)
+    )
     only_words = all(
         code.is_word(i) or code.is_string(i) or code.outer[i] >= 0 or code[i] in '()' for i in range(len(code))
     )
@@ -338,7 +349,7 @@ def device_only(
     "Replace host code in `src` with blanks; each line keeps its number"
     code = read(src).main
     for head in declaration_heads(code):
-        words = {w for i in range(head.start, head.end) for w in code.expand_alias(i)}
+        words = {word for i in range(head.start, head.end) for word in code.expand_alias(i)}
         if words & _TORCH_NAMESPACES if parameters_start(code, head) is None else not words & _DEVICE_WORDS:
             start, end = code.start(head.start), code.end(code.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]

@@ -129,11 +129,16 @@ class Conditions:
         if self.unit.doubles and x is not None and y is not None:
             a, b = x, y
         type = C_NAMES[self.comparison_type(a, b)]
-        s, t = self.operands_in((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
+        left, right = (
+            self.operands_in((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
+        )
         for operand, n in ((a, 0), (b, 1)):
             if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
-                s, t = ((self.integer_literal(int(operand.value)), t), (s, self.integer_literal(int(operand.value))))[n]
-        return Text(binary_text(op, s, t, precedence), precedence, 'bool')
+                left, right = (
+                    (self.integer_literal(int(operand.value)), right),
+                    (left, self.integer_literal(int(operand.value))),
+                )[n]
+        return Text(binary_text(op, left, right, precedence), precedence, 'bool')
 
     def comparison_type(self, a, b):
         "Return the type in which two floats are compared: a constant is converted to the type of the other"
@@ -147,16 +152,16 @@ class Conditions:
     def compare(self, op, precedence, a, b):
         "Write a comparison of integers, with casts where C would convert an operand to another value"
         if comparison_rounds(a, b, self.interval):  # Numba compares a uint64 and a signed integer as float64
-            s, t = (self.as_type(operand, 'double') for operand in (a, b))
-            return Text(binary_text(op, s, t, precedence), precedence, 'bool')
-        s, t = self.write(a), self.write(b)
-        types = {s.type, t.type}
+            left, right = (self.as_type(operand, 'double') for operand in (a, b))
+            return Text(binary_text(op, left, right, precedence), precedence, 'bool')
+        left, right = self.write(a), self.write(b)
+        types = {left.type, right.type}
         if (
             'unsigned long long' in types
             and types != {'unsigned long long'}
             and not any(operand.op == 'const' and operand.value >= 0 for operand in (a, b))
         ):
-            return self.compare_mixed(op, precedence, a, b, s, t)
+            return self.compare_mixed(op, precedence, a, b, left, right)
         if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
             constant, op_constant = (b, op) if b.op == 'const' else (a, SWAPPED_COMPARISON[op])
             if constant.op == 'const' and (
@@ -164,12 +169,16 @@ class Conditions:
             ):
                 pass
             elif all(is_within(self.interval(operand), INT32) for operand in (a, b)):
-                s, t = (self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (s, t))
+                left, right = (
+                    self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (left, right)
+                )
             else:
-                s, t = (self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (s, t))
-        return Text(binary_text(op, s, t, precedence), precedence, 'bool')
+                left, right = (
+                    self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (left, right)
+                )
+        return Text(binary_text(op, left, right, precedence), precedence, 'bool')
 
-    def compare_mixed(self, op, precedence, a, b, s, t):
+    def compare_mixed(self, op, precedence, a, b, left, right):
         "Write a comparison of an unsigned 64-bit integer with an integer that may be negative"
         if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
             return Text(
@@ -179,15 +188,20 @@ class Conditions:
                 precedence,
                 'bool',
             )
-        if s.type == 'unsigned long long':
-            return self.compare_mixed(SWAPPED_COMPARISON[op], precedence, b, a, t, s)
-        t = Text(binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool')
+        if left.type == 'unsigned long long':
+            return self.compare_mixed(SWAPPED_COMPARISON[op], precedence, b, a, right, left)
+        comparison = Text(
+            binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool'
+        )
         negative = Text(binary_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
-            return Text(binary_text('||', negative, t, OR), OR, 'bool')
+            return Text(binary_text('||', negative, comparison, OR), OR, 'bool')
         return Text(
             binary_text(
-                '&&', Text(binary_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND
+                '&&',
+                Text(binary_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'),
+                comparison,
+                AND,
             ),
             AND,
             'bool',

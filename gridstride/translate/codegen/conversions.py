@@ -54,9 +54,9 @@ class Conversions:
         if (
             type in ('float', '__half', '__nv_bfloat16')
             and expr.type == DOUBLE
-            and (s := self.in_float32(expr)) is not None
+            and (float32_expr := self.in_float32(expr)) is not None
         ):
-            expr = s
+            expr = float32_expr
         if type == '__nv_bfloat16':
             self.headers.add('cuda_bf16.h')
             return Text(f'__float2bfloat16({self.as_type(expr, "float").text})', PRIMARY, type)
@@ -91,8 +91,12 @@ class Conversions:
         if expr.type == BOOL:
             return self.condition(a)
         if expr.type in REAL:
-            if expr.type == FLOAT and a.type == DOUBLE and (s := self.in_float32(a)) is not None:
-                return self.write(s) if self.write(s).type == 'float' else self.as_type(s, 'float')
+            if expr.type == FLOAT and a.type == DOUBLE and (float32_expr := self.in_float32(a)) is not None:
+                return (
+                    self.write(float32_expr)
+                    if self.write(float32_expr).type == 'float'
+                    else self.as_type(float32_expr, 'float')
+                )
             if expr.type == FLOAT and dtype == 'float16':
                 type = '__half'
             return self.as_type(a, type)
@@ -142,8 +146,8 @@ class SinglePrecision:
 
     def in_float32(self, expr):
         "Return an expression in float with the bits of the double `expr`, rounded to float; None if there is none"
-        if (s := self.exact_in_float32(expr)) is not None:
-            return s
+        if (float32_expr := self.exact_in_float32(expr)) is not None:
+            return float32_expr
         if (
             expr.op in ('add', 'sub', 'mul', 'truediv', 'neg')
             or expr.op in ('fmin', 'fmax', 'min', 'max')

@@ -60,11 +60,15 @@ class SourceLines:
     def block(self, body, column):
         "Write the statements of a block that begins at `column` in the source, then the comments at its end"
         groups = []
-        for n, s in enumerate(body):  # group the statements that come from one statement of Python
-            if groups and s.node is groups[-1][0][1].node and s.kind in ('assign', 'alloc', 'pointer', 'store', 'pass'):
-                groups[-1].append((n, s))
+        for n, stmt in enumerate(body):  # group the statements that come from one statement of Python
+            if (
+                groups
+                and stmt.node is groups[-1][0][1].node
+                and stmt.kind in ('assign', 'alloc', 'pointer', 'store', 'pass')
+            ):
+                groups[-1].append((n, stmt))
             else:
-                groups.append([(n, s)])
+                groups.append([(n, stmt)])
         for group in groups:
             self.put_group(body, group)
         end = self.cursor + 1
@@ -86,21 +90,23 @@ class SourceLines:
         comment = self.trailing_comments(
             max(first.line, self.cursor + 1), self.header_end(first) if is_compound else first.last_line
         )
-        if any(s.kind != 'pass' for _, s in group) or any((id(body), n) in self.declarations_before for n, _ in group):
+        if any(stmt.kind != 'pass' for _, stmt in group) or any(
+            (id(body), n) in self.declarations_before for n, _ in group
+        ):
             self.put_blank_line()
         start = len(self.lines)
         texts = []
-        for n, s in group:
+        for n, stmt in group:
             for t in self.join_declarations(
                 [self.declaration(v) for v in self.declarations_before.get((id(body), n), ())]
             ):
-                self.put_line(t, s.line)
-        for n, s in group:
+                self.put_line(t, stmt.line)
+        for n, stmt in group:
             if is_compound:
-                self.cursor = max(self.cursor, self.header_end(s))
-                getattr(self, f'_stmt_{s.kind}')(s)
+                self.cursor = max(self.cursor, self.header_end(stmt))
+                getattr(self, f'_stmt_{stmt.kind}')(stmt)
             else:
-                texts += getattr(self, f'_stmt_{s.kind}')(s)
+                texts += getattr(self, f'_stmt_{stmt.kind}')(stmt)
         for t in self.join_declarations(texts):
             self.put_line(t, first.line)
         self.current_stmt = None

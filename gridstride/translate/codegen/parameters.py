@@ -39,26 +39,30 @@ class Parameters:
     def remove_dead_assignments(self):
         "Remove assignments to variables that are never read"
         while True:
-            read_vars = {v for s in statements(self.function.body) for v in self.variables_read(s)}
+            read_vars = {v for stmt in statements(self.function.body) for v in self.variables_read(stmt)}
             dead_assignments = [
-                s for s in statements(self.function.body) if s.kind in ('assign', 'pointer') and s.var not in read_vars
+                stmt
+                for stmt in statements(self.function.body)
+                if stmt.kind in ('assign', 'pointer') and stmt.var not in read_vars
             ]
             if not dead_assignments:
                 break
-            for s in dead_assignments:
-                if s.kind == 'assign' and s.expr.op == 'size':
-                    s.assigned_size = s.var, s.expr.value
-                if s.kind == 'assign' and any(e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(s.expr)):
-                    s.kind = 'expr'
+            for stmt in dead_assignments:
+                if stmt.kind == 'assign' and stmt.expr.op == 'size':
+                    stmt.assigned_size = stmt.var, stmt.expr.value
+                if stmt.kind == 'assign' and any(
+                    e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(stmt.expr)
+                ):
+                    stmt.kind = 'expr'
                 else:
-                    s.kind = 'pass'
-                    s.expr = None
-                    s.address = None
-                s.var = None
-        accessed_ids = {id(m) for s in statements(self.function.body) for m in self.memories(s)}
-        for s in statements(self.function.body):
-            if s.kind == 'alloc' and id(s.memory) not in accessed_ids:
-                s.kind = 'pass'
+                    stmt.kind = 'pass'
+                    stmt.expr = None
+                    stmt.address = None
+                stmt.var = None
+        accessed_ids = {id(m) for stmt in statements(self.function.body) for m in self.memories(stmt)}
+        for stmt in statements(self.function.body):
+            if stmt.kind == 'alloc' and id(stmt.memory) not in accessed_ids:
+                stmt.kind = 'pass'
 
     def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, except the one that it assigns to"
@@ -74,17 +78,17 @@ class Parameters:
         for part in walk_used(expr):
             if part.op in ('var', 'let') or part.op in ('value_land', 'value_lor') and part.value is not None:
                 yield part.value
-            m = (
+            memory = (
                 part.value
                 if part.op in ('load', 'address')
                 else part.value.memory
                 if part.op in ('atomic', 'view')
                 else None
             )
-            if m is not None and m.variable is not None:
-                yield m.variable
-            if part.op == 'load' and hasattr(m, 'items'):
-                for i in m.items:
+            if memory is not None and memory.variable is not None:
+                yield memory.variable
+            if part.op == 'load' and hasattr(memory, 'items'):
+                for i in memory.items:
                     yield from self.variables_in(i)
             if part.op == 'view':
                 for p in part.value.parts():
@@ -140,9 +144,9 @@ class Parameters:
             for n, part in enumerate(expr.args):
                 self.name_parameter(part, f'{name}_{n}')
         elif expr.op == 'view':
-            m = expr.value.memory
-            m.c_name = self.take_name(m.name, self.names.kernel)
-            self.arrays.append(m)
+            memory = expr.value.memory
+            memory.c_name = self.take_name(memory.name, self.names.kernel)
+            self.arrays.append(memory)
             self.parameters.append(expr)
         elif expr.op == 'var':
             expr.value.c_name = self.take_name(expr.value.name, self.names.kernel)
@@ -153,8 +157,8 @@ class Parameters:
     def find_sizes(self):
         "Return {(kind, memory, dimension)} of the sizes, strides and starts that the function uses"
         sizes = set()
-        for s in statements(self.function.body):
-            for expr in expressions(s):
+        for stmt in statements(self.function.body):
+            for expr in expressions(stmt):
                 for part in self.expressions_in(expr):
                     if part.op in ('size', 'stride'):
                         sizes.add((part.op, part.value[0], part.value[1]))
@@ -182,10 +186,10 @@ class Parameters:
     def use_variable_names_for_sizes(self, sizes):
         "Give the parameter for a size the name of the variable to which the kernel assigns the size"
         names = [variable.name for variable in self.function.variables if variable.type is not None]
-        for s in statements(self.function.body):
-            variable, size = getattr(s, 'assigned_size', (None, None))
-            if s.kind == 'assign' and s.expr.op == 'size':
-                variable, size = s.var, s.expr.value
+        for stmt in statements(self.function.body):
+            variable, size = getattr(stmt, 'assigned_size', (None, None))
+            if stmt.kind == 'assign' and stmt.expr.op == 'size':
+                variable, size = stmt.var, stmt.expr.value
             if (
                 variable is None
                 or ('size', *size) not in sizes
@@ -197,9 +201,9 @@ class Parameters:
                 continue
             size[0].size_names[size[1]] = variable.c_name = self.take_name(variable.name)
             variable.slot, variable.is_size_parameter = variable, True
-            s.kind = 'pass'
-            s.var = None
-            s.expr = None
+            stmt.kind = 'pass'
+            stmt.var = None
+            stmt.expr = None
 
     def size_name(self, memory, axis, sizes):
         "Return a name for the size of dimension `axis` of the array `memory`: n, x_size, x_rows"

@@ -62,10 +62,10 @@ class SimpleStatements:
         if (
             type == 'float'
             and expr.type == DOUBLE
-            and (s := self.writer.in_float32(expr)) is not None
-            and s.op in COMPOUND_OPERATORS
+            and (float32_expr := self.writer.in_float32(expr)) is not None
+            and float32_expr.op in COMPOUND_OPERATORS
         ):
-            expr = s
+            expr = float32_expr
         if expr.type in REAL:
             return self.compound_real(target, type, expr)
         if self.is_same_operator(type, expr):
@@ -113,8 +113,8 @@ class SimpleStatements:
         )
 
     def _stmt_store(self, stmt):
-        m = stmt.memory
-        target, type = self.writer.element_at(m, stmt.index), C_NAMES[m.dtype]
+        memory = stmt.memory
+        target, type = self.writer.element_at(memory, stmt.index), C_NAMES[memory.dtype]
         if stmt.aug_op and (t := self.compound_assignment(target, type, stmt.expr)):
             return [t]
         low_bits_only = type not in ('long long', 'unsigned long long')
@@ -128,15 +128,17 @@ class SimpleStatements:
         return [f'{variable.c_name} = {text};']
 
     def _stmt_alloc(self, stmt):
-        m = stmt.memory
-        if m.space == 'dynamic':
-            return [f'extern __shared__ {self.writer.element_type(m.dtype)} {m.c_name}[];']
-        if hasattr(m, 'items'):
-            type = self.item_type(m)
-            items = ', '.join(self.writer.fit(i, type).text for i in m.items)
-            return [f'const {type} {m.c_name}[] = {{{items}}};']
-        dims = ''.join(f'[{self.writer.text(d)}]' for d in m.dims)
-        return [('__shared__ ' * (m.space == 'shared') + self.writer.element_type(m.dtype), m.c_name + dims)]
+        memory = stmt.memory
+        if memory.space == 'dynamic':
+            return [f'extern __shared__ {self.writer.element_type(memory.dtype)} {memory.c_name}[];']
+        if hasattr(memory, 'items'):
+            type = self.item_type(memory)
+            items = ', '.join(self.writer.fit(i, type).text for i in memory.items)
+            return [f'const {type} {memory.c_name}[] = {{{items}}};']
+        dims = ''.join(f'[{self.writer.text(d)}]' for d in memory.dims)
+        return [
+            ('__shared__ ' * (memory.space == 'shared') + self.writer.element_type(memory.dtype), memory.c_name + dims)
+        ]
 
     def item_type(self, memory):
         "Return the C type of the items of a constant array"

@@ -88,18 +88,18 @@ class NameSharing:
         An occurrence is a path, ((block, index of the statement in it), ...), from the outermost block to the
         innermost. The variable of a loop occurs in the body of the loop.
         """
-        for n, s in enumerate(block):
+        for n, stmt in enumerate(block):
             stmt_path = (*path, (id(block), n))
-            variables = [variable for e in expressions(s) for variable in self.variables_in(e)]
-            if s.kind in ('assign', 'pointer') and s.var is not None:
-                variables.append(s.var)
-            if s.kind in ('alloc', 'store') and s.memory.variable is not None:
-                variables.append(s.memory.variable)
+            variables = [variable for e in expressions(stmt) for variable in self.variables_in(e)]
+            if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
+                variables.append(stmt.var)
+            if stmt.kind in ('alloc', 'store') and stmt.memory.variable is not None:
+                variables.append(stmt.memory.variable)
             for variable in dict.fromkeys(variables):
                 occurrences.setdefault(variable, []).append(stmt_path)
-            for variable in [c.var for c in self.loop_variables(s)]:
-                occurrences.setdefault(variable, []).append((*stmt_path, (id(s.body), -1)))
-            for inner_block in blocks(s):
+            for variable in [c.var for c in self.loop_variables(stmt)]:
+                occurrences.setdefault(variable, []).append((*stmt_path, (id(stmt.body), -1)))
+            for inner_block in blocks(stmt):
                 self.find_occurrences(inner_block, stmt_path, occurrences)
 
 
@@ -137,11 +137,13 @@ class Declarations:
                 block[n].declares = True
             else:
                 self.declarations_before.setdefault((id(block), n), []).append(variable)
-        for s in block:
-            loop_slots = [c.var.slot for c in self.loop_variables(s)]
-            for inner_block in blocks(s):
-                self.choose_declarations(inner_block, declared_slots.union(loop_slots), num_loops + (s.kind in _LOOPS))
-            for c in self.loop_variables(s):
+        for stmt in block:
+            loop_slots = [c.var.slot for c in self.loop_variables(stmt)]
+            for inner_block in blocks(stmt):
+                self.choose_declarations(
+                    inner_block, declared_slots.union(loop_slots), num_loops + (stmt.kind in _LOOPS)
+                )
+            for c in self.loop_variables(stmt):
                 c.declared_before = c.var.slot in declared_slots
 
     def declarations_in(self, block, declared_slots, num_loops):
