@@ -8,13 +8,13 @@ torch's, CUB's and a copy's. By hand, from the root of the repository:
 
 Times are medians of interleaved runs: `written` with the L2 cache overwritten before each run, `row` back to back.
 """
-import json, math, os
+import json, math, os, re
 
 import torch
 from checking import differs_elsewhere, run
 from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import argsort, compact, cub, sort, topk, unique
-from gridstride.kernels.ordering import sorts
+from gridstride.kernels.ordering import sorts, sources
 
 DTYPES = ['uint8', 'int16', 'int32', 'int64', 'float16', 'bfloat16', 'float32', 'float64']
 SHAPES = ((1,), (33,), (257,), (4096,), (8192,), (8193,), (100_003,), (2**22 + 17,), (70, 31), (5000, 100), (300, 1000),
@@ -218,28 +218,35 @@ def profile():
 
 
 def tiles():
-    "Print the time of a sort with other tiles"
+    "Print the time of a sort with other tiles, and with the instruction that matches digits"
     def time(f):
         f()
-        measured = by_column(dict(ours=f), seconds=.05, columns=dict(row=COLUMNS['row']))['row']
+        measured = by_column(dict(ours=f), seconds=.03, columns=dict(row=COLUMNS['row']))['row']
         return measured['sides']['ours']['seconds']*1e3
     x = keys(2**28, 'random')
-    values = torch.empty_like(x).view(torch.int32)
-    few, long = (x.view(torch.int32) & 15).view(torch.uint32), random((2**27,), 'int64')
-    given = sorts._TILES.copy()
+    values, long = torch.empty_like(x).view(torch.int32), random((2**27,), 'int64')
+    given, text = sorts._TILES.copy(), sources.source
+    matching = re.sub(r'unsigned same = ~0u;.*?return same;', 'return __match_any_sync(~0u, digit);', text('rank'),
+                      flags=re.S)
+
+    def use(threads, items, blocks, matches):
+        for size in given: sorts._TILES[size] = sorts.Tile(threads, items, blocks)
+        sources.source = lambda name: matching if matches and name == 'rank' else text(name)
+        sources.kernel_source.cache_clear()
+        sorts.onesweep_launches.cache_clear()
     try:
-        for threads, items, blocks in ((384, 23, 2), (384, 20, 2), (384, 17, 2), (384, 15, 3), (512, 18, 2),
-                                       (512, 15, 2), (512, 23, 1), (256, 23, 3), (256, 20, 3),
-                                       (256, 16, 4), (384, 12, 3)):
-            for size in given: sorts._TILES[size] = sorts.Tile(threads, items, blocks)
-            sorts.onesweep_launches.cache_clear()
-            line = f'  {threads} x {items}, {blocks} blocks'
-            for what, f in (('keys', lambda: sort(x)), ('few', lambda: sort(few)), ('pairs', lambda: sort(x, values)),
-                            ('int64', lambda: sort(long))):
+        for threads, items, blocks, matches in (
+                (384, 23, 2, 0), (384, 23, 2, 1), (384, 17, 2, 0), (384, 15, 3, 0), (512, 18, 2, 0), (512, 14, 2, 0),
+                (512, 23, 1, 0), (256, 23, 3, 0), (256, 16, 4, 0), (384, 11, 2, 0), (384, 13, 3, 0), (512, 10, 2, 0)):
+            use(threads, items, blocks, matches)
+            line = f'  {threads} x {items}, {blocks} blocks{" match" if matches else ""}'
+            for what, f in (('keys', lambda: sort(x)), ('pairs', lambda: sort(x, values)), ('int64', lambda: sort(long))):
                 try: line += f'  {what} {time(f):.3f} ms'
                 except Exception as e: line += f'  {what} {type(e).__name__}'
             print(line, flush=True)
     finally:
+        sources.source = text
+        sources.kernel_source.cache_clear()
         sorts._TILES.update(given)
         sorts.onesweep_launches.cache_clear()
     return ()

@@ -2,13 +2,15 @@
 // Defined above: THREADS.
 constexpr int DIGITS = 256, WARPS = THREADS / 32;
 
-__device__ __forceinline__ unsigned peers(unsigned digit) { // the lanes with the same digit
+// Returns the lanes with the same digit. nvcc makes five instructions of a vote and its result; seven of the same
+// with `is_set ? votes : ~votes`.
+__device__ __forceinline__ unsigned peers(unsigned digit) {
     unsigned same = ~0u;
     #pragma unroll
-    for (int bit = 1; bit < DIGITS; bit *= 2) {
-        bool is_set = digit & bit;
-        unsigned votes = __ballot_sync(~0u, is_set);
-        same &= is_set ? votes : ~votes;
+    for (int bit = 0; bit < 8; bit++) {
+        int shifted = digit << (31 - bit);                  // the bit is its sign
+        unsigned votes = __ballot_sync(~0u, shifted < 0);
+        same &= ~(votes ^ (shifted >> 31));                   // the votes, or their complement if the bit is 0
     }
     return same;
 }
