@@ -7,11 +7,12 @@
 Half of the shapes come from the configurations of public models, half are log-uniform, so that odd sizes occur. Each
 result is first compared with torch's. Then all candidates are timed interleaved, in two columns: *flushed* is GPU time
 of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
-back-to-back calls from Python, with the gradient where the row says so. Times are medians over the rounds. A ratio is
+back-to-back calls from Python, with the gradient where the table says so. Times are medians over the rounds. A ratio is
 torch's time divided by ours, so that 1 and more means that ours is as fast or faster; torch's is its fastest candidate.
 """
 import argparse, json, math, os, random, statistics, time, warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -95,7 +96,9 @@ def two_four(rng):
     (outputs, inputs), rows = layer_sizes(rng), tokens(rng)
     def make():
         layer = torch.nn.Linear(inputs, outputs, bias=False, device='cuda', dtype=HALF)
-        return randn(rows, inputs), sparse.TwoFourLinear.from_linear(layer), layer
+        packed = sparse.TwoFourLinear.from_linear(layer)
+        with torch.no_grad(): layer.weight.copy_(packed.weight)
+        return randn(rows, inputs), packed, layer
     candidates = dict(ours=lambda x, packed, layer: packed(x), linear=lambda x, packed, layer: layer(x))
     return Row('2:4', '2:4', HALF, (outputs, inputs, rows), make, candidates)
 
@@ -204,6 +207,7 @@ def bind(row):
     "Return {candidate: function without arguments}, without the candidates that do not support the operands"
     torch.manual_seed(0)
     operands, calls = row.make_operands(), {}
+    for x in operands: isinstance(x, torch.nn.Module) and x.requires_grad_(False)
     for name, function in row.candidates.items():
         try:
             with torch.no_grad(): out = function(*operands)
@@ -211,9 +215,10 @@ def bind(row):
             if name == 'ours': raise
             continue
         if row.has_gradient:
-            calls[name] = with_gradient(function, differentiable(operands), torch.ones_like(out))
+            grad_out = torch.linspace(-1, 1, out.numel(), device='cuda').view_as(out).to(out.dtype)
+            calls[name] = with_gradient(function, differentiable(operands), grad_out)
             calls[name]()
-        else: calls[name] = torch.no_grad()(lambda function=function: function(*operands))
+        else: calls[name] = partial(function, *operands)
     return calls
 
 
@@ -243,14 +248,15 @@ def capture(call):
 
 def flushed_us(graphs, flush):
     "Return {candidate: median µs} of the graphs, interleaved"
-    times = {name: [] for name in graphs}
+    times, order, rng = {name: [] for name in graphs}, list(graphs), random.Random(0)
     for _ in range(ROUNDS):
-        pairs = {}
-        for name, graph in graphs.items():
+        rng.shuffle(order)                      # the first graph after a synchronization is slower
+        pairs = {name: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for name in order}
+        graphs[order[-1]].replay()
+        for name in order:
             flush.zero_()
-            pairs[name] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             pairs[name][0].record()
-            graph.replay()
+            graphs[name].replay()
             pairs[name][1].record()
         torch.cuda.synchronize()
         for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3)
@@ -259,9 +265,11 @@ def flushed_us(graphs, flush):
 
 def row_us(calls):
     "Return {candidate: median µs per call} of back-to-back calls"
-    times = {name: [] for name in calls}
+    times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
     for _ in range(5):
-        for name, call in calls.items():
+        rng.shuffle(order)
+        for name in order:
+            call = calls[name]
             torch.cuda.synchronize()
             start = time.perf_counter()
             for _ in range(CALLS): call()
@@ -298,7 +306,7 @@ def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, value
 
 
 def summary(results):
-    "Yield the lines of the summary: per family the mean, the worst, and the share below the floor, in both columns"
+    "Yield the lines of the summary: per family the mean, the worst, and the share below the floor, in each column"
     columns = ''.join(f"   {column:>14} {'worst':>6} {'below':>6}" for column in ('flushed: mean', 'in a row: mean'))
     yield f"{'family':<16}{'rows':>5}{columns}"
     for family in dict.fromkeys(r['family'] for r in results):

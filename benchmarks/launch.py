@@ -49,11 +49,11 @@ def product_job(size, dtype, grad=False):
 
 TOOL_GOAL = 1.2
 SIDE = 16                                       # of the operands of the tools
-W, B, T = 'weight', 'bias', 'target'            # operands beside x, by name
+W, B, T = 'weight', 'bias', 'target'            # operands after x, by name
 
 
 def tools():
-    "Yield (name, ours, torch's, names of the operands beside x); each is a function of the operands"
+    "Yield (name, ours, torch's, names of the operands after x); each is a function of the operands"
     yield 'sum', lambda x: kernels.sum(x, -1), lambda x: x.sum(-1), ()
     yield 'argmax', lambda x: kernels.argmax(x, -1), lambda x: x.argmax(-1), ()
     yield 'scan', kernels.scan, lambda x: x.cumsum(-1), ()
@@ -118,11 +118,11 @@ def numba_kernels():
 def empty_kernel_jobs():
     "Return the jobs of empty kernels, with one and with four arguments"
     x, y, z = (torch.zeros(64, device='cuda') for _ in range(3))
-    kernels, numba_kernel_pair = cuda_kernel(EMPTY), numba_kernels()
-    long_one, long_four = kernels.one.checked((1, 32)), kernels.four.checked((1, 32))
-    one = {'cuda_kernel': lambda: kernels.one[1, 32](x), 'Triton': lambda: triton_one[(1,)](x),
+    empty, numba_kernel_pair = cuda_kernel(EMPTY), numba_kernels()
+    long_one, long_four = empty.one.checking_launcher((1, 32)), empty.four.checking_launcher((1, 32))
+    one = {'cuda_kernel': lambda: empty.one[1, 32](x), 'Triton': lambda: triton_one[(1,)](x),
            'by ctypes': lambda: long_one(x)}
-    four = {'cuda_kernel': lambda: kernels.four[1, 32](x, y, z, 64), 'Triton': lambda: triton_four[(1,)](x, y, z, 64),
+    four = {'cuda_kernel': lambda: empty.four[1, 32](x, y, z, 64), 'Triton': lambda: triton_four[(1,)](x, y, z, 64),
             'by ctypes': lambda: long_four(x, y, z, 64)}
     if numba_kernel_pair:
         one['Numba'] = lambda: numba_kernel_pair[0][1, 32](x)

@@ -168,8 +168,16 @@ def test_integers_wrap_in_a_scan_and_not_in_a_sum():
 @pytest.mark.slow
 @pytest.mark.parametrize('dtype', MOVED)
 def test_a_transpose_of_any_type(dtype):
-    x = torch.randint(0, 2, (2, 65, 70)).to(dtype)
+    for shape in ((2, 65, 70), (2, 5, 300), (70, 3)):
+        x = torch.randint(0, 2, shape).to(dtype)
+        same(transpose(x), x.mT.contiguous())
+
+
+@pytest.mark.parametrize('shape', [(1, 40), (40, 1), (3, 1, 7)], ids=str)
+def test_a_transpose_of_one_row_or_column_moves_nothing(shape):
+    x = elements(shape)
     same(transpose(x), x.mT.contiguous())
+    assert transpose(x).data_ptr() == x.data_ptr()
 
 
 X = torch.ones(3, 4)
@@ -194,7 +202,8 @@ def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
 
-@pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose'])
+@pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose',
+                                  'transpose_few_rows'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     calls = [*operators.sum_launches('float32', 1, 2**28, 4, H100)[0],
@@ -203,5 +212,6 @@ def test_a_source_is_what_is_launched(name):
              *operators.scan_launches('int32', 1, 2**28, 4, H100)[0],
              *operators.scan_launches('int32', 9, 99, 1, H100)[0],
              *operators.histogram_launches('uint8', 2**28, 256, 0., 256., 16, H100),
-             *operators.transpose_launches(4, 1, 8192, 8192, H100)]
+             *operators.transpose_launches(4, 1, 8192, 8192, H100),
+             *operators.transpose_launches(4, 1, 8, 8192, H100)]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -602,7 +602,12 @@ def repeated(driver, monkeypatch):
     monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
     monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
-    driver.ran = 0
+    enter = call_tables.CallRecorder.__enter__
+    def count(recorder):
+        driver.recorded += 1
+        return enter(recorder)
+    monkeypatch.setattr(call_tables.CallRecorder, '__enter__', count)
+    driver.ran = driver.recorded = 0
     def wrap(run, **options):
         def counted(*args):
             driver.ran += 1
@@ -666,9 +671,9 @@ def not_explained(driver):
 
 def test_a_call_that_its_recording_does_not_explain_is_not_repeated(driver, repeated):
     for reason, run in not_explained(driver):
-        call, driver.ran = repeated(run), 0
+        call, driver.ran, driver.recorded = repeated(run), 0, 0
         for _ in range(3): call(torch.randn(4))
-        assert driver.ran == 3, reason
+        assert (driver.ran, driver.recorded) == (3, 1), reason
 
 
 def test_a_call_whose_operands_overlap_is_not_repeated(driver, repeated):
@@ -685,6 +690,15 @@ def test_a_call_whose_operands_overlap_is_not_repeated(driver, repeated):
     assert driver.ran == 5 and len(set(driver.pointers()[:2])) == 2
     call(x[:4], x[:4])
     assert driver.ran == 5 and driver.pointers()[:2] == [x.data_ptr()]*2
+
+
+def test_an_operator_that_works_in_place_is_repeated(driver, repeated):
+    def run(x, factor):
+        launch_arrays(driver, x, factor)
+        return ()
+    call, x = repeated(run), torch.randn(4)
+    for _ in range(3): assert call(x, torch.ones(())) == ()
+    assert driver.ran == 1 and len(driver.launches) == 3 and driver.pointers()[0] == x.data_ptr()
 
 
 def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):

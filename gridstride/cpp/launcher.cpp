@@ -304,9 +304,9 @@ PyMethodDef launch_methods[] = {
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment
-// of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are addresses,
-// or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors among the
-// arguments, then the results, a workspace, which is freed after the call, and a null pointer.
+// of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are
+// addresses, or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors among
+// the arguments, then the results, a workspace, which is freed after the call, and a null pointer.
 struct Address { size_t base_index, offset; };
 struct Step {
     std::shared_ptr<PyObject> launch;   // null: fill with zeros
@@ -319,7 +319,7 @@ struct Step {
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the first result
-    bool uses_torch = false;            // does torch compute it?
+    PyObject *instead = nullptr;        // what a call returns instead of launching: NotImplemented or Ellipsis
     bool returns_tuple = false;
     std::vector<PyObject *> results;    // the arguments with which each result is allocated
     PyObject *workspace = nullptr;      // likewise, or null
@@ -477,7 +477,7 @@ PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n
     if (!capsule) Py_RETURN_NONE;
     auto &recipe = recipe_of(capsule);
     PyObject *result = nullptr;
-    if (recipe.uses_torch) result = Py_NewRef(Py_NotImplemented);
+    if (recipe.instead) result = Py_NewRef(recipe.instead);
     else if (!get_device_and_stream(&device, &stream) || device != tensors.items[0].device.device_id ||
              (out && (!read_tensor(out, &out_tensor) || !fits(recipe, out_tensor, tensors))))
         result = Py_NewRef(Py_None);
@@ -486,7 +486,8 @@ PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n
     return result;
 }
 
-// table(*arguments): returns the result; NotImplemented if torch is faster, None if Python must compute it
+// table(*arguments): returns the result; NotImplemented if torch is faster; Ellipsis if Python must compute it each
+// time; None if no recipe is known, or it could not be run
 PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
     return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
@@ -581,11 +582,20 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
     return keep_recipe(self, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
+PyObject *keep_answer(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *instead) {
+    auto r = std::make_unique<Recipe>();
+    r->instead = instead;
+    return keep_recipe(self, args, n, std::move(r));
+}
+
 // table.use_torch(*arguments): stores that torch computes the result for such arguments
 PyObject *table_use_torch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    auto r = std::make_unique<Recipe>();
-    r->uses_torch = true;
-    return keep_recipe(self, args, n, std::move(r));
+    return keep_answer(self, args, n, Py_NotImplemented);
+}
+
+// table.use_python(*arguments): stores that no recipe can repeat the call
+PyObject *table_use_python(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    return keep_answer(self, args, n, Py_Ellipsis);
 }
 
 // table.has_recipe(*arguments): is a recipe stored for such arguments?
@@ -593,7 +603,7 @@ PyObject *table_has_recipe(PyObject *self, PyObject *const *args, Py_ssize_t n) 
     Tensors tensors;
     PyObject *recipe = look_up((Table *)self, args, n, tensors);
     if (!recipe && PyErr_Occurred()) return nullptr;
-    bool has_steps = recipe && !recipe_of(recipe).uses_torch;
+    bool has_steps = recipe && !recipe_of(recipe).instead;
     Py_XDECREF(recipe);
     return PyBool_FromLong(has_steps);
 }
@@ -642,6 +652,8 @@ PyMethodDef table_methods[] = {
      "store_recipe(arguments, steps, results, workspace): launch these steps for such arguments"},
     {"use_torch", (PyCFunction)(void (*)())table_use_torch, METH_FASTCALL,
      "use_torch(*arguments): let torch compute the result for such arguments"},
+    {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,
+     "use_python(*arguments): let Python compute the result for such arguments each time"},
     {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,
      "has_recipe(*arguments): is a recipe stored for such arguments?"},
     {"clear", table_clear, METH_NOARGS, "Remove all recipes"},

@@ -6,15 +6,16 @@ of the tensors, and on the values of the other arguments. So the first call with
 allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. Later calls are
 made by the compiled launcher's table (`cpp/launcher.cpp`).
 
-A call is only stored if the recording explains it completely. It does not if the call ran other torch operations, if
-two operands overlap (later ones may not), or if a launch accesses memory that is neither an argument nor allocated by
-the call.
+A call is only repeated if the recording explains it completely. It does not if the call ran other torch operations, or
+if a launch accesses memory that is neither an argument nor allocated by the call: then the Python code runs each time.
+If two operands overlap, later ones may not: such a call is not stored.
 """
 
 from functools import lru_cache, wraps
 
 import torch
 from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .ladder.launches import Launcher, MappedLauncher, active_recorder, set_recorder
@@ -34,6 +35,18 @@ def needs_autograd(*tensors) -> bool:
     if torch.compiler.is_compiling() or forward_ad._current_level >= 0 or _is_transformed():
         return True
     return torch.is_grad_enabled() and any(getattr(x, 'requires_grad', False) for x in tensors)
+
+
+def differentiable_once(backward):
+    """Let a backward pass of a `torch.autograd.Function` raise if its results are differentiated, as torch's
+    `once_differentiable` does, but without its overhead where nothing records them"""
+    checked_backward = once_differentiable(backward)
+
+    @wraps(backward)
+    def run(ctx, *grads):
+        return checked_backward(ctx, *grads) if torch.is_grad_enabled() else backward(ctx, *grads)
+
+    return run
 
 
 def _is_transformed():
@@ -109,10 +122,12 @@ def _overlap(tensors):
 def _make_recipe(recorder, tensors, results):
     "Return (steps, workspace) for the table; raises `_Unexplained` if the recording does not explain the call"
     num_recorded = sum(launch is not None for launch, _ in recorder.steps)
+    if not all(isinstance(x, torch.Tensor) for x in results):
+        raise _Unexplained
     if not recorder.is_complete or not num_recorded or num_recorded != recorder.num_launches:
         raise _Unexplained
     own_memory = {_memory(x) for x in results}  # a result may be a view, with another shape
-    if _overlap(tensors) or not own_memory <= set(map(_memory, recorder.allocations)):
+    if not own_memory <= set(map(_memory, recorder.allocations)):
         raise _Unexplained
     workspaces = [x for x in recorder.allocations if _memory(x) not in own_memory and x.numel()]
     # base index, start and end address, and offset of the base's first byte
@@ -149,9 +164,7 @@ def _store(table, recorder, args, result):
     try:
         steps, workspace = _make_recipe(recorder, [x for x in args if isinstance(x, torch.Tensor)], results)
     except _Unexplained:
-        return
-    if len(table) >= MAX_RECIPES:
-        table.clear()
+        return table.use_python(*args)
     arguments = [_allocation_arguments(x) for x in results]
     table.store_recipe(args, steps, arguments if isinstance(result, tuple) else arguments[0], workspace)
 
@@ -164,9 +177,10 @@ def _new_tables():
 
 
 def _is_recordable(args):
-    "Return whether these arguments may have a key in a table"
+    "Return whether these arguments may have a key in a table, and whether the call is not part of a recorded one"
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
     is_known = all(x is None or isinstance(x, (torch.Tensor, bool, int, float, str)) for x in args)
-    return is_known and any(isinstance(x, torch.Tensor) and x.is_cuda for x in args) and active_recorder() is None
+    return is_known and any(x.is_cuda for x in tensors) and active_recorder() is None
 
 
 def repeated(
@@ -182,15 +196,20 @@ def repeated(
         nonlocal table
         if table is not None and not torch._C._len_torch_dispatch_stack() and not _is_transformed():
             result = table(*args)
+            if result is Ellipsis:
+                return run(*args)
             if result is not None:
                 return by_torch(*args) if result is NotImplemented else result
         is_recordable = _is_recordable(args) and (is_repeatable is None or is_repeatable(*args))
+        is_recordable = is_recordable and not _overlap([x for x in args if isinstance(x, torch.Tensor)])
         new_table = _new_tables() if is_recordable else None
         if not new_table:
             result = run(*args)
             return by_torch(*args) if result is NotImplemented else result
         if table is None:
             table = new_table()
+        if len(table) >= MAX_RECIPES:
+            table.clear()
         with CallRecorder() as recorder:
             result = run(*args)
         if result is NotImplemented:

@@ -8,6 +8,7 @@ import ctypes
 import struct
 
 from ..cpp.driver import driver, call_in_context, error_string
+from ..utils import cdiv
 
 
 # The requirements of TMA: rows are multiples of 16 bytes, a box has at most 256 elements along each axis, and with a
@@ -119,6 +120,16 @@ def _fill_for_emulator(tensor_map, shape, strides, box, element_bytes, swizzle):
     return tensor_map
 
 
+def _valid_strides(x):
+    "Return the strides; that of an axis of size 1, which torch leaves arbitrary, is replaced by one that TMA accepts"
+    strides, size_inside = [], 1  # elements that an index of the axis spans
+    for size, stride in zip(reversed(x.shape), reversed(x.stride())):
+        stride = size_inside if size == 1 else stride
+        strides.insert(0, stride)
+        size_inside = cdiv(size * stride * x.element_size(), 16) * 16 // x.element_size()
+    return tuple(strides)
+
+
 def tensor_map(
     x,  # a torch tensor on the device where kernels run
     box,  # sizes of a box, like a shape: (rows, columns)
@@ -129,7 +140,7 @@ def tensor_map(
         tensor_map(x, (128, 64))
 
     Raises ValueError if TMA does not support the array or the box."""
-    strides, dtype = x.stride(), str(x.dtype).removeprefix('torch.')
+    strides, dtype = _valid_strides(x), str(x.dtype).removeprefix('torch.')
     if reason := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
         raise ValueError(f'cannot create a tensor map of {dtype}{tuple(x.shape)}: {reason}')
     new_map, axes = TensorMap(x, box, swizzle), len(box)

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
+from gridstride.kernels import tensor_maps
 from gridstride.kernels.tensor_maps import why_no_map
 from gridstride.kernels.ladder.tma import (LAYOUT_KERNELS, bank_group, box_offsets, dump_layouts, lane_panel,
                                            layouts_from_json, layouts_to_json, mma_a, mma_b, mma_c, swizzle_panel,
@@ -26,6 +28,14 @@ def test_what_the_copy_engine_refuses(change, words): assert words in why_no_map
 def test_what_it_takes():
     assert why_no_map((128, 128), (128, 1), 1024, 'bfloat16', (256, 64), 128) is None
     assert why_no_map((3, 5, 100), (512, 100, 1), 0, 'float32', (1, 5, 100), 0) is None
+
+
+@pytest.mark.parametrize('shape,strides,valid', [
+    ((1, 4096), (1, 1), (4096, 1)), ((1, 33), (1, 1), (40, 1)), ((5, 1), (8, 3), (8, 1)),
+    ((3, 1, 64), (64, 9, 1), (64, 64, 1)), ((64, 64), (64, 1), (64, 1)), ((8, 8), (1, 8), (1, 8))])
+def test_the_stride_of_an_axis_with_one_element_may_be_anything(shape, strides, valid):
+    x = torch.empty(4096, dtype=torch.bfloat16).as_strided(shape, strides)
+    assert tensor_maps._valid_strides(x) == valid
 
 
 def test_rows_of_a_swizzled_box_begin_in_different_banks():

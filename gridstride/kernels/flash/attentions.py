@@ -5,13 +5,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import needs_autograd, repeated
+from ..call_tables import differentiable_once, needs_autograd, repeated
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -53,6 +52,28 @@ def _choose_backend(q):
     if not has_ampere():
         return Backend('sdpa', 'mma.sync of bfloat16 needs an Ampere GPU')
     return Backend('mma.sync')
+
+
+# Where SDPA, which calls cuDNN, is faster than our kernels on a Hopper GPU, measured by benchmarks/every_shape.py:
+# (head dimension, whether the gradient is computed, whether it is causal) -> largest number of rows of q
+_SDPA_MAX_ROWS = {
+    (64, False, False): 900,
+    (64, False, True): 1500,
+    (128, False, False): 1500,
+    (128, False, True): 1500,
+    (256, False, False): 1000,
+    (256, False, True): 1000,
+    (64, True, False): 512,
+    (64, True, True): 512,
+    (256, True, False): 2**31,
+    (256, True, True): 2**31,
+}
+
+
+def _is_sdpa_faster(q, causal, has_gradient):
+    "Return whether SDPA is faster than our kernel for attention without a window, lengths or a bias"
+    max_rows = _SDPA_MAX_ROWS.get((q.shape[-1], has_gradient, causal), 0)
+    return q.is_cuda and q.shape[2] <= max_rows and _choose_backend(q).name == 'hopper'
 
 
 def _check_qkv(q, k, v):
@@ -277,7 +298,7 @@ class _Attention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, dout, _):
         *qkv, lens = ctx.saved_tensors
         return *_attention_backward(dout, *qkv, *ctx.mask_options, lens, *ctx.kernel_options), *[None] * 6
@@ -499,11 +520,14 @@ def attention_backend(
     q,  # q, k and v as for `attention`
     k,
     v,
+    causal=None,  # as for `attention`, called with no other option; None: of a call with other options
 ) -> Backend:
     """Return the `Backend` that computes `attention` of these operands: 'hopper', 'mma.sync', or 'sdpa' and the reason.
 
-    attention_backend(q, k, v).name"""
+    attention_backend(q, k, v, causal=True).name"""
     _check_qkv(q, k, v)
+    if causal is not None and _is_sdpa_faster(q, bool(causal), needs_autograd(q, k, v)):
+        return Backend('sdpa', f'it is faster with head dimension {q.shape[3]} and {q.shape[2]} rows')
     return _choose_backend(q)
 
 
@@ -526,14 +550,21 @@ def attention(
         attention(q, k, v, causal=True)
         attention(q, k, v, bias='-exp2f(-head - 1)*(row - key)')  # ALiBi of 8 heads
 
-    Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases.
-    `attention_backend` returns the implementation. With SDPA the backward pass computes the forward pass again, with
-    our kernels it does not. Values of `lens` are clamped to the sizes.
+    Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases, and those
+    without a window, lengths, a bias and lse where it is faster, such as short sequences. `attention_backend` returns
+    the implementation. With `gradients='sdpa'` the backward pass computes the forward pass again. Values of `lens` are
+    clamped to the sizes.
 
     Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
     others, FlashAttention-3 (2024)."""
-    if lens is None and not lse and not needs_autograd(q, k, v):
+    has_gradient = needs_autograd(q, k, v)
+    if lens is None and not lse and not has_gradient:
         return _attend(q, k, v, causal, scale, window, bias, gradients, deterministic)
+    is_plain = lens is None and window is None and not (lse or bias or deterministic) and gradients == 'kernel'
+    if is_plain and getattr(q, 'is_cuda', False):
+        _check_qkv(q, k, v)
+        if _is_sdpa_faster(q, bool(causal), has_gradient):
+            return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), 0, None)
     return _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic)
 
 
@@ -554,7 +585,8 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
     "Compute `attention` without lengths and gradients by our kernels; return NotImplemented if torch must compute it"
     _check_qkv(q, k, v)
     _check_options(q, scale, window, bias, gradients, deterministic)
-    if _choose_backend(q).name == 'sdpa' and not bias:
+    is_plain = window is None and not bias and not deterministic
+    if not bias and _choose_backend(q).name == 'sdpa' or is_plain and _is_sdpa_faster(q, bool(causal), False):
         return NotImplemented
     return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
 

@@ -1,14 +1,13 @@
 """The torch operators `gelu` and `bias_gelu` (with dropout), and their backward passes."""
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import needs_autograd
+from ..call_tables import differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
@@ -56,7 +55,7 @@ class _Gelu(torch.autograd.Function):
         return _gelu(x, tanh)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, dy):
         return _gelu_backward(*ctx.saved_tensors, dy, ctx.tanh), None
 
@@ -127,7 +126,7 @@ class _BiasGelu(torch.autograd.Function):
         return _bias_gelu(x, bias, tanh, p, seed)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, dy):
         x, bias = ctx.saved_tensors
         return *_bias_gelu_backward(x, bias, dy, *ctx.options), None, None, None

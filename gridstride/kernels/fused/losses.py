@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import repeated
+from ..call_tables import differentiable_once, needs_autograd, repeated
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -163,6 +163,13 @@ def _check_matrix(op_name, x, name, columns):
         raise ValueError(f'{op_name}: {name} has shape {tuple(x.shape)}; expected {expected}')
 
 
+def _check_cross_entropy(logits, target, ignore_index, reduction):
+    "Raise `TypeError` or `ValueError` unless the arguments of `cross_entropy` are valid"
+    _check_matrix('cross_entropy', logits, 'logits', 'classes')
+    _check_targets('cross_entropy', target, logits, len(logits))
+    _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
+
+
 def _check_in_place(op_name, x):
     "Raise `ValueError` if the gradient may not overwrite the logits"
     if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
@@ -221,11 +228,13 @@ def _sum_losses(loss, scale, problem):
     return out
 
 
+@repeated
 def _multiply_in_place(x, factor):
-    "Multiply `x`, unless it is None, by a factor in device memory, without a host synchronization"
-    if x is not None and x.numel():
+    "Multiply `x` by a factor in device memory, without a host synchronization"
+    if x.numel():
         vec_size = vector_width(x.data_ptr(), x.element_size(), 1, x.numel())
         launch([multiply_launch(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
+    return ()
 
 
 def _already_used_error(op_name):
@@ -236,23 +245,23 @@ def _already_used_error(op_name):
 
 
 @repeated
-def _run_forward(x, target, ignore_index, reduction, in_place, save):
-    """Compute the loss. Returns it, the scale, and with `save` what the backward pass needs: the gradient, unless it
-    overwrites x, or the row statistics"""
-    problem = _loss_problem(x, ignore_index, in_place or not save)
-    scale, loss, saved = _compute_scale(x, target, problem, reduction), _empty_accumulator(x, problem.rows), []
-    if save and _is_single_pass(problem, reduction):
+def _run_forward(
+    x,
+    target,
+    ignore_index,
+    reduction,
+    in_place,
+    computes_gradient,  # whether one kernel computes the losses and the gradient, which overwrites x if `in_place`
+):  # the loss, the scale; and the gradient, unless it is in x, or the row statistics
+    "Compute the loss and what the backward pass needs"
+    problem = _loss_problem(x, ignore_index, in_place)
+    scale, loss = _compute_scale(x, target, problem, reduction), _empty_accumulator(x, problem.rows)
+    if computes_gradient:
         saved = [] if in_place else [torch.empty_like(x)]
         _run_single_pass(x, target, problem, scale, loss, x if in_place else saved[0])
     else:
-        row_stats = _run_losses(x, target, problem, loss)
-        saved = [row_stats] if save else []
+        saved = [_run_losses(x, target, problem, loss)]
     return loss if reduction == 'none' else _sum_losses(loss, scale, problem), scale, *saved
-
-
-def _is_single_pass(problem, reduction):
-    "Return whether one kernel computes the losses and the gradient"
-    return reduction != 'none' and single_pass_launch(problem, this_device()) is not None
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -261,9 +270,10 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
         ctx.problem = problem = _loss_problem(x, ignore_index, in_place)
-        loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, True)
+        computes_gradient = reduction != 'none' and single_pass_launch(problem, this_device()) is not None
+        loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, computes_gradient)
         ctx.in_place, ctx.grad, ctx.row_stats, ctx.was_used = in_place, None, None, False
-        if _is_single_pass(problem, reduction):
+        if computes_gradient:
             ctx.grad = x.detach() if in_place else saved[0]
         else:
             (ctx.row_stats,) = saved
@@ -276,7 +286,7 @@ class _CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx, upstream):
         upstream, grad = upstream.to(ctx.scale.dtype).contiguous(), ctx.grad
         if ctx.was_used and ctx.in_place:
@@ -320,18 +330,16 @@ def cross_entropy(
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
     logits, target = logits if in_place else to_contiguous(logits), to_contiguous(target)
-    _check_matrix('cross_entropy', logits, 'logits', 'classes')
-    _check_targets('cross_entropy', target, logits, len(logits))
-    _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
+    _check_cross_entropy(logits, target, ignore_index, reduction)
     if in_place:
         _check_in_place('cross_entropy', logits)
     if not len(logits):
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(
             _empty_accumulator(logits).dtype
         )
-    if logits.requires_grad and torch.is_grad_enabled():
+    if needs_autograd(logits):
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    return _run_forward(logits.detach(), target, ignore_index, reduction, False, False)[0]
+    return _run_forward(logits.detach(), target, ignore_index, reduction, True, False)[0]
 
 
 # The logits are a matrix product, and so are the gradients of both of its operands. All three products are computed per
@@ -364,14 +372,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return _sum_losses(loss, ctx.scale, full_problem)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @differentiable_once
     def backward(ctx, upstream):
         if ctx.grads is None:
             raise _already_used_error('linear_cross_entropy')
         grads, ctx.grads = ctx.grads, None
         factor = upstream.to(ctx.scale.dtype)
         for grad in grads:
-            _multiply_in_place(grad, factor * ctx.scale if ctx.scale_in_backward else factor)
+            if grad is not None:
+                _multiply_in_place(grad, factor * ctx.scale if ctx.scale_in_backward else factor)
         return *grads, None, None, None, None
 
 

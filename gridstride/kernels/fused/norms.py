@@ -1,14 +1,13 @@
 """The torch operators `rms_norm` and `layer_norm`, and their backward passes."""
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import needs_autograd
+from ..call_tables import differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 
@@ -101,7 +100,7 @@ class _Norm(torch.autograd.Function):
         return (y, x_plus_residual) if residual is not None else y
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, dy, dsum=None):
         x, weight, row_stats = ctx.saved_tensors
         _, needs_weight, needs_bias, needs_residual, *_ = ctx.needs_input_grad

@@ -8,13 +8,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import needs_autograd
+from ..call_tables import differentiable_once, needs_autograd
 from ..common import check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
@@ -228,7 +227,7 @@ class _Softmax(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx, dy):
         return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
 

@@ -96,6 +96,16 @@ def _capability_and_sms(device):
     return (properties.major, properties.minor), properties.multi_processor_count
 
 
+# Products of 16-bit floats with few rows and a large matrix B, which torch multiplies faster on a Hopper GPU, measured
+# by benchmarks/every_shape.py: (largest M, smallest N * K)
+_TORCH_IS_FASTER = (64, 2**25), (256, 2**26)
+
+
+def _is_torch_faster(M, N, K, dtype):
+    "Return whether torch multiplies 16-bit floats of this shape faster than our kernels"
+    return dtype != 'float32' and any(M <= rows and N * K >= weights for rows, weights in _TORCH_IS_FASTER)
+
+
 def _select_plan(M, N, K, dtype, device, layout):
     "Select the kernel that is estimated to be the fastest, or torch"
     if min(M, N, K) < 1:
@@ -112,6 +122,8 @@ def _select_plan(M, N, K, dtype, device, layout):
     if capability != (9, 0):
         received = '.'.join(map(str, capability))
         return Plan(None, f'the kernels need a Hopper GPU (compute capability 9.0); this GPU has {received}')
+    if _is_torch_faster(M, N, K, dtype):
+        return Plan(None, 'torch is faster with few rows and a large matrix')
     choose = CHOOSERS.get((dtype, layout))
     kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
     if isinstance(kernel, str):

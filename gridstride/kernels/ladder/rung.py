@@ -146,7 +146,14 @@ H100 = Device(132, True)
 
 def this_device() -> Device:
     "Return the properties of the current GPU, or of the emulator"
-    return Device(sms(), runs_hopper())
+    return _gpu_properties(_import_torch().cuda.current_device()) if backend() == 'gpu' else Device(sms(), True)
+
+
+@lru_cache
+def _gpu_properties(index):
+    "Return the `Device` of a GPU"
+    properties = _import_torch().cuda.get_device_properties(index)
+    return Device(properties.multi_processor_count, (properties.major, properties.minor) == (9, 0))
 
 
 @lru_cache

@@ -31,17 +31,17 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _repeated(run):
+def _repeated(run, by_torch):
     "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
     from ..call_tables import repeated
 
-    return repeated(run)
+    return repeated(run, by_torch)
 
 
-def _call(op_name, run, x, *constants):
+def _call(op_name, run, x, *constants, by_torch=None):
     "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
     reject_gradient(op_name, x)
-    return _repeated(run)(to_contiguous(x), *constants)
+    return _repeated(run, by_torch)(to_contiguous(x), *constants)
 
 
 # Checks of operands
@@ -419,11 +419,25 @@ def _run_histogram(x, bins, low, high):
 _INTEGER_DTYPES = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # bytes per element -> dtype of the copied words
 _INTEGER_C_TYPES = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
+_FEW_ROWS, _FEW_ROWS_THREADS = 32, 256  # most of a tile of 64 rows would be idle
+
+
+def _few_rows_launch(element_bytes, matrices, rows, columns):
+    "Return the launch that transposes matrices of few rows"
+    elements_per_thread = 4 if matrices * rows * columns < 2**20 else 16  # of small ones, so that each SM gets a block
+    width = max(32, _FEW_ROWS_THREADS * elements_per_thread // rows // 32 * 32)
+    constants = dict(HEIGHT=rows, WIDTH=width, THREADS=_FEW_ROWS_THREADS, PAD=max(1, 4 // element_bytes))
+    c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
+    src = kernel_source('transpose_few_rows', (('Number', c_type),), tuple(constants.items()))
+    grid = (matrices * cdiv(columns, width),)
+    return KernelLaunch(src, 'transpose_few_rows', ('x', 'out'), (columns,), grid, (_FEW_ROWS_THREADS,))
 
 
 @lru_cache(1024)
 def transpose_launches(element_bytes, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
     "Return the launch that transposes matrices on a `Device`"
+    if rows <= _FEW_ROWS < columns:
+        return [_few_rows_launch(element_bytes, matrices, rows, columns)]
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
     src = kernel_source('transpose', (('Number', c_type),), tuple(constants.items()))
@@ -434,12 +448,17 @@ def transpose_launches(element_bytes, matrices, rows, columns, device) -> list: 
 def transpose(
     x,  # a tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes; if it is not contiguous, it is copied first
 ):  # a tensor of the type of `x`
-    """Transpose the last two axes into a new contiguous tensor, as `x.mT.contiguous()` does.
+    """Transpose the last two axes, as `x.mT.contiguous()` does. The result is a new tensor, unless x has a single row
+    or column.
 
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    return _call('transpose', _run_transpose, x)
+    return _call('transpose', _run_transpose, x, by_torch=_transpose_by_torch)
+
+
+def _transpose_by_torch(x):
+    return x.mT.contiguous()
 
 
 def _run_transpose(x):
@@ -451,6 +470,8 @@ def _run_transpose(x):
     (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
     if max(rows, columns) >= 2**31:
         raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected fewer than 2^31 rows and columns')
+    if 1 in (rows, columns):
+        return NotImplemented
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
         word_dtype = getattr(torch, _INTEGER_DTYPES[x.element_size()])

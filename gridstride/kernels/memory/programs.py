@@ -26,7 +26,7 @@ OPERATORS = [
     MemoryOperator('scan', 'float32', (*_CHECKED_SIZES, (1, _TIMED_ELEMENTS)), 'float'),
     MemoryOperator('scan', 'int32', (*_CHECKED_SIZES, (1, _TIMED_ELEMENTS)), 'int'),
     MemoryOperator('histogram', 'uint8', ((1, 33), (1, 2**20 + 7), (1, _TIMED_ELEMENTS)), 'unsigned long long'),
-    MemoryOperator('transpose', 'int32', ((1, 33), (31, 33), (1000, 70), (8192, 8192)), 'int'),
+    MemoryOperator('transpose', 'int32', ((3, 33), (31, 33), (1000, 70), (8192, 8192)), 'int'),
 ]
 
 
