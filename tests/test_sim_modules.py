@@ -136,7 +136,7 @@ def test_modules_below_numba_cuda_are_the_simulators(emulated):
     assert shown.int8 is cuda.int8 and shown.intp is cuda.types.intp and shown.warpsize == 32
 
 
-@pytest.mark.parametrize('name', ['cudaimpl', 'cudadrv.nvvm', 'vectorizers', 'simulator'])
+@pytest.mark.parametrize('name', ['cudaimpl', 'cudadrv.nvvm', 'vectorizers'])
 def test_modules_of_the_compiler_say_that_they_are_lacking(emulated, name):
     with pytest.raises(ImportError) as e: importlib.import_module(f'numba.cuda.{name}')
     assert e.value.name == f'numba.cuda.{name}' and 'numba.cuda.random' not in sys.modules

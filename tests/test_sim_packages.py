@@ -331,3 +331,66 @@ def test_modules_that_numba_cuda_copied_from_numba():
 def test_signatures_have_numbas_names():
     signature = sim.cuda.types.float32((sim.cuda.types.int32, sim.cuda.types.float32[:]))
     assert signature.return_type is sim.cuda.types.float32 and len(signature.args) == 2
+
+
+SPECS = '''
+from gridstride import as_gpu
+as_gpu.simulate_numba()
+from importlib.util import find_spec
+import numba.cuda.simulator as simulator
+from numba import cuda
+from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+from numba.cuda.simulator.kernel import FakeCUDAKernel
+import numpy as np
+print(find_spec('numba.cuda').name, find_spec('numba_cuda_mlir').name, find_spec('numba_cuda_mlir.cuda').name)
+print(isinstance(cuda.to_device(np.zeros(2)), FakeCUDAArray), isinstance(cuda.jit(lambda x: None), FakeCUDAKernel))
+print(simulator.jit is cuda.jit)
+'''
+
+
+def test_packages_recognize_the_simulator():
+    pytest.importorskip('numba')
+    done = subprocess.run([sys.executable, '-c', SPECS], text=True, capture_output=True)
+    assert done.stdout.split() == ['numba.cuda', 'numba_cuda_mlir', 'numba_cuda_mlir.cuda', *['True']*3], done.stderr
+
+
+def test_kernels_and_device_functions_have_the_marks_of_numba():
+    kernel, device = cuda.jit(set_three), cuda.jit(device=True)(set_three)
+    assert (kernel._device, device._device) == (False, True)
+    assert (kernel.targetoptions['device'], device.targetoptions['device']) == (False, True)
+
+
+def parts_of_shared_memory(out):
+    both = cuda.shared.array(0, np.float32)
+    i = cuda.threadIdx.x
+    floats, integers, doubles = both[:4], both[4:8].view(np.int32), both[8:].view(np.float64)
+    floats[i], integers[i], doubles[i] = i/2, -i, i/4
+    cuda.syncthreads()
+    out[i] = floats[3 - i] + integers[3 - i] + doubles[3 - i]
+
+
+def as_bits(x, out): out[cuda.threadIdx.x] = x.view(np.uint32)[cuda.threadIdx.x]
+
+
+def past_the_view(x, out): out[0] = x.view(np.float64)[cuda.threadIdx.x + 1]
+
+
+def race_through_a_view(x, out):
+    s = cuda.shared.array(4, np.float32)
+    s.view(np.int32)[cuda.threadIdx.x] = x[0]
+    out[cuda.threadIdx.x] = s[3 - cuda.threadIdx.x]
+
+
+def misaligned(x): x[1:].view(np.float64)[0] = 1
+
+
+def test_arrays_are_viewed_as_another_type():
+    out = np.zeros(4)
+    cuda.jit(parts_of_shared_memory)[1, 4, 0, 64](out)
+    assert out.tolist() == [-i/4 for i in (3, 2, 1, 0)]
+    x = np.array([1, -2], np.float32)
+    assert launched(as_bits, x, np.zeros(2, np.uint32), block=2).tolist() == x.view(np.uint32).tolist()
+    with finding('memcheck outside', array='x', index=(2,)):
+        launched(past_the_view, np.zeros(4, np.float32), np.zeros(1), block=2)
+    with finding('racecheck race', array='s'): launched(race_through_a_view, np.zeros(1), np.zeros(4), block=4)
+    with pytest.raises(sim.NotSimulated): launched(misaligned, np.zeros(4, np.float32))

@@ -41,6 +41,9 @@ active_traces = []  # traces that record launches, the innermost one last
 class Kernel(InspectableKernel):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
+    _device = False  # the mark of device functions in Numba's simulator; its compiler has the next one
+    targetoptions = {'device': False}
+
     def __init__(self, fn, signatures=(), extensions=()):
         require_function(fn)
         self.py_func, self._signatures = fn, signatures
@@ -129,6 +132,8 @@ class Kernel(InspectableKernel):
 
 class Device:
     "A device function, called from kernels"
+
+    _device, targetoptions = True, {'device': True}
 
     def __init__(self, fn):
         self.py_func = fn

@@ -43,8 +43,25 @@ class Mem:
         self.is_constant = False  # whether it is an array from outside the kernel, which Numba compiles into it
         self.read_only_names = set()  # names of read-only arrays in this memory
         self.views = {}  # name of an array in this launch -> its `View`
-        self.parts = None  # the real and imaginary parts of complex elements, as a `Mem` of floats
+        self.reinterpreted = {}  # dtype -> `Mem` of the same bytes as elements of that type
         self.fields = {}  # for records on the device: memory key -> `Mem` of a field
+
+    def as_type(self, dtype):
+        """Return this memory as elements of another type.
+
+        Elements of the same size share the shadow. For others, races between accesses by two types are not found, and
+        initcheck does not track them."""
+        if dtype not in self.reinterpreted:
+            if self.data.strides[0] != self.data.itemsize:
+                raise NotSimulated(f'{self.name} as elements of {dtype}: its memory has gaps')
+            whole = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
+            data = self.data.view(np.uint8)[:whole].view(dtype)
+            mem = self.reinterpreted[dtype] = Mem(data, self.name, self.space)
+            mem.views, mem.read_only_names, mem.is_constant = self.views, self.read_only_names, self.is_constant
+            mem.is_dynamic = self.is_dynamic
+            if dtype.itemsize == self.data.itemsize:
+                mem.shadow, mem.tracks_init = self.shadow, self.tracks_init
+        return self.reinterpreted[dtype]
 
     @cached_property
     def shadow(self):
@@ -52,6 +69,19 @@ class Mem:
         size = len(self.data)
         is_sparse = self.space == 'global' and 4 * sum(int(np.max(view.size)) for view in self.views.values()) < size
         return Shadow(size, is_sparse)
+
+
+class ViewMethod:
+    "The method `view` of an array in a kernel, which takes a type"
+
+    __name__ = 'view'
+
+    def __init__(self, array):
+        self.array = array
+
+    def lane_function(self, ctx, active, site, dtype):
+        "Return the array as elements of a type"
+        return self.array.reinterpreted(as_dtype(dtype))
 
 
 class View:
@@ -99,10 +129,25 @@ class View:
         "Return the real or the imaginary parts of complex elements, as an array of the same memory"
         if self.dtype.kind != 'c':
             return self.__getattr__(('real', 'imag')[which])
-        if self.mem.parts is None:
-            self.mem.parts = Mem(self.mem.data.view(self.dtype.type(0).real.dtype), self.mem.name, self.mem.space)
+        parts = self.mem.as_type(self.dtype.type(0).real.dtype)
         name = f'{self.name}.{("real", "imag")[which]}'
-        return View(self.mem.parts, 2 * self.offset + which, self.shape, tuple(2 * s for s in self.strides), name)
+        return View(parts, 2 * self.offset + which, self.shape, tuple(2 * s for s in self.strides), name)
+
+    view = property(lambda self: ViewMethod(self))
+
+    def reinterpreted(self, dtype):
+        "Return the same memory as elements of another type; raises `NotSimulated` if they do not fit the layout"
+        old, new = self.dtype.itemsize, dtype.itemsize
+        if old == new:
+            return View(self.mem.as_type(dtype), self.offset, self.shape, self.strides, self.name)
+        if not self.shape or self.strides[-1] != 1 or np.any([np.any(n * old % new) for n in self._layout()]):
+            raise NotSimulated(f'{self.name}.view({dtype}) of an array whose layout does not fit')
+        offset, size, *strides = (n * old // new for n in self._layout())
+        return View(self.mem.as_type(dtype), offset, (*self.shape[:-1], size), (*strides, 1), self.name)
+
+    def _layout(self):
+        "Return what `reinterpreted` scales: the offset, the size of the last axis, and the strides of the others"
+        return [self.offset, self.shape[-1], *self.strides[:-1]]
 
     @property
     def nbytes(self):

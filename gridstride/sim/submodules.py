@@ -89,16 +89,27 @@ NAMES_OF_MODULE = {  # module name -> {name: value}
     'types': vars(numba_types),
     'vector_types': {name: getattr(vectors, name) for name in vectors.__all__},
 }
+# Numba's own simulator: programs import its classes to recognize its arrays and kernels
+_SIMULATOR = {
+    'simulator': vars(cuda),
+    'simulator.api': NAMES_OF_MODULE['api'],
+    'simulator.cudadrv': {},
+    'simulator.cudadrv.devicearray': dict(_ARRAYS, FakeCUDAArray=host.DeviceArray),
+    'simulator.cudadrv.devices': dict(_DEVICES, FakeCUDAContext=host.FakeCUDAContext),
+    'simulator.kernel': dict(FakeCUDAKernel=cuda.Kernel),
+    'simulator.vector_types': NAMES_OF_MODULE['vector_types'],
+}
+NAMES_OF_MODULE |= _SIMULATOR
 _COMPILER_MODULES = '''
     bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
-    lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target typeconv typing
+    lowering mathimpl models np nvvmutils printimpl serialize simulator_init target typeconv typing
     ufuncs utils vectorizers'''.split()
 _NOT_PROVIDED = {
     *_COMPILER_MODULES,
     *(f'cudadrv.{name}' for name in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split()),
 }
-_PACKAGES = 'cudadrv', 'kernels', 'memory_management'
+_PACKAGES = 'cudadrv', 'kernels', 'memory_management', 'simulator', 'simulator.cudadrv'
 
 
 def _split_name(name):
@@ -182,11 +193,18 @@ class SubmoduleFinder:
         )
 
 
+def _package(name, doc):
+    "Make a package without submodules; its spec lets `importlib.util.find_spec` find it"
+    module = types.ModuleType(name, doc)
+    module.__spec__ = ModuleSpec(name, None, is_package=True)
+    module.__path__ = []
+    return module
+
+
 def make_shim(name='numba.cuda'):
     "Make the module that replaces `numba.cuda`, or `numba_cuda_mlir.cuda`"
-    module = types.ModuleType(name, cuda.__doc__)
+    module = _package(name, cuda.__doc__)
     module.simulated = True
-    module.__path__ = []
     module.__getattr__ = cuda.__getattr__
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
     module.HAS_NUMBA = find_spec('numba') is not None
@@ -199,8 +217,7 @@ def make_shim(name='numba.cuda'):
 
 def mlir_modules() -> dict:  # name -> module
     "Make the modules that replace `numba_cuda_mlir`, which need not be installed: its `cuda` and its `types`"
-    package = types.ModuleType('numba_cuda_mlir', 'The simulator of gridstride in place of numba_cuda_mlir')
-    package.__path__ = []
+    package = _package('numba_cuda_mlir', 'The simulator of gridstride in place of numba_cuda_mlir')
     package.cuda = make_shim('numba_cuda_mlir.cuda')
     package.types = numba_types
     modules = {f'numba_cuda_mlir.{name}': vars(package)[name] for name in ('cuda', 'types')}
