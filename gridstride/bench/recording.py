@@ -345,10 +345,11 @@ def _replay(name, recording_key, folder, reason):
         recording = read(name, recording_key, folder)
     except Unavailable as e:
         raise Unavailable(f'{reason}; and {e}') from None
+    sentence = f'{reason}. '  # a reason may be an error: two of them with the same words are not equal
     short_mark = f'R{brief_mark(recording.made)[1:]}, as above'
     shown_mark = short_mark if recording.mark in _printed else f'What follows was {recording.mark}'
-    print(f"{'' if reason in _printed else f'{reason}. '}{shown_mark}")
-    _printed.update((reason, recording.mark))
+    print(f"{'' if sentence in _printed else sentence}{shown_mark}")
+    _printed.update((sentence, recording.mark))
     return recording
 
 
