@@ -800,23 +800,42 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='not needed',
     ),
     Lesson(
-        '31',
-        'where_next',
-        'Where next',
-        reading=90,
-        exercises=(80, 105),
+        '31a',
+        'tile_languages',
+        'Where next: languages and Blackwell',
+        reading=55,
+        exercises=(25, 25),
         needs=(
-            'lessons {source_to_sass}, {reductions}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the '
-            'seven languages except Triton: the output of their compilers is recorded, and so are their times on an '
-            'H100.'
+            'lessons {source_to_sass}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the seven languages '
+            'except Triton: the output of their compilers is recorded, and so are their times on an H100.'
         ),
         follows='',
         does=(
             'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its '
-            "timing show; Blackwell's tensor memory in PTX; AMD's machine code compared with SASS, and which kernels "
-            'break with 64 lanes; ten kernels and the checkers that find their mistakes; a judge that detects cheats'
+            "timing show; Blackwell's tensor memory in PTX"
         ),
         gpu='not needed',
+        chapter='where_next',
+        chapter_title='Where next',
+    ),
+    Lesson(
+        '31b',
+        'amd_and_judges',
+        'Where next: AMD, checkers and judges',
+        reading=50,
+        exercises=(55, 80),
+        needs=(
+            'lessons {source_to_sass}, {checklist}, {reductions} and {triton}. No GPU: the output of the compiler for '
+            'AMD is recorded.'
+        ),
+        follows='',
+        does=(
+            "AMD's machine code compared with SASS, and which kernels break with 64 lanes; ten kernels and the "
+            'checkers that find their mistakes; a judge that detects cheats; what to read'
+        ),
+        gpu='not needed',
+        chapter='where_next',
+        chapter_title='Where next',
     ),
 ))
 # fmt: on
