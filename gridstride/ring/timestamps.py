@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 
 from ..draw import PALETTE, Picture
-from ..prof.strip import OTHER, Box, Row, strip
+from ..prof.strip import OTHER_COLOR, Box, Row, strip
 
-_COLORS = {'attend': PALETTE[0], 'gradients': PALETTE[0], 'merge': PALETTE[2], 'wait': OTHER}
+_COLORS = {'attend': PALETTE[0], 'gradients': PALETTE[0], 'merge': PALETTE[2], 'wait': OTHER_COLOR}
 _SEND_COLOR = PALETTE[1]
 
 
