@@ -20,7 +20,7 @@ LANES = (
         '',
     ),
     ('CUDA C', 'to find out why it is slow', 'profiling ptx_and_sass memory checklist latency_and_roofline', ''),
-    ('CUDA C', 'reductions and scans', 'reductions', ''),
+    ('CUDA C', 'reductions, scans, sorting', 'reductions scan_sort_select', ''),
     ('CUDA C and profiling', 'a matmul as fast as the library', 'matmul_ladder tensor_cores hopper_gemm', ''),
     ('attention on paper', 'FlashAttention', 'sum programs softmax flash_attention flash_attention_hopper', ''),
     ('serving language models', 'quantization, decoding', 'latency_and_roofline quantization latent_attention', ''),
@@ -37,7 +37,7 @@ TOPICS = {  # part -> its contents
     'On the GPU': 'CUDA C, `load_inline`, Numba, timing, the PyTorch profiler, Nsight Compute, PTX, SASS, registers, '
     'occupancy',
     'Making it fast': 'coalescing, bank conflicts, swizzles, divergence, latency, the roofline, reductions, scan, '
-    'histogram, float32 matrix products',
+    'sort, top-k, histogram, float32 matrix products',
     'Triton and PyTorch': 'blocks and masks, autotuning, fused GELU, dropout, norms, losses, optimizers, a small '
     'transformer',
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
@@ -52,7 +52,7 @@ WEEKS = (  # the chapters of each week of a class
     'cuda_c shared_memory_cuda',
     'numba profiling',
     'source_to_sass memory checklist',
-    'latency_and_roofline reductions',
+    'latency_and_roofline reductions scan_sort_select',
     'matmul_ladder triton',
     'fusion softmax flash_attention',
     'quantization sparsity',

@@ -240,7 +240,8 @@ def tiles():
                 (512, 23, 1, 0), (256, 23, 3, 0), (256, 16, 4, 0), (384, 11, 2, 0), (384, 13, 3, 0), (512, 10, 2, 0)):
             use(threads, items, blocks, matches)
             line = f'  {threads} x {items}, {blocks} blocks{" match" if matches else ""}'
-            for what, f in (('keys', lambda: sort(x)), ('pairs', lambda: sort(x, values)), ('int64', lambda: sort(long))):
+            for what, f in (('keys', lambda: sort(x)), ('pairs', lambda: sort(x, values)),
+                            ('int64', lambda: sort(long))):
                 try: line += f'  {what} {time(f):.3f} ms'
                 except Exception as e: line += f'  {what} {type(e).__name__}'
             print(line, flush=True)

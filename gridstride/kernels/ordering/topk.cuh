@@ -2,8 +2,8 @@
 // share a row: each of them writes its K first elements, as candidates, and a second launch finds the K first of these.
 // Defined above: what `order` needs (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS (elements
 // per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least
-// K + min(K, THREADS) * ITEMS), CANDIDATES (reads the candidates of another launch), FINAL (writes values and indices), PDL_FIRST
-// and PDL_SECOND (of two launches with programmatic dependent launch).
+// K + min(K, THREADS) * ITEMS), CANDIDATES (reads the candidates of another launch), FINAL (writes values and indices),
+// PDL_FIRST and PDL_SECOND (of two launches with programmatic dependent launch).
 typedef unsigned long long Word;
 struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
 
