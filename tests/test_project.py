@@ -50,13 +50,15 @@ def test_its_tests_find_a_missing_barrier(tmp_path):
 def test_its_wheel_has_the_source(tmp_path):
     project = write_project('packed_norm', tmp_path)
     options = '-q', '--no-deps', '--no-build-isolation', '-w', str(tmp_path)
-    subprocess.run([sys.executable, '-m', 'pip', 'wheel', '.', *options], cwd=project, check=True, env={**os.environ, 'PYTHONPATH': ''})
+    command = [sys.executable, '-m', 'pip', 'wheel', '.', *options]
+    subprocess.run(command, cwd=project, check=True, env={**os.environ, 'PYTHONPATH': ''})
     wheel, = tmp_path.glob('packed_norm-*-none-any.whl')
     names_inside = zipfile.ZipFile(wheel).namelist()
     assert {'packed_norm/__init__.py', 'packed_norm/_library.py', 'packed_norm/csrc/packed_norm.cu'} <= {*names_inside}
 
 
 @pytest.mark.slow
+@pytest.mark.takes(10)
 def test_each_layer_of_a_call_is_measured(monkeypatch):
     monkeypatch.setattr(operator_costs, 'microseconds', lambda call, x: getattr(call(x), 'shape', ()))
     layers = operator_costs.measure_layers('cpu')

@@ -561,6 +561,23 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         chapter_title='Fusion',
     ),
     Lesson(
+        '19',
+        'custom_ops',
+        'Custom operators',
+        reading=60,
+        exercises=(50, 70),
+        needs=(
+            "lesson {cuda_c}'s CUDA C and lesson {fusion}'s norms. No GPU is needed: the layers of PyTorch are "
+            'measured on this CPU, and the kernels run checked, on the emulator.'
+        ),
+        follows='no lecture; the manual of [`torch.library`](https://docs.pytorch.org/docs/stable/library.html).',
+        does=(
+            'a kernel as an operator of PyTorch: schema, fake tensors, gradients, vmap, `torch.compile` without a '
+            'graph break; what each layer of a call costs; a package with a wheel, tested without a GPU'
+        ),
+        gpu='helps',
+    ),
+    Lesson(
         '20',
         'softmax',
         'Softmax',

@@ -26,8 +26,8 @@ LANES = (
     ('serving language models', 'quantization, decoding', 'latency_and_roofline quantization latent_attention', ''),
     (
         'all of CUDA',
-        'the checkers on my own code',
-        '',
+        'the checkers on my own code, in CI',
+        'custom_ops',
         '[the package](gridstride/README.md), [its messages](site/messages)',
     ),
 )
@@ -39,7 +39,7 @@ TOPICS = {  # part -> its contents
     'Making it fast': 'coalescing, bank conflicts, swizzles, divergence, latency, the roofline, reductions, scan, '
     'sort, top-k, histogram, float32 matrix products',
     'Triton and PyTorch': 'blocks and masks, autotuning, fused GELU, dropout, norms, losses, optimizers, a small '
-    'transformer',
+    'transformer, custom operators',
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
     '2:4 sparsity',
     'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
@@ -54,7 +54,7 @@ WEEKS = (  # the chapters of each week of a class
     'source_to_sass memory checklist',
     'latency_and_roofline reductions scan_sort_select',
     'matmul_ladder triton',
-    'fusion softmax flash_attention',
+    'fusion custom_ops softmax flash_attention',
     'quantization sparsity',
     'tensor_cores hopper_gemm',
     'flash_attention_hopper latent_attention ring_attention where_next',
@@ -100,7 +100,8 @@ def lane_table(lessons) -> str:
     rows = ['| I know | I want | read | reading | exercises |', _HEAD]
     for knowledge, goal, slugs, other_pages in LANES:
         chosen_lessons = chosen(slugs, lessons)
-        rows.append(f'| {knowledge} | {goal} | {_links(chosen_lessons) or other_pages} | {_times(chosen_lessons)} |')
+        links = ', '.join(filter(None, [_links(chosen_lessons), other_pages]))
+        rows.append(f'| {knowledge} | {goal} | {links} | {_times(chosen_lessons)} |')
     return '\n'.join(rows)
 
 

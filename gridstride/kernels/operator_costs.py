@@ -123,7 +123,7 @@ def _launcher():
     return lambda x: launch(torch._C._cuda_getCurrentRawStream(x.get_device()))
 
 
-def microseconds(call, x, calls=500, repeats=9) -> float:
+def microseconds(call, x, calls=100, repeats=50) -> float:
     "Measure the shortest mean time of `calls` calls of `call(x)`; on a GPU until the last kernel has ended"
     import torch
 

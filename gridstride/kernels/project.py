@@ -57,7 +57,7 @@ def write_project(
     return project
 
 
-_PLUGIN = 'gridstride.checker.pytest_plugin'
+_PLUGIN = f'{__package__.partition(".")[0]}.checker.pytest_plugin'  # imported by the process that runs the tests
 
 
 def run_tests(
