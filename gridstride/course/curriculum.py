@@ -809,26 +809,48 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         chapter_title='Latent attention',
     ),
     Lesson(
-        '29',
-        'ring_attention',
-        'Ring attention',
-        reading=75,
-        exercises=(80, 115),
+        '29a',
+        'ring',
+        'Ring attention: the ring',
+        reading=45,
+        exercises=(40, 60),
         needs=(
             'lesson {softmax} (the merge) and the forward pass of lesson {flash_attention}. No GPU is needed: four '
-            'processes on this machine replace four GPUs. Measurements with two real ones are recorded.'
+            'processes on this machine replace four GPUs.'
         ),
         follows=(
-            '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then three papers: [Ring '
-            'Attention](https://arxiv.org/abs/2310.01889), [Striped Attention](https://arxiv.org/abs/2311.09431), '
-            '[Tree Attention](https://arxiv.org/abs/2408.04093).'
+            '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then two papers: [Ring '
+            'Attention](https://arxiv.org/abs/2310.01889), [Striped Attention](https://arxiv.org/abs/2311.09431).'
         ),
         does=(
             'a sequence that is too long for one GPU: four processes that communicate while they compute, the causal '
-            'mask that leaves half of them idle and the orders that balance the load; the backward pass; Ulysses and '
-            'tree attention; 64 simulated GPUs'
+            'mask that leaves half of them idle and the orders that balance the load'
         ),
         gpu='not needed',
+        chapter='ring_attention',
+        chapter_title='Ring attention',
+    ),
+    Lesson(
+        '29b',
+        'two_gpus',
+        'Ring attention: backward, two GPUs, 64 GPUs',
+        reading=45,
+        exercises=(40, 55),
+        needs=(
+            'lesson {ring} and the backward pass of lesson {flash_attention}. No GPU is needed: four processes on this '
+            'machine replace four GPUs. Measurements with two real ones are recorded.'
+        ),
+        follows=(
+            '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then [Tree '
+            'Attention](https://arxiv.org/abs/2408.04093).'
+        ),
+        does=(
+            'the backward pass; two real GPUs, whose copy engines move the keys; Ulysses and tree attention; 64 '
+            'simulated GPUs; a rank that fails'
+        ),
+        gpu='not needed',
+        chapter='ring_attention',
+        chapter_title='Ring attention',
     ),
     Lesson(
         '31a',
