@@ -4,6 +4,7 @@ from configparser import ConfigParser
 from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -324,6 +325,13 @@ def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
 
 # Whole programs, each in a process of its own
 
+@pytest.fixture
+def warm_workers(monkeypatch):
+    "Fork the processes of `check` from one that has imported torch"
+    def run(command, env, **_): return run_python(*command[1:], env=env)
+    monkeypatch.setattr(check, 'subprocess', SimpleNamespace(run=run))
+
+
 @pytest.fixture(scope='module')
 def results(tmp_path_factory):
     "{name: result} of programs, under two schedules if the first has no finding"
@@ -344,7 +352,7 @@ def checked(folder, name, **options):
 @pytest.mark.parametrize('name, dialect, code, line', [
     ('cells.ipynb', 'python', 'race', line_of('out[t] = s', NUMBA.lstrip())),
     ('cuda_.py', 'cuda', 'outside', line_of('out[i] =', CUDA_IN_PYTHON))])
-def test_programs_with_a_mistake(results, name, dialect, code, line):
+def test_programs_with_a_mistake(results, name, dialect, code, line, warm_workers):
     found = checked(results, name)
     o, = found.findings
     assert (o.dialect, o.code, o.line, Path(o.file).name) == (dialect, code, line, name)
@@ -356,7 +364,7 @@ def test_programs_with_a_mistake(results, name, dialect, code, line):
 @pytest.mark.parametrize('name, error', [('idle.py', ['no kernel']), ('wrong.py', ['ZeroDivisionError']),
                                          ('program.cu', ['exit status 4']),
                                          ('kernel.cu', ['main', '--launch'])])
-def test_programs_that_could_not_be_checked(results, name, error):
+def test_programs_that_could_not_be_checked(results, name, error, warm_workers):
     found = checked(results, name)
     assert not found.findings and names(found.error, *error) and exit_status([found]) == 2
     assert f'{name}", line 1' in found.output or name != 'wrong.py'
@@ -364,7 +372,7 @@ def test_programs_that_could_not_be_checked(results, name, error):
 
 
 @pytest.mark.slow
-def test_a_launch_is_shrunk_to_the_smallest_that_shows_the_finding(results):
+def test_a_launch_is_shrunk_to_the_smallest_that_shows_the_finding(results, warm_workers):
     found = checked(results, 'kernel.cu', launch='shift', sizes=dict(size=40, grid=None, block=32))
     o, = found.findings
     assert (o.kind, o.code, o.line, Path(o.file).name) == ('memcheck', 'outside', line_of('out[i]', CUDA), 'kernel.cu')
@@ -373,7 +381,7 @@ def test_a_launch_is_shrunk_to_the_smallest_that_shows_the_finding(results):
 
 @pytest.mark.slow
 def test_the_command_reports_and_allows(results, capsys, monkeypatch):
-    "In a folder whose files have names of the standard library"
+    "In a folder whose files have names of the standard library, which a process that is not forked could import"
     (results/'here').mkdir()
     (results/'here/string.py').write_text('1/0')
     monkeypatch.chdir(results/'here')
@@ -404,7 +412,7 @@ def test_the_page_has_a_session_per_dialect():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('command, shown', SESSIONS, ids=lambda o: o.split()[-1])
-def test_sessions_of_the_page_print_what_it_shows(command, shown, page_folder, monkeypatch, capsys):
+def test_sessions_of_the_page_print_what_it_shows(command, shown, page_folder, monkeypatch, capsys, warm_workers):
     monkeypatch.chdir(page_folder)
     assert gridstride(command.split()) == 1
     assert capsys.readouterr().out == shown
