@@ -8,6 +8,7 @@ from gridstride.checker import line_coverage
 from gridstride.checker.recorder import Recorder
 from gridstride.sim import cuda
 from found import names
+from warm import run_python
 
 pytest_plugins = ['pytester']
 
@@ -98,20 +99,25 @@ def plugin():
 
 
 def run(pytester, *options):
-    "Run pytest in a process of its own"
+    "Run pytest in a new process"
     return pytester.runpytest_subprocess(*plugin(), '-p', 'no:cacheprovider', '-rA', *options)
+
+
+def run_warm(pytester, *options):
+    "Run pytest in a process that is forked from one that has imported torch"
+    return run_python('-m', 'pytest', *plugin(), '-p', 'no:cacheprovider', '-rA', *options, cwd=pytester.path)
 
 
 def outcomes(result):
     "{name of a test: outcome}, of the summary"
-    return {name: how for how, name in re.findall(r'^(PASSED|FAILED|ERROR) \S+::(\w+)', result.stdout.str(), re.M)}
+    return {name: how for how, name in re.findall(r'^(PASSED|FAILED|ERROR) \S+::(\w+)', result.stdout, re.M)}
 
 
 @pytest.mark.slow
 def test_findings_fail_tests_unless_they_are_allowed(pytester):
     file = pytester.makepyfile(TESTS)
-    result = run(pytester, '--gridstride', '--gridstride-seeds', '5', '--gridstride-coverage')
-    said = result.stdout.str()
+    result = run_warm(pytester, '--gridstride', '--gridstride-seeds', '5', '--gridstride-coverage')
+    said = result.stdout
     assert outcomes(result) == dict(
         test_race='FAILED', test_race_allowed='PASSED', test_wrong_result_of_an_allowed_race='FAILED',
         test_another_finding='FAILED', test_one_allowed_after_another='PASSED',
@@ -130,13 +136,13 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
 @pytest.mark.slow
 def test_options_replay_a_schedule_and_allow_a_finding(pytester):
     pytester.makepyfile(TESTS)
-    result = run(pytester, '--gridstride', '--gridstride-replay', 'reverse', '-k', 'order_of_blocks')
-    assert result.ret == 1 and names(result.stdout.str(), 'reverse')
-    result = run(pytester, '--gridstride', '--gridstride-allow', 'race', '-k', 'race or fixture')
+    result = run_warm(pytester, '--gridstride', '--gridstride-replay', 'reverse', '-k', 'order_of_blocks')
+    assert result.returncode == 1 and names(result.stdout, 'reverse')
+    result = run_warm(pytester, '--gridstride', '--gridstride-allow', 'race', '-k', 'race or fixture')
     assert outcomes(result) == dict(test_race='PASSED', test_race_allowed='PASSED', test_fixture='PASSED',
                                     test_wrong_result_of_an_allowed_race='FAILED')
-    result = run(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
-    assert result.ret == 4 and 'shuffle:SEED' in result.stderr.str()
+    result = run_warm(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
+    assert result.returncode == 4 and 'shuffle:SEED' in result.stderr
 
 
 def test_nothing_is_imported_without_the_option(pytester):
