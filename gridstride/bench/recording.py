@@ -123,11 +123,11 @@ _FORMS = {
 }
 
 
-def _png(fig):
+def _png(figure):
     "Return a matplotlib figure as PNG"
-    f = BytesIO()
-    fig.savefig(f, format='png', bbox_inches='tight')
-    return f.getvalue()
+    buffer = BytesIO()
+    figure.savefig(buffer, format='png', bbox_inches='tight')
+    return buffer.getvalue()
 
 
 def _encode(v):
@@ -220,8 +220,8 @@ def recorded_file(
     path = Path(path)
     if path.exists() or path.parts[:1] != ('recorded',):
         return path
-    shipped = [folder.joinpath(*path.parts[1:]) for folder in _SHIPPED]
-    return next((p for p in shipped if p.exists()), path)
+    candidates = [folder.joinpath(*path.parts[1:]) for folder in _SHIPPED]
+    return next((p for p in candidates if p.exists()), path)
 
 
 def write(
@@ -363,8 +363,8 @@ def no_gpu() -> str:
 
 
 def _require_gpu():
-    if why := no_gpu():
-        raise Unavailable(f'This needs an NVIDIA GPU, and {why.replace("no GPU", "none")}')
+    if reason := no_gpu():
+        raise Unavailable(f'This needs an NVIDIA GPU, and {reason.replace("no GPU", "none")}')
 
 
 def on_gpu(

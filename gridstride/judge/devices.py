@@ -93,7 +93,7 @@ def _current_stream(device=None):
 
 # Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
 def _count_calls(owner, name, counts, replacement=None):
-    "Count, from now on, the calls of a method, or of its replacement, that return"
+    "Replace a method by one that counts its calls that return; with `replacement`, one that calls this instead"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
     function = replacement or original
@@ -110,11 +110,11 @@ def _count_calls(owner, name, counts, replacement=None):
 def _substitute_triton():
     "Let `import triton` return a module whose kernels run checked, on the CPU"
     triton_shim = importlib.import_module('gridstride.tile.triton_shim')
-    shim = triton_shim.module()
+    replacement = triton_shim.module()
     triton = sys.modules.get('triton')
     if triton is None:
-        sys.modules['triton'] = shim
-        sys.modules['triton.language'] = shim.language
+        sys.modules['triton'] = replacement
+        sys.modules['triton.language'] = replacement.language
         return
     checked = importlib.import_module('gridstride.tile.kernel').checked
     original_jit = triton.jit
@@ -125,7 +125,7 @@ def _substitute_triton():
     triton.jit = jit
     triton.autotune = triton_shim.autotune
     triton.heuristics = triton_shim.heuristics
-    shim.jit = jit
+    replacement.jit = jit
 
 
 def _return_uncompiled(fn=None, **options):
@@ -157,7 +157,7 @@ def emulate():
 
 
 def disable_launches():
-    "From now on, let all launches of this process do nothing; must be called before a submission is imported"
+    "Disable all launches of this process; must be called before a submission is imported"
     for module, owner, method in _EMULATED_LAUNCHES:
         _count_calls(
             getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None
@@ -308,11 +308,11 @@ class Gpu:
         "Return {kernel: launches} of one call, by torch's profiler"
         from torch.profiler import ProfilerActivity, profile
 
-        with profile(activities=[ProfilerActivity.CUDA]) as p:
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             self.call(fn, data)
             self.synchronize()
         self.queued_inputs = []
-        return {event.key: event.count for event in p.key_averages() if event.device_type.name == 'CUDA'}
+        return {event.key: event.count for event in profiler.key_averages() if event.device_type.name == 'CUDA'}
 
 
 def tensors_of(data):

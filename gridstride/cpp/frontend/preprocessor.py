@@ -30,8 +30,8 @@ def directive_word(text: str) -> str:
 
 def read_include(text: str):  # a preprocessor line
     "Return (whether the name is in quotes, the header's name) of an `#include`; None for any other line"
-    m = _INCLUDE.match(text)
-    return m and (m[1] == '"', m[2])
+    match = _INCLUDE.match(text)
+    return match and (match[1] == '"', match[2])
 
 
 class Macros:
@@ -45,18 +45,18 @@ class Macros:
 
     def process(self, text: str, live):
         "Process the preprocessor line `text`, which is compiled if `live`"
-        if m := DEFINE.match(text):
-            body = text[m.end() :].strip() if m[2] is None else None
-            self.definitions[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
-        elif m := _UNDEF.match(text):
-            self.definitions[m[1]] = (False, '0') if live else (None, None)
+        if match := DEFINE.match(text):
+            body = text[match.end() :].strip() if match[2] is None else None
+            self.definitions[match[1]] = (True, body) if live else (self.look_up(match[1])[0] or None, None)
+        elif match := _UNDEF.match(text):
+            self.definitions[match[1]] = (False, '0') if live else (None, None)
         elif (header := read_include(text)) and header[0]:
             self.has_own_headers = True  # which may define any name
 
     def look_up(self, name: str):
         "Return (whether `name` is defined, its body)"
-        undefined = self.assume_likely and not self.has_own_headers and not _RESERVED.match(name)
-        return self.definitions.get(name, (False, '0') if undefined else (None, None))
+        is_undefined = self.assume_likely and not self.has_own_headers and not _RESERVED.match(name)
+        return self.definitions.get(name, (False, '0') if is_undefined else (None, None))
 
 
 # A condition is evaluated by precedence climbing, in three-valued logic: `0 && unknown` is 0. Unknown syntax makes the
@@ -78,9 +78,9 @@ def _or(a, b):
     return _not(_and(_not(a), _not(b)))
 
 
-def _if_known(f):
-    "Return a function that returns `f(a, b)` as an integer, or None if an operand is unknown"
-    return lambda a, b: None if a is None or b is None else int(f(a, b))
+def _three_valued(operation):
+    "Extend an operation to operands that may be unknown: its result is an integer, or None if an operand is unknown"
+    return lambda a, b: None if a is None or b is None else int(operation(a, b))
 
 
 _LOGIC = {'||': (0, _or), '&&': (1, _and)}
@@ -94,7 +94,9 @@ _PRECEDENCE_LEVELS = (
     {'+': operator.add, '-': operator.sub},
     {'*': operator.mul, '/': operator.floordiv, '%': operator.mod},
 )
-_BINARY = _LOGIC | {op: (n, _if_known(f)) for n, level in enumerate(_PRECEDENCE_LEVELS, 2) for op, f in level.items()}
+_BINARY = _LOGIC | {
+    op: (i, _three_valued(fn)) for i, level in enumerate(_PRECEDENCE_LEVELS, 2) for op, fn in level.items()
+}
 _UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
 _COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
 _TOKEN = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
@@ -119,8 +121,8 @@ class _Condition:
         "Evaluate an expression with operators of this precedence `level` or higher"
         a = self.unary()
         while self.tokens and _BINARY.get(self.tokens[0], (-1,))[0] >= level:
-            n, f = _BINARY[self.tokens.pop(0)]
-            a = f(a, self.binary(n + 1))
+            precedence, operation = _BINARY[self.tokens.pop(0)]
+            a = operation(a, self.binary(precedence + 1))
         return a
 
     def unary(self):
@@ -165,20 +167,20 @@ def evaluate(
 class _Group:
     """An open `#if`, in three-valued logic.
 
-    `enclosing`: whether the `#if` itself is compiled; `branch_taken`: whether one of its branches so far is;
-    `current`: whether the current branch is compiled if the `#if` is."""
+    `enclosing`: whether the `#if` itself is compiled; `compiled_before`: whether one of the branches up to the
+    current one is; `current`: whether the current branch is compiled if the `#if` is."""
 
     def __init__(self, enclosing, condition):
         self.enclosing = enclosing
-        self.branch_taken = condition
+        self.compiled_before = condition
         self.current = condition
 
     def next_branch(self, condition):
         "Begin the next branch of the `#if`, which has this condition"
-        was_taken = self.branch_taken
-        is_unknown = was_taken is None or condition is None
-        self.current = False if was_taken is True or condition is False else None if is_unknown else True
-        self.branch_taken = True if was_taken is True or condition is True else None if is_unknown else False
+        before = self.compiled_before
+        is_unknown = before is None or condition is None
+        self.current = False if before is True or condition is False else None if is_unknown else True
+        self.compiled_before = True if before is True or condition is True else None if is_unknown else False
 
 
 class Branches:
@@ -237,7 +239,7 @@ def _defined_name(text):
 
 def has_conditions(lines) -> bool:
     "Return whether one of the preprocessor lines is an `#if`"
-    return any('if' in t.text and directive_word(t.text).startswith('if') for t in lines)
+    return any('if' in line.text and directive_word(line.text).startswith('if') for line in lines)
 
 
 def live_lines(
@@ -249,33 +251,33 @@ def live_lines(
     If it is unknown which branch of a conditional is compiled, its lines are kept, with `is_likely` set."""
     lines = [*lines]
     if not has_conditions(lines):
-        yield from ((t, True) for t in lines)
+        yield from ((line, True) for line in lines)
         return
     likely_branches = Branches(assume_likely=True)
     branches = likely_branches if assume_likely else Branches()
     is_undecided = []  # per open `#if`: whether its compiled branch is unknown
     is_live = branches.live
-    for t in lines:
-        keyword, result = directive_word(t.text), None
-        branches.process(t.text, keyword)
+    for line in lines:
+        keyword, result = directive_word(line.text), None
+        branches.process(line.text, keyword)
         if not assume_likely:
-            likely_branches.process(t.text, keyword)
+            likely_branches.process(line.text, keyword)
         enclosing, is_live = is_live, branches.live
         if keyword.startswith('if'):
             is_undecided.append(enclosing is not False and branches.current is None)
             if is_undecided[-1]:
-                result = t._replace(is_likely=likely_branches.current)
+                result = line._replace(is_likely=likely_branches.current)
         elif keyword.startswith('el') and is_undecided:
             becomes_if = (
                 not is_undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
             )
             if becomes_if or is_undecided[-1]:
-                result = t._replace(text='#if' if becomes_if else t.text, is_likely=likely_branches.current)
+                result = line._replace(text='#if' if becomes_if else line.text, is_likely=likely_branches.current)
             is_undecided[-1] |= becomes_if
         elif keyword == 'endif' and is_undecided:
-            result = t if is_undecided.pop() else None
+            result = line if is_undecided.pop() else None
         elif is_live is not False:
-            result = t
+            result = line
         yield result, is_live is not False
 
 
@@ -283,7 +285,7 @@ def includes(
     lines,  # a sequence of preprocessor lines
 ):
     "Yield (line, result of `read_include`) per `#include` that may be compiled"
-    if any('include' in t.text for t in lines):  # otherwise no condition needs to be evaluated
-        for t, _ in live_lines(lines):
-            if header := t and read_include(t.text):
-                yield t, header
+    if any('include' in line.text for line in lines):  # otherwise no condition needs to be evaluated
+        for line, _ in live_lines(lines):
+            if header := line and read_include(line.text):
+                yield line, header

@@ -73,14 +73,14 @@ def read_log(
     other_files=(),  # names of the learner's other files
 ) -> list:  # of `Diagnostic`, at most one per location
     "Parse the errors, or warnings, in the learner's files or caused by them, from a log"
-    matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
+    matches = [match for pattern in (_GCC, _NVCC) for match in re.finditer(pattern.format(kind=kind), log, re.M)]
     matches.sort(key=re.Match.start)
-    ends = [0, *(m.end() for m in matches)]
-    starts = [*(m.start() for m in matches), len(log)]
+    ends = [0, *(match.end() for match in matches)]
+    starts = [*(match.start() for match in matches), len(log)]
     diagnostics = {}
-    for n, m in enumerate(matches):
+    for i, match in enumerate(matches):
         diagnostic = _diagnose(
-            m, name, other_files, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()]
+            match, name, other_files, log[ends[i] : starts[i]], log[match.end() : starts[i + 1]], log[: match.start()]
         )
         if diagnostic:
             diagnostics.setdefault(
@@ -89,24 +89,26 @@ def read_log(
     return list(diagnostics.values())
 
 
-def _diagnose(m, name, other_files, log_before, log_after, whole_log_before):
+def _diagnose(match, name, other_files, log_before, log_after, whole_log_before):
     "Make the `Diagnostic` for a match from the log around it; None if it belongs to no line of the learner's files"
     line_of_use = _line_of_use(name, log_before, log_after)
-    column = int(m.groupdict().get('column') or 0)
-    if Path(m['file']).name == name:
-        line = int(m['line'])
+    column = int(match.groupdict().get('column') or 0)
+    if Path(match['file']).name == name:
+        line = int(match['line'])
         return Diagnostic(
-            line, column, _translate_message(m['message'], log_after), line_of_use if line_of_use != line else None
+            line, column, _translate_message(match['message'], log_after), line_of_use if line_of_use != line else None
         )
-    if (file := os.path.normpath(m['file'])) in other_files:
-        return Diagnostic(int(m['line']), column, _translate_message(m['message'], log_after), line_of_use, file)
+    if (file := os.path.normpath(match['file'])) in other_files:
+        return Diagnostic(
+            int(match['line']), column, _translate_message(match['message'], log_after), line_of_use, file
+        )
     line = (
         line_of_use
         or _find_line(name, log_before, -1)
         or _find_line(name, whole_log_before, -1)
         or _find_line(name, log_after, 0)
     )
-    return Diagnostic(line, 0, m['message']) if line else None
+    return Diagnostic(line, 0, match['message']) if line else None
 
 
 def _line_of_use(name, log_before, log_after):
@@ -132,10 +134,12 @@ _PREVIOUS_DECLARATION = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declarat
 def _translate_message(message, log_after):
     "Translate a message about a name of the emulator to nvcc's message; `log_after` is the log after the message"
     message = message.replace('gs_parameters_of_', '')  # see `rewriters.launches`
-    if not (m := _EXTERN_SHARED.search(message)):
+    if not (match := _EXTERN_SHARED.search(message)):
         return message
     line = _PREVIOUS_DECLARATION.search(log_after)
-    return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
+    return f'declaration is incompatible with previous "{match[1]}"' + (
+        f' (declared at line {line[1]})' if line else ''
+    )
 
 
 # a rewritten line, whose columns differ from the learner's
@@ -153,7 +157,7 @@ def describe(
     lines = {file: text.splitlines() for file, text in {**dict(other_files), '': src}.items()}
     # errors in lines after the learner's last one, which the emulator added, are consequences of other errors
     diagnostics = [d for d in diagnostics if d.line <= len(lines[d.file])] or diagnostics
-    output = [line for d in diagnostics[:max_diagnostics] for line in _describe_one(d, lines, name)]
+    output = [line for d in diagnostics[:max_diagnostics] for line in _format_diagnostic(d, lines, name)]
     num_omitted = len(diagnostics) - max_diagnostics
     if num_omitted > 0:
         output.append(f"and {num_omitted} more error{'s' * (num_omitted > 1)}; fix these first")
@@ -293,17 +297,18 @@ _HINTS = (
 )
 
 
-def _describe_one(d, lines, name):
+def _format_diagnostic(diagnostic, lines, name):
     "Yield the lines of text for one diagnostic"
-    text = _get_line(lines[d.file], d.line)
-    yield f'{d.file or name}, line {d.line}: {d.message}'
+    text = _get_line(lines[diagnostic.file], diagnostic.line)
+    yield f'{diagnostic.file or name}, line {diagnostic.line}: {diagnostic.message}'
     yield f'  {text}'
-    if 0 < d.column <= len(text) and not _REWRITTEN.search(text):
-        yield f"  {' ' * (d.column - 1)}^"
-    if d.line_of_use:
-        file_suffix = f' of {name}' if d.file else ''
-        yield f'used in line {d.line_of_use}{file_suffix}: {_get_line(lines[""], d.line_of_use).strip()}'
-    message_and_line = f'{d.message}\n{text}'
+    if 0 < diagnostic.column <= len(text) and not _REWRITTEN.search(text):
+        yield f"  {' ' * (diagnostic.column - 1)}^"
+    if diagnostic.line_of_use:
+        file_suffix = f' of {name}' if diagnostic.file else ''
+        line_of_use = _get_line(lines[''], diagnostic.line_of_use).strip()
+        yield f'used in line {diagnostic.line_of_use}{file_suffix}: {line_of_use}'
+    message_and_line = f'{diagnostic.message}\n{text}'
     yield from (
         f'  {hint}'
         for line_pattern, message_pattern, hint in _HINTS
@@ -345,14 +350,16 @@ def _correct_uninitialized(diagnostics, src):
     code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.message) for d in diagnostics}
     macros = macros_that_set(src)
     names = {m[1] for m in matches.values() if m}
-    confirmed = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
+    reliable = [d for d, m in matches.items() if not m or not _is_initialized(code, m, d.line, macros)]
     missed_uses = [use for use in find_uninitialized_uses(code) if use[0] not in names]
-    return confirmed + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in missed_uses]
+    return reliable + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in missed_uses]
 
 
-def _is_initialized(code, m, line, macros):
+def _is_initialized(code, warning, line, macros):
     "Return whether the source shows that the variable of a compiler's warning is initialized on this line"
-    return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
+    return (
+        warning[2] == 'may be' and is_guarded(code, warning[1], line) or is_set_by_call(code, warning[1], line, macros)
+    )
 
 
 def warn_of(
