@@ -7,7 +7,7 @@
 Half of the shapes come from the configurations of public models, half are log-uniform, so that odd sizes occur. Each
 result is first compared with torch's. Then all candidates are timed interleaved, in two columns: *flushed* is GPU time
 of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
-back-to-back calls from Python, with the gradient where the table says so. Times are medians over the rounds. A ratio is
+back-to-back calls from Python, with the gradient where the table has one. Times are medians over the rounds. A ratio is
 torch's time divided by ours, so that 1 and more means that ours is as fast or faster; torch's is its fastest candidate.
 """
 import argparse, json, math, os, random, statistics, time, warnings
@@ -306,7 +306,7 @@ def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, value
 
 
 def summary(results):
-    "Yield the lines of the summary: per family the mean, the worst, and the share below the floor, in each column"
+    "Yield the lines of the summary: per family the mean, the worst, and the fraction below the floor, in each column"
     columns = ''.join(f"   {column:>14} {'worst':>6} {'below':>6}" for column in ('flushed: mean', 'in a row: mean'))
     yield f"{'family':<16}{'rows':>5}{columns}"
     for family in dict.fromkeys(r['family'] for r in results):
@@ -327,6 +327,13 @@ def format_row(r):
     cells = (f"{r[c]['ours']:>9.1f} {r[c][r[f'best_{c}']]:>9.1f} {r[f'ratio_{c}']:>6.2f} {r[f'best_{c}']:<14}"
              for c in ('flushed', 'row'))
     return (head + ' '.join(cells) + f" error {r['error']:.0e}").rstrip()
+
+
+def to_json(made, seed, results):
+    "Return the JSON of a run, with a line per row"
+    rounded = json.loads(json.dumps(results), parse_float=lambda text: float(f'{float(text):.5g}'))
+    rows = ',\n'.join(map(json.dumps, rounded))
+    return f'{{"made": {json.dumps(made)}, "seed": {json.dumps(seed)}, "rows": [\n{rows}\n]}}\n'
 
 
 def main():
@@ -356,7 +363,7 @@ def main():
         print(f'\n{family}: µs of ours and of the best of torch, and the ratio; flushed, then in a row')
         ordered = sorted((r for r in results if r['family'] == family), key=lambda r: r.get('ratio_flushed', 0))
         print(*map(format_row, ordered), sep='\n')
-    if out: out.write_text(json.dumps(dict(made=made, seed=options.seed, rows=results), indent=1)+'\n')
+    if out: out.write_text(to_json(made, options.seed, results))
     print(f'\n{len(results)} of {len(rows)} rows in {time.time()-started:.0f} s')
 
 

@@ -32,9 +32,11 @@ _functorch = getattr(torch._C, '_functorch', None)
 
 def needs_autograd(*tensors) -> bool:
     "Return whether a gradient, a transform of torch.func, or tracing needs the call; else only its value is needed"
-    if torch.compiler.is_compiling() or forward_ad._current_level >= 0 or _is_transformed():
-        return True
-    return torch.is_grad_enabled() and any(getattr(x, 'requires_grad', False) for x in tensors)
+    if torch.is_grad_enabled():
+        for x in tensors:
+            if getattr(x, 'requires_grad', False):
+                return True
+    return torch.compiler.is_compiling() or forward_ad._current_level >= 0 or _is_transformed()
 
 
 def differentiable_once(backward):

@@ -16,7 +16,8 @@ def operator(
     is_repeatable=None,
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
-    other code calls the function directly, and repeated calls its launches alone (`call_tables`).
+    other code calls the function directly, and repeated calls its launches alone (`call_tables`). The attribute
+    `eager` is the function for code that is known not to be traced.
 
         @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
         def gelu(x, tanh): ..."""
@@ -31,6 +32,7 @@ def operator(
         def dispatch(*args):
             return traced_operator(*args) if torch.compiler.is_compiling() else call(*args)
 
+        dispatch.eager = call
         return dispatch
 
     return register

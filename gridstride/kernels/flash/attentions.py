@@ -593,6 +593,8 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
 
 def _attend_by_torch(q, k, v, causal, scale, window, *unused_options):
     "Compute `attention` without lengths and gradients by torch"
+    if window is None and q.shape[1] == k.shape[1]:
+        return scaled_dot_product_attention(q, k, v, None, 0.0, bool(causal), scale=scale)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
 
 

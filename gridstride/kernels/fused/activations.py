@@ -71,7 +71,7 @@ def gelu(
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
-    return _Gelu.apply(x, tanh) if needs_autograd(x) else _gelu(x, tanh)
+    return _Gelu.apply(x, tanh) if needs_autograd(x) else _gelu.eager(x, tanh)
 
 
 # GELU of x + bias, with dropout
@@ -152,4 +152,4 @@ def bias_gelu(
         raise ValueError('bias_gelu: seed is None, but dropout (p > 0) needs one: pass a new seed per step')
     x, bias = to_contiguous(x), to_contiguous(bias)
     options = _uses_tanh('bias_gelu', approximate), float(p), seed or 0
-    return _BiasGelu.apply(x, bias, *options) if needs_autograd(x, bias) else _bias_gelu(x, bias, *options)
+    return _BiasGelu.apply(x, bias, *options) if needs_autograd(x, bias) else _bias_gelu.eager(x, bias, *options)

@@ -254,6 +254,7 @@ def _run_forward(
     computes_gradient,  # whether one kernel computes the losses and the gradient, which overwrites x if `in_place`
 ):  # the loss, the scale; and the gradient, unless it is in x, or the row statistics
     "Compute the loss and what the backward pass needs"
+    _check_cross_entropy(x, target, ignore_index, reduction)
     problem = _loss_problem(x, ignore_index, in_place)
     scale, loss = _compute_scale(x, target, problem, reduction), _empty_accumulator(x, problem.rows)
     if computes_gradient:
@@ -330,7 +331,10 @@ def cross_entropy(
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
     logits, target = logits if in_place else to_contiguous(logits), to_contiguous(target)
-    _check_cross_entropy(logits, target, ignore_index, reduction)
+    if (
+        in_place or not hasattr(logits, 'data_ptr') or logits.dim() != 2 or not len(logits)
+    ):  # else the first call checks
+        _check_cross_entropy(logits, target, ignore_index, reduction)
     if in_place:
         _check_in_place('cross_entropy', logits)
     if not len(logits):

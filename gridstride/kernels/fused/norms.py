@@ -110,12 +110,37 @@ class _Norm(torch.autograd.Function):
         return *grads, None, None
 
 
+# Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
+_TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 2**15
+
+
+def _is_torch_faster(x, has_gradient):
+    "Return whether torch normalizes `x` faster than our kernels"
+    row_bytes = x.shape[-1] * x.element_size()
+    max_bytes = _TORCH_GRADIENT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
+    return row_bytes > max_bytes and x.is_cuda and x.numel() >= _TORCH_MIN_ROWS * x.shape[-1]
+
+
+def _normalize_by_torch(x, weight, bias, residual, eps, centered):
+    "Normalize with torch"
+    x = x if residual is None else x + residual
+    if centered:
+        y = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+    else:
+        y = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+    return y if residual is None else (y, x)
+
+
 def _apply_norm(x, weight, bias, residual, eps, centered):
     "Normalize, with autograd only if a gradient is needed"
+    has_gradient = needs_autograd(x, weight, bias, residual)
     operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
-    if needs_autograd(x, weight, bias, residual):
+    if hasattr(x, 'data_ptr') and x.dim() and _is_torch_faster(x, has_gradient):
+        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
+        return _normalize_by_torch(*operands)
+    if has_gradient:
         return _Norm.apply(*operands)
-    y, x_plus_residual, _ = _norm(*operands)
+    y, x_plus_residual, _ = _norm.eager(*operands)
     return y if residual is None else (y, x_plus_residual)
 
 

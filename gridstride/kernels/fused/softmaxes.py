@@ -235,7 +235,7 @@ class _Softmax(torch.autograd.Function):
 def _apply_softmax(x, log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
     x = to_contiguous(x)
-    return _Softmax.apply(x, log) if needs_autograd(x) else _softmax(x, log)
+    return _Softmax.apply(x, log) if needs_autograd(x) else _softmax.eager(x, log)
 
 
 def softmax(

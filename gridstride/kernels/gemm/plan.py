@@ -98,12 +98,19 @@ def _capability_and_sms(device):
 
 # Products of 16-bit floats with few rows and a large matrix B, which torch multiplies faster on a Hopper GPU, measured
 # by benchmarks/every_shape.py: (largest M, smallest N * K)
-_TORCH_IS_FASTER = (64, 2**25), (256, 2**26)
+_FEW_ROWS = (128, 2**24), (256, 2**26)
+# Likewise with many rows and a result too small to occupy all SMs: the largest M * N, the smallest M * N * K; for smaller
+# products launch overhead matters more, and torch's is larger
+_SMALL_RESULT = 3 * 2**20, 2**32
 
 
 def _is_torch_faster(M, N, K, dtype):
     "Return whether torch multiplies 16-bit floats of this shape faster than our kernels"
-    return dtype != 'float32' and any(M <= rows and N * K >= weights for rows, weights in _TORCH_IS_FASTER)
+    if dtype == 'float32':
+        return False
+    if M <= 256:
+        return any(M <= rows and N * K >= weights for rows, weights in _FEW_ROWS)
+    return M * N <= _SMALL_RESULT[0] and M * N * K >= _SMALL_RESULT[1]
 
 
 def _select_plan(M, N, K, dtype, device, layout):
@@ -123,7 +130,7 @@ def _select_plan(M, N, K, dtype, device, layout):
         received = '.'.join(map(str, capability))
         return Plan(None, f'the kernels need a Hopper GPU (compute capability 9.0); this GPU has {received}')
     if _is_torch_faster(M, N, K, dtype):
-        return Plan(None, 'torch is faster with few rows and a large matrix')
+        return Plan(None, 'torch is faster with a small result and a large K or matrix B')
     choose = CHOOSERS.get((dtype, layout))
     kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
     if isinstance(kernel, str):

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 
 from .calls import MAX_ROWS
 from .fragments import BITS, STEP
-from .packed import align_rows, packed_arrays, run_matvec
+from .packed import PackedMatrix, align_rows, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
+from ..call_tables import repeated
 from ..ladder.stream_k import resident_clusters
 from ..ladder.launches import MappedLauncher, record_launch
 from ..ladder.rung import KernelLaunch, compile_kernel, this_device
@@ -239,10 +240,16 @@ def unpack_launches(
     return [KernelLaunch(src, 'unpack_matrix', arrays, (rows, columns), grid, (32 * _UNPACK_WARPS,), smem_bytes)]
 
 
-def run_unpack(packed):
-    "Dequantize a packed matrix to the dtype of its scales with a kernel"
-    w = packed.scales.new_empty(packed.shape)
+@repeated
+def _unpack(words, scales, zeros, kind, group, rows, columns):
+    packed = PackedMatrix(kind, group, (rows, columns), words, scales, zeros)
+    w = scales.new_empty(rows, columns)
     if w.numel():
-        problem = packed.kind, dtype_name(w), packed.group, *packed.shape, packed.zeros is not None
+        problem = kind, dtype_name(w), group, rows, columns, zeros is not None
         launch(unpack_launches(*problem, this_device().sms), w, w=w, **packed_arrays(packed))
     return w
+
+
+def run_unpack(packed):
+    "Dequantize a packed matrix to the dtype of its scales with a kernel"
+    return _unpack(packed.words, packed.scales, packed.zeros, packed.kind, packed.group, *packed.shape)

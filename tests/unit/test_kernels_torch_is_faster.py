@@ -1,0 +1,50 @@
+"Where an operator leaves the work to torch, by the rules of its module, on a GPU that is not there."
+from types import SimpleNamespace
+
+import pytest
+import torch
+from gridstride.kernels.flash import attentions
+from gridstride.kernels.fused import norms
+from gridstride.kernels.gemm import plan
+
+
+@pytest.mark.parametrize('M,N,K,dtype,expected', [
+    (16, 4096, 4096, 'bfloat16', True), (128, 4096, 4096, 'float16', True), (129, 4096, 4096, 'bfloat16', False),
+    (256, 8192, 8192, 'bfloat16', True), (256, 4096, 8192, 'bfloat16', False), (16, 1024, 1024, 'bfloat16', False),
+    (1024, 2048, 16384, 'bfloat16', True), (1024, 1024, 1024, 'bfloat16', False),
+    (4096, 4096, 4096, 'bfloat16', False), (16, 4096, 4096, 'float32', False)])
+def test_products_with_a_small_result_and_a_long_sum_are_torchs(M, N, K, dtype, expected):
+    assert plan._is_torch_faster(M, N, K, dtype) is expected
+
+
+def query(rows, dim, dtype=torch.bfloat16, is_cuda=True):
+    return SimpleNamespace(shape=(2, 8, rows, dim), dtype=dtype, is_cuda=is_cuda)
+
+
+@pytest.mark.parametrize('rows,dim,causal,has_gradient,expected', [
+    (128, 128, True, False, True), (1024, 128, False, False, True), (2048, 128, True, False, False),
+    (1000, 64, False, False, False), (1000, 64, True, False, True), (128, 128, True, True, False),
+    (4096, 256, True, True, True), (2048, 64, False, True, False), (512, 64, False, True, True)])
+def test_short_sequences_are_sdpas(rows, dim, causal, has_gradient, expected, monkeypatch):
+    monkeypatch.setattr(attentions, '_has_hopper', lambda: True)
+    assert attentions._is_sdpa_faster(query(rows, dim), causal, has_gradient) is expected
+    assert not attentions._is_sdpa_faster(query(rows, dim, is_cuda=False), causal, has_gradient)
+
+
+@pytest.mark.parametrize('rows,width,dtype,has_gradient,expected', [
+    (4096, 32000, torch.float32, False, True), (16, 32000, torch.float32, False, False),
+    (4096, 32000, torch.bfloat16, False, False), (4096, 18944, torch.bfloat16, True, True),
+    (4096, 8192, torch.bfloat16, True, False), (16, 32000, torch.bfloat16, True, False)])
+def test_many_long_rows_are_normalized_by_torch(rows, width, dtype, has_gradient, expected):
+    x = torch.empty(rows, width, dtype=dtype, device='meta')
+    on_gpu = SimpleNamespace(shape=x.shape, element_size=x.element_size, numel=x.numel, is_cuda=True)
+    assert norms._is_torch_faster(on_gpu, has_gradient) is expected and not norms._is_torch_faster(x, has_gradient)
+
+
+def test_torchs_norms_have_the_results_of_ours():
+    x, residual, weight, bias = torch.randn(5, 24), torch.randn(5, 24), torch.randn(24), torch.randn(24)
+    for centered, options in ((True, (weight, bias)), (False, (weight, None))):
+        operator = norms.layer_norm if centered else norms.rms_norm
+        arguments = dict(weight=weight, residual=residual, eps=1e-5) | (dict(bias=bias) if centered else {})
+        by_torch = norms._normalize_by_torch(x, *options, residual, 1e-5, centered)
+        for got, want in zip(by_torch, operator(x, **arguments)): torch.testing.assert_close(got, want)
