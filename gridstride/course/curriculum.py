@@ -709,8 +709,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '25a',
         'tma_and_wgmma',
         'Hopper: TMA and wgmma',
-        reading=85,
-        exercises=(55, 55),
+        reading=55,
+        exercises=(30, 30),
         needs=(
             'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200) the emulator runs '
             'every kernel on small products; speeds are recorded on an H100.'
@@ -719,19 +719,41 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) describes '
             'such a kernel.'
         ),
-        does='TMA, mbarriers, wgmma, warp specialization, clusters: a bfloat16 product at 731 TFLOP/s',
+        does='budgets on paper; TMA, the 128-byte swizzle, mbarriers and wgmma; two kernels that overlap nothing yet',
         gpu='helps',
         chapter='hopper_gemm',
         chapter_title='Past cuBLAS on Hopper',
     ),
     Lesson(
         '25b',
+        'producers',
+        'Hopper: producers and consumers',
+        reading=55,
+        exercises=(25, 25),
+        needs=(
+            'lesson {tma_and_wgmma}. Without a Hopper GPU (H100, H200) the emulator runs every kernel on small '
+            'products; speeds are recorded on an H100.'
+        ),
+        follows=(
+            'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) describes '
+            'such a kernel.'
+        ),
+        does=(
+            'a ring of stages, warp specialization, an order of tiles for L2, clusters, stores by TMA: a bfloat16 '
+            'product at 731 TFLOP/s'
+        ),
+        gpu='helps',
+        chapter='hopper_gemm',
+        chapter_title='Past cuBLAS on Hopper',
+    ),
+    Lesson(
+        '25c',
         'every_shape',
         'Hopper: every shape',
         reading=65,
         exercises=(110, 150),
         needs=(
-            'lesson {tma_and_wgmma}. Without a Hopper GPU (H100, H200) the emulator runs every kernel on small '
+            'lesson {producers}. Without a Hopper GPU (H100, H200) the emulator runs every kernel on small '
             'products; speeds are recorded on an H100.'
         ),
         follows=(

@@ -1,4 +1,4 @@
-"The model of producers and consumers: lesson 25a shows it, cell by cell, and lesson 25b imports it."
+"The model of producers and consumers: lessons 25a and 25b show it, cell by cell, and lesson 25c imports it."
 import ast, json
 from pathlib import Path
 
@@ -20,9 +20,9 @@ def definitions(text):
     return {o.name: undocumented(o) for o in ast.parse(text).body if isinstance(o, (ast.ClassDef, ast.FunctionDef))}
 
 
-def test_the_lesson_shows_this_model():
-    [path] = ROOT.glob('nbs/*_tma_and_wgmma.ipynb')
-    cells = [''.join(c['source']) for c in json.loads(path.read_text(encoding='utf-8'))['cells']
+def test_the_lessons_show_this_model():
+    paths = [path for slug in ('tma_and_wgmma', 'producers') for path in ROOT.glob(f'nbs/*_{slug}.ipynb')]
+    cells = [''.join(c['source']) for path in paths for c in json.loads(path.read_text(encoding='utf-8'))['cells']
              if c['cell_type'] == 'code']
     shown = {name: tree for text in cells if not text.lstrip().startswith(('#@title', '%'))
              for name, tree in definitions(text).items()}

@@ -1,7 +1,7 @@
 """A model of a kernel's producer and consumers: mbarriers, a ring buffer of stages, and roles that are generators.
 
 A seed determines the order of roles and engines, so a wrong wait causes a deadlock or an early read. The source is
-that of the cells of lesson `tma_and_wgmma`; the lesson after it imports this module."""
+that of the cells of lessons `tma_and_wgmma` and `producers`; lessons after these cells import this module."""
 
 import random
 
