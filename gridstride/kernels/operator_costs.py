@@ -28,6 +28,7 @@ using torch::stable::Tensor;
 
 #ifdef __CUDACC__
 #define DEVICE CUDA
+#define LAYERS layers_cuda
 __global__ void nothing() {}
 extern "C" void launch(void *stream) { nothing<<<1, 32, 0, (cudaStream_t)stream>>>(); }
 void *stream_of(const Tensor &x) {
@@ -37,6 +38,7 @@ void *stream_of(const Tensor &x) {
 }
 #else
 #define DEVICE CPU
+#define LAYERS layers_cpu
 extern "C" void launch(void *) {}
 void *stream_of(const Tensor &) { return nullptr; }
 #endif
@@ -47,11 +49,11 @@ Tensor noop(Tensor x) {
     return out;
 }
 
-STABLE_TORCH_LIBRARY(layers, m) {
+STABLE_TORCH_LIBRARY(LAYERS, m) {
     m.def("noop(Tensor x) -> Tensor");
     m.def("noop_with_gradient(Tensor x) -> Tensor");
 }
-STABLE_TORCH_LIBRARY_IMPL(layers, DEVICE, m) {
+STABLE_TORCH_LIBRARY_IMPL(LAYERS, DEVICE, m) {
     m.impl("noop", TORCH_BOX(&noop));
     m.impl("noop_with_gradient", TORCH_BOX(&noop));
 }
@@ -73,52 +75,59 @@ def build_command(source, library, device) -> list:
 
 
 @lru_cache
-def load_layers(device) -> tuple:  # the path of the library, and the seconds that compiling took
-    "Compile SOURCE and define `torch.ops.layers.noop` and `noop_with_gradient`, once per process"
-    import torch
-
+def _compile_layers(device) -> tuple:  # the path of the library, and the seconds that compiling took
+    "Compile SOURCE, once per process"
     folder = Path(tempfile.mkdtemp(prefix='layers'))
     source = folder / ('layers.cpp' if device == 'cpu' else 'layers.cu')
     source.write_text(SOURCE)
     start = time.perf_counter()
     subprocess.run(build_command(source, folder / 'layers.so', device), check=True, capture_output=True, text=True)
-    seconds = time.perf_counter() - start
-    torch.ops.load_library(folder / 'layers.so')
-    for name in ('noop', 'noop_with_gradient'):
-        torch.library.register_fake(f'layers::{name}', torch.empty_like)
-    torch.library.register_autograd('layers::noop_with_gradient', lambda ctx, grad: grad)
-    return folder / 'layers.so', seconds
+    return folder / 'layers.so', time.perf_counter() - start
 
 
 @lru_cache
-def _python_operators():
-    "Define the same operator in Python, in three ways"
+def load_layers(device) -> tuple:  # the namespace in `torch.ops`, and the seconds that compiling took
+    "Compile SOURCE for 'cpu' or 'cuda', and define its operators `noop` and `noop_with_gradient`, once per process"
+    import torch
+
+    library, seconds = _compile_layers(device)
+    torch.ops.load_library(library)
+    namespace = f'layers_{device}'
+    for name in ('noop', 'noop_with_gradient'):
+        torch.library.register_fake(f'{namespace}::{name}', torch.empty_like)
+    torch.library.register_autograd(f'{namespace}::noop_with_gradient', lambda ctx, grad: grad)
+    return getattr(torch.ops, namespace), seconds
+
+
+@lru_cache
+def _python_operators(device):
+    "Define the same operator in Python, in three ways; return the library, which must stay alive, and the operators"
     import torch
 
     def noop(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
-        ctypes_launch(x)
+        launch(x)
         return out
 
-    ctypes_launch = _launcher()
-    library = torch.library.Library('layers_in_python', 'FRAGMENT')
+    launch = _launcher(device)
+    namespace = f'layers_in_python_{device}'
+    library = torch.library.Library(namespace, 'FRAGMENT')
     library.define('implemented(Tensor x) -> Tensor')
     library.impl('implemented', noop, 'CompositeExplicitAutograd')
     plain, with_gradient = (
-        torch.library.custom_op(f'layers_in_python::{name}', noop, mutates_args=()) for name in ('plain', 'gradient')
+        torch.library.custom_op(f'{namespace}::{name}', noop, mutates_args=()) for name in ('plain', 'gradient')
     )
     with_gradient.register_autograd(lambda ctx, grad: grad)
-    return library, torch.ops.layers_in_python.implemented.default, plain, with_gradient
+    return library, getattr(torch.ops, namespace).implemented.default, plain, with_gradient
 
 
-def _launcher():
+def _launcher(device):
     "Return a function that calls the C function `launch` for the current stream of a tensor"
     import torch
 
-    cuda = torch.cuda.is_available()
-    launch = ctypes.CDLL(str(load_layers('cuda' if cuda else 'cpu')[0])).launch
+    launch = ctypes.CDLL(str(_compile_layers(device)[0])).launch
     launch.argtypes, launch.restype = (ctypes.c_void_p,), None
-    if not cuda:
+    if device == 'cpu':
         return lambda x: launch(None)
     return lambda x: launch(torch._C._cuda_getCurrentRawStream(x.get_device()))
 
@@ -147,14 +156,14 @@ def measure_layers(device) -> dict:  # layer -> microseconds per call
     "Measure each layer between a call in Python and a kernel that does nothing"
     import torch
 
-    load_layers(device)
+    operators, _ = load_layers(device)
     x = torch.zeros(4, device=device)
     needs_gradient = torch.zeros(4, device=device, requires_grad=True)
-    noop, noop_with_gradient = torch.ops.layers.noop, torch.ops.layers.noop_with_gradient.default
-    _, implemented, plain, with_gradient = _python_operators()
+    noop, noop_with_gradient = operators.noop, operators.noop_with_gradient.default
+    _, implemented, plain, with_gradient = _python_operators(device)
     compiled = torch.compile(lambda x: noop(x), backend='aot_eager', fullgraph=True)
     layers = {
-        'launch from C, by ctypes': (_launcher(), x),
+        'launch from C, by ctypes': (_launcher(device), x),
         'torch.empty_like': (torch.empty_like, x),
         'operator in C++, .default': (noop.default, x),
         'operator in C++': (noop, x),
