@@ -305,8 +305,8 @@ PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment
 // of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are
-// addresses, or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors among
-// the arguments, then the results, a workspace, which is freed after the call, and a null pointer.
+// addresses, or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors
+// among the arguments, then the results, a workspace, which is freed after the call, and a null pointer.
 struct Address { size_t base_index, offset; };
 struct Step {
     std::shared_ptr<PyObject> launch;   // null: fill with zeros
