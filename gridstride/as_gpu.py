@@ -158,7 +158,7 @@ def _ignore_missing_compiler():
 
 def _load_inline(original):
     "Return torch's `load_inline`, which uses the emulator for CUDA sources"
-    from .cpp import load_cuda
+    from .cpp import extension, load_cuda
 
     signature = inspect.signature(original)  # newer versions of torch have `sycl_sources` before `functions`
 
@@ -170,7 +170,12 @@ def _load_inline(original):
         cuda_src, cpp_src = ('\n'.join(_as_list(arguments[key])) for key in ('cuda_sources', 'cpp_sources'))
         with _ignore_missing_compiler():
             options = dict(verbose=arguments.get('verbose', False), name=arguments['name'])
-            return load_cuda(cuda_src, cpp_src or None, names, **options)
+            operators = extension.find_operators(cpp_src + cuda_src, arguments['name'])
+            if names is not None:
+                names += [function.split('::')[-1] for function in extension.functions_of(operators)]
+            module = load_cuda(cuda_src, cpp_src or None, names, **options)
+            extension.register(operators, module)
+            return module
 
     return load_inline
 

@@ -671,6 +671,17 @@ def test_load_registers_the_operators_of_an_extension(form, tmp_path):
         assert torch.equal(gradient, torch.full_like(x, 2)) and gradient.is_cuda
 
 
+def test_load_inline_registers_operators():
+    "Those of a source without functions for Python, and those next to such functions"
+    text = OPERATORS['TORCH'] + OPERATOR.replace('FORM', 'TORCH').replace('NAMESPACE', 'inline_ops')
+    with as_gpu.as_gpu():
+        x = torch.randn(70, device='cuda')
+        for functions in (None, ['twice']):
+            cpp_extension.load_inline('inline_ops', '', [TWICE, text], functions=functions, is_python_module=False)
+            out, same = torch.ops.inline_ops.scale(x, 4.)
+            assert torch.equal(out, 4*x) and torch.equal(same, x)
+
+
 def test_an_operator_without_a_schema_is_refused(tmp_path):
     text = OPERATORS['TORCH'] + OPERATOR.replace('FORM', 'TORCH').replace('NAMESPACE', 'no_schema')
     text = re.sub(r'm\.def\("scale\(Tensor x, "[^;]*;', 'm.def("scale", &own::scale);', text)

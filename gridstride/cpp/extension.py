@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .load import load_cuda
 from .frontend.tokens import WrongSource
 
-__all__ = ['load_files']
+__all__ = ['load_files', 'find_operators', 'functions_of', 'register']
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"].*$', re.M)
 _FUNCTION = r'(?:TORCH_BOX\s*\(\s*)?&?\s*((?:\w+::)*\w+)'  # a function in a call of `def` or `impl`
@@ -42,10 +42,9 @@ def load_files(
     cpp_src, cuda_src = (
         _join([path for path in sources if (path.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1)
     )
-    text = _COMMENT.sub('', cpp_src + cuda_src)
-    cpp_name_of_export = dict(_EXPORT.findall(text))
-    operators = _find_operators(text, name)
-    cpp_names = [*cpp_name_of_export.values(), *(f for o in operators for f in o.function_of.values())]
+    cpp_name_of_export = dict(_EXPORT.findall(_COMMENT.sub('', cpp_src + cuda_src)))
+    operators = find_operators(cpp_src + cuda_src, name)
+    cpp_names = [*cpp_name_of_export.values(), *functions_of(operators)]
     if not cpp_names:
         hint = 'write m.def("name", &function) in it, or define operators by TORCH_LIBRARY and TORCH_LIBRARY_IMPL'
         raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
@@ -53,8 +52,7 @@ def load_files(
     module = load_cuda(cuda_src, cpp_src or None, functions, verbose=verbose, name=name)
     for name_in_python, function in cpp_name_of_export.items():
         setattr(module, name_in_python, getattr(module, _local_name(function)))
-    for namespace_operators in operators:
-        _register(namespace_operators, module)
+    register(operators, module)
     return module
 
 
@@ -63,9 +61,14 @@ def _local_name(cpp_name):
     return cpp_name.split('::')[-1]
 
 
-def _find_operators(text, extension_name) -> list:  # of `_Operators`
-    "Find the operators that a source without comments defines"
-    found = {}
+def functions_of(operators) -> list:
+    "Return the names in C++ of the functions that compute operators"
+    return [function for namespace_operators in operators for function in namespace_operators.function_of.values()]
+
+
+def find_operators(text, extension_name) -> list:  # of `_Operators`
+    "Find the operators that a source defines"
+    text, found = _COMMENT.sub('', text), {}
     for match in _LIBRARY.finditer(text):
         namespace = extension_name if match[1] == 'TORCH_EXTENSION_NAME' else match[1]
         operators = found.setdefault(namespace, _Operators(namespace, [], {}))
@@ -104,6 +107,12 @@ def _implementation(function, arguments):
 
 
 _libraries = {}  # (namespace, name of a module) -> the `torch.library.Library` of its operators, which must stay alive
+
+
+def register(operators, module):
+    "Register the operators that `find_operators` found, with the compiled functions of a module"
+    for namespace_operators in operators:
+        _register(namespace_operators, module)
 
 
 def _register(operators, module):
