@@ -578,25 +578,45 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
-        '20',
-        'softmax',
-        'Softmax',
-        reading=85,
-        exercises=(70, 100),
+        '20a',
+        'online_softmax',
+        'Softmax: the online softmax',
+        reading=40,
+        exercises=(15, 25),
         needs=(
-            "lesson {memory}, {reductions}, {triton}'s softmax, and {fusion}'s passes. Without a GPU all kernels "
-            'still run and are checked; times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, '
-            'so it skips their kernels.'
+            "lessons {memory} and {reductions}, and {fusion}'s passes. Without a GPU all kernels still run and are "
+            'checked.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), whose last item is the online softmax; '
             '[lecture 12](https://youtu.be/zEuwuCTEf_0) needs it.'
         ),
         does=(
-            'safe softmax, online softmax and merging partial results, tested on random inputs; rows kept in the '
-            'registers of a warp, a block or eight SMs, each read once; masks, log-softmax and the backward pass'
+            'safe softmax, online softmax and merging partial results, tested on random inputs; a row in the registers '
+            'of a warp, read once'
         ),
         gpu='helps',
+        chapter='softmax',
+        chapter_title='Softmax',
+    ),
+    Lesson(
+        '20b',
+        'rows_on_chip',
+        'Softmax: rows on the chip',
+        reading=55,
+        exercises=(55, 75),
+        needs=(
+            "lesson {online_softmax} and {triton}'s softmax. Without a GPU all kernels still run and are checked; "
+            'times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their kernels.'
+        ),
+        follows='',
+        does=(
+            'rows kept in a block or in eight SMs, each read once, as counters show; Triton; masks, log-softmax and '
+            'the backward pass'
+        ),
+        gpu='helps',
+        chapter='softmax',
+        chapter_title='Softmax',
     ),
     Lesson(
         '21',
