@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from gridstride.kernels import log_softmax, softmax
+from gridstride.kernels import attention, explain, log_softmax, softmax, transpose
 from gridstride.kernels.fused import softmaxes
 from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
@@ -157,3 +157,16 @@ def test_an_operator_of_torch():
     (lambda: softmax(torch.tensor(1.)), ValueError, saying('softmax: x', 'one', 'axis'))])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
+
+
+def test_explain_names_the_kernels_and_the_operations_of_torch():
+    x = normal(3, 72)
+    assert explain(softmax, x) == (('keep_rows',), ())
+    assert explain(softmax, normal(72, 3).t()) == (('keep_rows',), ('clone',))
+    assert explain(transpose, x[:1]) == ((), ()) and explain(x, x.t()).kernel is None
+    assert 'attention' in ' '.join(explain(attention, *(torch.randn(1, 1, 8, 64) for _ in range(3))).torch_operations)
+
+
+def test_other_strides_are_copied_first():
+    x = normal(72, 3).t()
+    is_near(softmax(x), x.double().softmax(-1).float())

@@ -1,8 +1,8 @@
 """Repeat the launches of an operator without running its Python code again.
 
 The Python code of an operator checks its operands, selects kernels, and allocates results and workspaces; this takes
-several times as long as a small kernel. All of it depends only on the shapes, strides, dtypes, devices and alignments
-of the tensors, and on the values of the other arguments. So the first call with such arguments is recorded: its
+much longer than a small kernel. All of it depends only on the shapes, strides, dtypes, devices and alignments of the
+tensors, and on the values of the other arguments. So the first call with such arguments is recorded: its
 allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. Later calls are
 made by the compiled launcher's table (`cpp/launcher.cpp`).
 
@@ -12,6 +12,7 @@ If two operands overlap, later ones may not: such a call is not stored.
 """
 
 from functools import lru_cache, wraps
+from typing import NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -69,9 +70,10 @@ class CallRecorder(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.allocations = []  # tensors; the list keeps them alive, so that no two of them have the same memory
-        self.steps = []  # (compiled launch, tensors), or (None, a tensor that is filled with zeros)
+        self.steps = []  # (launcher, tensors), or (None, a tensor that is filled with zeros)
+        self.torch_operations = []  # names of the other operations
         self.num_launches = 0  # including those that were not recorded, which make the recording useless
-        self.is_complete = True
+        self.is_complete = True  # whether the steps are all that the calls did
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **kwargs or {})
@@ -82,6 +84,7 @@ class CallRecorder(TorchDispatchMode):
                 self.steps.append((None, result))
                 self.is_complete &= result.is_contiguous()
         elif not function.is_view and function is not _aten.detach.default:
+            self.torch_operations.append(str(function.overloadpacket).removeprefix('aten.'))
             self.is_complete = False
         return result
 
@@ -95,10 +98,8 @@ class CallRecorder(TorchDispatchMode):
 
     def add_launch(self, launcher, tensors):
         "Add a launch of a `Launcher`"
-        if not isinstance(launcher, Launcher):
-            return
-        is_mapped = isinstance(launcher, MappedLauncher)
-        self.steps.append((launcher.launch_object_for(tensors) if is_mapped else launcher.launch_object, tensors))
+        if isinstance(launcher, Launcher):
+            self.steps.append((launcher, tensors))
 
 
 class _Unexplained(Exception):
@@ -121,9 +122,14 @@ def _overlap(tensors):
     return any(end > next_start for (_, end), (next_start, _) in zip(spans, spans[1:]))
 
 
+def _launch_object(launcher, arrays):
+    "Return the compiled launcher's `Launch` for these arrays"
+    return launcher.launch_object_for(arrays) if isinstance(launcher, MappedLauncher) else launcher.launch_object
+
+
 def _make_recipe(recorder, tensors, results):
     "Return (steps, workspace) for the table; raises `_Unexplained` if the recording does not explain the call"
-    num_recorded = sum(launch is not None for launch, _ in recorder.steps)
+    num_recorded = sum(launcher is not None for launcher, _ in recorder.steps)
     if not all(isinstance(x, torch.Tensor) for x in results):
         raise _Unexplained
     if not recorder.is_complete or not num_recorded or num_recorded != recorder.num_launches:
@@ -151,8 +157,10 @@ def _make_recipe(recorder, tensors, results):
         raise _Unexplained
 
     steps = [
-        (launch, tuple(map(address, arrays))) if launch else (None, address(arrays), arrays.nbytes)
-        for launch, arrays in recorder.steps
+        (_launch_object(launcher, arrays), tuple(map(address, arrays)))
+        if launcher
+        else (None, address(arrays), arrays.nbytes)
+        for launcher, arrays in recorder.steps
     ]
     written = {index for step in steps for index, _ in (step[1] if step[0] else [step[1]])}
     if any(x.numel() and len(tensors) + i not in written for i, x in enumerate(results)):
@@ -221,3 +229,24 @@ def repeated(
         return result
 
     return call
+
+
+class Explanation(NamedTuple):
+    "What a call of an operator runs: kernels of this package, operations of torch, or both"
+
+    kernels: tuple  # names of the launched kernels, in order
+    torch_operations: tuple  # names of torch's operations, such as 'clone' for operands that are copied first
+
+    def __repr__(self):
+        parts = (('kernels', self.kernels), ('torch', self.torch_operations))
+        return '; '.join(f'{name}: {", ".join(names)}' for name, names in parts if names) or 'nothing to compute'
+
+
+def explain_call(operator, *args, **options) -> Explanation:
+    """Call an operator once, and return what it runs.
+
+    explain_call(kernels.softmax, x)"""
+    with CallRecorder() as recorder:
+        operator(*args, **options)
+    kernels = [launcher.kernel.__name__ for launcher, _ in recorder.steps if launcher]
+    return Explanation(tuple(kernels), tuple(recorder.torch_operations))

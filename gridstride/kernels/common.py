@@ -126,17 +126,21 @@ def launch(kernel_launches, x, **arrays):
     """Launch kernels on the device of `x`, on its current stream.
 
     `arrays`: name of an array in the launches -> tensor, or None for an array that these launches do not have"""
-    torch = import_torch()
+    torch, tensors = import_torch(), dict(arrays, x=x)
     if not x.is_cuda:
         for kernel_launch in kernel_launches:
-            _launcher(kernel_launch, None, 'sim')([dict(arrays, x=x)[name] for name in kernel_launch.arrays])
+            _launch_one(kernel_launch, tensors, None, 'sim', None)
         return
-    tensors, device = dict(arrays, x=x), x.get_device()
+    device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
         for kernel_launch in kernel_launches:
-            launcher = _launcher(kernel_launch, device, 'gpu')
-            operands = [tensors[name] for name in kernel_launch.arrays]
-            launcher([operand.data_ptr() for operand in operands], stream)
-            record_launch(launcher, operands)
+            _launch_one(kernel_launch, tensors, device, 'gpu', stream)
+
+
+def _launch_one(kernel_launch, tensors, device, backend, stream):
+    "Launch a kernel on the tensors that its launch names"
+    launcher, operands = _launcher(kernel_launch, device, backend), [tensors[name] for name in kernel_launch.arrays]
+    launcher(operands if stream is None else [operand.data_ptr() for operand in operands], stream)
+    record_launch(launcher, operands)

@@ -317,10 +317,21 @@ def _is_aligned(stored_a, stored_b):
     return not (stored_a.data_ptr() | stored_b.data_ptr()) & 15
 
 
-def explain(a, b) -> Plan:
-    """Return the plan of `matmul(a, b)`: the kernel, or None if torch multiplies, and the reason.
+def explain(
+    a,  # as for `matmul`; or another operator of `gridstride.kernels`
+    b,  # as for `matmul`; or the operator's first argument
+    *args,
+    **options,  # its other arguments
+):  # a `Plan`; of another operator an `Explanation`
+    """Return the plan of `matmul(a, b)`: the kernel, or None if torch multiplies, and the reason. Of another operator
+    return the kernels that a call launches, and the operations of torch; it calls the operator once.
 
-    explain(a, b)"""
+        explain(a, b)
+        explain(kernels.softmax, x)"""
+    if callable(a) and not hasattr(a, 'data_ptr'):
+        from ..call_tables import explain_call
+
+        return explain_call(a, b, *args, **options)
     reason = fallback_reason(a, b)
     return Plan(None, reason) if reason else _plan_for(a, b)[0]
 
