@@ -221,5 +221,5 @@ def test_a_source_is_what_is_launched(name):
     calls = [*sorts.onesweep_launches(problem, 4, H100)[0],
              *(c for width in (99, 999) for c in sorts.row_launches(problem._replace(width=width))),
              *top_k.topk_launches(KEY_TYPES['float32'], 8, 1, 999, True, 4, H100)[0],
-             *compaction.compact_launches(KEY_TYPES['int32'], 999, False, True, False)[0]]
+             *compaction.compact_launches(KEY_TYPES['int32'], 999, False, True, False, H100)[0]]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -14,7 +14,7 @@ import torch
 from checking import differs_elsewhere, run
 from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import argsort, compact, cub, sort, topk, unique
-from gridstride.kernels.ordering import sorts, sources
+from gridstride.kernels.ordering import compaction, sorts, sources
 
 DTYPES = ['uint8', 'int16', 'int32', 'int64', 'float16', 'bfloat16', 'float32', 'float64']
 SHAPES = ((1,), (33,), (257,), (4096,), (8192,), (8193,), (100_003,), (2**22 + 17,), (70, 31), (5000, 100), (300, 1000),
@@ -91,7 +91,7 @@ def selections_are_right():
                 x = random(shape, name, 3 if kind == 'few' else 0)
                 if kind == 'ascending': x = x.sort()[0]
                 if kind == 'one thread' and name == 'float32':
-                    x[..., ::8192] += 100
+                    x[..., ::8192] = x[..., ::8192].nan_to_num() + 100     # torch orders NaN by their bits
                 for largest in (True, False):
                     values, indices = topk(x, k, largest=largest)
                     order = x.sort(dim=-1, descending=largest, stable=True)[1][..., :k]
@@ -182,8 +182,9 @@ def times(*tables):
     found = {}
     for table in tables or TABLES:
         for name, calls in TABLES[table]():
-            columns = {c: COLUMNS[c] for c in ('written', 'row')}
-            measured = by_column(calls, seconds=.06, columns=columns)
+            columns = {c: COLUMNS[c] for c in (('row',) if 'unique' in name else ('written', 'row'))}
+            skipped = [('written', 'torch')]*('compact' in name)                    # it waits for the GPU
+            measured = by_column(calls, seconds=.06, columns=columns, skipped=skipped)
             line = f'{name:42}'
             for column, results in measured.items():
                 if 'failed' in results:
@@ -206,7 +207,9 @@ def times(*tables):
 def profile():
     "Print the time per kernel of a sort and a topk"
     x, logits = keys(2**28, 'random'), torch.randn(1, 128_256, device='cuda')
-    for f in (lambda: sort(x), lambda: topk(logits, 64), lambda: argsort(logits[0, :2**16])):
+    many, keep = torch.randn(64, 128_256, device='cuda'), torch.rand(2**28, device='cuda') < .5
+    for f in (lambda: sort(x), lambda: sort(x, x), lambda: topk(logits, 64), lambda: topk(many, 64),
+              lambda: compact(x, keep, padded=True), lambda: sort(x[:2**20])):
         f()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
             f()
@@ -236,8 +239,8 @@ def tiles():
         sorts.onesweep_launches.cache_clear()
     try:
         for threads, items, blocks, matches in (
-                (384, 23, 2, 0), (384, 23, 2, 1), (384, 17, 2, 0), (384, 15, 3, 0), (512, 18, 2, 0), (512, 14, 2, 0),
-                (512, 23, 1, 0), (256, 23, 3, 0), (256, 16, 4, 0), (384, 11, 2, 0), (384, 13, 3, 0), (512, 10, 2, 0)):
+                (384, 23, 2, 0), (384, 25, 2, 0), (384, 21, 2, 0), (384, 19, 2, 0), (384, 17, 2, 0), (512, 16, 2, 0),
+                (256, 23, 3, 0), (256, 27, 3, 0), (320, 23, 2, 0), (448, 19, 2, 0), (384, 23, 2, 1)):
             use(threads, items, blocks, matches)
             line = f'  {threads} x {items}, {blocks} blocks{" match" if matches else ""}'
             for what, f in (('keys', lambda: sort(x)), ('pairs', lambda: sort(x, values)),
@@ -250,6 +253,14 @@ def tiles():
         sources.kernel_source.cache_clear()
         sorts._TILES.update(given)
         sorts.onesweep_launches.cache_clear()
+    keep = torch.rand(2**28, device='cuda') < .5
+    given = compaction._THREADS.copy()
+    for threads in (256, 512, 768, 1024):
+        compaction._THREADS[4] = threads
+        compaction.compact_launches.cache_clear()
+        print(f'  compact, {threads} threads: {time(lambda: compact(x, keep, padded=True)):.3f} ms', flush=True)
+    compaction._THREADS.update(given)
+    compaction.compact_launches.cache_clear()
     return ()
 
 

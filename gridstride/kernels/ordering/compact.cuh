@@ -10,22 +10,27 @@ struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 typedef unsigned long long Word;
 enum : Word { NOTHING = 0, OWN = 1ull << 62, ALL = 2ull << 62, NUMBER = OWN - 1 };
 
-// Called by all lanes of a warp: returns the number of selected elements before tile `t`; reads 32 tiles at a time.
+// Called by all lanes of a warp: returns the number of selected elements before tile `t`. It reads WINDOW tiles at a
+// time, because hundreds of tiles before this one are still at work.
+constexpr int WINDOW = 128;
 __device__ Word look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Word before = 0;
-    for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? status[t] : (Word)ALL;
-        while (__any_sync(~0u, w == NOTHING)) {
-            __nanosleep(100);                               // polling without a pause would delay the writers
-            if (w == NOTHING) w = status[t];
+    for (t -= 1 + lane;; t -= WINDOW) {
+        Word words[WINDOW / 32];
+        #pragma unroll
+        for (int w = 0; w < WINDOW / 32; w++) words[w] = t >= w * 32 ? status[t - w * 32] : (Word)ALL;
+        #pragma unroll
+        for (int w = 0; w < WINDOW / 32; w++) {
+            while (__any_sync(~0u, words[w] == NOTHING))
+                if (words[w] == NOTHING) words[w] = status[t - w * 32];
+            unsigned ends = __ballot_sync(~0u, (words[w] & ALL) != 0);
+            int nearest = ends ? __ffs(ends) - 1 : 31;
+            Word x = lane <= nearest ? words[w] & NUMBER : 0;
+            for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+            before += x;
+            if (ends) return before;
         }
-        unsigned ends = __ballot_sync(~0u, (w & ALL) != 0);
-        int nearest = ends ? __ffs(ends) - 1 : 31;
-        Word x = lane <= nearest ? w & NUMBER : 0;
-        for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
-        before += x;
-        if (ends) return before;
     }
 }
 
@@ -33,11 +38,12 @@ __device__ __forceinline__ bool differ(Bits a, Bits b) {    // NaN differs from 
     return order(a) != order(b) || (KIND == FLOATING && Bits(a & ~SIGN) > INFINITE);
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1536 / THREADS)
 compact(const Bits *x, const unsigned char *keep, Bits *out, long long *positions, long long *total, Word *status,
         Word *ticket, long long size, int tiles) {
-    __shared__ Bits exchange[TILE];
-    __shared__ unsigned short exchange_at[WITH_POSITIONS ? TILE : 1];
+    extern __shared__ __align__(16) unsigned char memory[];
+    Bits *exchange = (Bits *)memory;
+    unsigned short *exchange_at = (unsigned short *)(exchange + TILE);   // if positions are written
     __shared__ unsigned of_warp[WARPS];
     __shared__ Word before_tile;
     __shared__ int number;

@@ -4,25 +4,29 @@ from functools import lru_cache
 
 from .keys import KeyType, as_bits, check_keys, key_type
 from .sorts import sort
-from .sources import kernel_source
+from .sources import dynamic_smem_bytes, kernel_source
 from ..common import MAX_LOAD_BYTES, import_torch, launch
 from ..ladder.launches import Long
-from ..ladder import KernelLaunch
+from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
-_THREADS = 256
-_TILE = _THREADS * 16  # as in compact.cuh
+_THREADS = {1: 512, 2: 512, 4: 512, 8: 512}  # bytes per element -> threads of a block
+_SMALL_THREADS = 256  # if larger tiles would leave SMs idle
+_ITEMS = 16  # elements per thread, as in compact.cuh
 _V = 4  # elements per load, as in compact.cuh
 
 
 @lru_cache(1024)
-def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions) -> tuple:  # (launches, tiles)
+def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions, device) -> tuple:  # (launches, tiles)
     "Return the launch that writes the selected elements, and the number of its tiles"
-    constants = dict(THREADS=_THREADS, UNIQUE=is_unique, ALIGNED=is_aligned, WITH_POSITIONS=with_positions)
+    threads = _THREADS[key.bytes]
+    threads = threads if size >= 2 * device.sms * threads * _ITEMS else _SMALL_THREADS
+    constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=is_aligned, WITH_POSITIONS=with_positions)
     key = key if is_unique else KeyType(key.bytes, 0)  # otherwise elements are only moved
-    src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, _TILE)
+    src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS)
     arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
-    return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (_THREADS,))], tiles
+    shared = dynamic_smem_bytes(threads * _ITEMS * (key.bytes + 2 * with_positions), 1024)
+    return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (threads,), shared)], tiles
 
 
 def _is_aligned(bits, keep):
@@ -38,7 +42,7 @@ def _select(bits, key, keep=None, with_positions=False):
     positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
     if not size:
         return out, positions, total.zero_()
-    launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions)
+    launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions, this_device())
     status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device)
     unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
     flags = keep if keep is not None else bits.view(torch.uint8)

@@ -1,7 +1,8 @@
 // One pass of a radix sort: writes the keys of each row, stably sorted by one digit, to another array. A block takes a
 // tile of the row; it finds out where its keys of each digit begin by decoupled look-back.
 // Defined above: what `order` and `rank` need, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (the source of the
-// values), the types Value and Stored (of a value that is read and written), WITH_KEYS (whether keys are written).
+// values), the types Value, Moved and Stored (of a value that is read, exchanged and written), WITH_KEYS (whether keys
+// are written).
 constexpr int TILE = THREADS * ITEMS;
 enum { NO_VALUES, POSITIONS, READ };
 // The status of a digit of a tile: a state and a number of keys. NOTHING: not counted yet; OWN: the number in the tile;
@@ -29,8 +30,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_values, const unsigned *counts,
          unsigned *status, unsigned *next_status, unsigned *tickets, int width, int tiles, int pass) {
     extern __shared__ __align__(16) unsigned char memory[];
-    Bits *exchange = (Bits *)memory;
-    Stored *exchange_values = (Stored *)memory;             // used when the keys have been written
+    Moved *exchange_values = (Moved *)memory;
+    Bits *exchange = (Bits *)(exchange_values + (VALUES == NO_VALUES ? 0 : TILE));
     __shared__ unsigned counters[WARPS][DIGITS], base[DIGITS], of_warp[DIGITS / 32];
     __shared__ unsigned ticket;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tid = threadIdx.x;
@@ -49,10 +50,23 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     const int first = warp * 32 * ITEMS + lane;             // a warp reads 32 * ITEMS consecutive keys
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) key[i] = whole || first + i * 32 < here ? from[first + i * 32] : Bits(0);
-    #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {                       // past the end of the row: the last digit
-        unsigned digit = whole || first + i * 32 < here ? digit_of(key[i]) : DIGITS - 1;
-        rank[i] = warp_rank(digit, counters[warp]);
+    auto digit_at = [&](int i) {                            // past the end of the row: the last digit
+        return whole || first + i * 32 < here ? digit_of(key[i]) : DIGITS - 1;
+    };
+    rank[0] = warp_rank(digit_at(0), counters[warp]);
+    bool is_equal = __shfl_sync(~0u, rank[0], 31) == 31;    // all digits of the warp's first 32 keys, and then of all
+    if (is_equal) {
+        #pragma unroll
+        for (int i = 1; i < ITEMS; i++) is_equal &= digit_at(i) == digit_at(0);
+        is_equal = __all_sync(~0u, is_equal);
+    }
+    if (is_equal) {
+        #pragma unroll
+        for (int i = 1; i < ITEMS; i++) rank[i] = i * 32 + lane;
+        if (lane == 0) counters[warp][digit_at(0)] = 32 * ITEMS;
+    } else {
+        #pragma unroll
+        for (int i = 1; i < ITEMS; i++) rank[i] = warp_rank(digit_at(i), counters[warp]);
     }
     __syncthreads();
 
@@ -74,9 +88,15 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        unsigned digit = whole || first + i * 32 < here ? digit_of(key[i]) : DIGITS - 1;
-        rank[i] += counters[warp][digit];
+        rank[i] += counters[warp][digit_at(i)];
         exchange[rank[i]] = key[i];
+    }
+    Moved moved[ITEMS];                                     // loaded during the look-back
+    #pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        int at = first + i * 32;
+        if (VALUES == POSITIONS) moved[i] = begin + at;
+        if (VALUES == READ) moved[i] = whole || at < here ? values[(size_t)row * width + begin + at] : Moved(0);
     }
     unsigned before = 0;
     if (tile == 0)                                          // the first tile begins where the preceding digits end
@@ -87,32 +107,21 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
         next_status[((size_t)row * tiles + tile) * DIGITS + tid] = NOTHING;
         base[tid] = before - start;
     }
+    if (VALUES != NO_VALUES)
+        #pragma unroll
+        for (int i = 0; i < ITEMS; i++) exchange_values[rank[i]] = moved[i];
     __syncthreads();
 
-    unsigned to[ITEMS];
     Bits *row_sorted = sorted + (size_t)row * width;
+    Stored *row_values = sorted_values + (size_t)row * width;
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
         int from_rank = tid + i * THREADS;
         if (whole || from_rank < here) {
             Bits k = exchange[from_rank];
-            to[i] = base[digit_of(k)] + from_rank;
-            if (WITH_KEYS) row_sorted[to[i]] = k;
+            unsigned to = base[digit_of(k)] + from_rank;
+            if (WITH_KEYS) row_sorted[to] = k;
+            if (VALUES != NO_VALUES) row_values[to] = exchange_values[from_rank];
         }
-    }
-    if (VALUES == NO_VALUES) return;
-    __syncthreads();
-    const Value *value = values + (size_t)row * width + begin;
-    #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        int at = first + i * 32;
-        if (whole || at < here) exchange_values[rank[i]] = VALUES == POSITIONS ? Stored(begin + at) : Stored(value[at]);
-    }
-    __syncthreads();
-    Stored *row_values = sorted_values + (size_t)row * width;
-    #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        int from_rank = tid + i * THREADS;
-        if (whole || from_rank < here) row_values[to[i]] = exchange_values[from_rank];
     }
 }

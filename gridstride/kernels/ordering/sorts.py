@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
-from .sources import UNSIGNED_TYPES, kernel_source
+from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
 from ..common import import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -30,7 +30,7 @@ class SortProblem(NamedTuple):
 
     @property
     def largest_bytes(self):
-        "The size of a key or a value, whichever is larger, in the exchange in shared memory"
+        "The size of a key or a value, whichever is larger"
         return max(self.key.bytes, self.value_bytes)
 
 
@@ -44,21 +44,19 @@ class Tile(NamedTuple):
     min_blocks: int  # resident blocks per SM, for the compiler
 
 
-_TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 11, 2)}  # bytes -> `Tile`
+_TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 17, 2)}  # bytes -> `Tile`
+_WIDE_TILE = Tile(384, 14, 2)  # keys and values of 8 bytes each: shared memory must hold both
 _SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
-_DEFAULT_SMEM_BYTES = 48 * 1024  # static and dynamic; a kernel that needs more must raise its limit
 
 
-def _dynamic_bytes(exchange_bytes, threads):
-    "Return the dynamic shared memory to request: more than the default limit, which raises it, if the sum needs that"
-    static_bytes = threads // 32 * _DIGITS * 4 + 2048  # at most: the counters of all warps, and a word per digit
-    needs_more = exchange_bytes + static_bytes > _DEFAULT_SMEM_BYTES
-    return max(exchange_bytes, _DEFAULT_SMEM_BYTES + 16) if needs_more else exchange_bytes
+def _static_bytes(threads):
+    "Return the most static shared memory of a block: the counters of all warps, and some words per digit"
+    return threads // 32 * _DIGITS * 4 + 2048
 
 
 def _tile(problem, device) -> Tile:
     "Return the `Tile` for a problem"
-    tile = _TILES[problem.largest_bytes]
+    tile = _TILES[problem.largest_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
     return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
 
 
@@ -93,14 +91,14 @@ def _pass_launch(problem, index, tile):
     with_keys = problem.moved != 'positions' or index < passes - 1
     constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
     constants |= dict(VALUES=source, WITH_KEYS=with_keys)
-    types = ('Value', read), ('Stored', stored)
+    moved = 'unsigned' if source == 1 else read
+    types = ('Value', read), ('Moved', moved), ('Stored', stored)
     src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
     keys = 'x' if index == 0 else _pass_array('out', index - 1, passes), _pass_array('out', index, passes)
     statuses = tuple(f'status{(index + i) % 2}' for i in range(2))
     tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
     scalars = problem.width, tiles, index
-    exchange_bytes = tile_keys * max(problem.key.bytes, 8 if stored == 'long long' else problem.value_bytes)
-    shared = _dynamic_bytes(exchange_bytes, tile.threads)
+    shared = dynamic_smem_bytes(tile_keys * (problem.key.bytes + problem.value_bytes), _static_bytes(tile.threads))
     arrays = *keys, *value_arrays, 'counts', *statuses, 'tickets'
     return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), shared)
 
@@ -152,7 +150,7 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     arrays = 'x', 'out', 'values', 'out_values', 'positions'
     if is_short:
         return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _WARPS),), (threads,))]
-    shared = _dynamic_bytes(threads * items * (key.bytes + 2), threads)
+    shared = dynamic_smem_bytes(threads * items * (key.bytes + 2), _static_bytes(threads))
     return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), shared)]
 
 

@@ -31,3 +31,17 @@ def kernel_source(
     types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
     preamble = ''.join(source(part) for part in _PARTS[name])
     return assemble_source(source(name), types, constants, preamble)
+
+
+_DEFAULT_SMEM_BYTES = 48 * 1024  # static and dynamic; a kernel that needs more must raise its limit
+
+
+def dynamic_smem_bytes(
+    needed,  # bytes of dynamic shared memory
+    static,  # bytes of static shared memory, at most
+) -> int:
+    """Return the dynamic shared memory to request: more than the default limit, which raises it, if the sum needs that.
+
+    >>> dynamic_smem_bytes(40 * 1024, 16 * 1024) > 48 * 1024
+    True"""
+    return max(needed, _DEFAULT_SMEM_BYTES + 16) if needed + static > _DEFAULT_SMEM_BYTES else needed

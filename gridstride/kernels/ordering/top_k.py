@@ -5,13 +5,13 @@ from functools import lru_cache
 
 from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
 from .sorts import argsort, explain_sort
-from .sources import kernel_source
+from .sources import UNSIGNED_TYPES, kernel_source
 from ..common import import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
 _MAX_K = 4096  # for a larger k, a sort of the rows is faster
-_ITEMS = 16  # elements per thread and iteration; fewer for a large k
+_ITEMS = 8  # elements per thread and iteration
 _MIN_SHARE = 4096  # elements of a row per block, if several blocks share it
 
 
@@ -23,14 +23,24 @@ def _fallback_reason(key, k, width):
         return f'a row has {width:,} elements; the kernel supports fewer than 2^31'
 
 
+def pow2_at_least(n):
+    """Return the smallest power of two that is at least `n`.
+
+    >>> [pow2_at_least(n) for n in (1, 5, 64)]
+    [1, 8, 64]"""
+    return 1 << (n - 1).bit_length()
+
+
 def _source(key, k, threads, vec_size, largest, second=False, final=True, pdl=False):
     "Return (source, bytes of shared memory) of the kernel; `second`: it reads the candidates of another launch"
-    items = max(vec_size, _ITEMS if k <= 64 else _ITEMS // 2)
+    items = max(vec_size, _ITEMS)
     least = k + min(k, threads) * items
-    capacity = 1 << (least - 1).bit_length()
+    capacity = pow2_at_least(least)
     constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity, CANDIDATES=second, FINAL=final)
+    constants |= dict(CROWDED=min(max(256, 4 * k), capacity), GROUPS=min(threads, max(32, pow2_at_least(2 * k))))
     constants |= dict(PDL_FIRST=pdl and not second, PDL_SECOND=pdl and second)
-    return kernel_source('topk', key, tuple(constants.items()), (), largest), 8 * (capacity + threads)
+    held = ('Held', 'unsigned long long' if second else UNSIGNED_TYPES[key.bytes])
+    return kernel_source('topk', key, tuple(constants.items()), (held,), largest), 8 * (capacity + threads)
 
 
 def _threads(width):
@@ -41,7 +51,7 @@ def _threads(width):
 @lru_cache(1024)
 def topk_launches(key: KeyType, k, rows, width, largest, vec_size, device) -> tuple:  # (launches, candidates)
     "Return the launches, and the number of candidates per row between them, 0 if one launch is enough"
-    blocks = max(1, min(cdiv(2 * device.sms, rows), width // max(_MIN_SHARE, 4 * k)))
+    blocks = max(1, min(cdiv(2 * device.sms, rows), cdiv(width, max(_MIN_SHARE, 4 * k))))
     share = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
     blocks = cdiv(width, share)
     threads, pdl = _threads(share), device.hopper and blocks > 1

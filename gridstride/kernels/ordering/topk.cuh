@@ -2,10 +2,13 @@
 // share a row: each of them writes its K first elements, as candidates, and a second launch finds the K first of these.
 // Defined above: what `order` needs (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS (elements
 // per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least
-// K + min(K, THREADS) * ITEMS), CANDIDATES (reads the candidates of another launch), FINAL (writes values and indices),
-// PDL_FIRST and PDL_SECOND (of two launches with programmatic dependent launch).
+// K + min(K, THREADS) * ITEMS), CROWDED (the buffer is sorted when it has more), GROUPS (of threads, for the first
+// limit), CANDIDATES (reads the candidates of another launch), the type Held (of what a thread loads: Bits, or Word of
+// candidates), FINAL (writes values and indices), PDL_FIRST and PDL_SECOND (of two launches with programmatic dependent
+// launch).
 typedef unsigned long long Word;
 struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
+constexpr int STEP = THREADS * ITEMS;
 
 // An element as one word, smaller words first: its order, then its index. No two words of a row are equal, so the
 // result does not depend on the order in which threads work. NONE comes after all elements.
@@ -34,74 +37,101 @@ __device__ void sort_words(Word *at, int size) {
 
 __device__ __forceinline__ int power_of_two(int least) { return least <= 2 ? 2 : 1 << (32 - __clz(least - 1)); }
 
-__global__ void __launch_bounds__(THREADS)
+// Returns a limit from the smallest words of groups of threads: the K-th smallest of them, plus 1. K groups have a word
+// below it, so a word that is not below it is not one of the K first. At most K groups have words below it.
+__device__ __forceinline__ Word limit_of(Word least, int groups, Word *smallest) {
+    const int lanes = THREADS / groups;
+    for (int d = 1; d < lanes; d *= 2) least = min(least, __shfl_xor_sync(~0u, least, d));
+    if (threadIdx.x % lanes == 0) smallest[threadIdx.x / lanes] = least;
+    sort_words(smallest, groups);
+    return smallest[K - 1] + (smallest[K - 1] < NONE);
+}
+
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)            // 64 registers
 topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, long long *indices, int row_width,
      int width, int blocks, int share) {
     extern __shared__ __align__(16) unsigned char memory[];
     Word *buffer = (Word *)memory, *smallest = buffer + CAPACITY;        // `smallest`: a word per thread
-    __shared__ int count, total;
+    __shared__ int count, has_failed;
     if (PDL_FIRST) asm volatile("griddepcontrol.launch_dependents;");
     if (PDL_SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");
     const int tid = threadIdx.x, part = blockIdx.x % blocks;
     const size_t row = blockIdx.x / blocks;
     const int begin = part * share, end = min(width, begin + share);
     const Bits *elements = x + row * row_width;
+    const Word *words = candidates + row * width;
     Word limit = NONE;                                      // a word that is not smaller is not one of the K first
-    if (tid == 0) count = total = 0;
-    __syncthreads();
-    for (int at = begin; at < end; at += THREADS * ITEMS) {
-        Word words[ITEMS];
+    if (tid == 0) count = has_failed = 0;
+
+    Held held[ITEMS], next[ITEMS];                          // of this iteration, and of the next one
+    auto index_of = [&](int at, int i) { return at + (i / V * THREADS + tid) * V + i % V; };
+    auto load = [&](int at) {
         #pragma unroll
         for (int i = 0; i < ITEMS; i += V) {
-            int first = at + (i / V * THREADS + tid) * V;
+            int first = index_of(at, i);
             if (CANDIDATES)
-                for (int v = 0; v < V; v++) words[i + v] = first + v < end ? candidates[row * width + first + v] : NONE;
+                for (int v = 0; v < V; v++) next[i + v] = first + v < end ? (Held)words[first + v] : (Held)NONE;
             else if (first + V <= end) {
                 Pack pack = *(const Pack *)(elements + first);
                 #pragma unroll
-                for (int v = 0; v < V; v++) words[i + v] = word(order(pack.at[v]), first + v);
+                for (int v = 0; v < V; v++) next[i + v] = pack.at[v];
             } else
-                for (int v = 0; v < V; v++)
-                    words[i + v] = first + v < end ? word(order(elements[first + v]), first + v) : NONE;
+                for (int v = 0; v < V; v++) next[i + v] = first + v < end ? elements[first + v] : Bits(0);
         }
-        auto number_below = [&](Word limit) {
-            int number = 0;
-            #pragma unroll
-            for (int i = 0; i < ITEMS; i++) number += words[i] < limit;
-            return number;
+    };
+    load(begin);
+    __syncthreads();
+    for (int at = begin; at < end; at += STEP) {
+        #pragma unroll
+        for (int i = 0; i < ITEMS; i++) held[i] = CANDIDATES ? next[i] : (Held)order((Bits)next[i]);
+        if (at + STEP < end) load(at + STEP);
+        const bool whole = at + STEP <= end;
+        auto word_at = [&](int i) -> Word {
+            if (CANDIDATES) return held[i];
+            int index = index_of(at, i);
+            return whole || index < end ? word(held[i], index) : NONE;
         };
-        int mine = number_below(limit);
-        if (!__syncthreads_or(mine)) continue;
-        if (mine) atomicAdd(&total, mine);                  // total: with those in the buffer
-        __syncthreads();
-        if (total > CAPACITY) {
-            int kept = count, size = power_of_two(max(kept, K));
-            for (int i = kept + tid; i < size; i += THREADS) buffer[i] = NONE;
-            if (kept) sort_words(buffer, size);
-            if (kept >= K) limit = min(limit, buffer[K - 1]);
-            if (K < THREADS) {
-                // Of the smallest words per thread, the K-th smallest is a limit: K threads have a word up to it, so at
-                // most K * ITEMS words are up to it.
-                Word least = NONE;
-                #pragma unroll
-                for (int i = 0; i < ITEMS; i++) least = min(least, words[i]);
-                smallest[tid] = least;
-                sort_words(smallest, THREADS);
-                limit = min(limit, smallest[K - 1] + (smallest[K - 1] < NONE));
-            }
-            mine = number_below(limit);
-            if (tid == 0) count = total = min(kept, K);
-            __syncthreads();
-        }
-        if (mine) {
-            int to = atomicAdd(&count, mine);
+        auto least_word = [&] {
+            Word least = NONE;
             #pragma unroll
-            for (int i = 0; i < ITEMS; i++) if (words[i] < limit) buffer[to++] = words[i];
-        }
-        __syncthreads();
-        if (tid == 0) total = count;
-        __syncthreads();
+            for (int i = 0; i < ITEMS; i++) least = min(least, word_at(i));
+            return least;
+        };
+        if (GROUPS > K && at == begin && end - begin > CROWDED) limit = limit_of(least_word(), GROUPS, smallest);
+        bool is_appended = false, is_crowded;
+        do {                                                // a thread appends all of its words below the limit, or none
+            bool is_last = false;
+            int mine = 0;
+            #pragma unroll
+            for (int i = 0; i < ITEMS; i++) mine += word_at(i) < limit;
+            if (mine && !is_appended) {
+                int to = atomicAdd(&count, mine);
+                is_appended = to + mine <= CAPACITY;
+                is_last = to + mine > CROWDED;
+                if (is_appended) {
+                    #pragma unroll
+                    for (int i = 0; i < ITEMS; i++) if (word_at(i) < limit) buffer[to++] = word_at(i);
+                } else {
+                    for (; to < CAPACITY; to++) buffer[to] = NONE;
+                    atomicExch(&has_failed, 1);
+                }
+            }
+            is_crowded = __syncthreads_or(is_last);
+            if (!is_crowded) break;
+            int kept = min(count, CAPACITY), size = power_of_two(max(kept, K));
+            is_crowded = has_failed;                        // then try again
+            for (int i = kept + tid; i < size; i += THREADS) buffer[i] = NONE;
+            sort_words(buffer, size);
+            if (kept >= K) limit = min(limit, buffer[K - 1]);
+            if (is_crowded && THREADS > K) limit = min(limit, limit_of(least_word(), THREADS, smallest));
+            if (tid == 0) {
+                count = min(kept, K);
+                has_failed = 0;
+            }
+            __syncthreads();
+        } while (is_crowded);
     }
+    __syncthreads();
     int found = count, size = power_of_two(max(found, K));
     for (int i = found + tid; i < size; i += THREADS) buffer[i] = NONE;
     sort_words(buffer, size);
