@@ -2,7 +2,7 @@
 import json, os, subprocess, sys
 
 import pytest
-from gridstride.checker import mcp_server, sandbox
+from gridstride.checker import mcp_server, official_mcp, sandbox
 from gridstride.checker.sandbox import Result
 from found import names
 
@@ -105,3 +105,47 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path):
     started = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
     result = sandbox.run_in_folder([sys.executable, '-c', f'{started}time.sleep(60)'], tmp_path, 1)
     assert result.status is None
+
+
+@pytest.fixture
+def client():
+    "A function that runs a session of the official client with a server of its own"
+    pytest.importorskip('mcp', reason='the official mcp package is an extra')
+    import anyio
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    def run(session_of, *options):
+        async def go():
+            server = StdioServerParameters(command=sys.executable, args=['-m', 'gridstride', 'mcp', *options],
+                                           env={**os.environ})
+            async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+                return await session.initialize(), await session_of(session)
+        return anyio.run(go)
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('options', [[], ['--plain']])
+def test_the_official_client_gets_the_same_from_both_servers(client, options):
+    async def session_of(session):
+        tools = await session.list_tools()
+        explained = await session.call_tool('explain', dict(code='race'))
+        with pytest.raises(Exception) as e: await session.call_tool('explain', dict(code='--help'))
+        return tools.tools, explained, e.value
+
+    started, (tools, explained, error) = client(session_of, *options)
+    assert started.server_info.name == 'gridstride' and 'check' in started.instructions
+    assert [o.name for o in tools] == [*mcp_server.TOOLS]
+    assert [o.input_schema for o in tools] == [schema for _, _, schema in mcp_server.TOOLS.values()]
+    assert not explained.is_error and names(explained.content[0].text, 'race') and error.error.code == -32602
+
+
+def test_without_the_package_the_standard_library_answers(monkeypatch):
+    for version, usable in (('1.27.0', False), ('2.3.0', True), ('next', False)):
+        monkeypatch.setattr(official_mcp, 'version', lambda name, v=version: v)
+        assert official_mcp.is_installed() == usable
+    monkeypatch.undo()
+    monkeypatch.setattr(official_mcp, 'is_installed', lambda: False)
+    monkeypatch.setattr(sys, 'stdin', ['{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'])
+    assert mcp_server.main([]) == 0

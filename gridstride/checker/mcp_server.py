@@ -1,8 +1,9 @@
 """`gridstride mcp`: offers the checker to coding agents, by the Model Context Protocol on stdin and stdout.
 
 Each tool takes a source as text and runs a command of the package on it, confined as `sandbox` describes; `judge` has a
-sandbox of its own. The protocol needs so little of JSON-RPC 2.0 here that no package is required: a line of JSON is a
-request or a notification, and each request has one line as its answer."""
+sandbox of its own. If the official `mcp` package is installed, it answers (`official_mcp`). Without it this module
+does: the protocol needs so little of JSON-RPC 2.0 here that the standard library is enough. A line of JSON is a request
+or a notification, and each request has one line as its answer."""
 
 import argparse
 import json
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import gridstride
 
+from . import official_mcp
 from .sandbox import run_confined, run_in_folder
 
-__all__ = ['TOOLS', 'answer', 'main']
+__all__ = ['ProtocolError', 'TOOLS', 'answer', 'main']
 
 _VERSIONS = '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'  # of the protocol, the newest first
 _INSTRUCTIONS = """Check GPU kernels without a GPU: data races, out-of-bounds accesses, uninitialized reads, barriers.
@@ -110,7 +112,7 @@ TOOLS = {  # name -> (function, description, JSON schema of its arguments)
 }
 
 
-class _ProtocolError(Exception):
+class ProtocolError(Exception):
     "An error of a request, with its code in JSON-RPC"
 
     def __init__(self, code, message):
@@ -129,7 +131,7 @@ def _require_arguments(schema, arguments):
         if name in schema['properties'] and not _fits(schema['properties'][name], value, types)
     ]
     if unknown or missing or wrong:
-        raise _ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, wrong {wrong}')
+        raise ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, wrong {wrong}')
 
 
 def _fits(schema, value, types):
@@ -141,11 +143,10 @@ def _fits(schema, value, types):
     )
 
 
-def _call(params):
+def _call(name, arguments):
     "Run a tool; returns the result of `tools/call`"
-    name, arguments = params.get('name'), params.get('arguments') or {}
     if name not in TOOLS:
-        raise _ProtocolError(-32602, f'there is no tool {name}: {", ".join(TOOLS)}')
+        raise ProtocolError(-32602, f'there is no tool {name}: {", ".join(TOOLS)}')
     function, _, schema = TOOLS[name]
     _require_arguments(schema, arguments)
     result = function(**arguments)
@@ -165,12 +166,16 @@ def _initialize(params):
     )
 
 
-def _list_tools(params):
-    tools = [dict(name=k, description=does, inputSchema=schema) for k, (_, does, schema) in TOOLS.items()]
-    return dict(tools=tools)
+def _list_tools():
+    return [dict(name=k, description=does, inputSchema=schema) for k, (_, does, schema) in TOOLS.items()]
 
 
-_METHODS = {'initialize': _initialize, 'ping': lambda params: {}, 'tools/list': _list_tools, 'tools/call': _call}
+_METHODS = {
+    'initialize': _initialize,
+    'ping': lambda params: {},
+    'tools/list': lambda params: dict(tools=_list_tools()),
+    'tools/call': lambda params: _call(params.get('name'), params.get('arguments') or {}),
+}
 
 
 def answer(line: str):  # a dictionary; None for a notification
@@ -185,17 +190,22 @@ def answer(line: str):  # a dictionary; None for a notification
         return None
     try:
         if request['method'] not in _METHODS:
-            raise _ProtocolError(-32601, f'there is no method {request["method"]}')
+            raise ProtocolError(-32601, f'there is no method {request["method"]}')
         return dict(jsonrpc='2.0', id=request['id'], result=_METHODS[request['method']](request.get('params') or {}))
-    except _ProtocolError as e:
+    except ProtocolError as e:
         return dict(jsonrpc='2.0', id=request['id'], error=dict(code=e.code, message=str(e)))
 
 
 def main(argv=None) -> int:  # exit status
     "Answer requests until stdin ends"
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog='gridstride mcp', description='Offer check, explain, asm, bench and judge to a coding agent, on stdin.'
-    ).parse_args(argv)
+    )
+    parser.add_argument('--plain', action='store_true', help='do not use the mcp package, even if it is installed')
+    plain = parser.parse_args(argv).plain
+    if official_mcp.is_installed() and not plain:
+        official_mcp.serve('gridstride', gridstride.__version__, _INSTRUCTIONS, _list_tools(), _call)
+        return 0
     for line in sys.stdin:
         if line.strip() and (response := answer(line)) is not None:
             print(json.dumps(response), flush=True)

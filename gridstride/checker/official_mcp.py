@@ -1,0 +1,53 @@
+"""The server of `mcp_server` on the official `mcp` package, which is the extra `gridstride[mcp]`.
+
+It has the same tools. The package adds what the protocol has beyond tools: cancelled requests, new versions, logging."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = ['is_installed', 'serve']
+
+_OLDEST = 2  # the major version whose `Server` takes functions for its requests
+
+
+def is_installed() -> bool:
+    "Return whether the package is installed, in a version that this module can use"
+    try:
+        return int(version('mcp').partition('.')[0]) >= _OLDEST
+    except (PackageNotFoundError, ValueError):
+        return False
+
+
+def make_server(name, version, instructions, tools, call_tool):
+    "Make a server; `call_tool(name, arguments)` returns the result of a call, or raises `ProtocolError`"
+    import anyio.to_thread
+    from mcp import types
+    from mcp.server.lowlevel import Server
+    from mcp.shared.exceptions import MCPError
+
+    from .mcp_server import ProtocolError
+
+    async def on_list_tools(context, params):
+        return types.ListToolsResult.model_validate(dict(tools=tools))
+
+    async def on_call_tool(context, params):
+        try:
+            result = await anyio.to_thread.run_sync(call_tool, params.name, params.arguments or {})
+        except ProtocolError as e:
+            raise MCPError(e.code, str(e)) from None
+        return types.CallToolResult.model_validate(result)
+
+    options = dict(version=version, instructions=instructions)
+    return Server(name, **options, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+
+
+def serve(*server):
+    "Answer requests on stdin until it ends; takes the arguments of `make_server`"
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def run():
+        made = make_server(*server)
+        async with stdio_server() as (read, write):
+            await made.run(read, write, made.create_initialization_options())
+
+    anyio.run(run)
