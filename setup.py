@@ -17,7 +17,7 @@ def lines(key): return [r for r in meta[key].splitlines() if r.strip()]
 # What the package needs beside its modules. Cheats and honest kernels are files to be read, not modules
 DATA = ['py.typed', '**/*.pyi', 'cpp/launcher.cpp', 'cpp/include/**/*', 'cpp/runtime/*', 'kernels/*.cuh',
         'kernels/**/*.cuh', 'kernels/new_project/*.txt', 'ring/*.cuh',
-        'judge/cheats/*.py', 'judge/honest/*.py', 'diagnostics/locale/*/*.po']
+        'checker/report.schema.json', 'judge/cheats/*.py', 'judge/honest/*.py', 'diagnostics/locale/*/*.po']
 
 
 class Build(build_py):

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import numpy as np
 import pytest
 from gridstride import as_gpu, sim
@@ -214,21 +215,44 @@ def test_annotations_are_escaped_as_github_reads_them():
     assert comma.startswith('::error file=x%2Cy%3Az%25,title=')  # a line of a cell is none of the file
 
 
-# Fields that SARIF 2.1.0 requires
-REQUIRED = dict(run=['tool'], tool=['driver'], driver=['name'], result=['message'], rule=['id'],
-                invocation=['executionSuccessful'], location=[], region=['startLine'], notification=['message'])
+HERE = Path(__file__).parent
+SCHEMAS = dict(json=json.loads(Path(check.__file__).with_name('report.schema.json').read_text()),
+               sarif=json.loads((HERE/'sarif.schema.json').read_text()))
 
 
-def test_sarif_has_what_its_schema_requires():
+def validate(format, text):
+    "Parse a report, and raise an error unless it fits the schema of its format"
+    jsonschema.validate(report := json.loads(text), SCHEMAS[format])
+    return report
+
+
+@pytest.mark.parametrize('format', SCHEMAS)
+def test_reports_fit_their_schemas(format):
+    notebook = FileResult('n.ipynb', [a_finding(cell=2, other=None, line=None)], launches=1)
+    for results in (RESULTS, [], [FileResult('a.py', launches=1, schedules=['forward', 'reverse'])], [notebook]):
+        validate(format, formats.FORMATS[format](results))
+
+
+@pytest.mark.parametrize('changed', [dict(level='note'), dict(line='3'), dict(thread=[0.5]), dict(schedule='backward')],
+                         ids=str)
+def test_the_schema_refuses_wrong_fields(changed):
+    report = json.loads(formats.to_json(RESULTS))
+    report['findings'][0].update(changed)
+    with pytest.raises(jsonschema.ValidationError): validate('json', json.dumps(report))
+
+
+def test_the_schema_has_all_fields():
+    properties = SCHEMAS['json']['$defs']['finding']
+    assert {*properties['properties']} == {*properties['required']} == {f.name for f in fields(Finding)}
+    assert {*SCHEMAS['json']['$defs']['file']['required']} == {*FileResult('a').to_dict()}
+
+
+def test_sarif_names_the_rule_and_both_lines():
     log = json.loads(formats.to_sarif(RESULTS))
     assert log['version'] == '2.1.0' and set(log) == {'$schema', 'version', 'runs'}
     one, = log['runs']
     driver, (result,), (invocation,) = one['tool']['driver'], one['results'], one['invocations']
     location = result['locations'][0]['physicalLocation']
-    for name, o in dict(run=one, tool=one['tool'], driver=driver, result=result, rule=driver['rules'][0],
-                        invocation=invocation, region=location['region'],
-                        notification=invocation['toolExecutionNotifications'][0]).items():
-        assert set(REQUIRED[name]) <= set(o), name
     assert result['ruleId'] == driver['rules'][0]['id'] == 'racecheck/race' and result['level'] == 'error'
     assert location == dict(artifactLocation=dict(uri='a%20b.cu'), region=dict(startLine=3))
     assert result['relatedLocations'][0]['physicalLocation']['artifactLocation']['uri'] == 'c.cu'
@@ -356,6 +380,7 @@ def test_programs_with_a_mistake(results, name, dialect, code, line, warm_worker
     found = checked(results, name)
     o, = found.findings
     assert (o.dialect, o.code, o.line, Path(o.file).name) == (dialect, code, line, name)
+    for format in SCHEMAS: validate(format, formats.FORMATS[format]([found]))
     assert found.schedules == ['forward'] and found.launches and not found.error
     assert o.cell == (1 if name == 'cells.ipynb' else None)
 
