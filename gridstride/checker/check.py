@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from .command_line import module_command
 from .finding import Finding, relative_path
@@ -34,7 +35,7 @@ class FileResult:
     findings: list = field(default_factory=list)  # of `Finding`
     launches: int = 0  # launches of kernels, and calls of compiled code, under the first schedule
     schedules: list = field(default_factory=list)  # that were run, as `--replay` takes them
-    error: str = None  # why the program could not be checked
+    error: str | None = None  # why the program could not be checked
     output: str = ''  # what the program printed, if there is an error
 
     def to_dict(self):
@@ -56,7 +57,8 @@ def _run_worker(job):
 
 def _parse_report(lines, status):
     "Return (findings, number of launches, error) of the lines of a report"
-    findings, last = [], dict(launches=0, error=f'the program ended early: exit status {status}')
+    findings: list[Finding] = []
+    last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}')
     for line in lines:
         if 'finding' in line:
             findings.append(Finding.from_dict(line['finding']))
@@ -71,7 +73,7 @@ def check_file(
     allowed=(),  # codes of findings that are not reported
 ) -> FileResult:
     "Check a file under these schedules, one after the other, until one has a finding that stops a kernel"
-    result = FileResult(relative_path(job.file))
+    result = FileResult(relative_path(job.file) or job.file)
     for schedule in schedules:
         job = replace(job, schedule=str(schedule))
         findings, launches, error, output = _run_worker(job)

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 __all__ = ['Finding', 'finding_of_error', 'finding_of_warning', 'page_address', 'relative_path']
 
@@ -17,20 +18,20 @@ class Finding:
     message: str  # the whole text
     summary: str  # its first sentence
     hint: str = ''  # how to fix it
-    kernel: str = None
-    file: str = None  # relative to the current folder if it is inside
-    line: int = None  # in `file`; None if it is unknown
-    cell: int = None  # index of the cell of a notebook; `line` is then a line of the cell
+    kernel: str | None = None
+    file: str | None = None  # relative to the current folder if it is inside
+    line: int | None = None  # in `file`; None if it is unknown
+    cell: int | None = None  # index of the cell of a notebook; `line` is then a line of the cell
     source: str = ''  # the text of the line
-    block: tuple = None  # (x, y, z)
-    thread: tuple = None  # (x, y, z)
-    array: str = None
-    index: tuple = None  # of the element
-    other: dict = None  # the other access of a data race: file, line, source, block, thread
+    block: tuple | None = None  # (x, y, z)
+    thread: tuple | None = None  # (x, y, z)
+    array: str | None = None
+    index: tuple | None = None  # of the element
+    other: dict | None = None  # the other access of a data race: file, line, source, block, thread
     page: str = ''  # the address of the message's page
     schedule: str = 'forward'  # the order of blocks and threads, as `--replay` takes it
-    test: str = None  # the test that launched the kernel
-    launch: str = None  # the launch, if `--launch` made its arguments
+    test: str | None = None  # the test that launched the kernel
+    launch: str | None = None  # the launch, if `--launch` made its arguments
 
     @property
     def key(self):
@@ -45,7 +46,8 @@ class Finding:
     def from_dict(cls, values):
         "Return the finding that `to_dict` stored; names that this version does not know are ignored"
         known = {f.name for f in fields(cls)}
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items() if name in known})
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**{name: value for name, value in given.items() if name in known})
 
 
 def relative_path(file):
@@ -102,7 +104,7 @@ def finding_of_error(
     "Make the record of a finding that stopped a kernel"
     file, line, cell = locate(error.file, error.line)
     code = error.code or error.kind.replace(' ', '_')
-    other = None
+    other: dict[str, Any] | None = None
     if error.other:
         other_file, other_line, _ = locate(error.other.file or error.file, error.other.line)
         other = dict(file=relative_path(other_file), line=other_line, source=error.other.source)

@@ -1,6 +1,7 @@
 """Formats of a report: text, JSON, SARIF 2.1.0, and annotations of GitHub."""
 
 import json
+from typing import Any
 
 import gridstride
 
@@ -88,7 +89,7 @@ def _sarif_location(file, line):
 
 def _sarif_result(finding):
     line = None if finding.cell is not None else finding.line  # a line of a cell is not a line of the notebook's file
-    result = dict(
+    result: dict[str, Any] = dict(
         ruleId=f'{finding.kind}/{finding.code}',
         level=finding.level,
         message=dict(text='\n'.join([_heading(finding), *details(finding)])),

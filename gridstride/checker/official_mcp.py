@@ -1,6 +1,6 @@
 """The server of `mcp_server` on the official `mcp` package, which is the extra `gridstride[mcp]`.
 
-It has the same tools. The package adds what the protocol has beyond tools: cancelled requests, new versions, logging."""
+It has the same tools; the package adds the rest of the protocol, such as cancelled requests and new versions."""
 
 from importlib.metadata import PackageNotFoundError, version
 

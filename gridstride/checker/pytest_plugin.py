@@ -13,6 +13,7 @@ GRIDSTRIDE_CUDASIM=1 without the option replaces `numba.cuda` alone, as NUMBA_EN
 import os
 from contextlib import ExitStack
 from itertools import takewhile
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ class CheckedTests:
         )
         self.coverage = LineCoverage() if option.gridstride_coverage else None
         self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
-        self.totals = dict(tests=0, launches=0, findings=0, coverage=[])
+        self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[])
         self.disabled = ()  # kinds of checks that are disabled, because the running test allows their findings
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
@@ -108,7 +109,7 @@ class CheckedTests:
         from _pytest.runner import runtestprotocol
 
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        launches, self.disabled = 0, ()
+        launches, reports, self.disabled = 0, [], ()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
             while kinds := {*_kinds_to_disable(item, self.recorder.findings, reports)} - {*self.disabled}:

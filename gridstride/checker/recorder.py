@@ -7,7 +7,7 @@ them: a program may cause them on purpose."""
 import functools
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .finding import finding_of_error, finding_of_warning
 from .source_map import locate_in_files
@@ -21,8 +21,8 @@ class LaunchTarget(NamedTuple):
     "The target of a launch: a kernel in Python with its file, or a compiled module with its sources"
 
     owner: object
-    file: str = None
-    sources: object = dict  # a function that returns {file name: text}
+    file: str | None = None
+    sources: Callable[[], dict] = dict  # a function that returns {file name: text}
 
 
 class Recorder:
@@ -33,7 +33,9 @@ class Recorder:
         program=None,  # the file that is checked
         report=lambda finding: None,  # called with each new finding
         schedule='forward',
-        launch_context=nullcontext,  # a function that returns a context manager; each launch runs in one
+        launch_context: Callable[
+            [], Any
+        ] = nullcontext,  # a function that returns a context manager; each launch runs in one
     ):
         self.program, self.report, self._launch_context = program, report, launch_context
         self.start(schedule)

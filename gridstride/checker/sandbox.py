@@ -32,7 +32,7 @@ _COMMANDS = {  # name -> module
 class Result(NamedTuple):
     "The end of a command: its exit status, what it printed, and the protections that held"
 
-    status: int  # None if it took too long
+    status: int | None  # None if it took too long
     out: str
     err: str
     isolation: tuple = ()

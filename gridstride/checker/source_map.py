@@ -22,7 +22,7 @@ def line_in_file(
     text,  # of a file
     source,  # the compiled text
     line,  # of `source`
-) -> int:  # of `text`; None if it is not there, or if several lines fit equally well
+) -> int | None:  # of `text`; None if it is not there, or if several lines fit equally well
     """Return the line of a file that a line of a compiled text comes from.
 
     The file may contain the text only in part, as with several files that were joined, so the lines around it vote.

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .recorder import Recorder
 from .schedules import parse_schedule
@@ -36,7 +37,7 @@ class Job:
     include: list = field(default_factory=list)  # folders of headers
     define: list = field(default_factory=list)  # macros: 'NAME' or 'NAME=VALUE'
     units: list = field(default_factory=list)  # the other source files of a CUDA program
-    launch: str = None  # the kernel to launch, for a file without a `main`
+    launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
     values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
 
@@ -113,7 +114,7 @@ def _run_cuda(job):
 def _launch_kernel(job, src, seed):
     from ..cpp.harness import launch, read_values
 
-    sizes = {name: tuple(size) if isinstance(size, list) else size for name, size in job.sizes.items()}
+    sizes: dict[str, Any] = {name: tuple(size) if isinstance(size, list) else size for name, size in job.sizes.items()}
     launch(src, job.launch, read_values(job.values), **sizes, seed=seed, report=print)
 
 

@@ -4,6 +4,7 @@ The text that `exec` and `compile` get is in none of these; `recorded_sources` k
 
 import ast
 import builtins
+import functools
 import inspect
 import linecache
 import os
@@ -68,30 +69,30 @@ def _read_code(code):
     return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
 
 
-_recorded = deque(maxlen=4096)  # (text, name of its file) that `exec` and `compile` got; the newest is the last
+_recorded = deque(maxlen=4096)  # (text, its code object) that `exec` and `compile` got; the newest is the last
 _compile, _exec = compile, exec
 _FUTURE_FLAGS = 0x1FE0000  # the flags of a code object that `from __future__` sets
 
 
-def _record(source, file):
-    "Record a text that defines functions and has no file"
-    if isinstance(source, str) and file.startswith('<') and ('def ' in source or 'lambda' in source):
-        _recorded.append((source, file))
+def _record(source, code):
+    "Record a text without a file that defines functions; returns its code object"
+    if isinstance(source, str) and isinstance(code, CodeType) and code.co_filename.startswith('<'):
+        if 'def ' in source or 'lambda' in source:
+            _recorded.append((source, code))
+    return code
 
 
 def _compile_and_record(source, filename, mode, flags=0, dont_inherit=False, *args, **options):
     "Compile as the builtin does, with the `__future__` statements of the caller, and record the text"
-    _record(source, str(filename))
     inherited = 0 if dont_inherit else sys._getframe(1).f_code.co_flags & _FUTURE_FLAGS
-    return _compile(source, filename, mode, flags | inherited, True, *args, **options)
+    return _record(source, _compile(source, filename, mode, flags | inherited, True, *args, **options))
 
 
 def _exec_and_record(source, globals=None, locals=None, /, **options):
     "Execute as the builtin does, in the namespace of the caller if none is given, and record the text"
     caller = sys._getframe(1)
     if isinstance(source, str):
-        _record(source, '<string>')
-        source = _compile(source, '<string>', 'exec', caller.f_code.co_flags & _FUTURE_FLAGS, True)
+        source = _record(source, _compile(source, '<string>', 'exec', caller.f_code.co_flags & _FUTURE_FLAGS, True))
     if globals is None:
         globals, locals = caller.f_globals, caller.f_locals if locals is None else locals
     return _exec(source, globals, locals, **options)
@@ -108,19 +109,23 @@ def recorded_sources():
         builtins.compile, builtins.exec = original
 
 
+@functools.lru_cache(1)
 def _command_line_source():
-    "Return [(text, name of its file)] of the program that `python -c` runs; [] if there is none"
+    "Return [(text, its code object)] of the program that `python -c` runs; [] if there is none"
     options = [*takewhile(lambda option: option.startswith('-'), sys.orig_argv[1:])]
-    return [(sys.orig_argv[1 + len(options)], '<string>')] if options and options[-1] == '-c' else []
+    if not options or options[-1] != '-c':
+        return []
+    text = sys.orig_argv[1 + len(options)]
+    return [(text, _compile(text, '<string>', 'exec', 0, True))]
 
 
 def _read_recorded(code):
     "Read the source of a code object from the recorded texts, with a name of its own for `linecache`; None if absent"
     if not isinstance(code, CodeType) or not code.co_filename.startswith('<'):
         return None
-    for n, (text, file) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
-        if file == code.co_filename and code.co_name in text and _contains_code(text, code):
-            name = f'{file[:-1]} {n}>'
+    for n, (text, text_code) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
+        if text_code.co_filename == code.co_filename and code.co_name in text and _contains(text_code, code):
+            name = f'{code.co_filename[:-1]} {n}>'
             lines = text.splitlines(True)
             linecache.cache[name] = len(text), None, lines, name
             first_index = code.co_firstlineno - 1
@@ -128,12 +133,9 @@ def _read_recorded(code):
     return None
 
 
-def _contains_code(text, code):
-    "Return whether a text, when it is compiled, defines this code object"
-    try:
-        pending = [_compile(text, code.co_filename, 'exec', code.co_flags & _FUTURE_FLAGS, True)]
-    except SyntaxError:
-        return False
+def _contains(outer, code):
+    "Return whether a code object defines another one, at any depth"
+    pending = [outer]
     while pending:
         constants = [c for c in pending.pop().co_consts if isinstance(c, CodeType)]
         if code in constants:
