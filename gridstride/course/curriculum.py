@@ -619,25 +619,45 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         chapter_title='Softmax',
     ),
     Lesson(
-        '21',
-        'flash_attention',
-        'FlashAttention',
-        reading=65,
-        exercises=(85, 120),
+        '21a',
+        'attention_forward',
+        'FlashAttention: forward',
+        reading=40,
+        exercises=(35, 50),
         needs=(
             'lessons {softmax} and {triton}. Without a GPU all kernels still run and are checked; times are those of '
             'an NVIDIA H100.'
         ),
         follows=(
-            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann) for the forward pass, then the three papers: '
-            '[FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) and '
-            '[3](https://arxiv.org/abs/2407.08608).'
+            '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann), then two papers: '
+            '[FlashAttention](https://arxiv.org/abs/2205.14135) and [2](https://arxiv.org/abs/2307.08691).'
+        ),
+        does='attention that never stores its matrix of scores, from one line of algebra to Triton; bytes counted',
+        gpu='helps',
+        chapter='flash_attention',
+        chapter_title='FlashAttention',
+    ),
+    Lesson(
+        '21b',
+        'attention_backward',
+        'FlashAttention: backward and masks',
+        reading=45,
+        exercises=(50, 70),
+        needs=(
+            "lesson {attention_forward} and {rows_on_chip}'s gradient of a softmax. Without a GPU all kernels still run "
+            'and are checked; times are those of an NVIDIA H100.'
+        ),
+        follows=(
+            'three papers: [FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) '
+            'and [3](https://arxiv.org/abs/2407.08608).'
         ),
         does=(
-            'attention that never stores its matrix of scores, from one line of algebra to Triton; masks; a backward '
-            'pass from one saved value per row; a small GPT'
+            'a backward pass from one saved value per row; who accumulates dQ; masks and grouped queries; errors; a '
+            'small GPT'
         ),
         gpu='helps',
+        chapter='flash_attention',
+        chapter_title='FlashAttention',
     ),
     Lesson(
         '22a',
@@ -879,7 +899,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(40, 55),
         needs=(
-            'lesson {ring} and the backward pass of lesson {flash_attention}. No GPU is needed: four processes on this '
+            'lesson {ring} and the backward pass of lesson {attention_backward}. No GPU is needed: four processes on this '
             'machine replace four GPUs. Measurements with two real ones are recorded.'
         ),
         follows=(
