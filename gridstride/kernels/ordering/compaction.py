@@ -2,9 +2,10 @@
 
 from functools import lru_cache
 
-from .keys import KeyType, as_bits, check_keys, key_type
+from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
 from .sorts import sort
 from .sources import dynamic_smem_bytes, kernel_source
+from ..call_tables import repeated
 from ..common import MAX_LOAD_BYTES, import_torch, launch
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -51,6 +52,23 @@ def _select(bits, key, keep=None, with_positions=False):
     return out, positions, total
 
 
+def _compact(x, keep):
+    "Return (a tensor of `x.numel()` elements that begins with the selected ones, their number)"
+    check_keys('compact', x)
+    check_keys('compact', keep, 'keep', ['bool'])
+    if keep.shape != x.shape or keep.device != x.device:
+        raise ValueError(
+            f'compact: keep has shape {tuple(keep.shape)} and is on {keep.device}; expected shape {tuple(x.shape)} '
+            f'on {x.device}, as x'
+        )
+    flags = keep.contiguous().view(import_torch().uint8).flatten()
+    out, _, total = _select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
+    return out.view(x.dtype), total
+
+
+_repeated_compact = repeated(_compact)
+
+
 def compact(
     x,  # a tensor of a type of 1, 2, 4 or 8 bytes
     keep,  # a bool tensor of its shape
@@ -63,16 +81,8 @@ def compact(
     The size of the result depends on the elements, so the call waits for the GPU, as torch does, unless `padded`.
 
     Raises TypeError and ValueError for arguments that are not supported."""
-    check_keys('compact', x)
-    check_keys('compact', keep, 'keep', ['bool'])
-    if keep.shape != x.shape or keep.device != x.device:
-        raise ValueError(
-            f'compact: keep has shape {tuple(keep.shape)} and is on {keep.device}; expected shape {tuple(x.shape)} '
-            f'on {x.device}, as x'
-        )
-    flags = keep.contiguous().view(import_torch().uint8).flatten()
-    out, _, total = _select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
-    out = out.view(x.dtype)
+    reject_gradients('compact', x)
+    out, total = _repeated_compact(x, keep)
     return (out, total) if padded else out[: int(total)]
 
 

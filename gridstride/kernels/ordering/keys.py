@@ -38,6 +38,13 @@ def check_keys(op_name, x, name='x', dtypes=KEY_TYPES):
     reject_gradient(op_name, x)
 
 
+def reject_gradients(op_name, *tensors):
+    "Raise `ValueError` if a tensor requires a gradient: a call that is repeated from a table checks nothing else"
+    for x in tensors:
+        if getattr(x, 'requires_grad', False):
+            reject_gradient(op_name, x)
+
+
 def check_axis(op_name, x, axis) -> int:
     "Return the axis as an index from 0; raises `ValueError` if `x` does not have it"
     dims = max(1, x.dim())

@@ -4,8 +4,19 @@ byte of the keys, in which blocks find out where to write by decoupled look-back
 from functools import lru_cache
 from typing import NamedTuple
 
-from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
+from .keys import (
+    Explanation,
+    KeyType,
+    as_bits,
+    check_axis,
+    check_keys,
+    key_type,
+    move_back,
+    move_last,
+    reject_gradients,
+)
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
+from ..call_tables import repeated
 from ..common import import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -199,18 +210,8 @@ def _check_values(x, values):
         )
 
 
-def sort(
-    x,  # a tensor of integers or floats
-    values=None,  # a tensor of the same shape, of any of these types, which is permuted as `x` is
-    axis=-1,  # along which to sort
-    descending=False,
-):  # the sorted tensor; with `values`: (the sorted tensor, the permuted values)
-    """Sort along an axis, stably, in torch's order: NaN is the largest element, -0.0 equals 0.0.
-
-        sort(x)
-        keys, values = sort(keys, values)
-
-    Raises TypeError and ValueError for arguments that are not supported."""
+def _sort(x, values, axis, descending):
+    "Compute `sort`"
     check_keys('sort', x)
     axis = check_axis('sort', x, axis)
     if values is not None:
@@ -225,9 +226,41 @@ def sort(
     return keys if values is None else (keys, move_back(moved.view(values.dtype), x, axis))
 
 
+_repeated_sort = repeated(_sort)
+
+
+def sort(
+    x,  # a tensor of integers or floats
+    values=None,  # a tensor of the same shape, of any of these types, which is permuted as `x` is
+    axis=-1,  # along which to sort
+    descending=False,
+):  # the sorted tensor; with `values`: (the sorted tensor, the permuted values)
+    """Sort along an axis, stably, in torch's order: NaN is the largest element, -0.0 equals 0.0.
+
+        sort(x)
+        keys, values = sort(keys, values)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    reject_gradients('sort', x, values)
+    return _repeated_sort(x, values, axis, descending)
+
+
 def _element_bytes(values):
     "Return the size of a value in bytes, 0 if there are none"
     return 0 if values is None else values.element_size()
+
+
+def _argsort(x, axis, descending):
+    "Compute `argsort`"
+    check_keys('argsort', x)
+    axis = check_axis('argsort', x, axis)
+    problem = _problem(x, axis, 'positions', 4, descending)
+    if _fallback_reason(problem):
+        return import_torch().argsort(x, dim=axis, descending=bool(descending), stable=True)
+    return move_back(_run(problem, as_bits(move_last(x, axis)))[1], x, axis)
+
+
+_repeated_argsort = repeated(_argsort)
 
 
 def argsort(
@@ -240,12 +273,8 @@ def argsort(
         argsort(x)
 
     Raises TypeError and ValueError for arguments that are not supported."""
-    check_keys('argsort', x)
-    axis = check_axis('argsort', x, axis)
-    problem = _problem(x, axis, 'positions', 4, descending)
-    if _fallback_reason(problem):
-        return import_torch().argsort(x, dim=axis, descending=bool(descending), stable=True)
-    return move_back(_run(problem, as_bits(move_last(x, axis)))[1], x, axis)
+    reject_gradients('argsort', x)
+    return _repeated_argsort(x, axis, descending)
 
 
 def explain_sort(

@@ -3,9 +3,20 @@ a large k, a radix sort sorts the rows."""
 
 from functools import lru_cache
 
-from .keys import Explanation, KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last
+from .keys import (
+    Explanation,
+    KeyType,
+    as_bits,
+    check_axis,
+    check_keys,
+    key_type,
+    move_back,
+    move_last,
+    reject_gradients,
+)
 from .sorts import argsort, explain_sort
 from .sources import UNSIGNED_TYPES, kernel_source
+from ..call_tables import repeated
 from ..common import import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
@@ -76,18 +87,8 @@ def _check(x, k, axis):
     return axis, width
 
 
-def topk(
-    x,  # a tensor of integers or floats
-    k,
-    axis=-1,
-    largest=True,  # False: the smallest elements
-):  # (values, indices), sorted; indices are int64
-    """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest. Of
-    equal elements the first ones are taken, and come first, which torch does not promise.
-
-        values, indices = topk(logits, 8)
-
-    Raises TypeError and ValueError for arguments that are not supported."""
+def _topk(x, k, axis, largest):
+    "Compute `topk`"
     torch = import_torch()
     axis, width = _check(x, k, axis)
     key = key_type(x)
@@ -104,6 +105,25 @@ def topk(
     if not x.dim():
         return values.reshape((k,))[0] if k else values, indices.reshape((k,))[0] if k else indices
     return move_back(values, x, axis), move_back(indices, x, axis)
+
+
+_repeated_topk = repeated(_topk)
+
+
+def topk(
+    x,  # a tensor of integers or floats
+    k,
+    axis=-1,
+    largest=True,  # False: the smallest elements
+):  # (values, indices), sorted; indices are int64
+    """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest. Of
+    equal elements the first ones are taken, and come first, which torch does not promise.
+
+        values, indices = topk(logits, 8)
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    reject_gradients('topk', x)
+    return _repeated_topk(x, k, axis, largest)
 
 
 def _by_sort(x, k, axis, largest):
