@@ -20,12 +20,13 @@ from .ladder.ladder import ragged_shapes
 from .ladder.rung import H100, Rung
 from .latent import programs as _latent
 from .memory import programs as _memory
+from .ordering import programs as _ordering
 from .quant import programs as _quant
 from .sparse import programs as _sparse
 from .standalone import FLAGS, NAMESPACE, Launch, Program, program_source
 
 # modules with a function `programs`, which returns a list of `Program`
-_PROGRAM_MODULES = _memory, _quant, _sparse, _fused, _flash, _latent, _gemm
+_PROGRAM_MODULES = _memory, _ordering, _quant, _sparse, _fused, _flash, _latent, _gemm
 # a matrix product to export: the name of the file, a description, the kernel (a `Product`), and shapes (h, w, k), of
 # which the last one is timed
 ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes')

@@ -16,6 +16,8 @@ from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import operators, programs
+from gridstride.kernels.ordering import compaction, sorts, top_k
+from gridstride.kernels.ordering import programs as orderings
 from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
@@ -258,3 +260,20 @@ def test_nvcc_compiles_them():
     flags = *export.FLAGS.replace('-O3', '-O1').split(), '-Xcompiler', '-fsyntax-only'
     version = subprocess.run(['nvcc', '--version'], check=True, capture_output=True, text=True).stdout
     build({'x.cu': text}, [['nvcc', *flags, '-c', '-o', 'x.o', 'x.cu']], version)
+
+
+@pytest.mark.parametrize('o', orderings.PROGRAMS, ids=lambda o: o.name)
+def test_the_sorts_that_are_exported_are_those_that_are_launched(o, monkeypatch):
+    "Case by case, as on an H100; nothing is run"
+    seen = []
+    for module in (sorts, top_k, compaction):
+        monkeypatch.setattr(module, 'this_device', lambda: export.H100)
+        monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    for rows, width in o.cases:
+        given = torch.empty(rows, width, dtype=getattr(torch, o.dtype))
+        if o.operator == 'compact': kernels.compact(given, torch.empty(rows, width, dtype=torch.bool), padded=True)
+        else: getattr(kernels, o.operator)(given, *[orderings.K]*(o.operator == 'topk'))
+    text = standalone.program_source(orderings._program(o))
+    assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
+    grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
+    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
