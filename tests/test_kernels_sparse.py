@@ -160,10 +160,12 @@ def test_the_smallest_blocks_go():
 
 
 # by `mma.sp`?, dtype, rows of w, of x, columns, a bias?, tile (None: chosen): partial tiles at the ends, a ring that
-# wraps, two warpgroups of 128 rows each, clusters along both sides
+# wraps, two warpgroups of 128 rows each, clusters along both sides, and few rows of x
 TWO_FOUR_CASES = [(True, 'bfloat16', 264, 140, 208, True, None), (True, 'float16', 8, 1, 16, False, None),
                   (False, 'bfloat16', 264, 200, 720, True, two_four.Tile(256, 192, 5, 2, 1, 48, 8)),
-                  (False, 'float16', 8, 1, 16, False, None),
+                  (False, 'float16', 8, 1, 16, False, None), (False, 'bfloat16', 72, 9, 1040, True, None),
+                  (False, 'float16', 136, 16, 208, False, None),
+                  (False, 'float16', 8, 1, 16, False, two_four.Tile(128, 64, 8, 2, 1, 32, 8)),
                   (False, 'bfloat16', 136, 140, 336, False, two_four.Tile(128, 64, 3, 1, 2, 32, 8))]
 
 

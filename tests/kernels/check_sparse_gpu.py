@@ -13,7 +13,9 @@ from gridstride.kernels.sparse import blocks, csr, formats, multiply_24, pack_24
 
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
 F16_TYPES = torch.bfloat16, torch.float16
-SIZES = (8, 1, 16), (264, 200, 144), (256, 192, 128), (1000, 777, 1040), (2056, 1500, 4112)     # rows of w, of x, k
+# rows of w, of x, k
+SIZES = ((8, 1, 16), (1280, 4, 5120), (4096, 16, 4096), (264, 200, 144), (256, 192, 128), (1000, 777, 1040),
+         (2056, 1500, 4112))
 
 
 def differs(got, a, b, dtype, plus=0):

@@ -76,6 +76,13 @@ def mma_sp_source(dtype, constants) -> str:
 
 
 @lru_cache
+def few_rows_source(dtype, constants) -> str:
+    "Return the source of the product with few rows of x, which uses `mma.sp`"
+    preamble = 'typedef unsigned u32;\n' + MMA_SP.replace('bf16', F16_TYPES[dtype])
+    return assemble_source(source('two_four_few'), (('Number', C_TYPES[dtype]),), constants, preamble)
+
+
+@lru_cache
 def csr_source(
     dtype,
     vec_size,  # elements per load

@@ -1,4 +1,5 @@
-"""Multiply by a 2:4 sparse matrix: with `wgmma.sp` on a Hopper GPU, with `mma.sp` on other GPUs from Ampere on."""
+"""Multiply by a 2:4 sparse matrix: with `wgmma.sp` on a Hopper GPU, with `mma.sp` for few rows of x and on other GPUs
+from Ampere on."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -7,7 +8,7 @@ import torch
 
 from .formats import CompressedMatrix, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
-from .sources import F16_TYPES, hopper_source, mma_sp_source, wgmma_sp
+from .sources import F16_TYPES, few_rows_source, hopper_source, mma_sp_source, wgmma_sp
 from ..ladder.rung import KernelLaunch, this_device, require_bfloat16, runs_hopper
 from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
@@ -154,9 +155,25 @@ def mma_sp_launch(dtype, rows, n, k, has_bias) -> KernelLaunch:
     return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), smem_bytes)
 
 
+_MAX_FEW_ROWS = 16  # rows of x; with more, loads of x take longer than those of w
+
+
+@lru_cache(1024)
+def few_rows_launch(dtype, rows, n, k, has_bias, sms) -> KernelLaunch:
+    "Return the launch of x @ w.T (+ bias) for at most `_MAX_FEW_ROWS` rows of x"
+    blocks = cdiv(rows, 16)
+    warps = min(16 if blocks < 2 * sms else 8, 2 ** max(0, (cdiv(k, 128) - 1).bit_length()))
+    constants = ('N_TILES', cdiv(n, 8)), ('WARPS', warps), ('BIAS', has_bias)
+    src = few_rows_source(dtype, constants)
+    return KernelLaunch(src, 'multiply_24_few', _array_names(has_bias), (rows, n, k), (blocks,), (32 * warps,))
+
+
 @lru_cache(1024)
 def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only a part of the cache key
     "Prepare the launch for `problem`, the arguments of `mma_sp_launch`"
+    dtype, rows, n, k, has_bias = problem
+    if n <= _MAX_FEW_ROWS and not (use_mma_sp or tile):
+        return prepare_launch(few_rows_launch(dtype, rows, n, k, has_bias, this_device().sms), (), device)
     if runs_hopper() and not use_mma_sp:
         return prepare_launch(*hopper_launch(*problem, this_device(), tile), device)
     return prepare_launch(mma_sp_launch(*problem), (), device)
@@ -179,7 +196,7 @@ def multiply_24(
     x,  # (n, columns), contiguous, with the dtype of the matrix
     packed,  # a `TwoFour`
     bias=None,  # (rows,)
-    use_mma_sp=False,  # use `mma.sp`, even on a Hopper GPU
+    use_mma_sp=False,  # use `mma.sp`, even on a Hopper GPU, and for any number of rows
 ):  # (n, rows)
     """Compute x @ w.T (+ bias) for a packed 2:4 sparse matrix w, with float32 accumulators.
 
