@@ -65,7 +65,7 @@ def build_command(source, library, device) -> list:
     import torch
 
     root = Path(torch.__file__).parent
-    flags = ['-shared', '-O2', '-std=c++20', '-DTORCH_TARGET_VERSION=0x020a000000000000', f'-I{root / "include"}']
+    flags = ['-shared', '-O2', '-std=c++17', '-DTORCH_TARGET_VERSION=0x020a000000000000', f'-I{root / "include"}']
     libraries = [f'-L{root / "lib"}', '-ltorch', '-ltorch_cpu', '-lc10']
     if device == 'cpu':
         undefined = ['-undefined', 'dynamic_lookup'] if sys.platform == 'darwin' else []
