@@ -644,8 +644,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(50, 70),
         needs=(
-            "lesson {attention_forward} and {rows_on_chip}'s gradient of a softmax. Without a GPU all kernels still run "
-            'and are checked; times are those of an NVIDIA H100.'
+            "lesson {attention_forward} and {rows_on_chip}'s gradient of a softmax. Without a GPU all kernels still "
+            'run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
             'three papers: [FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) '
@@ -899,8 +899,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(40, 55),
         needs=(
-            'lesson {ring} and the backward pass of lesson {attention_backward}. No GPU is needed: four processes on this '
-            'machine replace four GPUs. Measurements with two real ones are recorded.'
+            'lesson {ring} and the backward pass of lesson {attention_backward}. No GPU is needed: four processes on '
+            'this machine replace four GPUs. Measurements with two real ones are recorded.'
         ),
         follows=(
             '[lecture 13](https://youtu.be/ws7angQYIxI) (Andreas Koepf), then [Tree '
