@@ -147,7 +147,7 @@ WORDS = [
      dict(python=5, cpp=5, benchmarks=2, tests=17, lessons=36)),
     (r'rooms?',
      'package, module; workspace; shared memory',
-     dict(tests=49, lessons=24)),
+     dict(tests=49, lessons=23)),
     (r'wants',
      'needs, expects',
      dict(tests=8, lessons=4)),
