@@ -44,17 +44,13 @@ def same(got, want):
 
 
 def all_sorts(name, shape):
-    "The result of each way to sort, and torch's"
-    x, values = keys(name, shape), torch.arange(math.prod(shape)).view(shape).double()
-    for descending in (False, True):
-        _, order = x.sort(dim=-1, descending=descending, stable=True)
-        yield argsort(x, descending=descending), order
-        yield sort(x, descending=descending), taken(x, order)
-    order = x.argsort(dim=-1, stable=True)
-    for moved in (values, values.short()):
-        got = sort(x, moved)
-        yield got[0], taken(x, order)
-        yield got[1], taken(moved, order)
+    "The result of each way to sort, and torch's; of two orders and two types of values each shape has one"
+    x, is_even = keys(name, shape), len(name + str(shape)) % 2 == 0
+    values = torch.arange(math.prod(shape)).view(shape).to(torch.float64 if is_even else torch.int16)
+    order, back = (x.sort(dim=-1, descending=descending, stable=True)[1] for descending in (is_even, not is_even))
+    yield argsort(x, descending=is_even), order
+    yield sort(x, descending=not is_even), taken(x, back)
+    for got, want in zip(sort(x, values, descending=is_even), (x, values)): yield got, taken(want, order)
 
 
 def top(name, shape, k): return top_of(keys(name, shape), k)
