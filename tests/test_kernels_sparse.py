@@ -196,6 +196,13 @@ def test_a_tile_is_chosen_by_its_rounds():
         assert call.shared <= 232448 - 1024 and all(max(box) <= 256 for box, _ in boxes)
 
 
+@pytest.mark.parametrize('rows,n,k,expected', [
+    (4096, 8, 4096, True), (14336, 1, 4096, False), (4096, 16, 4096, True), (8192, 16, 28672, False),
+    (1280, 17, 1280, False)])
+def test_few_rows_of_x_have_a_kernel_of_their_own(rows, n, k, expected):
+    assert two_four._is_few_rows_faster(rows, n, k) is expected
+
+
 def test_24_refuses_in_words():
     w = prune(weights(16, 64))
     p, x = pack_24(w.bfloat16()), weights(3, 64).bfloat16()
