@@ -155,8 +155,8 @@ def mma_sp_launch(dtype, rows, n, k, has_bias) -> KernelLaunch:
     return KernelLaunch(src, 'multiply_24', _array_names(has_bias), (rows, n, k), grid, (256,), smem_bytes)
 
 
-# Where `few_rows_launch` is faster than `wgmma.sp`, measured on an H200: up to 8 rows of x and these rows of w, up to 16
-# rows of x and these elements of w. With more, loads of x take longer than those of w.
+# Where `few_rows_launch` is faster than `wgmma.sp`, measured on an H200: up to 8 rows of x and these rows of w, up to
+# 16 rows of x and these elements of w. With more, loads of x take longer than those of w.
 _FEW_ROWS_MAX_W_ROWS, _FEW_ROWS_MAX_W_ELEMENTS = 10_000, 2**24
 
 
