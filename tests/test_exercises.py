@@ -170,6 +170,11 @@ def test_the_advice_on_an_empty_block_keeps_to_the_task(name, size):
     said = str(e.value)
     assert names(said, 'G=32', 'BLOCK=16', size, 'BLOCK//G', 'c//G') and 'next' not in said, said
 
+def test_an_optional_argument_without_a_default_is_not_called_read():
+    wrong = next(fn for task, fn in answers if fn.__name__ == 'optional_without_default')
+    with pytest.raises(WrongAnswer) as e: exercise('custom_ops.schema')(wrong)
+    assert "'read')" not in str(e.value).partition('an argument is')[2], str(e.value)
+
 def test_a_finding_has_its_line_once():
     src = """# one line above it
 @exercise('reductions.rows')

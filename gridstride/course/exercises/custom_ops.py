@@ -47,11 +47,13 @@ def parse_schema(text):
 
 
 def _argument_kind(argument):
-    "Return 'write', 'optional' or 'read'"
+    "Return 'write', 'optional' or 'read', or what an optional argument lacks"
     if argument.alias_info is not None and argument.alias_info.is_write:
         return 'write'
-    is_optional = str(argument.type).startswith('Optional') and argument.has_default_value()
-    return 'optional' if is_optional and argument.default_value is None else 'read'
+    if not str(argument.type).startswith('Optional'):
+        return 'read'
+    is_none = argument.has_default_value() and argument.default_value is None
+    return 'optional' if is_none else 'optional, but without the default None'
 
 
 @problem(

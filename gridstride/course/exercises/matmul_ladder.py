@@ -73,7 +73,7 @@ def _(fn, rng, BN, BK, TM, TN):
     result = fn(BN, BK, TM, TN, quads)
     expected = patch_cost(BN, BK, TM, TN)
     if (cost := number(result)) is None or not abs(cost - expected) < 1e-9:
-        raise AssertionError(f'got {result}, but an FMA of this patch takes {expected:.6g} wavefronts')
+        raise AssertionError(f'got {result}; expected wavefronts per multiply-add: {expected:.6g}')
 
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
@@ -147,8 +147,8 @@ def _(fn, rng, h, w, bm, bn, each, sms):
     if (share := number(result)) is None or not abs(share - expected) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
-            f'got {result!r}, but the fraction {expected:.6g} of the work is useful: {blocks} blocks make '
-            f'{cdiv(blocks, wave)} waves of up to {wave} blocks, for {h}x{w} results'
+            f'got {result!r}, but the fraction {expected:.6g} of the work is useful, for {h}x{w} results '
+            f'(blocks: {blocks}, at a time: {wave}, waves: {cdiv(blocks, wave)})'
         )
 
 
@@ -169,8 +169,8 @@ _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20)
     cases=[dict(zip(('blocks', 'across', 'down'), wave)) for wave in _WAVES],
     hints=[
         'There are few candidates: try each `GROUP` from 1 to `down`, and count what its first `blocks` tiles need.',
-        'The listing of 13c, and the cell that draws the tiles, compute the tile of a block. Collect the rows and the '
-        'columns in two sets; the count is the sum of their sizes.',
+        'The listing of idea 13c, and the cell that draws the tiles, compute the tile of a block. Collect the rows and '
+        'the columns in two sets; the count is the sum of their sizes.',
         'For block `i`: `top = i//(GROUP*across)*GROUP`, `high = min(GROUP, down-top)`, `inside = i%(GROUP*across)`; '
         'row `top + inside%high`, column `inside//high`. Then `min(range(1, down+1), key=count)`.',
     ],

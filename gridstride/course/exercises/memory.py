@@ -122,14 +122,17 @@ def _(fn, rng, h, w):
     if not isinstance(result, (tuple, list)) or len(result) != 3:
         raise AssertionError(f'return three integers, bits, base and shift; got {result!r}')
     tile = Swizzle(*result).compose(Layout.row_major(h, w))
+    swizzle = f'Swizzle({", ".join(map(str, result))})'
     if sorted(tile.offsets().ravel()) != list(range(h * w)):
-        raise AssertionError(f'{tile} leaves the {h * w} elements of the tile')
+        raise AssertionError(f'{swizzle} leaves the {h * w} elements of the tile')
     for along in ('row', 'column'):
         if n := walk(tile, along).conflicts:
-            raise AssertionError(f'{tile}, read by {along}s: {n} more wavefronts than without a bank conflict')
+            raise AssertionError(
+                f'with {swizzle}, reading by {along}s takes {n} wavefronts more than without a bank conflict'
+            )
     if result[0] > w.bit_length() - 1:
         raise AssertionError(
-            f'{tile} has no bank conflict, but flips {result[0]} bits: fewer are enough for rows of {w}'
+            f'{swizzle} has no bank conflict, but flips {result[0]} bits: fewer are enough for rows of {w}'
         )
 
 

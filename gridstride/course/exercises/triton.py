@@ -151,7 +151,7 @@ def _(fn, rng, rows, cols, th, tw, programs):
     expected = min(counted, key=counted.get)
     result = fn(rows, cols, th, tw, programs)
     if result not in counted:
-        raise AssertionError(f'a group must be one of {", ".join(map(str, counted))}; got {result!r}')
+        raise AssertionError(f'the group size must be a power of two from 1 to {rows}; got {result!r}')
     if result != expected:
         comparison = f'groups of {result} load {counted[result]} rows and columns of elements'
         hint = '; return the smallest of equal ones' if counted[result] == counted[expected] else ''
