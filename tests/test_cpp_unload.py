@@ -96,8 +96,9 @@ def test_a_module_that_is_soon_loaded_again_is_the_same():
 SOURCES = dict(
     plain='void f(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<int>()); cudaDeviceSynchronize(); }',
     text='const char *f(torch::Tensor x) { return "its text"; }',
-    thread='#include <thread>\n#include <atomic>\nstatic std::atomic<int> ends{0};\n'
-           'void f(torch::Tensor x) { std::thread([] { while (!ends) std::this_thread::yield(); }).detach(); }',
+    thread='#include <thread>\n#include <atomic>\nstatic std::atomic<int> ends{0};\n'  # its thread stays, too, asleep
+           'void f(torch::Tensor x) {\n'
+           '    std::thread([] { while (!ends) std::this_thread::sleep_for(std::chrono::seconds(1)); }).detach();\n}',
     ends_thread='#include <vector>\nstd::vector<int> kept;\nvoid f(torch::Tensor x) { kept.push_back(1); }',
     handler='#include <csignal>\nvoid f(torch::Tensor x) { signal(SIGUSR1, [](int) {}); signal(SIGUSR1, SIG_DFL); }',
     address='void f(torch::Tensor x) { void *p; cudaGetSymbolAddress(&p, count); }',
