@@ -181,14 +181,14 @@ def test_explanations():
     assert explain_sort(torch.zeros(1).expand(2**30)).kernels == ()
     assert explain_topk(x, 3).kernels == ('topk',) and explain_topk(torch.zeros(2**17), 3).kernels == ('topk', 'topk')
     assert explain_topk(x.double(), 3).kernels == () and '64 bits' in explain_topk(x.double(), 3).reason
-    assert explain_topk(torch.zeros(9000), 4097).kernels == ('count_digits', *['onesweep']*4)
+    assert explain_topk(x, 257).kernels == () and '257' in explain_topk(x, 257).reason
     x = torch.randn(2, 300).double()
     for got, want in zip(topk(x, 3), x.topk(3)): same(got, want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('k', [1000, 5000])
-def test_a_large_k(k): assert_same(top('float16', (2, 9001), k))
+def test_a_large_k_is_left_to_torch():
+    x = torch.randn(2, 600)
+    for got, want in zip(topk(x, 300), x.topk(300)): same(got, want)
 
 
 X = torch.ones(3, 4)

@@ -1,5 +1,5 @@
-"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them. For
-a large k, a radix sort sorts the rows."""
+"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them. A
+large k is left to torch."""
 
 from functools import lru_cache
 
@@ -14,14 +14,13 @@ from .keys import (
     move_last,
     reject_gradients,
 )
-from .sorts import argsort, explain_sort
 from .sources import UNSIGNED_TYPES, kernel_source
 from ..call_tables import repeated
 from ..common import import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
-_MAX_K = 4096  # for a larger k, a sort of the rows is faster
+_MAX_K = 256  # for a larger k, torch is faster
 _ITEMS = 8  # elements per thread and iteration
 _MIN_SHARE = 4096  # elements of a row per block, if several blocks share it
 
@@ -30,6 +29,8 @@ def _fallback_reason(key, k, width):
     "Return the reason why torch selects, or None"
     if key.bytes > 4:
         return 'elements of 64 bits: the kernel has 32 bits for an element and 32 for its index'
+    if k > _MAX_K:
+        return f'k is {k}: torch is faster for k above {_MAX_K}'
     if width >= 2**31:
         return f'a row has {width:,} elements; the kernel supports fewer than 2^31'
 
@@ -62,7 +63,7 @@ def _threads(width):
 @lru_cache(1024)
 def topk_launches(key: KeyType, k, rows, width, largest, vec_size, device) -> tuple:  # (launches, candidates)
     "Return the launches, and the number of candidates per row between them, 0 if one launch is enough"
-    blocks = max(1, min(cdiv(2 * device.sms, rows), cdiv(width, max(_MIN_SHARE, 4 * k))))
+    blocks = max(1, min(2 * device.sms // rows, cdiv(width, max(_MIN_SHARE, 4 * k))))
     share = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
     blocks = cdiv(width, share)
     threads, pdl = _threads(share), device.hopper and blocks > 1
@@ -94,8 +95,6 @@ def _topk(x, k, axis, largest):
     key = key_type(x)
     if _fallback_reason(key, k, width):
         return tuple(torch.topk(x, k, axis, largest=bool(largest)))
-    if k > _MAX_K:
-        return _by_sort(x, k, axis, bool(largest))
     rows = move_last(x, axis)
     shape = (*rows.shape[:-1], k)
     values = torch.empty(shape, dtype=x.dtype, device=x.device)
@@ -117,20 +116,13 @@ def topk(
     largest=True,  # False: the smallest elements
 ):  # (values, indices), sorted; indices are int64
     """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest. Of
-    equal elements the first ones are taken, and come first, which torch does not promise.
+    equal elements the first ones are taken, and come first, unless torch selects, which it does for k above 256.
 
         values, indices = topk(logits, 8)
 
     Raises TypeError and ValueError for arguments that are not supported."""
     reject_gradients('topk', x)
     return _repeated_topk(x, k, axis, largest)
-
-
-def _by_sort(x, k, axis, largest):
-    "Return the first k of the sorted elements, and their indices"
-    indices = argsort(x, axis, largest).narrow(axis, 0, k).contiguous()
-    # as bits, because `gather` changes the bits of a NaN
-    return as_bits(x.contiguous()).gather(axis, indices).view(x.dtype), indices
 
 
 def _launch(bits, values, indices, key, k, width, largest):
@@ -157,8 +149,6 @@ def explain_topk(
         return Explanation((), reason)
     if not x.numel() or not k:
         return Explanation((), 'there is nothing to select')
-    if k > _MAX_K:
-        return Explanation(explain_sort(x, axis=axis).kernels, f'k is above {_MAX_K}: the rows are sorted')
     launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, this_device())
     blocks = launches[0].scalars[2]
     reason = (

@@ -61,7 +61,10 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     const Bits *elements = x + row * row_width;
     const Word *words = candidates + row * width;
     Word limit = NONE;                                      // a word that is not smaller is not one of the K first
-    if (tid == 0) count = has_failed = 0;
+    if (tid == 0) {
+        count = has_failed = 0;
+        smallest[0] = 0;
+    }
 
     Held held[ITEMS], next[ITEMS];                          // of this iteration, and of the next one
     auto index_of = [&](int at, int i) { return at + (i / V * THREADS + tid) * V + i % V; };
@@ -81,6 +84,15 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     };
     load(begin);
     __syncthreads();
+    if (CANDIDATES) {
+        // The candidates are sorted lists of K words. The first words of each list, together at least K, are up to the
+        // largest of the last of these.
+        const int lists = width / K, first = (K + lists - 1) / lists;
+        for (int i = tid; i < lists; i += THREADS) atomicMax(&smallest[0], words[i * K + first - 1]);
+        __syncthreads();
+        limit = smallest[0] + (smallest[0] < NONE);
+        __syncthreads();
+    }
     for (int at = begin; at < end; at += STEP) {
         #pragma unroll
         for (int i = 0; i < ITEMS; i++) held[i] = CANDIDATES ? next[i] : (Held)order((Bits)next[i]);
@@ -97,7 +109,8 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             for (int i = 0; i < ITEMS; i++) least = min(least, word_at(i));
             return least;
         };
-        if (GROUPS > K && at == begin && end - begin > CROWDED) limit = limit_of(least_word(), GROUPS, smallest);
+        if (!CANDIDATES && GROUPS > K && at == begin && end - begin > CROWDED)
+            limit = limit_of(least_word(), GROUPS, smallest);
         bool is_appended = false, is_crowded;
         do {                                                // a thread appends all of its words below the limit, or none
             bool is_last = false;
