@@ -33,6 +33,19 @@ def test_a_lesson_is_one_sitting():
     assert [o.slug for o in LESSONS if o.reading > 90] == []
 
 
+def words(nb):
+    "The number of words of a notebook's text, without what is folded"
+    text = '\n\n'.join(''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'markdown')
+    return len(re.sub(r'<details.*?</details>', '', text, flags=re.S).split())
+
+
+@pytest.mark.parametrize('path', lessons.lessons(), ids=lambda p: p.stem)
+def test_a_lesson_has_the_length_of_one_sitting(path):
+    "About 3,000 words, exercises included, and 40 to 90 cells; what is longer is cut into two lessons"
+    nb = lessons.read(path)
+    assert words(nb) <= 3500 and len(nb['cells']) <= 100
+
+
 def test_each_part_begins_with_a_chapter():
     assert {f'{n:02}' for n in PARTS} <= {o.number[:2] for o in LESSONS}
     assert [part_of(o) for o in LESSONS if o.number[:2] in ('01', '05')][:2] == [PARTS[1], PARTS[5]]
