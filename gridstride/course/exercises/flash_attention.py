@@ -37,7 +37,7 @@ def bytes_moved(n, d, heads, BM, size, causal):
     hints=[
         '`q`, `out` and `lse` are read or written once: `2*n*d*size + 4*n` per head.',
         'A block is a `first` in `range(0, n, BM)`. Without a mask it reads `n` keys and `n` values of `d` elements.',
-        'With a causal mask the last row of a block sees the most keys: up to `min(first + BM, n)`.',
+        'With a causal mask the last row of a block attends to the most keys: up to `min(first + BM, n)`.',
     ],
 )
 def _(fn, rng, **case):
@@ -195,9 +195,8 @@ def _(fn, rng, n, window, BM, BN, scale, fall):
     max_reads = D * sum(rows for _, rows in visited)
     if count_reads(t, 'k') > max_reads:
         raise AssertionError(
-            f'{count_reads(t, "k")} elements of k are read, but the tiles in which a row sees a key have '
-            f'{max_reads}: load '
-            'only those'
+            f'{count_reads(t, "k")} elements of k are read, but the tiles with a key to which a row attends have '
+            f'{max_reads}: load only those'
         )
 
 

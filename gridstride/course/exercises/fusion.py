@@ -224,9 +224,8 @@ def _(fn, rng, h, w, scale, shift, fall):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     if (num_reads := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(
-            f'{num_reads} logits are read; expected {h * w + h}, {h} rows of {w} and the logits of the answers: make '
-            f'one '
-            f'pass'
+            f'{num_reads} logits are read; expected at most {h * w + h}, the {h}x{w} logits and one answer per row: '
+            'make one pass'
         )
 
 

@@ -311,7 +311,7 @@ def _(fn, rng, h, k, w, tw):
     phases = cdiv(k, tw)
     if waits > phases + 1:
         raise AssertionError(
-            f'in {phases} phases a thread waits at {waits} barriers: at most {phases + 1} are allowed, one per '
+            f'a thread waits at {waits} barriers (phases: {phases}); at most {phases + 1} are allowed, one per '
             'phase in the loop and one before it'
         )
 
