@@ -36,7 +36,7 @@ def source(fn) -> str:  # CUDA C
     src = fn()
     if isinstance(src, str):
         return src
-    raise AssertionError(f"the function returned {type(src).__name__}: return the source, as in return r'''...'''")
+    raise AssertionError(f"return the source as a string, as in return r'''...'''; got {type(src).__name__}")
 
 
 def without_comments(src) -> str:
