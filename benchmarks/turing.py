@@ -86,6 +86,9 @@ def note_numba(kernel, grid, block, shared, stream, *args, **named):
 def never(): return False
 
 
+def turing_device(): return Device(sms(), False)  # noqa: F821 (`this_device` has the names)
+
+
 def refuse(name):
     raise Unavailable(f'{name} needs compute capability 8.0 or more')  # noqa: F821 (`require_bfloat16` has the name)
 
@@ -94,7 +97,8 @@ def select_for_turing():
     "Let the package select kernels as on a GPU without TMA, bulk copies, clusters and tensor cores for bfloat16"
     from gridstride.kernels.ladder import require_bfloat16
     require_bfloat16.__code__ = refuse.__code__
-    sys.modules[require_bfloat16.__module__].runs_hopper.__code__ = never.__code__
+    module = sys.modules[require_bfloat16.__module__]
+    module.runs_hopper.__code__, module.this_device.__code__ = never.__code__, turing_device.__code__
 
 
 def observe():

@@ -7,9 +7,10 @@ __global__ void __launch_bounds__(THREADS)
 sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_values, long long *positions,
           int width) {
     extern __shared__ __align__(16) unsigned char memory[];
-    Bits *exchange = (Bits *)memory;
+    unsigned(*counters)[DIGITS] = (unsigned(*)[DIGITS])memory;           // per warp
+    Bits *exchange = (Bits *)(counters + WARPS);
     unsigned short *exchange_positions = (unsigned short *)(exchange + TILE);
-    __shared__ unsigned counters[WARPS][DIGITS], of_warp[DIGITS / 32];
+    __shared__ unsigned of_warp[DIGITS / 32];
     constexpr bool MOVED = WITH_VALUES || WITH_POSITIONS;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tid = threadIdx.x, first = warp * 32 * ITEMS + lane;
     const size_t row = (size_t)blockIdx.x * width;

@@ -58,6 +58,7 @@ class Tile(NamedTuple):
 _TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 17, 2)}  # bytes -> `Tile`
 _WIDE_TILE = Tile(384, 14, 2)  # keys and values of 8 bytes each: shared memory must hold both
 _SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
+_OLD_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
 
 
 def _static_bytes(threads):
@@ -67,6 +68,8 @@ def _static_bytes(threads):
 
 def _tile(problem, device) -> Tile:
     "Return the `Tile` for a problem"
+    if not device.hopper:
+        return _OLD_TILE
     tile = _TILES[problem.largest_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
     return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
 
@@ -161,7 +164,7 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     arrays = 'x', 'out', 'values', 'out_values', 'positions'
     if is_short:
         return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _WARPS),), (threads,))]
-    shared = dynamic_smem_bytes(threads * items * (key.bytes + 2), _static_bytes(threads))
+    shared = dynamic_smem_bytes(threads * items * (key.bytes + 2) + threads // 32 * _DIGITS * 4, 1024)
     return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), shared)]
 
 
