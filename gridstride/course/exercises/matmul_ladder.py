@@ -288,7 +288,7 @@ def unread_shared_arrays(src) -> list:
     'matmul_ladder.buffers',
     cases=[dict(h=h, k=k, w=w, tw=tw) for tw in (4, 8) for h, k, w in SHAPES],
     hints=[
-        'Double buffering: two of each tile, `ms[2][tw][tw]`. In phase `p` the block computes with tile `p%2`. '
+        'Double buffering: two of each tile, `ms[2][BM][BK]`. In phase `p` the block computes with tile `p%2`. '
         'Which tile may it fill at the same time?',
         'Fill tile 0 before the loop. In each iteration: one barrier; then fill tile `(p+1)%2` for the next phase, '
         'if there is one; then compute with tile `p%2`.',

@@ -82,7 +82,7 @@ def _check_is_triple(result):
         )
     ],
     hints=[
-        '`m` and `s` as in the lesson. What has to happen to `o1` when `m` becomes larger than `m1`?',
+        '`m` and `s` as in the lesson. With `m1, s1, o1 = a`: what has to happen to `o1` if `m` is larger than `m1`?',
         '`o` is a sum with the same factors as `s`: it is rescaled to the new `m` by the same `exp(m1 - m)`.',
         'If both parts are empty, `m1 - m` is NaN: subtract `base`, which is 0 then. Change neither `o1` nor `o2`.',
     ],

@@ -254,8 +254,8 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
         )
     ],
     hints=[
-        'Begin with `matmul_k`. A program has one index: its tile has row `//` and column `%` the number of tiles '
-        'in a row of `out`.',
+        'Begin with `matmul_k`. A program has one index, `t`: with `n` tiles per row of `out`, its tile is in row '
+        '`t//n` and column `t%n` of tiles.',
         '`wt` has `w` rows of `k`. A block of its transpose has its elements at `wt + c*k + ir`, with `ir` as a '
         'column.',
         'After the loop, `o` is the sum: add the bias, `tl.load(b + c, mask=c < w)`, and only then `tl.maximum`.',
