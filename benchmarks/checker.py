@@ -15,7 +15,7 @@ SIDES = {'Numba': {'NUMBA_ENABLE_CUDASIM': '1'}, 'unchecked': {}, 'checked': {}}
 
 
 def make_kernels():
-    "Define the kernels with `numba.cuda`, whichever it is; returns name -> (what it is like, kernel, launch, arguments)"
+    "Define the kernels with `numba.cuda`, of either side; returns name -> (what it is like, kernel, launch, arguments)"
     global cuda
     from numba import cuda
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ kernel, in a refused submission, or something that `doctor` would fix), and 2 fo
 input that cannot be used; `run`, `cpp` and `as_gpu` end with the exit status of the program, or 1 after a finding.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -73,8 +74,13 @@ def main(
 
 
 def console():
-    "Run the command of this process, and end it: with status 2 after an error message"
-    status = main(sys.argv[1:])
+    "Run the command of this process, and end it: with status 2 after an error message, quietly if nobody reads on"
+    try:
+        status = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `gridstride check ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
     if isinstance(status, str):
         print(status, file=sys.stderr)
     sys.exit(2 if isinstance(status, str) else status)

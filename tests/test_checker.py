@@ -273,6 +273,13 @@ def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
     assert e.value.code == 2 and 'gridstride check' in capsys.readouterr().err
 
 
+def test_a_reader_that_ends_early_is_no_error():
+    command = [sys.executable, '-m', 'gridstride', 'explain', 'race']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == '' and process.wait() == 1
+
+
 def test_an_unknown_command_ends_with_2():
     done = subprocess.run([sys.executable, '-m', 'gridstride', 'nonsense'], text=True, capture_output=True)
     assert done.returncode == 2 and 'nonsense' in done.stderr
