@@ -88,6 +88,14 @@ def launched():
 
 def test_fixture(launched): pass
 
+@pytest.fixture(scope='module')
+def launched_in_a_module():
+    reverse[1, 64](z(64), out := z(64), 3)
+    return out
+
+@pytest.mark.gridstride_allow('race')
+def test_fixture_allowed(launched_in_a_module): assert launched_in_a_module.sum() == 0
+
 def test_gpu(): assert torch.ones(2, device='cuda').is_cuda
 '''
 
@@ -122,7 +130,7 @@ def test_findings_fail_tests_unless_they_are_allowed(pytester):
         test_race='FAILED', test_race_allowed='PASSED', test_wrong_result_of_an_allowed_race='FAILED',
         test_another_finding='FAILED', test_one_allowed_after_another='PASSED',
         test_caught='FAILED', test_warning='FAILED', test_warning_allowed='PASSED', test_order_of_blocks='FAILED',
-        test_fixture='ERROR', test_gpu='PASSED'), said
+        test_fixture='ERROR', test_fixture_allowed='PASSED', test_gpu='PASSED'), said
     lines = TESTS.splitlines()  # `makepyfile` removes the first, which is empty
     race, write, launch = (lines.index(next(o for o in lines if text in o))
                            for text in ('out[t] = s', 's[t] = x', 'def test_race'))
@@ -140,6 +148,7 @@ def test_options_replay_a_schedule_and_allow_a_finding(pytester):
     assert result.returncode == 1 and names(result.stdout, 'reverse')
     result = run_warm(pytester, '--gridstride', '--gridstride-allow', 'race', '-k', 'race or fixture')
     assert outcomes(result) == dict(test_race='PASSED', test_race_allowed='PASSED', test_fixture='PASSED',
+                                    test_fixture_allowed='PASSED',
                                     test_wrong_result_of_an_allowed_race='FAILED')
     result = run_warm(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
     assert result.returncode == 4 and 'shuffle:SEED' in result.stderr

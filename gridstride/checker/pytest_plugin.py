@@ -114,6 +114,8 @@ class CheckedTests:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
             while kinds := {*_kinds_to_disable(item, self.recorder.findings, reports)} - {*self.disabled}:
                 self.disabled = (*self.disabled, *kinds)
+                if reports[0].failed:  # a fixture; pytest would raise its cached exception again
+                    item.session._setupstate.teardown_exact(None)
                 reports, more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
                 num_launches += more
             launches += num_launches
