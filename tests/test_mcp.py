@@ -1,5 +1,6 @@
 "The checker for coding agents: the Model Context Protocol on stdin and stdout, and the sandbox in which sources run"
-import json, os, subprocess, sys
+import json, os, re, subprocess, sys
+from pathlib import Path
 
 import pytest
 from gridstride.checker import mcp_server, official_mcp, sandbox
@@ -149,3 +150,19 @@ def test_without_the_package_the_standard_library_answers(monkeypatch):
     monkeypatch.setattr(official_mcp, 'is_installed', lambda: False)
     monkeypatch.setattr(sys, 'stdin', ['{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'])
     assert mcp_server.main([]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='Landlock and seccomp are of Linux')
+def test_the_session_of_the_page_is_real():
+    page = Path(mcp_server.__file__).with_name('README.md').read_text()
+    wrong = re.search(r'`reverse.py`:\n\n```python\n(.*?)```', page, re.S)[1]
+    right = wrong.replace('    out[', '    cuda.syncthreads()\n    out[')
+    session = re.search(r'```text\nagent(.*?)```', page, re.S)[1].split('agent ')
+    for source, shown, status in zip((wrong, right), session, (1, 0)):
+        report, end = ask('tools/call', name='check', arguments=dict(source=source, language='python', seeds=5)
+                          )['result']['content']
+        compact = json.dumps(json.loads(report['text']))
+        parts = re.split(r'\.\.\.,? ?', re.sub(r'\s+', ' ', shown.partition('server ')[2].partition('exit')[0]).strip())
+        assert all(part.strip(' ,') in compact for part in parts), (compact, parts)
+        assert end['text'].startswith(f'exit status {status}') and f'exit status {status};' in shown

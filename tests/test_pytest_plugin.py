@@ -4,6 +4,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
+from gridstride import as_gpu
 from gridstride.checker import line_coverage
 from gridstride.checker.recorder import Recorder
 from gridstride.sim import cuda
@@ -203,3 +204,23 @@ def test_tracing_is_restored():
     before = sys.gettrace()
     with line_coverage.LineCoverage().covering(): assert sys.gettrace() is not before
     assert sys.gettrace() is before
+
+
+def test_coverage_counts_lines_of_triton():
+    coverage = line_coverage.LineCoverage()
+    with as_gpu.as_gpu():
+        import torch, triton, triton.language as tl
+
+        @triton.jit
+        def copied(x, out, n: tl.constexpr):
+            i = tl.arange(0, 16)
+            if n > 16:
+                tl.store(out, 0)
+            tl.store(out + i, tl.load(x + i))
+
+        with Recorder(launch_context=coverage.covering).recording():
+            copied[(1,)](torch.ones(16, device='cuda'), torch.zeros(16, device='cuda'), 16)
+    (file, one), = coverage.to_dict().items()
+    first = copied.fn.__code__.co_firstlineno + 2
+    assert file.endswith('test_pytest_plugin.py') and one['executed'] == [first, first + 1, first + 3]
+    assert one['executable'] == [first + i for i in range(4)]

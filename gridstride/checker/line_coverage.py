@@ -36,7 +36,8 @@ class _BranchTrace:
 
 def _runs_kernel(frame):
     "Return whether a frame runs a function that the simulator or `tile` has rewritten"
-    return '__gs' in frame.f_globals or type(frame.f_globals).__name__ == 'Names'
+    names = frame.f_globals
+    return '__gs' in names or any(cls.__name__ == 'Names' for cls in type(names).__mro__)  # `tile.run.Names`
 
 
 def _body_lines(code):
