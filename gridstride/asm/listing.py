@@ -113,7 +113,7 @@ class Listing(str):
             return loops[n]
         raise ValueError(
             f'{self.name} has {len(loops)} loops in its {self.language.upper()}'
-            + ('' if loops else ': it has none, or the compiler unrolled them completely')
+            + ('' if loops else ': its source has none, or the compiler unrolled them completely')
         )
 
     def stretch(self, kind):  # one of `KINDS`

@@ -42,7 +42,9 @@ def schedules_of(
     >>> [str(s) for s in schedules_of('shuffle', 2)]
     ['shuffle:0', 'shuffle:1']"""
     if seeds < 1 or order in ('forward', 'reverse') and seeds > 1:
-        raise ValueError(f'{order or "all orders"} has no {seeds} schedules: shuffle has one per seed')
+        raise ValueError(
+            f'seeds is {seeds}; expected {"at least 1" if seeds < 1 else f"1, because {order} is a single schedule"}'
+        )
     shuffled = [Schedule('shuffle', seed) for seed in range(seeds)]
     if order == 'shuffle':
         return shuffled

@@ -81,7 +81,7 @@ class Linear:
             index, actual = dict(zip(names, indices)), position(*indices)
             if actual != (from_bits := _to_position(tuple(layout(**index).values()))):
                 raise ValueError(
-                    f'the function is not linear: it maps {index} to {actual}, but the xor of its bits is {from_bits}'
+                    f'the function is not linear: it maps {index} to {actual}, but linearity requires {from_bits}'
                 )
         return layout
 

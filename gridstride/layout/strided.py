@@ -207,8 +207,8 @@ class Layout:
         for stride, mode_size in sorted((stride, size) for size, stride in self.flat if size > 1 and stride > 0):
             if stride % extent:
                 raise ValueError(
-                    f'{self} has no complement: stride {stride} is not a multiple of {extent}, the extent that the '
-                    'modes with smaller strides cover'
+                    f'{self} has no complement: stride {stride} is not a multiple of {extent}, the extent of the '
+                    'modes with smaller strides'
                 )
             modes.append((stride // extent, extent))
             extent = mode_size * stride

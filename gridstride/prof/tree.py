@@ -199,7 +199,7 @@ class Timeline:
         block = self.blocks[0] if block is None else block
         block_marks = [mark for mark in self.marks if mark['block'] == block]
         if not block_marks:
-            raise ValueError(f'block {block} recorded no scopes; those that did: {self.blocks}')
+            raise ValueError(f'block {block} recorded no scopes; these blocks did: {self.blocks}')
         warps = sorted({mark['warp'] for mark in block_marks})[:max_warps]
         rows = [
             row

@@ -245,9 +245,8 @@ class _Guvectorized:
             outer_shapes.append(array.shape[:num_outer_axes])
             for axis, size in zip(axes, array.shape[num_outer_axes:]):
                 if size_of_axis.setdefault(axis, size) != size:
-                    raise ValueError(
-                        f'{self.__name__}: argument {position} has {size} along {axis}, others {size_of_axis[axis]}'
-                    )
+                    expected = f'expected {size_of_axis[axis]}, as in other arguments'
+                    raise ValueError(f'{self.__name__}: axis {axis} of argument {position} has size {size}; {expected}')
         loop_shape = max(outer_shapes, key=math.prod)
         for position, shape in enumerate(outer_shapes):
             if shape not in (loop_shape, (), (1,)):
