@@ -31,6 +31,7 @@ def check_tensor(
     x,
     dtypes,  # names of the dtypes that the operator supports
     name='x',  # name of `x` in messages
+    any_strides=False,  # accept a tensor that is not contiguous
 ):
     "Raise `TypeError` or `ValueError` unless `x` is a contiguous tensor of one of `dtypes` on the kernels' device"
     if not hasattr(x, 'data_ptr'):
@@ -47,7 +48,7 @@ def check_tensor(
             f'{op_name}: {name} is on {x.device}, but kernels run on {device_type} here: move it with '
             f'.to({device_type!r})'
         )
-    if not x.is_contiguous():
+    if not any_strides and not x.is_contiguous():
         raise ValueError(f'{op_name}: {name} must be contiguous; its strides are {x.stride()}: use .contiguous()')
 
 

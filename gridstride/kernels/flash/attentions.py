@@ -80,9 +80,7 @@ def _check_qkv(q, k, v):
     "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and types, on a device where kernels run"
     for name, tensor in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
-            check_tensor(
-                'attention', tensor[..., :0].contiguous() if hasattr(tensor, 'data_ptr') else tensor, _DTYPES, name
-            )
+            check_tensor('attention', tensor, _DTYPES, name, any_strides=True)
         if tensor.dim() != 4:
             raise ValueError(f'attention: {name} has shape {tuple(tensor.shape)}; expected [batch, heads, rows, dim]')
         if tensor.dtype != q.dtype or tensor.device != q.device:
@@ -563,7 +561,7 @@ def attention(
     is_plain = lens is None and window is None and not (lse or bias or deterministic) and gradients == 'kernel'
     if is_plain and getattr(q, 'is_cuda', False):
         _check_qkv(q, k, v)
-        if _is_sdpa_faster(q, bool(causal), has_gradient):
+        if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), has_gradient):
             return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), 0, None)
     return _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic)
 

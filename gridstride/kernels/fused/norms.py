@@ -111,7 +111,7 @@ class _Norm(torch.autograd.Function):
 
 
 # Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
-_TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 2**15
+_TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
 
 
 def _is_torch_faster(x, has_gradient):
