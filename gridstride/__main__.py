@@ -74,7 +74,7 @@ def main(
 
 
 def console():
-    "Run the command of this process, and end it: with status 2 after an error message, quietly if nobody reads on"
+    "Run the command of this process, and end it: with status 2 after an error, quietly if its reader ends first"
     try:
         status = main(sys.argv[1:])
         sys.stdout.flush()

@@ -273,7 +273,7 @@ def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
     assert e.value.code == 2 and 'gridstride check' in capsys.readouterr().err
 
 
-def test_a_reader_that_ends_early_is_no_error():
+def test_a_reader_that_ends_early_causes_no_error():
     command = [sys.executable, '-m', 'gridstride', 'explain', 'race']
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
