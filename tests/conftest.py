@@ -6,7 +6,7 @@ Kernels run on the emulator and the simulator, even on a machine with a GPU, exc
 states how many were deselected.
 """
 
-import gc, importlib, os, shutil, sys
+import gc, importlib, os, shutil, sys, threading, time
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -62,10 +62,33 @@ def import_path(path):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish():
-    "Collect garbage once, and exempt what remains from the five collections of pytest at the end"
+def pytest_sessionfinish(session):
+    """Collect garbage once, and exempt what remains from the five collections of pytest at the end; count the threads
+    that are still busy"""
     gc.collect()
     gc.freeze()
+    if num_busy := len(busy_threads()):
+        counts = getattr(session.config, 'workeroutput', session.config.stash.setdefault(COUNTS, {}))
+        counts['busy'] = num_busy
+
+
+def busy_threads(seconds=.4):
+    "Return the ids of this process's other threads that use a core at the moment; none where Linux does not list them"
+    before = cpu_ticks_of_threads()
+    time.sleep(seconds)
+    min_ticks = .05*seconds*os.sysconf('SC_CLK_TCK')  # few, because other processes may share the core
+    return {thread for thread, ticks in cpu_ticks_of_threads().items()
+            if thread != threading.get_native_id() and ticks - before.get(thread, ticks) > min_ticks}
+
+
+def cpu_ticks_of_threads():
+    "Return {thread id: ticks of CPU time}"
+    ticks = {}
+    for path in Path('/proc/self/task').glob('*/stat'):
+        with suppress(OSError):  # the thread has ended
+            fields = path.read_text().rpartition(')')[2].split()
+            ticks[int(path.parent.name)] = int(fields[11]) + int(fields[12])
+    return ticks
 
 
 def pytest_addoption(parser):
@@ -162,7 +185,7 @@ def deselect_exhaustive(config, items):
     if not exhaustive: return
     items[:] = [item for item in items if not item.get_closest_marker('exhaustive')]
     config.hook.pytest_deselected(items=exhaustive)
-    getattr(config, 'workeroutput', config.stash.setdefault(DESELECTED, {}))['left'] = len(exhaustive)
+    getattr(config, 'workeroutput', config.stash.setdefault(COUNTS, {}))['left'] = len(exhaustive)
 
 
 class Selection:
@@ -173,17 +196,22 @@ class Selection:
         items[:] = order_for_workers(items, getattr(config, 'workerinput', {}).get('workercount', 1))
 
 
-DESELECTED = pytest.StashKey()  # {'left': number of tests that only run with `--all`}
+# {'left': number of tests that only run with `--all`, 'busy': number of threads that use a core after the tests}
+COUNTS = pytest.StashKey()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    "Keep the number of deselected tests, which is the same in all workers"
-    node.config.stash.setdefault(DESELECTED, {}).update(getattr(node, 'workeroutput', {}))
+    "Keep the counts of a worker; the number of deselected tests is the same in all workers"
+    node.config.stash.setdefault(COUNTS, {}).update(getattr(node, 'workeroutput', {}))
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    if num_deselected := config.stash.get(DESELECTED, {}).get('left'):
+    counts = config.stash.get(COUNTS, {})
+    if counts.get('busy'):
+        terminalreporter.write_line(f"Threads that tests started and that still use a core: {counts['busy']}. They "
+                                    'slow down all later tests: let them end, or sleep')
+    if num_deselected := counts.get('left'):
         what = f'{num_deselected} tests are' if num_deselected > 1 else '1 test is'
         terminalreporter.write_line(f'{what} left to: python3 course.py test --all')
 

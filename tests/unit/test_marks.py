@@ -1,8 +1,9 @@
-"The marks by which `course.py test` selects tests, with `--fast` and `--all`, too."
-import os, re, subprocess, sys
+"The marks by which `course.py test` selects tests, with `--fast` and `--all`, too; what a run reports."
+import os, re, subprocess, sys, threading
 from pathlib import Path
 
 import pytest
+from conftest import busy_threads
 from exhaustive import included_values, mark_exhaustive, pairwise, some
 
 TESTS = """
@@ -122,3 +123,19 @@ def test_what_a_run_leaves_out_is_not_at_hand(request, monkeypatch):
     for every, found in (False, [(1, 'a')]), (True, [(1, 'a'), (2, 'b')]):
         monkeypatch.setattr(request.config.option, 'all_tests', every)
         assert included_values(request, cases) == found
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='lists its threads in /proc')
+def test_threads_that_use_a_core_are_reported_and_those_that_wait_are_not():
+    end = threading.Event()
+    def spin():
+        while not end.is_set(): pass
+    spinning, waiting = threading.Thread(target=spin, daemon=True), threading.Thread(target=end.wait, daemon=True)
+    for thread in (spinning, waiting): thread.start()
+    try:
+        found = [busy_threads()]
+        while spinning.native_id not in found[-1] and len(found) < 50: found.append(busy_threads())  # a busy machine
+    finally: end.set()
+    assert spinning.native_id in found[-1] and not any(waiting.native_id in threads for threads in found)
+    spinning.join()
+    assert spinning.native_id not in busy_threads(.05)
