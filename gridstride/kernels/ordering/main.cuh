@@ -1,6 +1,6 @@
 // Host code of an exported kernel that orders or selects: makes random keys, checks every result, measures the time.
-// Defined above: OPERATOR, Key and To (the types of input and result), K (of a top-k), cases (rows, width; the last case
-// is timed). The launches are defined below.
+// Defined above: OPERATOR, Key and To (the types of input and result), K (of a top-k), cases (rows, width; the last
+// case is timed). The launches are defined below.
 void launch(int number, const Key *x, To *out);
 
 // Fills x with keys of which some are equal, or of all values if they have 32 random bits; the same in each run

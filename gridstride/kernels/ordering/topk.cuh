@@ -112,7 +112,7 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
         if (!CANDIDATES && GROUPS > K && at == begin && end - begin > CROWDED)
             limit = limit_of(least_word(), GROUPS, smallest);
         bool is_appended = false, is_crowded;
-        do {                                                // a thread appends all of its words below the limit, or none
+        do {                                                // a thread appends all its words below the limit, or none
             bool is_last = false;
             int mine = 0;
             #pragma unroll
