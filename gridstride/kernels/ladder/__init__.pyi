@@ -9,6 +9,7 @@ from .lesson_ladder import count_kinds as count_kinds
 from .lesson_ladder import count_library as count_library
 from .lesson_ladder import count_quads as count_quads
 from .lesson_ladder import race as race
+from .rung import H100 as H100
 from .rung import KernelLaunch as KernelLaunch
 from .rung import on_hopper as on_hopper
 from .rung import require_bfloat16 as require_bfloat16
