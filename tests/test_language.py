@@ -189,7 +189,7 @@ WORDS = [
      dict(tests=1, lessons=1)),
     (r'times as (?:fast|long|much)',
      'speedup; 2.5x faster',
-     dict(python=1, benchmarks=1, lessons=22)),
+     dict(benchmarks=1, lessons=22)),
     (r'parts? in a hundred',
      '1%',
      dict()),
