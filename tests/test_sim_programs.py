@@ -201,7 +201,7 @@ def test_guvectorize_loops_over_parts():
     a, b = rng.integers(0, 9, (5, 3, 2)), rng.integers(0, 9, (5, 2, 4))
     assert (multiply(a, b) == a @ b).all() and (multiply(a, b[1]) == a @ b[1]).all()
     assert multiply(a.astype(np.float32), b.astype(np.float32)).dtype == np.float32
-    with pytest.raises(ValueError, match='2 along k.*3|3 along k.*2'):
+    with pytest.raises(ValueError, match='axis k .*size 3; expected 2'):
         multiply(a, np.zeros((3, 4), int))
 
 
