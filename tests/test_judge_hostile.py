@@ -831,7 +831,7 @@ def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, miss
     code = f"""import json
 from gridstride.judge import honest, judge, seccomp
 from gridstride.judge.isolation import prctl
-seccomp._DENIED = {[(name, *numbers) for name, numbers in denied.items()]}
+seccomp._DENIED_CALLS = {[(name, *numbers) for name, numbers in denied.items()]}
 prctl(38, 1)
 assert seccomp.install_filter()
 v = judge(honest()['softmax_torch'])
