@@ -8,7 +8,8 @@ made by the compiled launcher's table (`cpp/launcher.cpp`).
 
 A call is only repeated if the recording explains it completely. It does not if the call ran other torch operations, or
 if a launch accesses memory that is neither an argument nor allocated by the call: then the Python code runs each time.
-If two operands overlap, later ones may not: such a call is not stored.
+If two operands overlap, later ones may not: such a call is not stored. Memory that an operator keeps from call to call
+must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory instead.
 """
 
 from functools import lru_cache, wraps
