@@ -249,5 +249,5 @@ def explain_call(operator, *args, **options) -> Explanation:
     explain_call(kernels.softmax, x)"""
     with CallRecorder() as recorder:
         operator(*args, **options)
-    kernels = [launcher.kernel.__name__ for launcher, _ in recorder.steps if launcher]
+    kernels = [launcher.kernel.__name__.split('::')[-1] for launcher, _ in recorder.steps if launcher]
     return Explanation(tuple(kernels), tuple(recorder.torch_operations))
