@@ -1,9 +1,8 @@
 """Order and selection: `sort`, `argsort`, `topk`, `compact`, `unique`, in the order that torch gives to keys.
 
 The modules: `keys` (the types of keys, and their rows), `sorts` (`sort`, `argsort`), `top_k` (`topk`), `compaction`
-(`compact`, `unique`), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs
-for `export`). `explain_sort` and `explain_topk` name the kernels
-that a call launches, or the reason why torch computes the result.
+(`compact`, `unique`), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
+`explain_sort` and `explain_topk` name the kernels that a call launches, or the reason why torch computes the result.
 """
 
 from ...support.lazy_exports import lazy_exports_of
