@@ -4,7 +4,6 @@ An expression without side effects becomes a string, its hint, which is evaluate
 `tl.load` evaluates to ones of its type and shape. An expression with side effects or unknown names has no hint."""
 
 import ast
-import copy
 from functools import lru_cache
 
 import numpy as np
@@ -74,10 +73,22 @@ def _mask_keyword(transformer, call):
     return [ast.keyword('mask', transformer.visit(keyword.value)) for keyword in call.keywords if keyword.arg == 'mask']
 
 
+def _copy_tree(node):
+    """Copy a syntax tree. `copy.deepcopy` would also copy what other libraries attach to its nodes: IPython's
+    tracebacks link each node to its parent, and Python shares its `Load` among all trees, so this would be whole
+    modules"""
+    if isinstance(node, list):
+        return [_copy_tree(item) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    copied_fields = {name: _copy_tree(value) for name, value in ast.iter_fields(node)}
+    return ast.copy_location(type(node)(**copied_fields), node)
+
+
 def _without_effects(node, definitions):
     "Transform an expression to one without side effects; None if that is not possible"
     try:
-        pure = _PureTransformer(definitions).visit(copy.deepcopy(node))
+        pure = _PureTransformer(definitions).visit(_copy_tree(node))
     except _NoHint:
         return _pointer_element_hint(node)
     return pure if len(ast.unparse(pure)) < _MAX_HINT_LENGTH else None
