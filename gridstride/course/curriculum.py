@@ -402,8 +402,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(60, 70),
         needs=(
-            'lesson {other_reductions}, whose scan this one uses, and {memory}. A GPU helps: without one all kernels '
-            'run and are checked; times are those of an NVIDIA H200.'
+            'lesson {other_reductions}, whose scan this one uses, and {memory}. Without a GPU all kernels still run '
+            'and are checked; times are those of an NVIDIA H200.'
         ),
         follows='',
         does='filters, merges, a radix sort in one read per digit, and the k largest elements in one read',

@@ -331,9 +331,8 @@ def cross_entropy(
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
     logits, target = logits if in_place else to_contiguous(logits), to_contiguous(target)
-    if (
-        in_place or not hasattr(logits, 'data_ptr') or logits.dim() != 2 or not len(logits)
-    ):  # else the first call checks
+    is_filled_matrix = hasattr(logits, 'data_ptr') and logits.dim() == 2 and len(logits) > 0
+    if in_place or not is_filled_matrix:  # `_run_forward` checks all others, once per shape
         _check_cross_entropy(logits, target, ignore_index, reduction)
     if in_place:
         _check_in_place('cross_entropy', logits)
