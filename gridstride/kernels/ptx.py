@@ -1,10 +1,13 @@
 """PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `primitives` selects functions of `ptx.cuh` and
-`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`."""
+`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`. `STORE_TRANSPOSED` stores its accumulators."""
 
 import re
 from importlib.resources import files
 
-PTX, _CLUSTERS = (files(__package__).joinpath(name).read_text(encoding='utf-8') for name in ('ptx.cuh', 'clusters.cuh'))
+_NAMES = 'ptx', 'clusters', 'store_transposed'
+PTX, _CLUSTERS, STORE_TRANSPOSED = (
+    files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8') for name in _NAMES
+)
 
 
 # A function begins on a new line, and ends on the same line or with a brace on a line of its own. A kernel includes

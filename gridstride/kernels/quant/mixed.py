@@ -45,10 +45,24 @@ def _stage_bytes(tile, kind, group, has_zeros):
     return tile.BN * 2 * _STAGE_COLUMNS + cdiv(w_bytes + scale_bytes * (1 + has_zeros), 1024) * 1024
 
 
-def stages_of(tile, kind, group, has_zeros) -> int:
-    "Return how many stages fit into shared memory"
-    codebook_bytes = _CODEBOOK_BYTES * (kind == 'nf4')
-    return min(_MAX_STAGES, (_SMEM_BYTES - codebook_bytes) // _stage_bytes(tile, kind, group, has_zeros))
+# BN -> rows of x that a warpgroup stores at once, by TMA, from one of its two buffers
+_STORED_ROWS = {64: 32, 96: 48, 128: 32, 160: 80, 192: 48, 224: 112, 256: 32}
+
+
+def _stores_by_tma(tile, rows):
+    "Return whether blocks store y by TMA: its rows must begin at multiples of 16 bytes"
+    return tile.CK == 1 and rows % 8 == 0
+
+
+def _store_bytes(tile):
+    "Return the bytes of the buffers for TMA stores"
+    return tile.WGS * _STORED_ROWS[tile.BN] * 256
+
+
+def stages_of(tile, kind, group, has_zeros, rows) -> int:
+    "Return how many stages fit into shared memory, for `rows` rows of w"
+    other_bytes = _CODEBOOK_BYTES * (kind == 'nf4') + _store_bytes(tile) * _stores_by_tma(tile, rows)
+    return min(_MAX_STAGES, (_SMEM_BYTES - other_bytes) // _stage_bytes(tile, kind, group, has_zeros))
 
 
 TILES = tuple(
@@ -63,14 +77,14 @@ class StageCost(NamedTuple):
     per_warpgroup: float  # for dequantization
 
 
-# A cost model, fitted to 14,000 measured times of 48 weights with 8 to 4,096 rows of x on an H200. The tiles that it
-# chooses are on average 1.4% slower than the fastest.
+# A cost model. The times of a stage were fitted to 14,000 measured times of 48 weights with 8 to 4,096 rows of x on an
+# H200; those around it are estimates for kernels that store by TMA, and read x without permuting it first.
 _STAGE_COSTS = dict(
     int4=StageCost(0.130, 0.062), int8=StageCost(0.156, 0.090), nf4=StageCost(0.192, 0.089), fp8=StageCost(0.165, 0.045)
 )
-_LAUNCH_US, _WAVE_US, _SPLIT_K_US = 3.5, 3.3, 1.9  # per product, per wave of tiles, per product with split-K
-_STAGE_ROW_US, _EPILOGUE_ROW_US = 0.00119, 0.0161  # per row of x and warpgroup
-_W_BYTES_PER_US, _X_BYTES_PER_US = 2.32e6, 3.02e6
+_LAUNCH_US, _WAVE_US, _SPLIT_K_US = 2.0, 2.5, 1.9  # per product, per wave of blocks, per product with split-K
+_STAGE_ROW_US, _STORE_ROW_US = 0.00119, 0.005  # per row of x and warpgroup
+_W_BYTES_PER_US = 2.32e6
 _UNPACK_US, _UNPACK_BYTES_PER_US, _TORCH_BYTES_PER_US, _TORCH_FLOP_PER_US = 9.5, 6.9e6, 1.8e6, 7.0e8
 
 
@@ -84,12 +98,13 @@ def estimate_mixed(tile, kind, batch, rows, columns, sms=132) -> float:
     num_tiles, num_stages = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN), 2 * cdiv(cdiv(columns, STEP), tile.CK)
     cost, warpgroup_rows = _STAGE_COSTS[kind], tile.BN * tile.WGS
     stage_us = _overlapped_time(_STAGE_ROW_US * warpgroup_rows, cost.base + cost.per_warpgroup * tile.WGS)
-    waves = cdiv(num_tiles, max(1, resident_clusters(tile.CK, sms)))
-    gemm_us = waves * (num_stages * stage_us + _EPILOGUE_ROW_US * warpgroup_rows + _WAVE_US) + _SPLIT_K_US * (
-        tile.CK > 1
-    )
-    w_us = rows * columns * BITS[kind] / 8 / _W_BYTES_PER_US
-    return _LAUNCH_US + 4 * batch * columns / _X_BYTES_PER_US + _overlapped_time(gemm_us, w_us)
+    tile_us = num_stages * stage_us + _STORE_ROW_US * warpgroup_rows
+    if tile.CK == 1:  # persistent blocks
+        gemm_us = cdiv(num_tiles, sms) * tile_us + _WAVE_US
+    else:
+        waves = cdiv(num_tiles, max(1, resident_clusters(tile.CK, sms)))
+        gemm_us = waves * (tile_us + _WAVE_US) + _SPLIT_K_US
+    return _LAUNCH_US + _overlapped_time(gemm_us, rows * columns * BITS[kind] / 8 / _W_BYTES_PER_US)
 
 
 def estimate_unpacked(kind, batch, rows, columns) -> float:
@@ -129,7 +144,7 @@ def multiply(x, packed, bias):
 
 
 @lru_cache(1024)
-def mixed_launches(
+def mixed_launch(
     kind,  # 'int4', 'int8', 'nf4', 'fp8'
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
@@ -139,46 +154,45 @@ def mixed_launches(
     has_bias,
     has_zeros,  # the groups have zero points
     tile,  # a `MixedTile`
-) -> tuple:  # of `KernelLaunch`
-    "Return two launches: the first permutes the columns of x, the second multiplies"
-    stages, padded_columns = stages_of(tile, kind, group, has_zeros), cdiv(columns, 32) * 32
+    sms,
+) -> KernelLaunch:
+    "Return the launch of x @ w.T (+ bias), whose first five arrays are passed as tensor maps"
+    stages, tma_stores = stages_of(tile, kind, group, has_zeros, rows), _stores_by_tma(tile, rows)
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
     constants |= tile._asdict() | dict(STAGES=stages, UP=232 if tile.WGS == 2 else 240)
+    constants |= dict(TMA_STORES=tma_stores, OUT=_STORED_ROWS[tile.BN], M=1, N=tile.BN)
     src = kernel_source('mixed_gemm', dtype, tuple(constants.items()))
     pipeline_bytes = stages * _stage_bytes(tile, kind, group, has_zeros) + _CODEBOOK_BYTES * (kind == 'nf4')
-    smem_bytes = max(pipeline_bytes, 4 * tile.BN * (64 * tile.WGS + 4))  # the accumulators, after the pipeline
-    blocks = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN) * tile.CK
-    # The first four arrays are passed as tensor maps. An absent array is replaced by another one, which is not read.
-    mapped_scales, mapped_zeros = 'scales' if group != 'row' else 'words', 'words'
-    if has_zeros and group != 'row':
-        mapped_zeros = 'zeros'
-    arrays = 'permuted', 'words', mapped_scales, mapped_zeros, 'scales', 'zeros' if has_zeros else 'scales'
-    arrays = *arrays, 'bias' if has_bias else 'permuted', 'y'
-    sizes, grid = (batch, columns, padded_columns), (cdiv(batch * padded_columns // 8, 256),)
-    permute_launch = KernelLaunch(src, 'permute_columns', ('x', 'permuted'), sizes, grid, (256,))
-    block = (128 * (tile.WGS + 1),)
-    return permute_launch, KernelLaunch(
-        src, 'multiply_mixed', arrays, (batch, rows, columns), (blocks,), block, smem_bytes, True
-    )
+    accumulator_bytes = 4 * tile.BN * (64 * tile.WGS + 4)  # after the pipeline
+    smem_bytes = pipeline_bytes + _store_bytes(tile) if tma_stores else max(pipeline_bytes, accumulator_bytes)
+    tiles = cdiv(rows, 64 * tile.WGS) * cdiv(batch, tile.BN)
+    # An absent array is replaced by another one, which is not read.
+    mapped_scales = 'scales' if group != 'row' else 'words'
+    mapped_zeros = 'zeros' if has_zeros and group != 'row' else 'words'
+    arrays = 'x', 'words', mapped_scales, mapped_zeros, 'y' if tma_stores else 'x'
+    arrays = *arrays, 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
+    grid, block = (min(tiles, sms) if tma_stores else tiles * tile.CK,), (128 * (tile.WGS + 1),)
+    return KernelLaunch(src, 'multiply_mixed', arrays, (batch, rows, columns), grid, block, smem_bytes)
 
 
-def _mapped_args(tile, kind, group):
+def _mapped_args(tile, kind, group, rows):
     "Return (index of the argument, box, swizzle) per tensor map; w and its scales are matrices of 32-bit words"
     num_tiles = 4 * tile.WGS
-    word_box = num_tiles, 32 * BITS[kind]
+    word_box, x_box = (num_tiles, 32 * BITS[kind]), (tile.BN, _STAGE_COLUMNS)
     scale_box = word_box if group == 'row' else (num_tiles, 16 if group == 32 else 8)
-    return (0, (tile.BN, _STAGE_COLUMNS), 128), (1, word_box, 0), (2, scale_box, 0), (3, scale_box, 0)
+    y_box = (_STORED_ROWS[tile.BN], 64) if _stores_by_tma(tile, rows) else x_box
+    return (0, x_box, 128), (1, word_box, 0), (2, scale_box, 0), (3, scale_box, 0), (4, y_box, 128)
 
 
 @lru_cache(1024)
 def _mapped_launcher(kernel_launch, mapped_args, device, backend):  # `device` is only a part of the cache key
     "Return the launcher of `multiply_mixed`, whose first arrays are passed as tensor maps"
-    # kernel_launch[3:8]: scalars, grid, block, shared, pdl
+    # kernel_launch[3:7]: scalars, grid, block, shared
     return MappedLauncher(
         compile_kernel(kernel_launch.src, kernel_launch.name, backend),
         mapped_args,
         len(kernel_launch.arrays),
-        *kernel_launch[3:8],
+        *kernel_launch[3:7],
     )
 
 
@@ -190,17 +204,14 @@ def run_mixed(x, packed, bias, tile):
         return y
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
-    permute_launch, multiply_launch = mixed_launches(*problem, tile)
-    permuted_x = x.new_empty(batch, permute_launch.scalars[2])
+    kernel_launch = mixed_launch(*problem, tile, this_device().sms)
     # The emulator checks that dtypes match those of the kernel's parameters.
-    views = (x, permuted_x) if x.is_cuda else (x.view(torch.uint32), permuted_x.view(torch.uint32))
-    launch([permute_launch], views[0], permuted=views[1])
     words, scales, zeros = (array if array is None else array.view(torch.uint32).flatten(1) for array in packed[3:])
-    arrays = dict(permuted=permuted_x, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
+    arrays = dict(x=x, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
     _launch_mixed(
-        multiply_launch,
-        _mapped_args(tile, packed.kind, packed.group),
-        [arrays[name] for name in multiply_launch.arrays],
+        kernel_launch,
+        _mapped_args(tile, packed.kind, packed.group, rows),
+        [arrays[name] for name in kernel_launch.arrays],
     )
     return y
 

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from ..ptx import PTX, primitives, wgmma
+from ..ptx import PTX, STORE_TRANSPOSED, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -54,7 +54,8 @@ def hopper_source(
     "Return the source of a product on a Hopper GPU"
     preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Number', C_TYPES[dtype]),)
-    return assemble_source('\n'.join(map(source, ('store', *file_names))), types, constants, preamble)
+    text = '\n'.join((STORE_TRANSPOSED, *map(source, file_names)))
+    return assemble_source(text, types, constants, preamble)
 
 
 @lru_cache(1024)
