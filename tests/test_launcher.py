@@ -651,7 +651,6 @@ def test_a_call_like_an_earlier_one_only_launches(driver, repeated):
 
 def not_explained(driver):
     "Functions whose calls no recipe may repeat, and why"
-    x = torch.randn(4)
     def launching(*arrays):
         launch_arrays(driver, *arrays)
         return arrays[-1]

@@ -111,9 +111,9 @@ def test_tensors_of_the_browser_are_memory_for_kernels():
 def test_a_browser_that_suspends_no_stacks_says_what_threads_need(monkeypatch):
     "Free locks work there, too: lessons 01 to 03 use them"
     ffi = dict(can_run_sync=lambda: False, create_once_callable=None, create_proxy=lambda f: f, run_sync=None)
-    for name, names in {'js': dict(Promise=None), 'pyodide': {}, 'pyodide.ffi': ffi,
+    for name, members in {'js': dict(Promise=None), 'pyodide': {}, 'pyodide.ffi': ffi,
                         'pyodide.code': dict(run_js=lambda code: None)}.items():
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**names))
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**members))
     threads = load('threads_in_the_browser', LITE/'browser/in_browser/threads.py')
     lock = threads.Lock()
     with lock: assert lock.locked() and not lock.acquire(blocking=False) and not lock.acquire(timeout=0)

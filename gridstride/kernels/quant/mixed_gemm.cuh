@@ -154,7 +154,8 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         if (threadIdx.x == 128 * WGS)
             for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK)
                 for (int half = 2 * begin; half < 2 * end; half++) {
-                    const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES), w_tile = tile % bands * 4 * WGS;
+                    const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES);
+                    const int w_tile = tile % bands * 4 * WGS;
                     barrier_wait(empty + 8 * s, phase - 1);
                     barrier_expect(bar, X_BYTES + W_BYTES + SCALE_BYTES + ZERO_BYTES);
                     // A box has this block's 4 * WGS tiles of 16 rows.

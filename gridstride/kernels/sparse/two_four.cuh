@@ -3,7 +3,7 @@
 // floats. A cluster of CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks
 // need are loaded once, by multicast. Defined above: BM, BN, BK (of a stage, along k: w stores half as many elements),
 // STAGES, WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants of
-// `store.cuh`, and wgmma_sp.
+// `store_transposed.cuh`, and wgmma_sp.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
 // Returns the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled.
