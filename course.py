@@ -158,7 +158,7 @@ def launch(cmd, lock):
 
 
 def follow_to_end(cmd, lock, lines, title):
-    "Run `cmd` and return its exit status; show `title()` and what it does: a terminal always, a file in a line at times"
+    "Run `cmd` and return its exit status; show `title()` and what it does: a terminal always, a file at times"
     last_line = time.monotonic()
     with open(LOG, 'a', encoding='utf-8') as log:
         child = launch(cmd, lock)
