@@ -160,13 +160,15 @@ def test_the_smallest_blocks_go():
 
 
 # by `mma.sp`?, dtype, rows of w, of x, columns, a bias?, tile (None: chosen): partial tiles at the ends, a ring that
-# wraps, two warpgroups of 128 rows each, clusters along both sides, and few rows of x
+# wraps, two warpgroups of 128 rows each, clusters along both sides, few rows of x, and split-K
 TWO_FOUR_CASES = [(True, 'bfloat16', 264, 140, 208, True, None), (True, 'float16', 8, 1, 16, False, None),
                   (False, 'bfloat16', 264, 200, 720, True, two_four.Tile(256, 192, 5, 2, 1, 48, 8)),
                   (False, 'float16', 8, 1, 16, False, None), (False, 'bfloat16', 72, 9, 1040, True, None),
                   (False, 'float16', 136, 16, 208, False, None),
                   (False, 'float16', 8, 1, 16, False, two_four.Tile(128, 64, 8, 2, 1, 32, 8)),
-                  (False, 'bfloat16', 136, 140, 336, False, two_four.Tile(128, 64, 3, 1, 2, 32, 8))]
+                  (False, 'bfloat16', 136, 140, 336, False, two_four.Tile(128, 64, 3, 1, 2, 32, 8)),
+                  (False, 'bfloat16', 200, 40, 720, True, two_four.SplitTile(128, 32, 4)),
+                  (False, 'float16', 72, 20, 1040, False, two_four.SplitTile(64, 16, 2))]
 
 
 @pytest.mark.slow
@@ -188,12 +190,19 @@ def test_a_24_product_without_rows_is_empty():
 
 
 def test_a_tile_is_chosen_by_its_rounds():
-    "Large products get large tiles; few rows of x, many blocks"
-    large, few = two_four.choose_tile(8192, 8192, 8192), two_four.choose_tile(4096, 16, 4096)
+    "Large products get large tiles; few rows of x, many blocks, which share the columns of w"
+    large, few = two_four.choose_tile(8192, 8192, 8192), two_four.choose_persistent_tile(4096, 16, 4096)
     assert large.BM*large.BN == 2**15 and few.BM*few.BN == 2**13
+    assert two_four.choose_tile(4096, 64, 14336).CK > 1
     for tile in two_four.TILES:
         call, boxes = two_four.hopper_launch('bfloat16', 4096, 4096, 4096, True, H100, tile)
         assert call.shared <= 232448 - 1024 and all(max(box) <= 256 for box, _ in boxes)
+
+
+@pytest.mark.parametrize('tile', two_four.SPLIT_TILES)
+def test_the_stages_of_split_tiles_fit(tile):
+    call, boxes = two_four.split_launch('bfloat16', 4096, 4096, 4096, True, tile)
+    assert call.shared <= 232448 - 1024 and all(max(box) <= 256 for box, _ in boxes)
 
 
 @pytest.mark.parametrize('rows,n,k,expected', [

@@ -1,11 +1,12 @@
 """PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `primitives` selects functions of `ptx.cuh` and
-`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`. `STORE_TRANSPOSED` stores its accumulators."""
+`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`. `STORE_TRANSPOSED`
+and `STORE_SUMS` store its accumulators."""
 
 import re
 from importlib.resources import files
 
-_NAMES = 'ptx', 'clusters', 'store_transposed'
-PTX, _CLUSTERS, STORE_TRANSPOSED = (
+_NAMES = 'ptx', 'clusters', 'store_transposed', 'store_sums'
+PTX, _CLUSTERS, STORE_TRANSPOSED, STORE_SUMS = (
     files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8') for name in _NAMES
 )
 

@@ -37,7 +37,8 @@ def a_24_product_is_right(sizes=SIZES, dtypes=F16_TYPES):
             if not torch.equal(unpack_24(p), w): yield f'{rows} {k}: unpacked it is another matrix'
             bias = normal(rows, dtype=dtype)
             ways = dict(hopper=lambda: multiply_24(x, p, bias), warps=lambda: multiply_24(x, p, bias, use_mma_sp=True))
-            ways |= {str(t): lambda t=t: two_four.run_24(x, p, bias, tile=t) for t in two_four.TILES}
+            ways |= {str(t): lambda t=t: two_four.run_24(x, p, bias, tile=t)
+                     for t in (*two_four.TILES, *two_four.SPLIT_TILES[::3])}
             for name, way in ways.items():
                 if why := differs(way(), x, w.T, dtype, bias.double()): yield f'{name} {dtype} {rows} {n} {k}: {why}'
 

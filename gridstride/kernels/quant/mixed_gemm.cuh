@@ -6,12 +6,11 @@
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, UP (registers of a consumer thread), TMA_STORES
 // (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), and the
-// names of store_transposed.cuh.
-constexpr int BM = 64 * WGS, HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ? 2 : 1;
+// names of store_transposed.cuh and store_sums.cuh.
+constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
 constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023) / 1024 * 1024;
-constexpr int PITCH = BM + 4;                               // elements per row of sums; no bank conflicts
 
 // In w, lane t of four has the columns 8t to 8t + 7 of each 32 columns, as four pairs. wgmma needs the pair t of each
 // eight columns, so the four lanes transpose their pairs of both rows: first they exchange pairs with the lane t ^ 2,
@@ -77,55 +76,6 @@ __device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zer
 // Waits at the named barrier of the consumers; the first ones are those of the warpgroups
 __device__ void consumers_sync() { asm volatile("bar.sync 7, %0;" :: "n"(128 * WGS) : "memory"); }
 
-// Scales of rows r and r + 8 of a tile of 16 rows are adjacent.
-__device__ float row_scale(const u32 *scales, int row) {
-    return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
-}
-
-// Loads four floats from the same address in another block
-__device__ float4 four_of_block(const float *p, int rank) {
-    u32 there;
-    float4 v;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(there) : "memory");
-    return v;
-}
-
-// Adds the partial sums of the CK blocks for this block's part of the rows of x, and stores the results: each thread
-// those of four rows of w. `sums`: accumulators [BN][PITCH] in shared memory.
-__device__ void store(const float *sums, const u32 *scales, const Elem *bias, Elem *y, int batch, int rows, int first_w,
-                      int first_x, int q) {
-    constexpr int SHARE = BN / CK, THREADS = BM / 4;        // per row of x
-    const int mine = threadIdx.x % THREADS * 4, row = first_w + mine, left = rows - row;
-    float by[4], plus[4];
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        by[i] = i < left ? row_scale(scales, row + i) : 0;
-        plus[i] = BIAS && i < left ? (float)bias[row + i] : 0;
-    }
-    #pragma unroll 4
-    for (int c = threadIdx.x / THREADS; c < SHARE; c += 8) {
-        const int column = q * SHARE + c;
-        float v[4] = {};
-        #pragma unroll
-        for (int b = 0; b < CK; b++) {
-            const float *from = sums + column * PITCH + mine;
-            const float4 part = CK == 1 ? *(const float4 *)from : four_of_block(from, b);
-            v[0] += part.x, v[1] += part.y, v[2] += part.z, v[3] += part.w;
-        }
-        if (first_x + column >= batch || left <= 0) continue;
-        Elem *to = y + (size_t)(first_x + column) * rows + row;
-        const Elem out[4] = {Elem(v[0] * by[0] + plus[0]), Elem(v[1] * by[1] + plus[1]), Elem(v[2] * by[2] + plus[2]),
-                             Elem(v[3] * by[3] + plus[3])};
-        if (rows % 4 == 0) *(uint2 *)to = *(const uint2 *)out;
-        else
-            #pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (i < left) to[i] = out[i];
-    }
-}
-
 __global__ void __cluster_dims__(CK) __launch_bounds__(128 * (WGS + 1), 1)
 multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
                const __grid_constant__ TensorMap scale_map, const __grid_constant__ TensorMap zero_map,
@@ -148,6 +98,9 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     // Without TMA stores, a block has a single tile, because its accumulators overwrite the stages.
     const int first_w = blockIdx.x / CK % bands * BM, first_x = blockIdx.x / CK / bands * BN;
+    const auto row_scale = [&](int row) {                   // those of rows r and r + 8 of a tile are adjacent
+        return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
+    };
     int s = 0, phase = 0;
     if (wg == WGS) {                                        // producer
         registers_down<40>();
@@ -224,12 +177,12 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             if (threadIdx.x % 128 == 0) stores_have_read();
         } else if constexpr (CK == 1) {
             consumers_sync();
-            store((const float *)shared, scales, bias, y, batch, rows, first_w, first_x, 0);
+            store_sums((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, 0);
         }
     }
     if constexpr (CK > 1) {
         cluster_sync();
-        if (wg < WGS) store((const float *)shared, scales, bias, y, batch, rows, first_w, first_x, q);
+        if (wg < WGS) store_sums((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, q);
         cluster_sync();                                     // other blocks may still read this block's sums
     }
 }

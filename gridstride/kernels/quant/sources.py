@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from .formats import nf4_codebook
 from ..flash.sources import wgmma_from_registers
-from ..ptx import PTX, STORE_TRANSPOSED, primitives
+from ..ptx import PTX, STORE_SUMS, STORE_TRANSPOSED, primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -34,6 +34,6 @@ def kernel_source(
         PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
     )
     preamble += instructions.replace('bf16', ptx_name) + source('dequantize')
-    preamble += STORE_TRANSPOSED * (name == 'mixed_gemm')
+    preamble += (STORE_TRANSPOSED + STORE_SUMS) * (name == 'mixed_gemm')
     types = tuple((type_name, C_TYPES[dtype]) for type_name in ('Elem', 'Number'))
     return assemble_source(source(name), types, constants, preamble)

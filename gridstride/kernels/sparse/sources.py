@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from ..ptx import PTX, STORE_TRANSPOSED, primitives, wgmma
+from ..ptx import PTX, STORE_SUMS, STORE_TRANSPOSED, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -50,12 +50,19 @@ def hopper_source(
     dtype,  # 'bfloat16', 'float16'
     product_functions,  # CUDA C of the functions that issue products
     constants,  # ((name in the source, its integer value), ...)
+    store=STORE_TRANSPOSED,  # CUDA C of the functions that store accumulators
 ) -> str:
     "Return the source of a product on a Hopper GPU"
     preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Number', C_TYPES[dtype]),)
-    text = '\n'.join((STORE_TRANSPOSED, *map(source, file_names)))
+    text = '\n'.join((store, *map(source, file_names)))
     return assemble_source(text, types, constants, preamble)
+
+
+@lru_cache(1024)
+def split_source(dtype, n, constants) -> str:
+    "Return the source of the 2:4 product with split-K; `n`: columns per `wgmma`"
+    return hopper_source(('two_four_split',), dtype, wgmma_sp(n), constants, STORE_SUMS)
 
 
 @lru_cache(1024)

@@ -1,5 +1,5 @@
-"""Multiply by a 2:4 sparse matrix: with `wgmma.sp` on a Hopper GPU, with `mma.sp` for few rows of x and on other GPUs
-from Ampere on."""
+"""Multiply by a 2:4 sparse matrix: with `wgmma.sp` on a Hopper GPU, in persistent blocks or with split-K; with `mma.sp`
+for few rows of x and on other GPUs from Ampere on."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,8 +8,9 @@ import torch
 
 from .formats import CompressedMatrix, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
-from .sources import F16_TYPES, few_rows_source, hopper_source, mma_sp_source, wgmma_sp
+from .sources import F16_TYPES, few_rows_source, hopper_source, mma_sp_source, split_source, wgmma_sp
 from ..ladder.rung import KernelLaunch, this_device, require_bfloat16, runs_hopper
+from ..ladder.stream_k import resident_clusters
 from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
 
@@ -103,10 +104,47 @@ def estimate_cycles(
     return TILES[tile] * (6000 + cdiv(tiles, sms // blocks) * (cdiv(k, 4 * _K_STEP) * 4 * step_cycles + 2500))
 
 
+class SplitTile(NamedTuple):
+    "The tile of a block of the kernel with split-K, and the number of blocks that share its columns"
+
+    BM: int  # rows of w
+    BN: int  # rows of x
+    CK: int  # split-K: the blocks of a cluster
+
+
+SPLIT_TILES = tuple(SplitTile(BM, BN, CK) for BM in (64, 128) for BN in (16, 32, 64, 128, 256) for CK in (1, 2, 4, 8))
+_SPLIT_STEP = 128  # elements along k per pipeline stage
+_SPLIT_SMEM_BYTES, _MAX_SPLIT_STAGES = 220 * 1024, 10
+_DRAM_BYTES_PER_CYCLE = 1700
+
+
+def estimate_split_cycles(tile, rows, n, k, sms=132) -> float:
+    "Estimate the cycles of the product with split-K, as `estimate_cycles` does for persistent blocks"
+    tensor_core_cycles = tile.BM * tile.BN / 32
+    smem_cycles = 1.48 * (tile.BM / 32 * (16 + tile.BN / 2) + tile.BM / 2 + tile.BN)
+    copy_cycles = (tile.BM * 144 + tile.BN * 256) / 63
+    step_cycles = (tensor_core_cycles**4 + smem_cycles**4 + copy_cycles**4) ** 0.25
+    waves = cdiv(cdiv(rows, tile.BM) * cdiv(n, tile.BN), max(1, resident_clusters(tile.CK, sms)))
+    tile_cycles = cdiv(cdiv(k, _SPLIT_STEP), tile.CK) * step_cycles + 3000 + tile.BM * tile.BN / 16
+    gemm_cycles = waves * tile_cycles + 3000 * (tile.CK > 1)
+    dram_cycles = rows * k * 9 / 8 / _DRAM_BYTES_PER_CYCLE
+    return 4000 + (gemm_cycles**4 + dram_cycles**4) ** 0.25
+
+
 @lru_cache(1024)
-def choose_tile(rows, n, k, sms=132) -> Tile:
-    "Choose the tile with the lowest estimate"
+def choose_persistent_tile(rows, n, k, sms=132) -> Tile:
+    "Choose the tile of persistent blocks with the lowest estimate"
     return min(TILES, key=lambda tile: estimate_cycles(tile, rows, n, k, sms))
+
+
+@lru_cache(1024)
+def choose_tile(rows, n, k, sms=132):  # a `Tile` or a `SplitTile`
+    "Choose the tile with the lowest estimate"
+    tile = choose_persistent_tile(rows, n, k, sms)
+    splits = [split for split in SPLIT_TILES if split.CK <= cdiv(k, _SPLIT_STEP)]
+    split = min(splits, key=lambda split: estimate_split_cycles(split, rows, n, k, sms))
+    is_split_faster = estimate_split_cycles(split, rows, n, k, sms) < estimate_cycles(tile, rows, n, k, sms)
+    return split if is_split_faster else tile
 
 
 _ARRAYS = 'values', 'x', 'y', 'words'
@@ -125,10 +163,10 @@ def hopper_launch(
     k,
     has_bias,
     gpu,  # a `Device`
-    tile=None,  # None: the result of `choose_tile`
+    tile=None,  # None: the result of `choose_persistent_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
     "Return the launch of x @ w.T (+ bias) on a Hopper GPU, and the boxes of its tensor maps"
-    tile = tile or choose_tile(rows, n, k, gpu.sms)
+    tile = tile or choose_persistent_tile(rows, n, k, gpu.sms)
     constants = dict(
         tile._asdict(), BK=_K_STEP, WGS=_CONSUMERS, M=tile.BM // 64 // _CONSUMERS, N=tile.BN, BIAS=has_bias
     )
@@ -142,6 +180,20 @@ def hopper_launch(
         ((tile.BN // tile.CM, _K_STEP), 128),
         ((tile.OUT, 64), 128),
     )
+
+
+@lru_cache(1024)
+def split_launch(dtype, rows, n, k, has_bias, tile) -> tuple:  # a `KernelLaunch`, and the boxes of values and x
+    "Return the launch of x @ w.T (+ bias) with split-K on a Hopper GPU, and the boxes of its tensor maps"
+    stage_bytes, warpgroups = 144 * tile.BM + 256 * tile.BN, tile.BM // 64
+    stages = min(_MAX_SPLIT_STAGES, _SPLIT_SMEM_BYTES // stage_bytes)
+    smem_bytes = max(stages * stage_bytes, 4 * tile.BN * (tile.BM + 4))  # the sums, after the pipeline
+    constants = dict(tile._asdict(), WGS=warpgroups, STAGES=stages, BIAS=has_bias)
+    src = split_source(dtype, tile.BN, tuple(constants.items()))
+    grid, block = (cdiv(rows, tile.BM) * cdiv(n, tile.BN) * tile.CK,), (128 * (warpgroups + 1),)
+    arrays, sizes = _array_names(has_bias), (rows, n, k)
+    kernel_launch = KernelLaunch(src, 'multiply_24_split', arrays, sizes, grid, block, smem_bytes)
+    return kernel_launch, (((tile.BM, _SPLIT_STEP // 2), 128), ((tile.BN, _SPLIT_STEP // 2), 128))
 
 
 _MMA_SP_STAGES = 3  # of 28 KiB each: SMs have at least 100 KiB of shared memory
@@ -182,6 +234,9 @@ def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only a
     if _is_few_rows_faster(rows, n, k) and not (use_mma_sp or tile):
         return prepare_launch(few_rows_launch(dtype, rows, n, k, has_bias, this_device().sms), (), device)
     if runs_hopper() and not use_mma_sp:
+        tile = tile or choose_tile(rows, n, k, this_device().sms)
+        if isinstance(tile, SplitTile):
+            return prepare_launch(*split_launch(*problem, tile), device)
         return prepare_launch(*hopper_launch(*problem, this_device(), tile), device)
     return prepare_launch(mma_sp_launch(*problem), (), device)
 
