@@ -1,19 +1,20 @@
 """The course's kernels as operators: `matmul`, which selects one of many kernels; memory-bound operators; fused
-operators with their backward passes; attention; products with quantized or sparse weights.
+operators with their backward passes; convolutions; attention; products with quantized or sparse weights.
 
 The modules and packages, in reading order:
 
 - `ladder` (the lessons' matrix products, step by step) and `gemm` (`matmul` and its plans, `mlp`, `bmm`, `grouped_mm`);
 - used by all kernels: `ptx` (PTX instructions as CUDA C functions) and `tensor_maps` (TMA tensor maps);
-- packages of operators with the same layout: `memory`, `ordering`, `fused`, `flash`, `latent`, `quant`, `sparse`. They
-  share `common` (argument checks, launches), `operators` (custom operators for `torch.compile`), `call_tables` (repeats
-  the launches of an earlier call), `source_assembly` (adds types and constants to a kernel's source) and `layers`
-  (replaces linear layers);
+- packages of operators with the same layout: `memory`, `ordering`, `conv`, `fused`, `flash`, `latent`, `quant`,
+  `sparse`. They share `common` (argument checks, launches), `operators` (custom operators for `torch.compile`),
+  `call_tables` (repeats the launches of an earlier call), `source_assembly` (adds types and constants to a kernel's
+  source) and `layers` (replaces linear layers);
 - `export`, which writes each kernel as a standalone program (with `standalone`); `project`, which writes a new project,
   a kernel as an operator of PyTorch, from the templates in `new_project`; `operator_costs`, which measures the layers
   of a call; `cub` (NVIDIA's library, as a baseline).
 """
 
+from .conv import PUBLIC_NAMES as _CONV
 from .ladder.ladder import Ladder, check_product
 from .gemm.plan import explain, plan, tune, using
 from .flash import PUBLIC_NAMES as _FLASH
@@ -34,6 +35,7 @@ _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'sparse': _SPARSE,
     'latent': _LATENT,
     'ordering': _ORDERING,
+    'conv': _CONV,
     'gemm': _GEMM,
     'gemm.dispatch': ('matmul',),
 }

@@ -1,4 +1,8 @@
 # Made by tests/front_stubs.py from the exports of this package, which are imported on first use.
+from .conv import conv1d as conv1d
+from .conv import conv1d_update as conv1d_update
+from .conv import conv2d as conv2d
+from .conv import explain_conv2d as explain_conv2d
 from .flash import attention as attention
 from .flash import attention_backend as attention_backend
 from .fused import AdamW as AdamW

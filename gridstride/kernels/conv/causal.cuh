@@ -1,0 +1,58 @@
+// Depthwise causal convolution of sequences: in every channel y[t] = bias + the sum of weight[k] * x[t - (W - 1) + k].
+// Elements before the first come from `state`. ROW_THREADS threads share a row (one channel of one sequence), PACKS
+// vectors each.
+// Defined above: Elem, W (taps), V (elements per load), ROW_THREADS, PACKS, THREADS, BIAS, SILU, STATE (there is an
+// initial state), FINAL (the final state is written).
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+constexpr int HISTORY = W - 1, ROWS = THREADS / ROW_THREADS, CHUNK = ROW_THREADS * PACKS * V;
+
+__global__ void __launch_bounds__(THREADS)
+causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, Elem *y, Elem *final_state,
+       long long rows, int channels, int length, int chunks) {
+    const int lane = threadIdx.x % ROW_THREADS, chunk = blockIdx.x % chunks;
+    const long long row = (long long)(blockIdx.x / chunks) * ROWS + threadIdx.x / ROW_THREADS;
+    const bool is_row = row < rows;
+    const int channel = is_row ? row % channels : 0;
+    const Elem *from = x + row * length;
+    float taps[W];
+    #pragma unroll
+    for (int k = 0; k < W; k++) taps[k] = float(weight[channel * W + k]);
+    const float start = BIAS ? float(bias[channel]) : 0.f;
+    auto element = [&](int t) {                             // t may be before the first element
+        if (t >= 0) return float(from[t]);
+        return STATE ? float(state[row * HISTORY + HISTORY + t]) : 0.f;
+    };
+    Pack packs[PACKS];
+    #pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
+        if (is_row && t < length) packs[p] = *(const Pack *)(from + t);
+        else
+            for (int v = 0; v < V; v++) packs[p].at[v] = Elem(0.f);
+    }
+    #pragma unroll
+    for (int p = 0; p < PACKS; p++) {
+        const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
+        const bool is_there = is_row && t < length;
+        float window[HISTORY + V];
+        #pragma unroll
+        for (int v = 0; v < V; v++) window[HISTORY + v] = float(packs[p].at[v]);
+        #pragma unroll
+        for (int k = 0; k < HISTORY; k++) {                 // the neighbour has these elements, if it loaded enough
+            float before = V >= HISTORY ? __shfl_up_sync(~0u, window[V + k], 1) : 0.f;
+            if (is_there && (V < HISTORY || threadIdx.x % 32 == 0 || lane == 0)) before = element(t - HISTORY + k);
+            window[k] = before;
+        }
+        Pack out;
+        #pragma unroll
+        for (int v = 0; v < V; v++) {
+            float sum = start;
+            #pragma unroll
+            for (int k = 0; k < W; k++) sum += taps[k] * window[v + k];
+            out.at[v] = Elem(SILU ? sum / (1.f + __expf(-sum)) : sum);
+        }
+        if (is_there) *(Pack *)(y + row * length + t) = out;
+    }
+    if (FINAL && is_row && chunk == 0 && lane == 0)
+        for (int k = 0; k < HISTORY; k++) final_state[row * HISTORY + k] = Elem(element(length - HISTORY + k));
+}

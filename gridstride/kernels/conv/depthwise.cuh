@@ -1,0 +1,36 @@
+// Depthwise convolution of planes (NCHW): each channel has a kernel of its own.
+// Defined above: what `plane_tiles` needs, BIAS (adds one), FLIP (the kernel is rotated by 180 degrees: the gradient of
+// x).
+__global__ void __launch_bounds__(THREADS)
+depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int planes, int channels, int height, int width,
+          int out_height, int out_width, int tiles_x, int tiles) {
+    __shared__ __align__(16) float tile[PLANES * IN_H][PITCH];
+    const int first = blockIdx.x / tiles * PLANES, number = blockIdx.x % tiles;
+    const int out_top = number / tiles_x * TILE_H, out_left = number % tiles_x * TILE_W;
+    load_tile(tile, x + (size_t)first * height * width, planes - first, height, width, out_top * STRIDE - PAD_H,
+              out_left * STRIDE - LEFT);
+    const int mine = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS, plane = first + mine;
+    const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS, channel = min(plane, planes - 1) % channels;
+    float taps[KH * KW], sums[ROWS][COLS];
+    #pragma unroll
+    for (int k = 0; k < KH * KW; k++) taps[k] = float(weight[channel * KH * KW + (FLIP ? KH * KW - 1 - k : k)]);
+    const float start = BIAS ? float(bias[channel]) : 0.f;
+    #pragma unroll
+    for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = start;
+    __syncthreads();
+    for_products(tile + mine * IN_H + row * STRIDE, column,
+                 [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
+    if (plane >= planes) return;
+    Elem *to = y + (size_t)plane * out_height * out_width;
+    #pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        #pragma unroll
+        for (int c = 0; c < COLS; c += V_OUT) {
+            const int out_r = out_top + row + r, out_c = out_left + column + c;
+            if (out_r >= out_height || out_c >= out_width) continue;
+            PackOut pack;
+            #pragma unroll
+            for (int v = 0; v < V_OUT; v++) pack.at[v] = Elem(sums[r][c + v]);
+            *(PackOut *)(to + (size_t)out_r * out_width + out_c) = pack;
+        }
+}

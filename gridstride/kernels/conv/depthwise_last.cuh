@@ -1,0 +1,73 @@
+// Depthwise convolution of images that are stored channels last (NHWC). LANES threads work on neighbouring channels, V
+// each, so their loads are coalesced. A thread computes ROWS x COLS outputs of its channels: it reads each row of its
+// part of the input once, and adds its products to all outputs that need this row. Blocks read the halo from the cache.
+// Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
+// BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(float)) Taps { float at[V]; };
+constexpr int CHANNELS = LANES * V, IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
+constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
+
+__global__ void __launch_bounds__(THREADS)
+depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int channels, int height, int width,
+               int out_height, int out_width, int tiles_x, int tiles_y, long long tiles, int groups) {
+    __shared__ __align__(16) float taps[KH * KW][CHANNELS];
+    const int first = blockIdx.x % groups * CHANNELS;
+    for (int i = threadIdx.x; i < KH * KW * CHANNELS; i += THREADS) {
+        const int c = i % CHANNELS, k = i / CHANNELS, from = FLIP ? KH * KW - 1 - k : k;
+        taps[k][c] = first + c < channels ? float(weight[(first + c) * (KH * KW) + from]) : 0.f;
+    }
+    __syncthreads();
+    const int lane = threadIdx.x % LANES, channel = first + lane * V;
+    const long long tile = (long long)(blockIdx.x / groups) * (THREADS / LANES) + threadIdx.x / LANES;
+    if (tile >= tiles || channel >= channels) return;
+    const int column = tile % tiles_x * COLS, row = tile / tiles_x % tiles_y * ROWS;
+    const long long image = tile / tiles_x / tiles_y;
+    const int top = row * STRIDE - PAD_H, left = column * STRIDE - PAD_W;
+    const Elem *from = x + image * height * width * channels + channel;
+    float sums[ROWS][COLS][V];
+    #pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float start = BIAS ? float(bias[channel + v]) : 0.f;
+        #pragma unroll
+        for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS][v] = start;
+    }
+    #pragma unroll
+    for (int i = 0; i < IN_ROWS; i++) {
+        const int r = top + i;
+        if (r < 0 || r >= height) continue;
+        Pack values[IN_COLS];
+        #pragma unroll
+        for (int j = 0; j < IN_COLS; j++) {
+            const int c = left + j;
+            if (c >= 0 && c < width) values[j] = *(const Pack *)(from + ((long long)r * width + c) * channels);
+            else
+                for (int v = 0; v < V; v++) values[j].at[v] = Elem(0.f);
+        }
+        #pragma unroll
+        for (int kh = 0; kh < KH; kh++) {
+            const int down = i - kh * DILATION;
+            if (down < 0 || down % STRIDE || down / STRIDE >= ROWS) continue;
+            #pragma unroll
+            for (int kw = 0; kw < KW; kw++) {
+                const Taps tap = *(const Taps *)&taps[kh * KW + kw][lane * V];
+                #pragma unroll
+                for (int c = 0; c < COLS; c++)
+                    #pragma unroll
+                    for (int v = 0; v < V; v++)
+                        sums[down / STRIDE][c][v] += tap.at[v] * float(values[c * STRIDE + kw * DILATION].at[v]);
+            }
+        }
+    }
+    Elem *to = y + image * out_height * out_width * channels + channel;
+    #pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        #pragma unroll
+        for (int c = 0; c < COLS; c++) {
+            if (row + r >= out_height || column + c >= out_width) continue;
+            Pack out;
+            #pragma unroll
+            for (int v = 0; v < V; v++) out.at[v] = Elem(sums[r][c][v]);
+            *(Pack *)(to + ((long long)(row + r) * out_width + column + c) * channels) = out;
+        }
+}

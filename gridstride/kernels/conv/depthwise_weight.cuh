@@ -1,0 +1,63 @@
+// The gradient of the weight (and of the bias) of a depthwise convolution of planes (NCHW). A block adds the products
+// of every SPLITS-th tile of one channel; `add_splits` adds the sums of the blocks.
+// Defined above: what `plane_tiles` needs (PLANES is 1), SPLITS.
+constexpr int TAPS = KH * KW, WARPS = (THREADS + 31) / 32;  // the last warp may have threads without a tile
+
+__global__ void __launch_bounds__(WARPS * 32)
+depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int channels, int height, int width,
+                 int out_height, int out_width, int tiles_x, int tiles) {
+    __shared__ __align__(16) float tile[IN_H][PITCH], of_warp[WARPS][TAPS + 1];
+    const int channel = blockIdx.x % channels, split = blockIdx.x / channels;
+    const int row = threadIdx.x / LANES_X * ROWS, column = threadIdx.x % LANES_X * COLS;
+    const bool has_tile = threadIdx.x < THREADS;
+    float sums[TAPS + 1] = {};                              // the last one is the gradient of the bias
+    for (int i = split; i < images * tiles; i += SPLITS) {
+        const size_t plane = (size_t)(i / tiles) * channels + channel;
+        const int top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
+        __syncthreads();
+        load_tile(tile, x + plane * height * width, 1, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
+        float grads[ROWS][COLS];
+        const Elem *from = dy + plane * out_height * out_width;
+        #pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            #pragma unroll
+            for (int c = 0; c < COLS; c += V_OUT) {
+                const int out_r = top + row + r, out_c = left + column + c;
+                PackOut pack;
+                if (has_tile && out_r < out_height && out_c < out_width)
+                    pack = *(const PackOut *)(from + (size_t)out_r * out_width + out_c);
+                else
+                    for (int v = 0; v < V_OUT; v++) pack.at[v] = Elem(0.f);
+                #pragma unroll
+                for (int v = 0; v < V_OUT; v++) {
+                    grads[r][c + v] = float(pack.at[v]);
+                    sums[TAPS] += grads[r][c + v];
+                }
+            }
+        __syncthreads();
+        if (has_tile)
+            for_products(tile + row * STRIDE, column,
+                         [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
+    }
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    #pragma unroll
+    for (int k = 0; k <= TAPS; k++) {
+        for (int d = 16; d > 0; d /= 2) sums[k] += __shfl_xor_sync(~0u, sums[k], d);
+        if (lane == 0) of_warp[warp][k] = sums[k];
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k <= TAPS; k += WARPS * 32) {
+        float sum = 0;
+        for (int w = 0; w < WARPS; w++) sum += of_warp[w][k];
+        partials[((size_t)split * channels + channel) * (TAPS + 1) + k] = sum;
+    }
+}
+
+__global__ void add_splits(const float *partials, Elem *dweight, Elem *dbias, int channels) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, channel = i / (TAPS + 1), k = i % (TAPS + 1);
+    if (channel >= channels) return;
+    float sum = 0;
+    for (int split = 0; split < SPLITS; split++) sum += partials[(size_t)split * channels * (TAPS + 1) + i];
+    if (k < TAPS) dweight[channel * TAPS + k] = Elem(sum);
+    else dbias[channel] = Elem(sum);
+}

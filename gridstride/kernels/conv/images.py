@@ -1,0 +1,185 @@
+"""`conv2d`: depthwise convolutions of images by our kernels, all others by torch, with the reason."""
+
+import torch
+import torch.nn.functional as F
+
+from . import tiles
+from .problems import (
+    Convolution,
+    Explanation,
+    check_conv2d,
+    convolution,
+    depthwise_fallback,
+    is_channels_last,
+    padding_pair,
+    pair,
+)
+from ..call_tables import differentiable_once, needs_autograd
+from ..common import dtype_name, launch
+from ..ladder import this_device
+from ..operators import operator
+
+_SIZES = 'SymInt sh, SymInt sw, SymInt ph, SymInt pw, SymInt dh, SymInt dw, SymInt groups'
+
+
+def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
+    "Return the sizes of a call whose pairs are passed as integers, as an operator of torch takes them"
+    return convolution(x, weight, (sh, sw), (ph, pw), (dh, dw), groups)
+
+
+def _fallback_reason(problem, x) -> str:  # None if our kernel computes it
+    "Return the reason why torch computes a convolution"
+    if not problem.is_dense_or_depthwise:
+        return f'{problem.groups} groups of several channels: torch computes a product per group'
+    if not problem.is_depthwise:
+        return 'a dense convolution: cuDNN multiplies by wgmma'
+    return depthwise_fallback(problem)
+
+
+def _by_torch(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
+    return F.conv2d(x, weight, bias, (sh, sw), (ph, pw), (dh, dw), groups)
+
+
+def _empty_result(x, weight, bias, *sizes):
+    "Return an empty result, as torch stores it: channels last if x is"
+    problem = _problem(x, weight, *sizes)
+    shape = problem.images, problem.out_channels, *problem.out_size
+    layout = torch.channels_last if is_channels_last(x) else torch.contiguous_format
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
+
+
+def _launch_depthwise(problem, x, weight, bias, y, flip=False):
+    "Launch a depthwise convolution"
+    if not y.numel():
+        return
+    dtype, addresses = dtype_name(x), (x.data_ptr(), y.data_ptr())
+    is_last = is_channels_last(x)
+    make = tiles.depthwise_last_launches if is_last else tiles.depthwise_launches
+    alignment = (tiles.last_vector_width if is_last else tiles.plane_alignment)(problem, dtype, addresses)
+    launches = make(problem, dtype, alignment, bias is not None, flip, this_device())
+    x, y = (o.permute(0, 2, 3, 1) for o in (x, y)) if is_last else (x, y)  # contiguous views
+    launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
+
+
+@operator(f'conv2d(Tensor x, Tensor weight, Tensor? bias, {_SIZES}) -> Tensor', _empty_result, _by_torch)
+def _conv2d(x, weight, bias, *sizes):
+    problem = _problem(x, weight, *sizes)
+    if _fallback_reason(problem, x):
+        return NotImplemented
+    y = _empty_result(x, weight, bias, *sizes)
+    _launch_depthwise(problem, x, weight.contiguous(), bias, y)
+    return y
+
+
+_GRADIENTS = '(Tensor, Tensor, Tensor)'
+
+
+def _empty_gradients(x, weight, dy, *sizes):
+    return torch.empty_like(x), torch.empty_like(weight), x.new_empty(weight.shape[0])
+
+
+def _gradients_by_torch(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
+    pairs = (sh, sw), (ph, pw), (dh, dw)
+    return torch.ops.aten.convolution_backward(
+        dy, x, weight, weight.shape[:1], *pairs, False, (0, 0), groups, (True, True, True)
+    )
+
+
+@operator(
+    f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}) -> {_GRADIENTS}',
+    _empty_gradients,
+    _gradients_by_torch,
+)
+def _conv2d_backward(x, weight, dy, *sizes):
+    problem = _problem(x, weight, *sizes)
+    gradient = problem.gradient()
+    if problem.stride != (1, 1) or min(gradient.padding) < 0 or not x.numel() or is_channels_last(x):
+        return NotImplemented
+    dx, dweight, dbias = _empty_gradients(x, weight, dy, *sizes)
+    _launch_depthwise(gradient, dy, weight, None, dx, flip=True)
+    _launch_depthwise_weight(problem, x, dy, dweight, dbias)
+    return dx, dweight, dbias
+
+
+def _launch_depthwise_weight(problem, x, dy, dweight, dbias):
+    "Launch the gradients of the weight and of the bias"
+    dtype, device = dtype_name(x), this_device()
+    alignment = tiles.plane_alignment(problem, dtype, (x.data_ptr(), dy.data_ptr()))
+    launches, splits = tiles.depthwise_weight_launches(problem, dtype, alignment, device)
+    size = splits * (dweight.numel() + dbias.numel())
+    partials = torch.empty(size, dtype=torch.float32, device=x.device)
+    launch(launches, x, dy=dy, partials=partials, dweight=dweight, dbias=dbias)
+
+
+def _stored_as(dy, x):
+    "Return a gradient in the layout of x"
+    return dy.contiguous(memory_format=torch.channels_last if is_channels_last(x) else torch.contiguous_format)
+
+
+class _Conv2d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, *sizes):
+        ctx.save_for_backward(x, weight)
+        ctx.sizes, ctx.has_bias = sizes, bias is not None
+        return _conv2d(x, weight, bias, *sizes)
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        dx, dweight, dbias = _conv2d_backward(x, weight, _stored_as(dy, x), *ctx.sizes)
+        return dx, dweight, dbias if ctx.has_bias else None, *[None] * len(ctx.sizes)
+
+
+def conv2d(
+    x,  # (images, channels, height, width) of float32, float16 or bfloat16; contiguous or channels last, else copied
+    weight,  # (out_channels, channels per group, height, width), of the same type
+    bias=None,  # (out_channels,)
+    stride=1,  # an integer, or a pair for (height, width); likewise below
+    padding=0,  # zeros on each side; or 'valid' (none), or 'same' (the result is as large as x, with a stride of 1)
+    dilation=1,  # the distance of the taps
+    groups=1,  # channels: a depthwise convolution, whose weight is (channels, 1, height, width)
+):  # (images, out_channels, height, width), stored as x is; accumulated in float32
+    """Convolve images with small kernels, as `F.conv2d` does; differentiable, of depthwise convolutions once. Our
+    kernels compute what they compute faster, torch (cuDNN) the rest; `explain_conv2d` returns which, and why.
+
+        conv2d(x, weight, padding=3, groups=x.shape[1])
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    x, weight, bias, *sizes = _arguments(x, weight, bias, stride, padding, dilation, groups)
+    if not needs_autograd(x, weight, bias):
+        return _conv2d.eager(x, weight, bias, *sizes)
+    if _fallback_reason(_problem(x, weight, *sizes), x):
+        return _by_torch(x, weight, bias, *sizes)
+    return _Conv2d.apply(x, weight, bias, *sizes)
+
+
+def _arguments(x, weight, bias, stride, padding, dilation, groups) -> tuple:
+    "Return the checked arguments, with pairs as integers, and x stored in one of two ways"
+    check_conv2d(x, weight, bias, groups)
+    stride, dilation = pair('stride', stride, 1), pair('dilation', dilation, 1)
+    padding = padding_pair(padding, tuple(weight.shape[2:]), dilation)
+    convolution(x, weight, stride, padding, dilation, groups)
+    x = x if is_channels_last(x) else x.contiguous()
+    return x, weight.contiguous() if groups > 1 else weight, bias, *stride, *padding, *dilation, groups
+
+
+def explain_conv2d(
+    x,
+    weight,
+    bias=None,
+    stride=1,
+    padding=0,
+    dilation=1,
+    groups=1,  # as for `conv2d`
+) -> Explanation:
+    """Return the kernels that `conv2d` launches, or () if torch computes the result, and the reason.
+
+    explain_conv2d(x, weight, padding=1, groups=x.shape[1])"""
+    x, weight, bias, *sizes = _arguments(x, weight, bias, stride, padding, dilation, groups)
+    problem = _problem(x, weight, *sizes)
+    if reason := _fallback_reason(problem, x):
+        return Explanation((), reason)
+    if is_channels_last(x):
+        return Explanation(('depthwise_last',), 'a depthwise convolution, channels last: a thread per pair of channels')
+    return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

@@ -1,0 +1,127 @@
+"""The sizes of convolutions, argument checks, and the rules that leave a call to torch."""
+
+from typing import NamedTuple
+
+import torch
+
+from .sources import DTYPE_BYTES
+from ..common import check_matches, check_tensor, dtype_name
+
+MAX_TAPS = 7  # the largest kernel, along each axis
+
+
+class Explanation(NamedTuple):
+    "The kernels that compute a result, or () if torch does, and the reason"
+
+    kernels: tuple
+    reason: str
+
+
+class Convolution(NamedTuple):
+    "The sizes of a 2-D convolution"
+
+    images: int
+    channels: int
+    height: int
+    width: int
+    out_channels: int
+    kernel: tuple  # (height, width), and likewise below
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    groups: int
+
+    @property
+    def out_size(self) -> tuple:
+        "The (height, width) of the result"
+        return tuple(
+            (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+            for size, kernel, stride, pad, dilation in zip(
+                (self.height, self.width), self.kernel, self.stride, self.padding, self.dilation
+            )
+        )
+
+    @property
+    def is_depthwise(self) -> bool:
+        "Whether each channel has a kernel of its own"
+        return self.groups == self.channels == self.out_channels
+
+    @property
+    def is_dense_or_depthwise(self) -> bool:
+        "Whether there is one group, or each channel has a kernel of its own"
+        return self.groups == 1 or self.is_depthwise
+
+    def gradient(self) -> 'Convolution':
+        "Return the convolution of the gradient of the result, for a stride of 1, that gives the gradient of x"
+        height, width = self.out_size
+        padding = tuple(d * (k - 1) - p for d, k, p in zip(self.dilation, self.kernel, self.padding))
+        return self._replace(height=height, width=width, padding=padding)
+
+
+def pair(name, value, least) -> tuple:  # (for the height, for the width)
+    "Return an integer or a pair of integers as a pair; raises `ValueError` unless both are at least `least`"
+    both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(both) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in both):
+        raise ValueError(f'conv2d: {name} is {value!r}; expected an integer of at least {least}, or two of them')
+    return both
+
+
+def padding_pair(padding, kernel, dilation) -> tuple:
+    "Return the padding of each side of (height, width); raises `ValueError` for what a pair cannot express"
+    if padding == 'valid':
+        return 0, 0
+    if padding == 'same':
+        total = [d * (k - 1) for d, k in zip(dilation, kernel)]
+        if any(n % 2 for n in total):
+            raise ValueError(
+                f'conv2d: padding is "same", but the kernel {kernel} needs more on one side: pad x yourself'
+            )
+        return tuple(n // 2 for n in total)
+    return pair('padding', padding, 0)
+
+
+def check_conv2d(x, weight, bias, groups):
+    "Raise `TypeError` or `ValueError` for tensors that do not fit a 2-D convolution"
+    check_tensor('conv2d', x, DTYPE_BYTES, any_strides=True)
+    check_tensor('conv2d', weight, [dtype_name(x)], 'weight', any_strides=True)
+    if x.dim() != 4 or weight.dim() != 4:
+        raise ValueError(
+            f'conv2d: x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}; expected (images, channels, '
+            'height, width) and (out_channels, channels per group, height, width)'
+        )
+    is_count = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
+    if not is_count or x.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
+        raise ValueError(
+            f'conv2d: x has {x.shape[1]} channels, weight {weight.shape[0]} x {weight.shape[1]}, and groups is '
+            f'{groups!r}; expected groups * {weight.shape[1]} channels, and a multiple of groups for the result'
+        )
+    if bias is not None:
+        check_matches('conv2d', 'bias', bias, x, weight.shape[:1])
+
+
+def convolution(x, weight, stride, padding, dilation, groups) -> Convolution:
+    "Return the sizes of a call; raises `ValueError` if the kernel is larger than the padded x"
+    result = Convolution(*x.shape, weight.shape[0], tuple(weight.shape[2:]), stride, padding, dilation, groups)
+    if min(result.out_size) < 1:
+        raise ValueError(
+            f'conv2d: the kernel {result.kernel} with dilation {dilation} is larger than x {tuple(x.shape[2:])} with '
+            f'padding {padding}'
+        )
+    return result
+
+
+def is_channels_last(x) -> bool:
+    "Return whether a tensor is stored as (images, height, width, channels), and not as (images, channels, ...)"
+    return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+
+
+def depthwise_fallback(problem) -> str:  # None if our kernel computes it
+    "Return the reason why torch computes a depthwise convolution"
+    if max(problem.kernel) > MAX_TAPS:
+        return f'a kernel of {problem.kernel}: ours hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
+    if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1 or min(problem.padding) < 0:
+        return 'different strides or dilations of the two axes, or a negative padding'
+    if problem.stride[0] > 2 or problem.dilation[0] > 4:
+        return f'a stride of {problem.stride[0]} and a dilation of {problem.dilation[0]}: the halo exceeds a tile'
+    if max(problem.height * problem.width, problem.images * problem.channels) >= 2**31:
+        return '2^31 or more elements of a plane, or planes'

@@ -1,0 +1,28 @@
+"""Assemble the CUDA C of the convolutions: types and constants, followed by the text of `*.cuh`."""
+
+from functools import lru_cache
+
+from ..ptx import primitives
+from ..source_assembly import C_TYPES, assemble_source, source_loader
+
+source = source_loader(__package__)  # source(name) -> the text of name.cuh
+
+DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2)  # dtype -> bytes per element
+_PARTS = {
+    'depthwise': ('plane_tiles',),
+    'depthwise_weight': ('plane_tiles',),
+}  # kernel -> the texts that precede its own
+_PRIMITIVES = {'dense': ('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')}
+
+
+@lru_cache(1024)
+def kernel_source(
+    name,  # of the file, without `.cuh`
+    dtype,  # of the arrays; in the source, `Elem`
+    constants,  # ((name in the source, its integer value), ...)
+) -> str:
+    "Return the source of a kernel with its types and constants"
+    preamble = ''.join(source(part) for part in _PARTS.get(name, ()))
+    if name in _PRIMITIVES:
+        preamble += 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_PRIMITIVES[name])
+    return assemble_source(source(name), (('Elem', C_TYPES[dtype]),), constants, preamble)

@@ -1,0 +1,174 @@
+"""The launches of the depthwise convolutions: how outputs are distributed among blocks and threads."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from .problems import Convolution
+from .sources import DTYPE_BYTES, kernel_source
+from ..common import pow2_clamp, vector_width
+from ..ladder import KernelLaunch
+from ..ladder.launches import Long
+from ...utils import cdiv
+
+_COLS = 4  # outputs of a row per thread
+_MAX_TILE_W = 64
+_MAX_PLANE_THREADS, _MAX_THREADS = 128, 192
+_MAX_PLANE_BYTES = 24 * 1024
+_MAX_SMEM_BYTES = 44 * 1024  # of static shared memory, for all planes of a block
+
+
+class Alignment(NamedTuple):
+    "The elements per load of x, and per store of the result"
+
+    load: int
+    store: int
+
+
+class PlaneTile(NamedTuple):
+    "The tile of a block: outputs of each of `planes` planes"
+
+    height: int
+    width: int
+    rows: int  # of outputs per thread
+    planes: int
+
+    @property
+    def threads(self):
+        "The threads of a block"
+        return self.planes * self.plane_threads
+
+    @property
+    def plane_threads(self):
+        "The threads per plane"
+        return self.height // self.rows * self.width // _COLS
+
+
+def _round_up(n, unit):
+    return cdiv(n, unit) * unit
+
+
+def _tile_rows(out_height, taps):
+    "Return the rows of outputs per thread for which the fewest rows of input are read"
+    return min((8, 7, 4), key=lambda rows: cdiv(out_height, rows) * (rows + (taps - 1) / 2))
+
+
+def _tile_width(out_width):
+    "Return the width of a tile: the whole width, or a part of it"
+    parts = cdiv(out_width, _MAX_TILE_W)
+    return _round_up(out_width, _COLS) if parts == 1 else _round_up(cdiv(out_width, parts), 8)
+
+
+def _tile_height(out_height, rows, lanes):
+    "Return the height of a tile with `lanes` threads per row"
+    total = cdiv(out_height, rows)
+    most = max(1, _MAX_PLANE_THREADS // lanes)
+    return cdiv(total, cdiv(total, most)) * rows
+
+
+def _row_floats(problem, tile_width, load):
+    "Return the floats per row of the input's tile: PITCH of plane_tiles.cuh"
+    stride, span = problem.stride[1], (problem.kernel[1] - 1) * problem.dilation[1] + 1
+    left = _round_up(problem.padding[1], load)
+    skip = (left - problem.padding[1]) // 4 * 4
+    read = _round_up(left - problem.padding[1] - skip + (_COLS - 1) * stride + span, 4)
+    return _round_up(skip + (tile_width - _COLS) * stride + read, max(4, load))
+
+
+def _plane_floats(problem, tile: PlaneTile, load):
+    "Return the floats of the input's tile per plane"
+    span = (problem.kernel[0] - 1) * problem.dilation[0] + 1
+    return ((tile.height - 1) * problem.stride[0] + span) * _row_floats(problem, tile.width, load)
+
+
+def plane_tile(problem: Convolution, planes, load, sms) -> PlaneTile:
+    "Return the tile for a number of planes, of which a block takes several if they are small and there are many"
+    out_height, out_width = problem.out_size
+    rows, width = _tile_rows(out_height, problem.kernel[0]), _tile_width(out_width)
+    tile = PlaneTile(_tile_height(out_height, rows, width // _COLS), width, rows, 1)
+    while tile.height > rows and 4 * _plane_floats(problem, tile, load) > _MAX_PLANE_BYTES:
+        tile = tile._replace(height=tile.height - rows)
+    tiles = cdiv(out_height, tile.height) * cdiv(out_width, width)
+    fits = min(_MAX_THREADS // tile.threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
+    enough = max(cdiv(32, tile.threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
+    return tile._replace(planes=max(1, min(fits, enough, planes)))
+
+
+def _constants(problem, tile, alignment, **more):
+    "Return the constants of plane_tiles.cuh"
+    row_packs = cdiv(_row_floats(problem, tile.width, alignment.load), alignment.load)
+    lanes = pow2_clamp(2 * row_packs - 1, 1, min(32, pow2_clamp(tile.threads, 1, 32)))
+    constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
+    constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], TILE_H=tile.height, TILE_W=tile.width)
+    constants |= dict(PLANES=tile.planes, ROWS=tile.rows, COLS=_COLS, V=alignment.load, V_OUT=alignment.store)
+    return tuple((constants | dict(LOAD_LANES=lanes) | more).items())
+
+
+def plane_alignment(problem: Convolution, dtype, addresses) -> Alignment:
+    "Return the alignment of planes whose x and result are stored at these addresses"
+    element_bytes, (x, y), (_, out_width) = DTYPE_BYTES[dtype], addresses, problem.out_size
+    load, store = vector_width(x, element_bytes, 2, problem.width), vector_width(y, element_bytes, 2, out_width)
+    return Alignment(load, min(store, _COLS))
+
+
+@lru_cache(1024)
+def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device) -> list:  # of `KernelLaunch`
+    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel"
+    planes, (out_height, out_width) = problem.images * problem.channels, problem.out_size
+    tile = plane_tile(problem, planes, alignment.load, device.sms)
+    tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
+    src = kernel_source('depthwise', dtype, _constants(problem, tile, alignment, BIAS=has_bias, FLIP=flip))
+    sizes = planes, problem.channels, problem.height, problem.width, out_height, out_width
+    scalars, grid = (*sizes, tiles_x, tiles_x * tiles_y), (cdiv(planes, tile.planes) * tiles_x * tiles_y,)
+    return [KernelLaunch(src, 'depthwise', ('x', 'weight', 'bias', 'y'), scalars, grid, (tile.threads,))]
+
+
+_SPLIT_BLOCKS_PER_SM = 8
+
+
+@lru_cache(1024)
+def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) -> tuple:  # (launches, splits)
+    "Return the launches of the gradient of the weight, and the number of partial sums per tap"
+    (out_height, out_width), channels = problem.out_size, problem.channels
+    tile = plane_tile(problem, 1, alignment.load, device.sms)
+    tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
+    tiles = tiles_x * tiles_y
+    splits = max(1, min(problem.images * tiles, _SPLIT_BLOCKS_PER_SM * device.sms // channels))
+    taps = problem.kernel[0] * problem.kernel[1]
+    src = kernel_source('depthwise_weight', dtype, _constants(problem, tile, alignment, SPLITS=splits))
+    scalars = problem.images, channels, problem.height, problem.width, out_height, out_width, tiles_x, tiles
+    grid, block = (splits * channels,), (_round_up(tile.threads, 32),)
+    first = KernelLaunch(src, 'depthwise_weight', ('x', 'dy', 'partials'), scalars, grid, block)
+    arrays, grid = ('partials', 'dweight', 'dbias'), (cdiv(channels * (taps + 1), 256),)
+    return [first, KernelLaunch(src, 'add_splits', arrays, (channels,), grid, (256,))], splits
+
+
+# Images that are stored channels last
+_LAST_THREADS, _LAST_VECTOR = 128, 2
+
+
+def _last_cols(out_width, taps):
+    "Return the outputs of a row per thread for which the fewest elements are read"
+    return min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (taps - 1) / 2))
+
+
+@lru_cache(1024)
+def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device) -> list:  # `KernelLaunch`s
+    "Return the launch of a depthwise convolution of images that are stored channels last"
+    out_height, out_width = problem.out_size
+    rows, cols = min(2, out_height), _last_cols(out_width, problem.kernel[1])
+    lanes = pow2_clamp(2 * cdiv(problem.channels, vec_size) - 1, 1, 32)
+    groups = cdiv(problem.channels, lanes * vec_size)
+    tiles_x, tiles_y = cdiv(out_width, cols), cdiv(out_height, rows)
+    tiles = problem.images * tiles_x * tiles_y
+    constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
+    constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], ROWS=rows, COLS=cols, V=vec_size)
+    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, BIAS=has_bias, FLIP=flip)
+    src = kernel_source('depthwise_last', dtype, tuple(constants.items()))
+    sizes = problem.channels, problem.height, problem.width, out_height, out_width
+    scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _LAST_THREADS // lanes) * groups,)
+    return [KernelLaunch(src, 'depthwise_last', ('x', 'weight', 'bias', 'y'), scalars, grid, (_LAST_THREADS,))]
+
+
+def last_vector_width(problem: Convolution, dtype, addresses) -> int:
+    "Return the channels per load and store of images that are stored channels last, at these addresses"
+    return min(_LAST_VECTOR, *(vector_width(a, DTYPE_BYTES[dtype], 2, problem.channels) for a in addresses))

@@ -1,0 +1,101 @@
+"""What only a GPU can check of `conv2d`, `conv1d` and `conv1d_update`: shapes of models and random ones, against
+float64, with gradients, on other streams and in graphs. By hand, from the root of the repository:
+
+    python tests/kernels/check_conv_gpu.py                          # all; a minute. benchmarks/conv.py has the times
+"""
+import random
+
+import torch
+import torch.nn.functional as F
+from checking import differs_elsewhere, run
+from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
+
+DTYPES = torch.float32, torch.bfloat16, torch.float16
+# (images, channels, height, width), kernel, stride, padding, dilation
+DEPTHWISE = [((4, 96, 56, 56), 7, 1, 3, 1), ((5, 768, 7, 7), 7, 1, 3, 1), ((3, 32, 112, 112), 3, 1, 1, 1),
+             ((2, 96, 113, 115), 3, 2, 1, 1), ((4, 240, 28, 28), 5, 1, 2, 1), ((1, 3, 224, 225), 5, 2, 0, 1),
+             ((2, 8, 65, 67), 3, 1, 4, 4), ((300, 5, 1, 1), 1, 1, 0, 1), ((1, 1, 1, 300), 3, 1, 1, 1)]
+ROUNDING = {torch.float32: 2**-22, torch.bfloat16: 2**-8, torch.float16: 2**-10}
+
+
+def near(what, got, want, rounding, terms):
+    "`terms`: the sum of the absolute values of the products, whose rounding adds up in float32"
+    error = (got.double() - want).abs() / (rounding * want.abs() + 2**-18 * terms + 1e-30)
+    if not error.max() <= 1: yield f'{what}: {error.max():.2f} of the bound'
+
+
+def shapes():
+    random.seed(0)
+    yield from DEPTHWISE
+    for _ in range(20):
+        kernel, dilation = random.randint(1, 7), random.choice((1, 1, 2, 3))
+        shape = random.randint(1, 9), random.randint(1, 200), *(int(2**random.uniform(4.4, 7.5)) for _ in range(2))
+        yield shape, kernel, random.choice((1, 2)), random.randint(0, dilation*(kernel - 1)), dilation
+
+
+def depthwise_is_right():
+    torch.manual_seed(0)
+    for dtype in DTYPES:
+        for shape, kernel, stride, padding, dilation in shapes():
+            for layout in (torch.contiguous_format, torch.channels_last):
+                what = f'{dtype} {shape} {kernel} {stride} {padding} {dilation} {layout}'
+                x = torch.randn(shape, device='cuda', dtype=dtype).to(memory_format=layout).requires_grad_()
+                weight = torch.randn(shape[1], 1, kernel, kernel, device='cuda', dtype=dtype, requires_grad=True)
+                bias = torch.randn(shape[1], device='cuda', dtype=dtype, requires_grad=True)
+                ours, exact = (x, weight, bias), [o.detach().double().requires_grad_() for o in (x, weight, bias)]
+                options = stride, padding, dilation, shape[1]
+                y, want = conv2d(*ours, *options), F.conv2d(*exact, *options)
+                terms = F.conv2d(*(o.detach().abs() for o in exact), *options)
+                yield from near(what, y, want, ROUNDING[dtype], terms)
+                dy = torch.randn_like(y)
+                y.backward(dy)
+                want.backward(dy.double())
+                sizes = [o.detach().abs().requires_grad_() for o in exact]
+                F.conv2d(*sizes, *options).backward(dy.double().abs())
+                for name, a, b, c in zip(('dx', 'dweight', 'dbias'), ours, exact, sizes):
+                    yield from near(f'{what} {name}', a.grad, b.grad, ROUNDING[dtype], c.grad)
+
+
+def sequence_result(x, weight, bias, state, silu):
+    extended = torch.cat([state, x], -1)
+    y = F.conv1d(extended, weight[:, None], bias, groups=x.shape[1])
+    return F.silu(y) if silu else y, extended[..., x.shape[-1]:]
+
+
+def sequences_are_right():
+    torch.manual_seed(0)
+    for dtype in DTYPES:
+        for shape in ((2, 1536, 2048), (3, 5120, 64), (1, 7, 4097), (4, 33, 1), (2, 100, 3), (5, 64, 1000)):
+            for taps, silu in ((4, True), (3, False), (2, True)):
+                def made(*size): return torch.randn(size, device='cuda', dtype=dtype, requires_grad=True)
+                ours = made(*shape), made(shape[1], taps), made(shape[1]), made(*shape[:2], taps - 1)
+                exact = [o.detach().double().requires_grad_() for o in ours]
+                x, weight, bias, state = ours
+                y, final = conv1d(x, weight, bias, 'silu' if silu else None, state, True)
+                want, want_final = sequence_result(*exact, silu)
+                what, rounding, terms = f'{dtype} {shape} {taps} {silu}', ROUNDING[dtype], want.detach().abs() + 8
+                yield from near(what, y, want, rounding, terms)
+                if not torch.equal(final.double(), want_final): yield f'{what}: the final state'
+                dy, dfinal = torch.randn_like(y), torch.randn_like(final)
+                torch.autograd.backward((y, final), (dy, dfinal))
+                torch.autograd.backward((want, want_final), (dy.double(), dfinal.double()))
+                for name, a, b in zip(('dx', 'dweight', 'dbias', 'dstate'), ours, exact):
+                    yield from near(f'{what} {name}', a.grad, b.grad, rounding, b.grad.abs().max() + 8)
+                with torch.no_grad():
+                    steps, at = state.clone(), min(3, shape[2])
+                    outs = [conv1d_update(x[..., i].contiguous(), steps, weight, bias, 'silu' if silu else None)
+                            for i in range(at)]
+                    yield from near(f'{what} steps', torch.stack(outs, -1), want[..., :at], rounding, terms[..., :at])
+
+
+def on_other_streams():
+    x, weight = torch.randn(4, 64, 56, 56, device='cuda'), torch.randn(64, 1, 7, 7, device='cuda')
+    assert explain_conv2d(x, weight, padding=3, groups=64).kernels
+    yield from differs_elsewhere(lambda x: conv2d(x, weight, padding=3, groups=64), x)
+    taps = torch.randn(64, 4, device='cuda')
+    yield from differs_elsewhere(lambda x: conv1d(x, taps, activation='silu'), x.view(4, 64, -1))
+
+
+CHECKS = [depthwise_is_right, sequences_are_right, on_other_streams]
+
+if __name__ == '__main__': run(CHECKS, {f.__name__: f for f in CHECKS})

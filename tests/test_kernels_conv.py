@@ -1,0 +1,224 @@
+"""`gridstride.kernels.conv2d`, `conv1d` and `conv1d_update` on the emulator, all checks enabled, against float64: sizes
+around the tiles, both layouts, strides, dilations, gradients, and what is refused."""
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
+from gridstride.kernels.conv import problems, sequences, source, tiles
+from gridstride.kernels.ladder import H100
+from found import saying
+from one_unit import one_unit
+
+ROUNDING = dict(float32=2**-22, bfloat16=2**-8, float16=2**-10)
+# dtype, shape, kernel, stride, padding, dilation, layout
+IMAGES = [('float32', (2, 3, 9, 13), 3, 1, 1, 1, 'nchw'), ('bfloat16', (2, 5, 14, 16), 7, 1, 3, 1, 'nchw'),
+          ('float32', (1, 2, 30, 70), 5, 2, 2, 1, 'nchw'), ('float32', (1, 2, 20, 20), 3, 1, 4, 2, 'nchw'),
+          ('float16', (3, 2, 7, 7), 7, 1, 3, 1, 'nchw'), ('bfloat16', (2, 70, 9, 11), 3, 1, 1, 1, 'nhwc'),
+          ('float32', (1, 3, 12, 8), 5, 2, 0, 1, 'nhwc'), ('float16', (2, 2, 1, 5), 3, 1, 1, 1, 'nhwc')]
+# dtype, shape, taps, whether there are an activation, a bias and an initial state
+SEQUENCES = [('float32', (2, 3, 37), 4, True, True, True), ('bfloat16', (2, 5, 64), 4, True, True, False),
+             ('bfloat16', (1, 2, 2100), 3, False, False, True), ('float32', (1, 3, 2), 4, True, True, True),
+             ('float32', (3, 2, 600), 2, False, True, False)]
+LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
+
+
+def normal(name, *shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(getattr(torch, name))
+
+
+def assert_near(results):
+    """Each is (ours, exact, the sum of the absolute values of the products): in float32 a sum of a few hundred products
+    is off by less than 2^-18 of these. Rounding to the type adds `ROUNDING`"""
+    for got, want, terms in results:
+        error, bound = (got.double() - want).abs(), ROUNDING[str(got.dtype)[6:]] * want.abs() + 2**-18 * terms
+        assert got.shape == want.shape and (error <= bound).all(), (error / bound).max()
+
+
+def gradients(function, operands, dys):
+    "Results, detached, and the gradients of the operands"
+    operands = [o.detach().requires_grad_() for o in operands]
+    results = function(*operands)
+    results = results if isinstance(results, tuple) else (results,)
+    torch.autograd.backward(results, [dy.to(y.dtype) for dy, y in zip(dys, results)])
+    return [*(y.detach() for y in results), *(o.grad for o in operands)]
+
+
+def images(name, shape, kernel, stride, padding, dilation, layout):
+    x = normal(name, *shape).to(memory_format=LAYOUTS[layout])
+    operands = x, normal(name, shape[1], 1, kernel, kernel, seed=1), normal(name, shape[1], seed=2)
+    options = stride, padding, dilation, shape[1]
+    exact = [o.double() for o in operands]
+    dys = [normal(name, *F.conv2d(*exact, *options).shape, seed=3)]
+    def torchs(*operands): return F.conv2d(*operands, *options)
+    ours = gradients(lambda *operands: conv2d(*operands, *options), operands, dys)
+    assert ours[0].is_contiguous(memory_format=LAYOUTS[layout])
+    return zip(ours, gradients(torchs, exact, dys), gradients(torchs, [o.abs() for o in exact], [dys[0].abs()]))
+
+
+def sequence(x, weight, bias, state, silu):
+    "The results of torch"
+    state = x.new_zeros(*x.shape[:2], weight.shape[1] - 1) if state is None else state
+    extended = torch.cat([state, x], -1)
+    y = F.conv1d(extended, weight[:, None], bias, groups=x.shape[1])
+    return F.silu(y) if silu else y, extended[..., x.shape[-1]:]
+
+
+def sequence_operands(name, shape, taps, silu, has_bias, has_state):
+    x, weight = normal(name, *shape), normal(name, shape[1], taps, seed=1)
+    bias = normal(name, shape[1], seed=2) if has_bias else None
+    return x, weight, bias, normal(name, *shape[:2], taps - 1, seed=3) if has_state else None
+
+
+def all_of(function, operands):
+    "`function` of those operands that are not None"
+    there = [i for i, o in enumerate(operands) if o is not None]
+    def call(*given):
+        operands = dict(zip(there, given))
+        return function(*(operands.get(i) for i in range(4)))
+    return call, [operands[i] for i in there]
+
+
+def sequences_of(name, shape, taps, silu, *has):
+    "A gradient has the terms of up to `sequences * length` products of normal values, each below 4, by an activation's"
+    ours, operands = all_of(lambda x, w, b, s: conv1d(x, w, b, 'silu' if silu else None, s, True),
+                            sequence_operands(name, shape, taps, silu, *has))
+    torchs, _ = all_of(lambda *o: sequence(*o, silu), sequence_operands(name, shape, taps, silu, *has))
+    dys = normal(name, *shape, seed=4), normal(name, *shape[:2], taps - 1, seed=5)
+    exact = gradients(torchs, [o.double() for o in operands], dys)
+    return ((got, want, 16. * (taps if want.shape[:2] == shape[:2] else shape[0] * shape[2]))
+            for got, want in zip(gradients(ours, operands, dys), exact))
+
+
+def steps(name, shape, taps, silu, *has):
+    x, weight, bias, _ = sequence_operands(name, shape, taps, silu, *has)
+    state = normal(name, *shape[:2], taps - 1, seed=3)
+    want, want_state = sequence(*(o if o is None else o.double() for o in (x, weight, bias, state)), silu)
+    got = [conv1d_update(x[..., i], state, weight, bias, 'silu' if silu else None) for i in range(shape[2])]
+    return [(torch.stack(got, -1), want, 64.), (state, want_state, 0)]
+
+
+STEPS = [('float32', (2, 3, 5), 4, True, True, True), ('bfloat16', (1, 2, 2), 3, False, False, True)]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once(request):
+    "All kernels are compiled in one unit"
+    tests = [*(partial(lambda o: list(images(*o)), o) for o in IMAGES),
+             *(partial(lambda o: list(sequences_of(*o)), o) for o in SEQUENCES),
+             *(partial(lambda o: steps(*o), o) for o in STEPS)]
+    with one_unit(request, tests): yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case', IMAGES, ids=str)
+def test_images(case): assert_near(images(*case))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case', SEQUENCES, ids=str)
+def test_sequences(case): assert_near(sequences_of(*case))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case', STEPS, ids=str)
+def test_steps(case): assert_near(steps(*case))
+
+
+def test_torch_computes_what_ours_do_not():
+    x, options = torch.randn(2, 4, 9, 9), dict(padding=1, stride=2)
+    for weight, groups in ((torch.randn(6, 4, 3, 3), 1), (torch.randn(4, 2, 3, 3), 2)):
+        assert not explain_conv2d(x, weight, groups=groups, **options).kernels
+        got = conv2d(x, weight, groups=groups, **options)
+        torch.testing.assert_close(got, F.conv2d(x, weight, groups=groups, **options))
+    weight = torch.randn(4, 1, 8, 8)
+    assert '7 x 7' in explain_conv2d(x, weight, groups=4).reason
+    weight.requires_grad_()
+    conv2d(x, weight, groups=4).sum().backward()
+    assert weight.grad.shape == weight.shape
+
+
+def test_paddings_by_name():
+    x, weight = torch.randn(1, 2, 6, 8), torch.randn(2, 1, 3, 3)
+    for padding in ('valid', 'same'):
+        got, want = (f(x, weight, padding=padding, groups=2) for f in (conv2d, F.conv2d))
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize('shape', [(0, 2, 5, 5), (2, 0, 5, 5)], ids=str)
+def test_no_images_or_channels(shape):
+    if shape[1]: assert conv2d(torch.zeros(shape), torch.zeros(2, 1, 3, 3), groups=2).shape == (0, 2, 3, 3)
+    y, state = conv1d(torch.zeros(shape[:2] + (0,)), torch.zeros(shape[1], 3), return_final_state=True)
+    assert y.shape == (*shape[:2], 0) and state.shape == (*shape[:2], 2) and not state.any()
+
+
+def test_an_empty_call_keeps_the_state():
+    state = torch.randn(2, 3, 2)
+    _, final = conv1d(torch.zeros(2, 3, 0), torch.zeros(3, 3), initial_state=state, return_final_state=True)
+    assert torch.equal(final, state)
+
+
+def test_traced_shapes_are_those_of_a_call():
+    "What `torch.compile` uses in place of a call"
+    for name, shape, kernel, *sizes, layout in IMAGES:
+        x = normal(name, *shape).to(memory_format=LAYOUTS[layout], device='meta')
+        weight = torch.empty(shape[1], 1, kernel, kernel, dtype=x.dtype, device='meta')
+        stride, padding, dilation = sizes
+        y = torch.ops.gridstride.conv2d(x, weight, None, *[stride]*2, *[padding]*2, *[dilation]*2, shape[1])
+        want = F.conv2d(x, weight, None, *sizes, shape[1])
+        assert (y.shape, y.dtype) == (want.shape, want.dtype)
+
+
+@pytest.mark.parametrize('load', [1, 2, 4, 8])
+def test_tiles_fit_into_shared_memory(load):
+    "Whatever the sizes; a tile that is not as wide as its plane begins where loads are aligned"
+    for kernel in range(1, 8):
+        for stride, dilation in ((1, 1), (2, 1), (2, 4), (1, 3)):
+            for size in (*range(24, 70, 7), 112, 300):
+                width = -(-size // load) * load
+                problem = problems.Convolution(2, 3, size, width, 3, (kernel, 7), (stride,)*2, (3, 6), (dilation,)*2, 3)
+                if min(problem.out_size) < 1: continue
+                tile = tiles.plane_tile(problem, 6000, load, 132)
+                smem = 4*tile.planes*tiles._plane_floats(problem, tile, load)
+                assert smem <= 47*1024 and tile.threads <= 256 and tile.height % tile.rows == 0
+                assert tile.width >= problem.out_size[1] or tile.width*stride % load == 0
+
+
+X, W = torch.ones(1, 4, 5, 5), torch.ones(4, 1, 3, 3)
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: conv2d([1], W), TypeError, 'conv2d: x .*list'),
+    (lambda: conv2d(X.double(), W), TypeError, 'conv2d: x .*float64'),
+    (lambda: conv2d(X, W.half(), groups=4), TypeError, 'conv2d: weight .*float16'),
+    (lambda: conv2d(X[0], W), ValueError, saying('conv2d: x', 4, 5, 5)),
+    (lambda: conv2d(X, W, groups=3), ValueError, saying('conv2d', 4, 3)),
+    (lambda: conv2d(X, W, X[0, 0, 0], groups=4), ValueError, saying('conv2d: bias', 5, 4)),
+    (lambda: conv2d(X, W, stride=0, groups=4), ValueError, saying('stride', 0)),
+    (lambda: conv2d(X, W, padding=-1, groups=4), ValueError, saying('padding', -1)),
+    (lambda: conv2d(X, W, dilation=3, groups=4), ValueError, saying('conv2d', 5)),
+    (lambda: conv1d(X[0], torch.ones(5, 9)), ValueError, saying('conv1d: weight', 9)),
+    (lambda: conv1d(X, W), ValueError, saying('conv1d: x', 1, 4, 5)),
+    (lambda: conv1d(X[0], torch.ones(5, 3), activation='relu'), ValueError, 'conv1d: activation .*relu.*silu'),
+    (lambda: conv1d(X[0], torch.ones(5, 3), initial_state=X[0]), ValueError, saying('initial_state', 4, 5)),
+    (lambda: conv1d_update(X[0, 0], X[0], torch.ones(5, 3)), ValueError, saying('conv1d_update: state', 5, 2)),
+    (lambda: conv1d_update(X[0, 0].clone().requires_grad_(), torch.ones(5, 5, 2), torch.ones(5, 3)), ValueError,
+     'conv1d_update.*gradient')])
+def test_the_rest_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()
+
+
+@pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_last', 'causal',
+                                  'causal_backward', 'causal_update'])
+def test_a_source_is_what_is_launched(name):
+    "The source that lessons show is compiled unchanged, below its types and constants"
+    problem, flags = problems.Convolution(1, 4, 9, 9, 4, (3, 3), *[(1, 1)]*3, 4), (('BIAS', 0), ('SILU', 0))
+    flags += ('STATE', 0), ('FINAL', 0)
+    calls = [*tiles.depthwise_launches(problem, 'float32', tiles.Alignment(1, 1), True, False, H100),
+             *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
+             *tiles.depthwise_last_launches(problem, 'float32', 1, True, False, H100),
+             *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
+             *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),
+             *sequences.causal_update_launches('float32', 4, 4, 4, True, False)]
+    assert any(source(name) in c.src for c in calls)
