@@ -410,6 +410,43 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         gpu='helps',
     ),
     Lesson(
+        '15a',
+        'filters',
+        'Stencils and convolution: filters and halos',
+        reading=60,
+        exercises=(60, 80),
+        needs=(
+            'lessons {memory} and {privatization}; the last section uses the product of lesson {shared_memory_cuda}. '
+            'Without a GPU all kernels still run and are checked; times are those of an NVIDIA H200.'
+        ),
+        follows='',
+        does=(
+            'convolution in one and two dimensions, constant memory, four ways to load a halo, separable filters, a '
+            'layer of a network as a matrix product'
+        ),
+        gpu='helps',
+        chapter='stencils_and_convolution',
+        chapter_title='Stencils and convolution',
+    ),
+    Lesson(
+        '15b',
+        'time_steps',
+        'Stencils and convolution: time steps and anti-diagonals',
+        reading=60,
+        exercises=(60, 80),
+        needs=(
+            'lesson {filters}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H200.'
+        ),
+        follows='',
+        does=(
+            'heat in three dimensions with one load per cell, two time steps per pass, edit distance along '
+            'anti-diagonals in a block and in a warp'
+        ),
+        gpu='helps',
+        chapter='stencils_and_convolution',
+        chapter_title='Stencils and convolution',
+    ),
+    Lesson(
         '16a',
         'tiles',
         'The matmul ladder: tiles',

@@ -37,7 +37,7 @@ TOPICS = {  # part -> its contents
     'On the GPU': 'CUDA C, `load_inline`, Numba, timing, the PyTorch profiler, Nsight Compute, PTX, SASS, registers, '
     'occupancy',
     'Making it fast': 'coalescing, bank conflicts, swizzles, divergence, latency, the roofline, reductions, scan, '
-    'sort, top-k, histogram, float32 matrix products',
+    'sort, top-k, histogram, convolution, stencils, float32 matrix products',
     'Triton and PyTorch': 'blocks and masks, autotuning, fused GELU, dropout, norms, losses, optimizers, a small '
     'transformer, custom operators',
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
@@ -52,7 +52,7 @@ WEEKS = (  # the chapters of each week of a class
     'cuda_c shared_memory_cuda',
     'numba profiling',
     'source_to_sass memory checklist',
-    'latency_and_roofline reductions scan_sort_select',
+    'latency_and_roofline reductions scan_sort_select stencils_and_convolution',
     'matmul_ladder triton',
     'fusion custom_ops softmax flash_attention',
     'quantization sparsity',
