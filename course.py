@@ -25,7 +25,7 @@ python3 course.py update       bring a newer course (git pull) and keep your ans
 python3 course.py reset NN     make a fresh copy of lesson NN; the old copy gets another name
 python3 course.py student NN ... write lessons without solutions and outputs, for a class, to the folder student
     --to FOLDER                another folder
-    --nbgrader                 mark the exercises for nbgrader, as manually graded answers
+    --nbgrader                 write sources of an nbgrader assignment, with solutions and tests
 python3 course.py slides NN ... write lessons as slides to the folder slides, one HTML file each, usable offline
 python3 course.py grade FOLDER run submitted notebooks, FOLDER/STUDENT/NN_slug.ipynb, in a sandbox; list what is solved
     --csv FILE                 write the table to a file

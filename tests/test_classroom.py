@@ -1,10 +1,13 @@
 "For a class: the student edition of lessons, slides, and grading submitted notebooks."
+import ast
 import csv
 import json
+import linecache
 import re
 
 import pytest
-from gridstride.course import classroom, lanes, lessons, slides, submissions
+from gridstride.course import classroom, exercise, lanes, lessons, slides, submissions
+from gridstride.course.grading import WrongAnswer
 from gridstride.course.lessons import read_progress, read_tries
 from gridstride.judge import processes
 from gridstride.judge.isolation import are_namespaces_supported
@@ -50,19 +53,58 @@ NBGRADER = {  # the keys of nbgrader's schema 3, with their types; the first fou
     'points': int, 'checksum': str, 'cell_type': str}
 
 
+def nbgrader_cells(nb):
+    "The marked cells of an assignment's source: pairs of an answer and its test"
+    marked = [c for c in classroom.student_edition(nb, nbgrader=True)['cells'] if 'nbgrader' in c['metadata']]
+    return [*zip(marked[::2], marked[1::2], strict=True)]
+
+
 def test_nbgrader_accepts_the_metadata_of_each_exercise():
     "By its schema, and by the rules of its validator: unique ids, points if graded"
     for path in lessons.lessons():
         nb = lessons.read(path)
-        cells = classroom.student_edition(nb, nbgrader=True)['cells']
-        marked = [(c, c['metadata']['nbgrader']) for c in cells if 'nbgrader' in c['metadata']]
-        ids = [meta['grade_id'] for _, meta in marked]
-        assert ids == [o.replace('.', '-') for o in lessons.exercises(nb)] and len({*ids}) == len(ids), path.name
-        for cell, meta in marked:
+        metas = [[c['metadata']['nbgrader'] for c in pair] for pair in nbgrader_cells(nb)]
+        ids = [meta['grade_id'] for pair in metas for meta in pair]
+        assert ids[::2] == [o.replace('.', '-') for o in lessons.exercises(nb)] and len({*ids}) == len(ids), path.name
+        for meta in (meta for pair in metas for meta in pair):
             assert {*[*NBGRADER][:4]} <= meta.keys() <= NBGRADER.keys()
             assert all(type(value) is NBGRADER[key] for key, value in meta.items()) and meta['schema_version'] == 3
-            assert re.fullmatch(r'[a-zA-Z0-9_\-]+', meta['grade_id']) and meta['points'] >= 0
-            assert cell['cell_type'] == 'code' and meta['grade'] and meta['solution'] and not meta['locked']
+            assert re.fullmatch(r'[a-zA-Z0-9_\-]+', meta['grade_id']) and ('points' in meta) == meta['grade']
+        assert all(a['solution'] and not a['grade'] and t['grade'] and t['locked'] for a, t in metas), path.name
+
+
+def test_an_nbgrader_answer_is_the_solution_between_two_comments():
+    "Outside them it has the lines of the lesson's stub, which `nbgrader generate_assignment` keeps"
+    for path in lessons.lessons():
+        nb = lessons.read(path)
+        stubs = {c['id']: ''.join(c['source']) for c in nb['cells']}
+        for answer, _ in nbgrader_cells(nb):
+            head, solution, end = re.split(r'    ### (?:BEGIN|END) SOLUTION\n?', ''.join(answer['source']))
+            assert head == stubs[answer['id']].rpartition('\n')[0] + '\n' and not end
+            assert solution.strip() not in ('', '...', 'return ...')
+            ast.parse(head + solution)
+
+
+def run_assignment(answer, test):
+    "Whether the test cell after an answer raises nothing"
+    scope = {'exercise': exercise}
+    for source in answer, test:
+        linecache.cache['<cell>'] = len(source), None, source.splitlines(True), '<cell>'
+        try: exec(compile(source, '<cell>', 'exec'), scope)
+        except WrongAnswer: pass
+        else: continue
+        if source is test: return False
+    return True
+
+
+def test_an_nbgrader_test_passes_after_a_right_answer_only(progress_file, capsys):
+    answer, test = (''.join(c['source']) for c in nbgrader_cells(lessons.read(lessons.pick(['1'])[0]))[0])
+    stub = re.sub(r'###(?s:.*)', '# YOUR CODE HERE\n    raise NotImplementedError()', answer)
+    forged = "exercise = lambda name: lambda f: print(name + ': right, on all 9 cases')\n"
+    answers = [stub, answer, answer.replace('1 - ', ''), forged + stub, stub, answer]
+    assert answers[2] != answer
+    assert [run_assignment(source, test) for source in answers] == [False, True, False, False, False, True]
+    assert capsys.readouterr().out.count('not tried yet') == 2
 
 
 # Slides
@@ -134,7 +176,6 @@ def wrong(i, x, out, n):
 
 
 def test_tries_are_counted_up_to_the_solution(progress_file):
-    from gridstride.course.grading import WrongAnswer, exercise
     progress_file.write_text('{"solved": {"01.flip": "2026-01-01"}}')  # of an older version
     for _ in range(2):
         with pytest.raises(WrongAnswer): exercise('first_kernel.invert')(wrong)
@@ -242,14 +283,16 @@ def test_a_class_is_graded(tmp_path, servers, capsys):
 def test_names_of_downloads(tmp_path):
     "The last download of a lesson counts; the others are reported"
     stem = LESSON.file.removesuffix('.ipynb')
-    paths = ['ann/{} (1)', 'ann/{}', 'ben/{}(3)', 'cy/{}-2', 'dee_{} (10)', 'dee_{} (9)', '{}', '{} (1)', 'ann/{}_1']
+    paths = ['ann/{} (1)', 'ann/{}', 'ben/{}(3)', 'cy/{}-2', 'dee_{} (10)', 'dee_{} (9)', '{}', '{} (1)',
+             'ann/{}_1', 'eve/week1/{}']
     for path in paths:
         path = tmp_path/f'{path.format(stem)}.ipynb'
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text('{}')
     found, others = submissions.find_submissions(tmp_path)
     assert {s.student: str(s.path.relative_to(tmp_path)).replace(stem, '{}')[:-6] for s in found} == {
-        'ann': 'ann/{} (1)', 'ben': 'ben/{}(3)', 'cy': 'cy/{}-2', 'dee': 'dee_{} (10)'}
+        'ann': 'ann/{} (1)', 'ben': 'ben/{}(3)', 'cy': 'cy/{}-2', 'dee': 'dee_{} (10)',
+        'eve': 'eve/week1/{}'}
     assert len(found) + len(others) == len(paths) and {p for p, _ in others}.isdisjoint(s.path for s in found)
     assert f'{stem} (1).ipynb' in next(why for p, why in others if p == tmp_path/f'ann/{stem}.ipynb')
 

@@ -13,4 +13,4 @@ progress) and `doctor` (what is missing, and the command that installs it). `cur
 
 from ..support.lazy_exports import lazy_exports_of
 
-__all__, __getattr__, __dir__ = lazy_exports_of(__name__, {'grading': ('exercise', 'hint')})
+__all__, __getattr__, __dir__ = lazy_exports_of(__name__, {'grading': ('exercise', 'hint', 'require_solved')})

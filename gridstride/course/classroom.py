@@ -6,6 +6,7 @@ A cell with a solution has the tag `solution`. Like `lessons`, this module runs 
 """
 
 import json
+import re
 from pathlib import Path
 
 from ..support.atomic_write import write_whole
@@ -32,37 +33,61 @@ def _student_cell(cell):
     return {**cell, 'outputs': [], 'execution_count': None} if cell['cell_type'] == 'code' else cell
 
 
-def _with_nbgrader(cell):
-    "Return an exercise with the metadata of a manually graded nbgrader answer, worth one point; other cells unchanged"
-    ids = exercises(dict(cells=[cell]))
-    if not ids:
-        return cell
-    answer_metadata = dict(schema_version=3, grade=True, solution=True, locked=False, task=False, points=1)
-    return {
-        **cell,
-        'metadata': {**cell['metadata'], 'nbgrader': {**answer_metadata, 'grade_id': ids[0].replace('.', '-')}},
-    }
+def _answers(nb):
+    "Return the statements of each exercise's solution, by the exercise's name: what replaces the stub's `...`"
+    solutions = [''.join(cell['source']) for cell in nb['cells'] if is_solution(cell)]
+    blocks = [block for text in solutions for block in re.findall(r'```python\n(.*?)```', text, re.S)]
+    pattern = r"@exercise\('(.*?)'\)\n(?:@.*\n)*def .*:\n"
+    return {m[1]: block[m.end() :].rstrip() for block in blocks if (m := re.match(pattern, block))}
+
+
+def _nbgrader_metadata(grade_id, is_answer, points):
+    "Return nbgrader's metadata, schema 3: of an answer, or of a locked cell of tests"
+    flags = dict(grade=not is_answer, solution=is_answer, locked=not is_answer, task=False)
+    return dict(nbgrader=dict(schema_version=3, grade_id=grade_id, **flags) | (dict(points=points) if points else {}))
+
+
+def _with_nbgrader(cell, answers):
+    "Return the cells for one of a lesson: an exercise becomes an autograded answer and its test, worth one point"
+    if not (names := exercises(dict(cells=[cell]))):
+        return [cell]
+    stub = ''.join(cell['source']).rpartition('\n')[0]
+    solution = f'{stub}\n    ### BEGIN SOLUTION\n{answers[names[0]]}\n    ### END SOLUTION'
+    test = f"from gridstride.course import require_solved\nrequire_solved('{names[0]}')"
+    grade_id = names[0].replace('.', '-')
+    return [
+        {**cell, 'source': source.splitlines(True), 'id': cell_id, 'metadata': {**cell['metadata'], **metadata}}
+        for source, cell_id, metadata in [
+            (solution, cell['id'], _nbgrader_metadata(grade_id, is_answer=True, points=0)),
+            (test, f'{cell["id"]}-test', _nbgrader_metadata(f'{grade_id}-test', is_answer=False, points=1)),
+        ]
+    ]
 
 
 def student_edition(
     nb: dict,  # a lesson, as `read` returns it
-    nbgrader=False,  # whether exercises get nbgrader's metadata
+    nbgrader=False,  # whether this is the source of an assignment of nbgrader, which has solutions
 ) -> dict:
     """Return a lesson without solutions and outputs; hints stay, because `hint` prints them.
+
+    With `nbgrader` the solutions are in regions that nbgrader removes, and a test follows each exercise.
 
     >>> cells = [dict(cell_type='markdown', source=['f = 1'], metadata={'tags': ['solution']})]
     >>> student_edition(dict(cells=cells, metadata={}))['cells']
     []"""
     metadata = {k: v for k, v in nb['metadata'].items() if k != 'gridstride'}  # without the hash of the code
     cells = [_student_cell(c) for c in nb['cells'] if not is_solution(c)]
-    return {**nb, 'metadata': metadata, 'cells': [_with_nbgrader(c) for c in cells] if nbgrader else cells}
+    if nbgrader:
+        answers = _answers(nb)
+        cells = [c for cell in cells for c in _with_nbgrader(cell, answers)]
+    return {**nb, 'metadata': metadata, 'cells': cells}
 
 
 def write_student_editions(
     chosen,  # lessons, as typed: '03', '08a'
     folder=STUDENT_FOLDER,
     nbs=NBS,  # the folder of the course's lessons
-    nbgrader=False,  # whether exercises get nbgrader's metadata
+    nbgrader=False,  # whether to write sources of an assignment of nbgrader
 ) -> list:  # of paths
     """Write the student edition of lessons to a folder. Raises `LookupError` for a number that no lesson has, and
     `ValueError` if the folder is that of the course's lessons"""

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['problems', 'problem', 'Memory', 'normal', 'numbers', 'output', 'watch', 'check_unchanged', 'untouched',
-           'forgot_return', 'WrongAnswer', 'Interrupted', 'exercise', 'hint']
+           'forgot_return', 'WrongAnswer', 'Interrupted', 'exercise', 'hint', 'require_solved']
 
 # %% ../../nbs/lib/03_exercise.ipynb #b2b81aeb
 import ast
@@ -217,12 +217,19 @@ def _is_ellipsis(node):
     return isinstance(node, ast.Constant) and node.value is ...
 
 
+def _is_not_implemented(stmt):
+    "Return whether a statement is `raise NotImplementedError()`, the stub of nbgrader"
+    return isinstance(stmt, ast.Raise) and ast.unparse(stmt).removesuffix('()') == 'raise NotImplementedError'
+
+
 def _is_placeholder(stmt):
-    return isinstance(stmt, ast.Pass) or isinstance(stmt, ast.Expr) and _is_ellipsis(stmt.value)
+    if isinstance(stmt, ast.Pass) or _is_not_implemented(stmt):
+        return True
+    return isinstance(stmt, ast.Expr) and _is_ellipsis(stmt.value)
 
 
 def _is_stub(body):
-    "Return whether a function's body has only `...` or `pass`, and perhaps a docstring"
+    "Return whether a function's body has only `...`, `pass` or nbgrader's stub, and perhaps a docstring"
     statements = body[1:] if ast.get_docstring(ast.Module(body, [])) is not None else body
     return bool(statements) and all(map(_is_placeholder, statements))
 
@@ -409,6 +416,7 @@ def _judge_and_record(p, fn):
             _remember(p.name, is_solved=False)
         raise
     print(f'{p.name}: right, on all {len(p.cases)} cases')
+    _solved_here.add(p.name)
     try:
         _remember(p.name, is_solved=True)
     except (OSError, ValueError) as e:
@@ -426,6 +434,7 @@ def exercise(name: str):  # chapter and exercise, as the lesson writes it: 'firs
     def hand_in(fn):
         if not callable(fn):
             raise TypeError(f'{name} is a function, not {type(fn).__name__}: put @exercise above its def')
+        _solved_here.discard(name)
         f = getattr(fn, 'py_func', fn)
         if getattr(f, '__qualname__', '').isidentifier():
             f.__globals__[f.__name__] = fn  # so that a later cell can call it, even if it is wrong
@@ -439,6 +448,18 @@ def exercise(name: str):  # chapter and exercise, as the lesson writes it: 'firs
 
 
 _last = None  # name of the exercise whose cell was run last
+_solved_here = set()  # names of exercises whose last answer in this process is right
+
+
+def require_solved(name: str):  # chapter and exercise: 'first_kernel.invert'
+    """Raise `WrongAnswer` unless the last answer to an exercise in this process is right: a test cell for nbgrader
+
+    >>> require_solved('first_kernel.invert')
+    Traceback (most recent call last):
+    ...
+    gridstride.course.grading.WrongAnswer: first_kernel.invert is not solved in this notebook"""
+    if _full_name(name) not in _solved_here:
+        raise WrongAnswer(f'{_full_name(name)} is not solved in this notebook')
 
 
 def hint(name: str | None = None):  # 'first_kernel.invert', or 'invert'; None: the exercise whose cell was run last
@@ -447,6 +468,6 @@ def hint(name: str | None = None):  # 'first_kernel.invert', or 'invert'; None: 
         return print("Which exercise? Name it as the lesson does, hint('first_kernel.invert'), or run its cell first")
     p = _problem(name or _last)
     if p.shown == len(p.hints):
-        return print('That was the last hint. The solution is folded away below the exercise.')
+        return print('That was the last hint. The course has a folded solution below the exercise.')
     p.shown += 1
     print(f'hint {p.shown} of {len(p.hints)}: {p.hints[p.shown - 1]}')

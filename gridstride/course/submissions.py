@@ -2,11 +2,12 @@
 
     python3 course.py grade homework --csv grades.csv
 
-A notebook is homework/STUDENT/03_shared_memory.ipynb or homework/STUDENT_03_shared_memory.ipynb. The number that a
-browser adds to a repeated download, as in 03_shared_memory (1).ipynb, may remain; the last download counts. Cells run
-in order; an error, an infinite loop or the end of the process in one cell does not stop the others. After a cell with
-an answer, this process requests a verdict: the course's own functions, which `notebook_worker` saved before the first
-cell, judge the answer on the cases of the exercise.
+A notebook is homework/STUDENT/03_shared_memory.ipynb, homework/STUDENT_03_shared_memory.ipynb or, as nbgrader collects
+it, homework/STUDENT/ASSIGNMENT/03_shared_memory.ipynb. The number that a browser adds to a repeated download, as in
+03_shared_memory (1).ipynb, may remain; the last download counts. Cells run in order; an error, an infinite loop or the
+end of the process in one cell does not stop the others. After a cell with an answer, this process requests a verdict:
+the course's own functions, which `notebook_worker` saved before the first cell, judge the answer on the cases of the
+exercise.
 So these do not count as solved:
 
 - a forged progress file: it fills only the columns `tries` and `minutes`;
@@ -71,11 +72,11 @@ def _last_downloads(submissions, rejected_files):
 def find_submissions(folder) -> tuple:  # (list of `Submission`, [(other notebook, why it is skipped)])
     "Return the submitted notebooks below `folder`, and the other notebooks"
     submissions, rejected_files = [], []
-    for path in sorted(Path(folder).glob('*.ipynb')) + sorted(Path(folder).glob('*/*.ipynb')):
+    for path in [path for depth in ('', '*/', '*/*/') for path in sorted(Path(folder).glob(f'{depth}*.ipynb'))]:
         name, _ = _name_before_download(path)
         lesson = next((lesson for lesson in LESSONS if name == lesson.file or name.endswith(f'_{lesson.file}')), None)
         is_flat = path.parent == Path(folder)
-        student = name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.parent.name
+        student = name.removesuffix(f'_{lesson.file}') if is_flat and lesson else path.relative_to(folder).parts[0]
         if path.is_symlink() or not lesson or (name == lesson.file) == is_flat:
             rejected_files.append((path, 'not named after a student and a lesson'))
         else:
