@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
-from gridstride.kernels.conv import problems, sequences, source, tiles
+from gridstride.kernels.conv import problems, products, sequences, source, tiles
 from gridstride.kernels.ladder import H100
 from found import saying
 from one_unit import one_unit
@@ -126,6 +126,38 @@ def test_sequences(case): assert_near(sequences_of(*case))
 def test_steps(case): assert_near(steps(*case))
 
 
+# shape, out_channels, kernel, stride, padding, dilation, tile
+DENSE = [((2, 16, 9, 7), 24, 3, 1, 1, 1, 0), ((1, 8, 12, 12), 136, 3, 2, 1, 1, 1), ((2, 72, 5, 6), 64, 1, 1, 0, 1, 2),
+         ((1, 24, 9, 9), 16, 5, 1, 4, 2, 2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('shape,out_channels,kernel,stride,padding,dilation,tile', DENSE, ids=str)
+def test_dense(shape, out_channels, kernel, stride, padding, dilation, tile, monkeypatch):
+    "Terms, rows and columns that fill no tile; taps that are out of bounds"
+    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
+    monkeypatch.setattr(products, 'product_tile', lambda problem, sms: products._TILES[tile])
+    products.dense_launches.cache_clear()
+    x, weight = normal('bfloat16', *shape), normal('bfloat16', out_channels, shape[1], kernel, kernel, seed=1)
+    x, weight = (o.to(memory_format=torch.channels_last) for o in (x, weight))
+    bias, options = normal('bfloat16', out_channels, seed=2), (stride, padding, dilation)
+    assert explain_conv2d(x, weight, bias, *options).kernels == ('dense',)
+    got, exact = conv2d(x, weight, bias, *options), [o.double() for o in (x, weight, bias)]
+    assert_near([(got, F.conv2d(*exact, *options), F.conv2d(*(o.abs() for o in exact), *options))])
+    products.dense_launches.cache_clear()
+
+
+def test_dense_convolutions_that_ours_cannot_compute(monkeypatch):
+    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
+    def reason(x, weight, **options):
+        last = [o.to(memory_format=torch.channels_last) for o in (x, weight)]
+        return explain_conv2d(*last, **options).reason
+    x, weight = torch.zeros(1, 8, 9, 9).bfloat16(), torch.zeros(8, 8, 3, 3).bfloat16()
+    assert reason(x, weight) == products.REASON
+    assert 'float32' in reason(x.float(), weight.float()) and 'multiples of 8' in reason(x[:, :4], weight[:, :4])
+    assert 'stride' in reason(x, weight, stride=(1, 2)) and 'channels last' in explain_conv2d(x, weight).reason
+
+
 def test_torch_computes_what_ours_do_not():
     x, options = torch.randn(2, 4, 9, 9), dict(padding=1, stride=2)
     for weight, groups in ((torch.randn(6, 4, 3, 3), 1), (torch.randn(4, 2, 3, 3), 2)):
@@ -210,7 +242,7 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 
 @pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_last', 'causal',
-                                  'causal_backward', 'causal_update'])
+                                  'causal_backward', 'causal_update', 'dense'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     problem, flags = problems.Convolution(1, 4, 9, 9, 4, (3, 3), *[(1, 1)]*3, 4), (('BIAS', 0), ('SILU', 0))
@@ -218,6 +250,7 @@ def test_a_source_is_what_is_launched(name):
     calls = [*tiles.depthwise_launches(problem, 'float32', tiles.Alignment(1, 1), True, False, H100),
              *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
              *tiles.depthwise_last_launches(problem, 'float32', 1, True, False, H100),
+             *products.dense_launches(problem, True, H100),
              *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
              *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),
              *sequences.causal_update_launches('float32', 4, 4, 4, True, False)]

@@ -1,9 +1,9 @@
-"""`conv2d`: depthwise convolutions of images by our kernels, all others by torch, with the reason."""
+"""`conv2d`: convolutions of images, by our kernels or by torch, with the reason."""
 
 import torch
 import torch.nn.functional as F
 
-from . import tiles
+from . import products, tiles
 from .problems import (
     Convolution,
     Explanation,
@@ -27,13 +27,13 @@ def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
     return convolution(x, weight, (sh, sw), (ph, pw), (dh, dw), groups)
 
 
-def _fallback_reason(problem, x) -> str:  # None if our kernel computes it
+def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a convolution"
-    if not problem.is_dense_or_depthwise:
+    if problem.is_depthwise:
+        return depthwise_fallback(problem)
+    if problem.groups > 1:
         return f'{problem.groups} groups of several channels: torch computes a product per group'
-    if not problem.is_depthwise:
-        return 'a dense convolution: cuDNN multiplies by wgmma'
-    return depthwise_fallback(problem)
+    return products.dense_fallback(problem, x, weight, this_device())
 
 
 def _by_torch(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
@@ -64,11 +64,21 @@ def _launch_depthwise(problem, x, weight, bias, y, flip=False):
 @operator(f'conv2d(Tensor x, Tensor weight, Tensor? bias, {_SIZES}) -> Tensor', _empty_result, _by_torch)
 def _conv2d(x, weight, bias, *sizes):
     problem = _problem(x, weight, *sizes)
-    if _fallback_reason(problem, x):
+    if _fallback_reason(problem, x, weight):
         return NotImplemented
     y = _empty_result(x, weight, bias, *sizes)
-    _launch_depthwise(problem, x, weight.contiguous(), bias, y)
+    if problem.is_depthwise:
+        _launch_depthwise(problem, x, weight, bias, y)
+    elif y.numel():
+        _launch_dense(problem, x, weight, bias, y)
     return y
+
+
+def _launch_dense(problem, x, weight, bias, y):
+    "Launch a dense convolution, all of whose operands are stored channels last"
+    x, weight, y = (o.permute(0, 2, 3, 1) for o in (x, weight, y))  # contiguous views
+    launches = products.dense_launches(problem, bias is not None, this_device())
+    launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
 
 _GRADIENTS = '(Tensor, Tensor, Tensor)'
@@ -140,8 +150,9 @@ def conv2d(
     dilation=1,  # the distance of the taps
     groups=1,  # channels: a depthwise convolution, whose weight is (channels, 1, height, width)
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
-    """Convolve images with small kernels, as `F.conv2d` does; differentiable, of depthwise convolutions once. Our
-    kernels compute what they compute faster, torch (cuDNN) the rest; `explain_conv2d` returns which, and why.
+    """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute what they compute
+    faster (depthwise convolutions, which are differentiable once), torch (cuDNN) the rest, and all gradients of dense
+    convolutions; `explain_conv2d` returns which, and why.
 
         conv2d(x, weight, padding=3, groups=x.shape[1])
 
@@ -149,7 +160,8 @@ def conv2d(
     x, weight, bias, *sizes = _arguments(x, weight, bias, stride, padding, dilation, groups)
     if not needs_autograd(x, weight, bias):
         return _conv2d.eager(x, weight, bias, *sizes)
-    if _fallback_reason(_problem(x, weight, *sizes), x):
+    problem = _problem(x, weight, *sizes)
+    if not problem.is_depthwise or depthwise_fallback(problem):
         return _by_torch(x, weight, bias, *sizes)
     return _Conv2d.apply(x, weight, bias, *sizes)
 
@@ -178,8 +190,10 @@ def explain_conv2d(
     explain_conv2d(x, weight, padding=1, groups=x.shape[1])"""
     x, weight, bias, *sizes = _arguments(x, weight, bias, stride, padding, dilation, groups)
     problem = _problem(x, weight, *sizes)
-    if reason := _fallback_reason(problem, x):
+    if reason := _fallback_reason(problem, x, weight):
         return Explanation((), reason)
+    if not problem.is_depthwise:
+        return Explanation(('dense',), products.REASON)
     if is_channels_last(x):
         return Explanation(('depthwise_last',), 'a depthwise convolution, channels last: a thread per pair of channels')
     return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

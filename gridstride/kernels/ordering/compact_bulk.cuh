@@ -1,5 +1,5 @@
 // As `compact`, on a Hopper GPU, of elements that a flag selects. All blocks are resident at once. In each round every
-// block processes one tile, and publishes its number of selected elements. From the numbers of a round each block
+// block processes one tile, and publishes its number of selected elements. From these of a round each block
 // computes where its own tile begins in the result, and where the next round does. Bulk copies prefetch tiles, and a
 // number is published one round before other blocks need it, so that waits are rare.
 // Defined above: Bits (of an element), THREADS, LINES (packs per thread), STAGES, BLOCKS (of the grid).
@@ -122,7 +122,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         unsigned of_lines = 0;
         __syncwarp();
         #pragma unroll
-        for (int l = 0; l < LINES; l++) {                   // the selected elements, at the beginning of the share
+        for (int l = 0; l < LINES; l++) {                   // the selected elements, in front
             unsigned to = of_lines + (exclusive >> 8 * l & 255);
             #pragma unroll
             for (int v = 0; v < V; v++) if (marks_now[l] >> 8 * v & 1) share[to++] = pack[l].at[v];
@@ -131,6 +131,6 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         __syncwarp();
         Bits *to = out + before_tile + before_warp[now % 2][warp];
         for (int i = lane; i < of_lines; i += 32) to[i] = share[i];
-        fence_for_tma();                                    // a bulk copy overwrites the share next
+        fence_for_tma();                                    // a bulk copy overwrites them next
     }
 }
