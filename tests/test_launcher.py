@@ -437,6 +437,7 @@ class Known:
     "A table that knows everything, and notes what it is asked"
     def __init__(self): self.asked = []
     def has_recipe(self, a, b): return True
+    def by_torch(self, a, b): return None
 
     def __call__(self, a, b):
         self.asked.append(None)
@@ -458,13 +459,14 @@ def test_the_short_way_is_taken(monkeypatch):
 
 def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
     class Left(Known):
+        def by_torch(self, a, b): return torch.matmul(a, b)
         def has_recipe(self, a, b): return False
         def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
     monkeypatch.setattr(dispatch, '_launch_table', known)
     monkeypatch.setattr(dispatch, 'multiply', None)
     check(dispatch.matmul(a, b), a@b, 0, 0)
-    assert dispatch.matmul(a, b, out) is out and known.asked == [None, out]
+    assert dispatch.matmul(a, b, out) is out and known.asked == [out]
     check(out, a@b, 0, 0)
 
 
@@ -599,7 +601,7 @@ def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, modul
 @pytest.fixture
 def repeated(driver, monkeypatch):
     "Wrap a function as on a GPU; `driver.ran` counts its calls"
-    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
+    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda by_torch: driver.module.Table(allocate, by_torch))
     monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     enter = call_tables.CallRecorder.__enter__
@@ -702,7 +704,18 @@ def test_an_operator_that_works_in_place_is_repeated(driver, repeated):
 
 def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
     call, x = repeated(lambda x: NotImplemented, by_torch=torch.sin), torch.randn(4)
+    assert call.by_torch(x) is None
     assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
+    assert torch.equal(call.by_torch(x), x.sin()) and call.by_torch(x.double()) is None is call.by_torch([x])
+
+
+def test_a_call_whose_launches_are_never_stored_may_still_be_torchs(driver, repeated):
+    "Its launches alone would lose the gradient"
+    call = repeated(lambda x, n: NotImplemented if n else x*2, by_torch=lambda x, n: x.sin(),
+                    is_repeatable=lambda x, n: False)
+    x = torch.randn(4, requires_grad=True)
+    for n in (0, 1, 0, 1): assert call(x, n).requires_grad
+    assert driver.ran == 3 and driver.recorded == 0
 
 
 def test_an_operator_may_exclude_calls(driver, repeated):

@@ -336,6 +336,7 @@ struct Table {
     vectorcallfunc call;
     PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
     PyObject *allocate;                 // makes the results and the workspace
+    PyObject *by_torch;                 // computes the result where torch is faster; null: NotImplemented is returned
 };
 
 constexpr size_t kMaxTensors = 16, kMaxResults = 8;
@@ -467,6 +468,10 @@ PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out, void *s
     return made.release(r.returns_tuple);
 }
 
+bool is_for_torch(Table *table, PyObject *capsule) {
+    return table->by_torch && recipe_of(capsule).instead == Py_NotImplemented;
+}
+
 PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n) {
     Tensors tensors;
     DLTensor out_tensor;
@@ -477,7 +482,8 @@ PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n
     if (!capsule) Py_RETURN_NONE;
     auto &recipe = recipe_of(capsule);
     PyObject *result = nullptr;
-    if (recipe.instead) result = Py_NewRef(recipe.instead);
+    if (!out && is_for_torch(table, capsule)) result = PyObject_Vectorcall(table->by_torch, args, n, nullptr);
+    else if (recipe.instead) result = Py_NewRef(recipe.instead);
     else if (!get_device_and_stream(&device, &stream) || device != tensors.items[0].device.device_id ||
              (out && (!read_tensor(out, &out_tensor) || !fits(recipe, out_tensor, tensors))))
         result = Py_NewRef(Py_None);
@@ -486,11 +492,24 @@ PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n
     return result;
 }
 
-// table(*arguments): returns the result; NotImplemented if torch is faster; Ellipsis if Python must compute it each
-// time; None if no recipe is known, or it could not be run
+// table(*arguments): returns the result; NotImplemented if torch is faster, but there is no `by_torch`; Ellipsis if
+// Python must compute it each time; None if no recipe is known, or it could not be run
 PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
     return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
+}
+
+// table.by_torch(*arguments): returns torch's result if torch is faster for such arguments, else None. Torch heeds all
+// modes, transforms and gradients, so the caller need not check them first.
+PyObject *table_by_torch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    auto table = (Table *)self;
+    Tensors tensors;
+    PyObject *capsule = look_up(table, args, n, tensors);
+    bool is_faster = capsule && is_for_torch(table, capsule);
+    Py_XDECREF(capsule);
+    if (is_faster) return PyObject_Vectorcall(table->by_torch, args, n, nullptr);
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
 }
 
 // table.into(out, *arguments): the same, with the result in `out`
@@ -618,12 +637,14 @@ Py_ssize_t table_size(PyObject *self) { return PyDict_Size(((Table *)self)->reci
 int table_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(((Table *)self)->recipe_of_key);
     Py_VISIT(((Table *)self)->allocate);
+    Py_VISIT(((Table *)self)->by_torch);
     return 0;
 }
 
 int table_unlink(PyObject *self) {
     Py_CLEAR(((Table *)self)->recipe_of_key);
     Py_CLEAR(((Table *)self)->allocate);
+    Py_CLEAR(((Table *)self)->by_torch);
     return 0;
 }
 
@@ -633,14 +654,15 @@ void table_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// Table(allocate)
+// Table(allocate, by_torch=None)
 PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
-    PyObject *allocate;
-    if (!PyArg_ParseTuple(args, "O", &allocate)) return nullptr;
+    PyObject *allocate, *by_torch = Py_None;
+    if (!PyArg_ParseTuple(args, "O|O", &allocate, &by_torch)) return nullptr;
     auto table = PyObject_GC_New(Table, type);
     if (!table) return nullptr;
     table->call = call_table;
     table->allocate = Py_NewRef(allocate);
+    table->by_torch = by_torch == Py_None ? nullptr : Py_NewRef(by_torch);
     table->recipe_of_key = PyDict_New();
     PyObject_GC_Track(table);
     return (PyObject *)table;
@@ -650,6 +672,8 @@ PyMethodDef table_methods[] = {
     {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): call it, with a given result"},
     {"store_recipe", table_store_recipe, METH_VARARGS,
      "store_recipe(arguments, steps, results, workspace): launch these steps for such arguments"},
+    {"by_torch", (PyCFunction)(void (*)())table_by_torch, METH_FASTCALL,
+     "by_torch(*arguments): torch's result if torch is faster for such arguments, else None"},
     {"use_torch", (PyCFunction)(void (*)())table_use_torch, METH_FASTCALL,
      "use_torch(*arguments): let torch compute the result for such arguments"},
     {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,

@@ -12,6 +12,7 @@ If two operands overlap, later ones may not: such a call is not stored. Memory t
 must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory instead.
 """
 
+from contextlib import nullcontext
 from functools import lru_cache, wraps
 from typing import NamedTuple
 
@@ -184,7 +185,7 @@ def _store(table, recorder, args, result):
 def _new_tables():
     "Return a function that creates a table of the compiled launcher; None without a compiled launcher"
     module = launcher()
-    return module and (lambda: module.Table(torch._C._dynamo.guards._empty_strided_cuda))
+    return module and (lambda by_torch: module.Table(torch._C._dynamo.guards._empty_strided_cuda, by_torch))
 
 
 def _is_recordable(args):
@@ -197,39 +198,50 @@ def _is_recordable(args):
 def repeated(
     run,  # a function of tensors and constants
     by_torch=None,  # computes the result by torch, where `run` returns NotImplemented
-    is_repeatable=None,  # a function of the same arguments; False: never store such a call
+    is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
 ):
-    "Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`"
+    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The attribute
+    `by_torch` of the result is a function of the same arguments, which returns None unless torch is known to be faster
+    for such arguments."""
     table = None
 
     @wraps(run)
     def call(*args):
         nonlocal table
-        if table is not None and not torch._C._len_torch_dispatch_stack() and not _is_transformed():
+        is_ordinary = not torch._C._len_torch_dispatch_stack() and not _is_transformed()
+        if table is not None and is_ordinary:
             result = table(*args)
             if result is Ellipsis:
                 return run(*args)
             if result is not None:
-                return by_torch(*args) if result is NotImplemented else result
-        is_recordable = _is_recordable(args) and (is_repeatable is None or is_repeatable(*args))
+                return result
+        is_recordable = is_ordinary and _is_recordable(args)
         is_recordable = is_recordable and not _overlap([x for x in args if isinstance(x, torch.Tensor)])
         new_table = _new_tables() if is_recordable else None
         if not new_table:
             result = run(*args)
             return by_torch(*args) if result is NotImplemented else result
         if table is None:
-            table = new_table()
+            table = new_table(by_torch)
+            call.by_torch = table.by_torch
         if len(table) >= MAX_RECIPES:
             table.clear()
-        with CallRecorder() as recorder:
+        can_store = is_repeatable is None or is_repeatable(*args)
+        with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
             table.use_torch(*args)
             return by_torch(*args)
-        _store(table, recorder, args, result)
+        if can_store:
+            _store(table, recorder, args, result)
         return result
 
+    call.by_torch = _nothing_is_known
     return call
+
+
+def _nothing_is_known(*args):
+    "Return None: no table knows yet whether torch is faster"
 
 
 class Explanation(NamedTuple):

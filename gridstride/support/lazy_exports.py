@@ -66,11 +66,14 @@ def lazy_exports_of(
             hint = ''.join(f'; there is {similar!r}' for similar in get_close_matches(name, module_of_name, 1))
             raise AttributeError(f'module {package!r} has no attribute {name!r}{hint}')
         try:
-            return getattr(import_module(f'{package}.{module_of_name[name]}'), name)
+            value = getattr(import_module(f'{package}.{module_of_name[name]}'), name)
         except ModuleNotFoundError as e:
             if not e.name or e.name.partition('.')[0] == package.partition('.')[0]:
                 raise
             raise missing_package(e.name, f'{package}.{name}') from None
+        # The next use finds it without this function, which takes longer than a small kernel.
+        setattr(sys.modules[package], name, value)
+        return value
 
     def list_names():
         return sorted({*vars(sys.modules[package]), *module_of_name})

@@ -560,9 +560,8 @@ def attention(
         return _attend(q, k, v, causal, scale, window, bias, gradients, deterministic)
     is_plain = lens is None and window is None and not (lse or bias or deterministic) and gradients == 'kernel'
     if is_plain and getattr(q, 'is_cuda', False):
-        _check_qkv(q, k, v)
-        if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), has_gradient):
-            return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), 0, None)
+        is_traced = torch.compiler.is_compiling()
+        return (_attend_traced if is_traced else _attend_with_gradient)(q, k, v, causal, scale)
     return _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic)
 
 
@@ -589,14 +588,32 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
     return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
 
 
-def _attend_by_torch(q, k, v, causal, scale, window, *unused_options):
-    "Compute `attention` without lengths and gradients by torch"
-    if window is None and q.shape[1] == k.shape[1]:
-        return scaled_dot_product_attention(q, k, v, None, 0.0, bool(causal), scale=scale)
+def _run_with_gradient(q, k, v, causal, scale):
+    "Compute `attention` with gradients, and no other options, by our kernels; return NotImplemented as above"
+    _check_qkv(q, k, v)
+    _check_scale(q, scale)
+    if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
+        return NotImplemented
+    return _checked_attention(q, k, v, causal, scale, None, None, '', False, 'kernel', False)
+
+
+def _attend_traced(q, k, v, causal, scale):
+    "Compute `attention` with gradients while `torch.compile` traces it"
+    out = _run_with_gradient(q, k, v, causal, scale)
+    return _attend_by_torch(q, k, v, causal, scale) if out is NotImplemented else out
+
+
+def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
+    "Compute `attention` without lengths by torch"
+    if window is None:
+        is_gqa = q.size(1) != k.size(1)
+        return scaled_dot_product_attention(q, k, v, None, 0.0, bool(causal), scale=scale, enable_gqa=is_gqa)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
 
 
 _attend = repeated(_run_attention, by_torch=_attend_by_torch)
+# Launches without autograd would lose the gradient, so that torch is faster is all that is stored.
+_attend_with_gradient = repeated(_run_with_gradient, _attend_by_torch, is_repeatable=lambda *operands: False)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

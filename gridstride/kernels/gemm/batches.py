@@ -94,6 +94,8 @@ def bmm(
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
     multiplies all other operands and raises for shapes or types that do not match."""
+    if not torch.compiler.is_compiling() and (result := _bmm_forward.by_torch(a, b)) is not None:
+        return result
     if not needs_autograd(a, b):
         return _bmm_forward(a, b)
     return torch.bmm(a, b) if isinstance(_kernel_operands(a, b), str) else _Bmm.apply(a, b)

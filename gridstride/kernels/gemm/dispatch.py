@@ -56,7 +56,7 @@ def _compiled_table():
     module = launcher()
     if not module:
         return
-    table = module.Table(torch._C._dynamo.guards._empty_strided_cuda)
+    table = module.Table(torch._C._dynamo.guards._empty_strided_cuda, torch.matmul)
     cache_clearers.append(table.clear)
     return table
 
@@ -204,6 +204,9 @@ def matmul(
         needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:
         return _multiply_by_torch(a, b, out)  # raises: an operand is not a tensor
+    if _launch_table is not None and out is None and not needs_grad:
+        if (result := _launch_table.by_torch(a, b)) is not None:
+            return result
     if _launch_table is not None and _is_ordinary(a):
         table_call = _launch_table if out is None else partial(_launch_table.into, out)
         if not needs_grad and (result := table_call(a, b)) is not None:

@@ -359,8 +359,9 @@ def _run_scan(x, axis):
         dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
-    # their tiles (the ticket).
-    status = torch.zeros(rows * row_tiles + 1, dtype=torch.int64, device=x.device)
+    # their tiles (the ticket). A row with a single tile uses neither.
+    make_status = torch.zeros if row_tiles > 1 else torch.empty
+    status = make_status(rows * row_tiles + 1, dtype=torch.int64, device=x.device)
     launch(kernel_launches, x, out=out, status=status[1:], ticket=status[:1])
     return out
 

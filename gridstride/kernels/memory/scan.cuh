@@ -59,7 +59,7 @@ scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width,
     __shared__ int number;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // tiles are numbered in the order in which blocks start, so no block waits for one that has not started
-    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull);
+    if (threadIdx.x == 0) number = tiles > 1 ? atomicAdd(ticket, 1ull) : blockIdx.x;
     __syncthreads();
     int row = number / tiles, t = number % tiles;
     long long first = (long long)t * TILE + warp * SHARE + lane * V;          // index in the row
