@@ -11,7 +11,7 @@ from gridstride.bench.variants import source_in
 
 NBS = Path(__file__).resolve().parents[1]/'nbs'
 FILE = NBS/'recorded/sources.json'
-TAKES = 'source_in', 'lesson'  # functions of lessons whose arguments are a lesson's slug and a name
+TAKES = 'source_in', 'from_lesson', 'lesson'  # functions of lessons whose arguments are a lesson's slug and names
 COMPUTED = {('shared_memory_cuda', k) for k in ('naive_k', 'tiled_k', 'static_k')}  # names that a lesson has in a table
 
 
@@ -26,8 +26,9 @@ def code(path):
 def taken(path):
     "Return (slug, name) of each source that a lesson takes from another one"
     calls = (o for tree in code(path) for o in ast.walk(tree) if isinstance(o, ast.Call))
-    args = (o.args for o in calls if getattr(o.func, 'id', '') in TAKES and len(o.args) == 2)
-    found = {tuple(a.value for a in both) for both in args if all(isinstance(a, ast.Constant) for a in both)}
+    args = (o.args for o in calls if getattr(o.func, 'id', '') in TAKES and len(o.args) > 1)
+    found = {(slug.value, name.value) for slug, *names in args for name in names
+             if isinstance(slug, ast.Constant) and isinstance(name, ast.Constant)}
     return {(slug, name) for slug, name in found if slug != lesson_of_file(path.name).slug}
 
 

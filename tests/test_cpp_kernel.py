@@ -1141,3 +1141,29 @@ def test_what_the_compilers_of_load_cuda_and_cuda_kernel_take():
     assert x.item() == 5
     kernel_alone = src.rsplit('void go', 1)[0] % 'twice(3)'
     with pytest.raises(WrongSource, match='twice.*__device__'): cuda_kernel(kernel_alone)
+
+
+ALIASES = '''typedef float real; using weight = real;  // typedef double real;
+template <class T, int N, typename S>
+__global__ void k(T *x, S a, real b, const weight *__restrict__ c, Pair::real d) {}
+#if defined(WIDE)
+using wide = double;
+#else
+using wide = float;
+#endif
+__global__ void w(wide a, real b) {}'''
+
+
+def test_the_types_of_parameters_are_those_that_aliases_and_template_arguments_stand_for():
+    (_, k), (_, w) = cpp.kernel._resolve_kernels(ALIASES, ['k<double, 4, unsigned>', 'w'])
+    assert [p.type.replace(' ', '') for p in k.params] == [
+        'double*', 'unsigned', 'float', 'constfloat*', 'Pair::real']
+    assert [p.type for p in w.params] == ['wide', 'float']  # which branch is compiled is not known
+
+
+def test_an_argument_of_another_type_than_the_alias_is_refused():
+    k = cuda_kernel('typedef float real;\n__global__ void k(real *x, real a) { x[0] = a; }')
+    with pytest.raises(TypeError, match='float32'): k[1,1](np.zeros(1), 1.5)
+    x = np.zeros(1, np.float32)
+    k[1,1](x, 1.5)
+    assert x[0] == 1.5

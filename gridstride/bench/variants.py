@@ -27,7 +27,7 @@ from ..support.tables import Table
 from ..utils import backend
 from ..utils import check as check_equal
 
-__all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest', 'contest']
+__all__ = ['ChangeError', 'changed', 'define', 'from_lesson', 'source_in', 'code_of', 'Contest', 'contest']
 
 
 class ChangeError(ShortTracebackError, ValueError):
@@ -146,9 +146,7 @@ def define(
     "Define the function or kernel of a text; return the last function that the text defines"
     if not isinstance(definition, str):
         return define(_source_of(definition), **{**_names_outside(definition), **names})
-    file = f'<made {next(_file_counter)}>'
-    linecache.cache[file] = (len(definition), None, definition.splitlines(True), file)
-    tree = ast.parse(definition, file)
+    tree, file = _parse(definition)
     functions = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if not functions:
         raise ChangeError(f'{_abbreviate(definition)} defines no function: it needs a line `def name(...):`')
@@ -159,6 +157,28 @@ def define(
         name = getattr(e, 'name', None)
         raise ChangeError(f'{functions[-1]} uses {name}: pass that, too, as in define(text, {name}={name})') from None
     return namespace[functions[-1]]
+
+
+def _parse(text):
+    "Return the syntax tree of a text, and the file name under which `inspect` finds the text"
+    file = f'<made {next(_file_counter)}>'
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    return ast.parse(text, file), file
+
+
+def from_lesson(
+    lesson: str,  # its name without the number, such as 'cuda_c'
+    *names,  # of functions and kernels in its cells
+):
+    """Define functions of another lesson in the caller's module, as if its cells had run there.
+
+    They find each other, and what they call, by name when they run. Raises ChangeError for a name that does not exist.
+
+    Example: `from_lesson('norms', 'gelu', 'gelu_k')`"""
+    namespace = sys._getframe(1).f_globals
+    for name in names:
+        tree, file = _parse(source_in(lesson, name) + '\n')
+        exec(compile(tree, file, 'exec'), namespace)
 
 
 def _find_notebook(lesson, folder):

@@ -64,6 +64,53 @@ def dtype_of(
     return _DTYPE_OF_C_NAME.get(base), is_pointer
 
 
+_ALIAS = re.compile(r'\btypedef\s+([^;{}()]+?)\s*(\w+)\s*;|\busing\s+(\w+)\s*=\s*([^;{}()]+?)\s*;')
+_TYPE_PARAMETER = re.compile(r'(?:class|typename)\s+(\w+)')
+
+
+def type_names(
+    code: str,  # CUDA C without comments
+    template: str,  # the kernel's template header, or ''
+    instantiation: str,  # its name with template arguments, as in `k<float, 4>`
+) -> dict:
+    """Return the type that each alias and each type parameter of a kernel stands for.
+
+    Aliases that are defined twice, as in the branches of an `#if`, are left out.
+    Example: `type_names('typedef float real;', 'template <class T>', 'k<int>') == {'real': 'float', 'T': 'int'}`"""
+    aliases = [(m[2] or m[3], m[1] or m[4]) for m in _ALIAS.finditer(code)]
+    types = dict(aliases)
+    for name in [name for name, type_ in aliases if types[name] != type_]:
+        types.pop(name, None)
+    arguments = _split_list(instantiation)
+    parameters = [_TYPE_PARAMETER.match(p) for p in _split_list(template)]
+    return types | {p[1]: argument for p, argument in zip(parameters, arguments) if p}
+
+
+def _split_list(text):
+    "Return the items of the list in angle brackets that `text` contains; [] if there is none"
+    depth, items = 0, ['']
+    for c in text.partition('<')[2].rpartition('>')[0]:
+        depth += (c in '<([') - (c in '>)]')
+        if c == ',' and not depth:
+            items.append('')
+        else:
+            items[-1] += c
+    return [item.strip() for item in items if item.strip()]
+
+
+_MAX_ALIAS_DEPTH = 8  # of aliases of aliases
+
+
+def resolve_type(type: str, types: dict) -> str:
+    "Replace aliases in a type: `resolve_type('const T *', {'T': 'float'}) == 'const float *'`"
+    for _ in range(_MAX_ALIAS_DEPTH):
+        resolved = re.sub(r'(?<!::)\b[A-Za-z_]\w*\b', lambda m: types.get(m[0], m[0]), type)
+        if resolved == type:
+            break
+        type = resolved
+    return type
+
+
 @lru_cache
 def format_param(p) -> str:
     "Format a `Param` for messages: `const float * x`"

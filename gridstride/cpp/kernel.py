@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from . import emulator
-from .arguments import SCALARS, check_arguments, dtype_of, format_param
+from .arguments import SCALARS, check_arguments, dtype_of, format_param, resolve_type, type_names
 from .toolchain.build import CompileError, emulate
 from .toolchain.compilers import CompilerMissing, nvcc
 from .toolchain.cache import build
@@ -28,7 +28,7 @@ from .load import EmulatorModule
 from .toolchain.nvrtc import FIRST_HEADER, HOST_HEADERS, substitute_headers
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import strip_line_directives
-from .frontend.tokens import WrongSource
+from .frontend.tokens import WrongSource, tokens_of
 from ..diagnostics.errors import LaunchError
 from ..diagnostics.launch_config import (
     ConfiguredKernel,
@@ -200,7 +200,16 @@ def _resolve_kernels(src, name):
     ]
     for _, k in requests:
         _refuse_parameters(k)
-    return requests
+    code = ' '.join(tokens_of(src).texts)
+    return [(requested_name, _with_resolved_types(code, requested_name, k)) for requested_name, k in requests]
+
+
+# A scalar is passed as its type says, so that the type of `real eps` must be known before the launch.
+def _with_resolved_types(code, requested_name, kernel):
+    "Return the kernel with the types that aliases and type parameters stand for in its parameters"
+    types = type_names(code, kernel.template, requested_name)
+    params = [p._replace(type=resolve_type(p.type, types)) for p in kernel.params]
+    return kernel._replace(params=params)
 
 
 def _refuse_parameters(kernel):
