@@ -654,24 +654,27 @@ def test_mistakes_with_stores_whose_bytes_are_counted(wrong, want, order):
 # wgmma
 
 K = dict(tf32=8, e4m3=32)                                   # of a product; of others 16
+HALF_SUMS = 'f16 sums'                                      # f16 with accumulators of f16, two per register
 DTYPES = dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32, e4m3=torch.float8_e4m3fn)
+DTYPES[HALF_SUMS] = torch.float16
 
 def product(name, type, n, a_turned=0, b_turned=0, a_sign=1, b_sign=1, registers=False):
     """A kernel: out (+)= a @ b for 64 x k by k x `n`, 32 bytes of k, whose operands come as images of shared memory,
     each at a multiple of 1024"""
-    d,k = n//2,K.get(type, 16)
+    d,k = n//(4 if type==HALF_SUMS else 2),K.get(type, 16)
+    real,letter,types = ('u32','r','f16.f16.f16') if type==HALF_SUMS else ('float','f',f'f32.{type}.{type}')
     ds,more = ', '.join(f'%{i}' for i in range(d)),d+(5 if registers else 2)
     a = f"{{{', '.join(f'%{d+i}' for i in range(4))}}}" if registers else f'%{d}'
     turns = '' if type in K else f', {b_turned}' if registers else f', {a_turned}, {b_turned}'
-    outs = ', '.join(f'"+f"(d[{i}])' for i in range(d))
+    outs = ', '.join(f'"+{letter}"(d[{i}])' for i in range(d))
     ins = ', '.join(f'"r"(words[{i}])' for i in range(4)) if registers else '"l"(da)'
     return f"""
-__global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out, long long da, long long db,
+__global__ void {name}(const char *a, const char *b, const u32 *of_a, {real} *out, long long da, long long db,
                        int more) {{
     __shared__ alignas(1024) char as[8192], bs[32768];
     __shared__ u64 bar;
     u32 words[4];
-    float d[{d}];
+    {real} d[{d}];
     for (int i = 0; i < 4; i++) words[i] = of_a[threadIdx.x*4 + i];
     for (int i = 0; i < {d}; i++) d[i] = out[threadIdx.x*{d} + i];
     if (threadIdx.x == 0) {{
@@ -683,7 +686,7 @@ __global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out
     da += address(as) >> 4; db += address(bs) >> 4;
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{more}, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{type}.{type} "
+                 "wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types} "
                  "{{{ds}}}, {a}, %{d+(4 if registers else 1)}, more, {a_sign}, {b_sign}{turns}; }}"
                  : {outs} : {ins}, "l"(db), "r"(more) : "memory");
     asm volatile("wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -694,7 +697,8 @@ VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turne
                 b_turned=('bf16',64,0,1), both_turned=('f16',128,1,1), negative=('f16',24,0,0,-1,1),
                 twice=('f16',16,0,0,-1,-1), single=('tf32',40), from_registers=('bf16',32,0,1,1,-1,True),
                 half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True), bytes=('e4m3',40),
-                byte_registers=('e4m3',16,0,0,-1,1,True))
+                byte_registers=('e4m3',16,0,0,-1,1,True),
+                half_sums=(HALF_SUMS,64), half_sums_registers=(HALF_SUMS,16,0,1,1,-1,True))
 PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
 
 def along_k(x, swizzle, spread):
@@ -740,10 +744,13 @@ def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
     a,b = a.to(dtype),b.to(dtype)
     (ia,da),(ib,db) = image(a, a_turned, swizzle, spread, 8192),image(b, b_turned, swizzle, spread, 32768)
     where = wgmma_d(n)
-    out = c[where] if more else torch.full((128,n//2), float('nan'))
-    compiled(PRODUCTS, checks)[name][1,128](ia, ib, in_registers(a), out, da, db, more)
+    if type==HALF_SUMS: c = c.half()
+    out = c[where] if more else torch.full((128,n//2), float('nan'), dtype=c.dtype)
+    given = out.view(torch.int32) if type==HALF_SUMS else out
+    compiled(PRODUCTS, checks)[name][1,128](ia, ib, in_registers(a), given, da, db, more)
     if type=='tf32': a,b = ((x.view(torch.int32) & ~0x1fff).view(torch.float32) for x in (a,b))
-    want = (a_sign*b_sign*(a.double()@b.double().t()) + (c.double() if more else 0)).float()
+    want = a_sign*b_sign*(a.double()@b.double().t()) + (c.double() if more else 0)
+    want = torch.from_numpy(want.numpy().astype(np.float16 if type==HALF_SUMS else np.float32))
     return out,want[where]
 
 @pytest.mark.slow

@@ -277,7 +277,7 @@ def _compile_for_emulator(src, requests, checks):
 def _compile_for_gpu(src, requests, checks):
     if checks:
         warn_unchecked()
-    learners_headers, other_headers = read_headers(src, current_folder())
+    learners_headers, other_headers, *_ = read_headers(src, current_folder())
     headers = (
         (str(current_folder()), *learners_headers.items(), *other_headers.items())
         if learners_headers or other_headers

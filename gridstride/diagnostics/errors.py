@@ -62,6 +62,7 @@ import re
 import sys
 import warnings
 from collections import namedtuple
+from pathlib import Path
 from string import Formatter
 from typing import NamedTuple
 
@@ -620,6 +621,12 @@ def learner_stacklevel():
     return level
 
 
+def _is_command(frame):
+    "Return whether the outermost `frame` is a command of this package: `python -m gridstride...`, or `gridstride`"
+    filename = frame.f_code.co_filename
+    return filename.startswith('<frozen') or frame.f_back is None and Path(filename).stem == 'gridstride'
+
+
 def warn_learner(
     warning: Warning,
     file=None,  # for the case that no line of Python is the learner's, as under `python -m gridstride.cpp`
@@ -627,7 +634,7 @@ def warn_learner(
 ):
     "Emit a warning at the learner's line of Python that led here, or else at `line` of `file`"
     level = learner_stacklevel()
-    if file and sys._getframe(level - 1).f_code.co_filename.startswith('<frozen'):
+    if file and _is_command(sys._getframe(level - 1)):
         warnings.warn_explicit(warning, type(warning), file, line or 1)
     else:
         warnings.warn(warning, stacklevel=level)

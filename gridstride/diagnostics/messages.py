@@ -417,7 +417,7 @@ WORDS = {
     ('racecheck', 'barrier_not_visible'): Words(
         'a bulk copy signals an mbarrier that may not yet be visible to TMA',
         'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, '
-        'then a barrier of the block.',
+        "then a barrier of the block. PTX's specification requires the fence; current GPUs work without it.",
     ),
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(

@@ -16,9 +16,11 @@ class Edits:
     """A `Code` and its edits. `source` is the whole source, of which `code` may be the body of a macro.
 
     `pointers`: kernel -> the indices of its parameters that are pointers. `shared`: name -> bounds of the `__device__`
-    variables that several files of the program access."""
+    variables that several files of the program access. `is_header`: whether an unknown instruction of inline PTX is
+    reported only when a kernel executes it."""
 
-    def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
+    def __init__(self, code: Code, source: Source, pointers: dict, shared=(), is_header=False):
+        self.is_header = is_header
         self.code = code
         self.literals = source.literals
         self.macros = source.macros

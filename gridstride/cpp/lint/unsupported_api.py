@@ -1,8 +1,44 @@
-"""Finds in a compiler's log which functions of CUDA the emulator lacks, and suggests what to use instead."""
+"""Finds in a compiler's log which functions and headers of CUDA the emulator lacks, and suggests an alternative."""
 
 import re
+from pathlib import Path
 
 from .compile_errors import read_log
+
+_CUDA_HEADERS = Path(__file__).parents[1] / 'include/cuda'
+
+# header of CUDA that the emulator does not have, or the beginning of its name -> hint for the error message
+_UNSUPPORTED_HEADERS = {
+    'thrust/': 'use only the common parts of Thrust',
+    'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
+    'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
+    'cudnn': 'call torch.nn from Python',
+    'cufft': 'call torch.fft from Python',
+    'cusparse': 'call torch.sparse from Python',
+    'cusolver': 'call torch.linalg from Python',
+    'curand': 'generate random numbers with curand_kernel.h in a kernel, or with torch.rand from Python',
+    'nccl': 'use one GPU',
+    'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
+    'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
+    'cuda/ptx': 'write inline PTX with asm',
+    'cuda/semaphore': 'use cuda::atomic',
+    'cuda/latch': 'use cuda::barrier',
+    'cuda/std/semaphore': 'use cuda::atomic',
+    'cuda/std/latch': 'use cuda::barrier',
+    'cuda/std/barrier': 'use <cuda/barrier>',
+    'cuda/std/': 'use another header of this library',
+    'cuda_awbarrier': 'use <cuda/barrier>',
+    'cuda_device_runtime_api': 'launch kernels from the host',
+    'cutlass/': 'call torch.matmul from Python',
+    'cute/': 'compute the layouts in the kernel',
+}
+
+
+def hint_for_missing_header(header: str) -> str:
+    "Return a hint for a CUDA header that the emulator does not have; '' for any other header"
+    hint = next((text for start, text in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
+    return '' if (_CUDA_HEADERS / header).is_file() else hint
+
 
 # pattern of CUDA names -> what to use instead
 _FAMILIES = (
@@ -23,6 +59,7 @@ _NO_MEMBER = re.compile(
     r"['\"]?(\w+)['\"]? (?:is not a member of|in namespace) "
     r"['\"]((?:cuda|cooperative_groups|cg|nvcuda|wmma|thrust|cub)[\w:]*)['\"]"
 )
+_NO_FILE = re.compile(r"^'?([\w./]+)'?(?:: No such file| file not found)")
 _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:supports|has) [^"\n]*)')
 
 
@@ -52,6 +89,8 @@ def _describe_message(message):
     "Describe the missing feature that a compiler's message is about; None for any other message"
     if m := _STATIC.search(message):
         return m[1]
+    if (m := _NO_FILE.search(message)) and (hint := hint_for_missing_header(m[1])):
+        return f'the emulator does not support {m[1]}: {hint}, or run on a GPU'
     if (m := _NO_MEMBER.search(message)) and 'did you mean' not in message:
         return f'the emulator does not support {m[2]}::{m[1]}: run on a GPU'
     if (m := _UNDECLARED.search(message)) and (

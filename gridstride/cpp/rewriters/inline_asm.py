@@ -5,23 +5,44 @@ back after the last instruction. An operand `"n"` is a constant expression, whic
 The body of a macro may insert its parameter into the text, as in `"cp.async.wait_group " #n ";"`.
 """
 
+import re
+
 from ..frontend.edits import Edits, NotEmulated
 from .ptx import UnknownPTX, translate_ptx
 from ..frontend.tokens import string_value
 
 
 def rewrite_asm(edits: Edits):
-    "Rewrite each asm statement to a block of calls"
+    """Rewrite each asm statement to a block of calls.
+
+    A program uses few parts of a library's headers: an unknown statement there is reported only if it is executed."""
     code = edits.code
     for i in code.find('asm', '__asm__', '__asm'):
-        _rewrite_statement(edits, i)
+        try:
+            _rewrite_statement(edits, i, paren := _opening_paren(code, i))
+        except NotEmulated as error:
+            if not edits.is_header or paren not in code.match:
+                raise
+            _report_when_executed(edits, i, paren, str(error))
 
 
-def _rewrite_statement(edits, i):
+def _report_when_executed(edits, i, paren, message):
+    "Replace an asm statement by a call that reports `message`; leave one that contains a preprocessor line"
     code = edits.code
-    paren = next(
-        j for j in range(i + 1, len(code) + 1) if code[j] not in ('volatile', '__volatile__', '__volatile', 'inline')
-    )
+    if code.contains_directive(code.start(i), code.end(code.match[paren])):
+        return
+    construct = re.split(' in inline PTX|[;\n]', message.removeprefix('the emulator does not support '))[0]
+    literal = '"' + construct.replace('\\', '\\\\').replace('"', '\\"') + '"'
+    edits.replace_tokens(i, code.match[paren], f'::gridstride::not_emulated({literal})')
+
+
+def _opening_paren(code, i):
+    qualifiers = 'volatile', '__volatile__', '__volatile', 'inline'
+    return next(j for j in range(i + 1, len(code) + 1) if code[j] not in qualifiers)
+
+
+def _rewrite_statement(edits, i, paren):
+    code = edits.code
     if code[paren] != '(' or paren not in code.match:
         raise code.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
     text, *operand_indices = _split_at_colons(code, paren)
@@ -102,5 +123,7 @@ def _bind(n, constraint, expression, is_output):
         raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
     if is_constant:
         return f'constexpr auto gs_{n} = {expression};', ''
-    macro = ('INOUT' if '+' in constraint else 'OUT') if is_output else 'IN'
-    return f"GRIDSTRIDE_PTX_{macro}({n}, '{letter}', {expression});", f'GRIDSTRIDE_PTX_STORE({n});' if is_output else ''
+    if not is_output:  # a copy, which the PTX may change
+        return f"auto gs_{n} = ::gridstride::ptx::read_operand<'{letter}'>({expression});", ''
+    macro = 'INOUT' if '+' in constraint else 'OUT'
+    return f"GRIDSTRIDE_PTX_{macro}({n}, '{letter}', {expression});", f'GRIDSTRIDE_PTX_STORE({n});'

@@ -55,6 +55,28 @@ def _tensor_copy(name, rank, operands, map_index):
     return f"{{ const int32_t gs_at[] = {{{coordinate_list}}}; {_ptx(name, 'gs_at', str(rank), *other_operands)}; }}"
 
 
+def _matrices(words):
+    "Return the template arguments of `ldmatrix` and `stmatrix` for the words of the instruction, in any order"
+    return f"<{re.search('x([124])', words)[1]}, {_cpp_bool('.trans' in words)}>"
+
+
+_ATOMIC_OPERATIONS = dict(add='Add', exch='Exchange', min='Minimum', max='Maximum', xor='Xor', inc='Increment')
+_ATOMIC_OPERATIONS |= {'and': 'And', 'or': 'Or', 'dec': 'Decrement'}
+_ATOMIC_TYPES = {f'{k}{n}': f'{t}{n}_t' for n in (32, 64) for k, t in (('b', 'uint'), ('u', 'uint'), ('s', 'int'))}
+_ATOMIC_TYPES |= dict(f32='float', f64='double')
+
+
+def _atomic(qualifiers, op, type, *operands):
+    "Translate `atom`, or `red`, which has no destination"
+    words = qualifiers.split('.')
+    order = next((word for word in words if word in ('acquire', 'release', 'acq_rel')), 'relaxed')
+    scope = next((word for word in words if word in _SCOPE), 'gpu')
+    function = f'update<::gridstride::{_ATOMIC_OPERATIONS[op]}, {_ATOMIC_TYPES[type]}>'
+    *destination, address, value = operands
+    target = destination[0] if destination else '::gridstride::ptx::Sink()'
+    return _ordered_access(function, order, scope, target, address, value)
+
+
 def _sparse_wgmma(n, type, *operands):
     "Translate a sparse wgmma, which has metadata and a selector after b"
     index = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
@@ -62,9 +84,10 @@ def _sparse_wgmma(n, type, *operands):
     return _wgmma(n, type, *operands[:index], *operands[index + 2 :], sparse=(metadata, selector))
 
 
-def _wgmma(n, type, *operands, sparse=()):
+def _wgmma(n, type, *operands, sparse=(), has_half_sums=False):
     "Translate a wgmma with operands d, a (a descriptor or four registers), b, scale-d, the signs, the transpose flags"
-    d, other_operands = operands[: int(n) // 2], operands[int(n) // 2 :]
+    num_registers = int(n) // (4 if has_half_sums else 2)
+    d, other_operands = operands[:num_registers], operands[num_registers:]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         _refuse('wgmma whose d is not made of operands %0, %1, ...', 'write them as "+f"(d[0]), "+f"(d[1]), ...')
     transposes = 2 if 'f16' in type else 0  # other types have both operands K-major
@@ -74,7 +97,7 @@ def _wgmma(n, type, *operands, sparse=()):
     a, other_operands = (other_operands[:4], other_operands[4:]) if a_in_registers else ((), other_operands)
     if a_in_registers:
         other_operands = ('0', *other_operands[:4], *(('0', *other_operands[4:]) if transposes else ()))
-    pointer = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # the accumulators of s8 are integers
+    pointer = 'reinterpret_cast<float *>({})' if type == 's8' or has_half_sums else '{}'  # others are in "r" registers
     results, accumulators = (
         ', '.join(pointer.format(f'&{x}') for x in group) for group in ([x.replace('gs_', 'gs_out_') for x in d], d)
     )
@@ -82,7 +105,8 @@ def _wgmma(n, type, *operands, sparse=()):
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
         arrays, other_operands = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*other_operands, '&gs_meta')
-    function = ', '.join(('wgmma<::gridstride::Number::' + type, n, _cpp_bool(a_in_registers), *sparse[1:])) + '>'
+    arguments = 'wgmma<::gridstride::Number::' + type, n, _cpp_bool(a_in_registers), *(sparse[1:] or '0')
+    function = f"{', '.join(arguments)}, {_cpp_bool(has_half_sums)}>"
     return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *other_operands)}; }}"
 
 
@@ -94,6 +118,8 @@ def _named_barrier(operation, barrier, *threads):
     return f"::gridstride::named_barrier({barrier}, {threads[0]}, {_cpp_bool(operation == 'sync')}, __LINE__)"
 
 
+_MANTISSA = dict(f16=10, bf16=7)  # bits
+_FUNCTIONS = dict(lg2='::log2f', sin='::sinf', cos='::cosf', tanh='::tanhf', sqrt='::sqrtf')
 _SHARED = r'\.shared(?:::cluster)?'
 _OPERATORS = {'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}
 
@@ -121,12 +147,16 @@ _CALLS = [
         (r'cp\.async\.wait_group', lambda n: f'::gridstride::copy_async_wait({n})'),
         (r'cp\.async\.wait_all', lambda: '::gridstride::copy_async_wait_all()'),
         (
-            r'ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *operands: _ptx(f'ldmatrix<{n}, {_cpp_bool(t)}>', operands[-1], *operands[:-1]),
+            r'ldmatrix\.sync\.aligned((?:\.(?:x[124]|m8n8|trans|shared|b16))+)',
+            lambda words, *operands: _ptx(f'ldmatrix{_matrices(words)}', operands[-1], *operands[:-1]),
         ),
         (
-            r'stmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared\.b16',
-            lambda n, t, *operands: _ptx(f'stmatrix<{n}, {_cpp_bool(t)}>', *operands),
+            r'stmatrix\.sync\.aligned((?:\.(?:x[124]|m8n8|trans|shared|b16))+)',
+            lambda words, *operands: _ptx(f'stmatrix{_matrices(words)}', *operands),
+        ),
+        (
+            r'mma\.sync\.aligned\.m16n8k(16|32)\.row\.col(?:\.satfinite)?\.s32\.([su]8)\.\2\.s32(?:\.satfinite)?',
+            lambda k, t, *operands: _ptx(f'mma<{k}, ::gridstride::ptx::{t}, ::gridstride::ptx::s32>', *operands),
         ),
         (
             r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f32\.(b?f16)\.\2\.f32',
@@ -193,6 +223,10 @@ _CALLS = [
             lambda n, t, *operands: _wgmma(n, t, *operands),
         ),
         (
+            r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f16\.f16\.f16',
+            lambda n, *operands: _wgmma(n, 'f16', *operands, has_half_sums=True),
+        ),
+        (
             r'wgmma\.mma_async\.sp\.sync\.aligned\.m64n(\d+)k32\.f32\.(b?f16)\.\2',
             lambda n, t, *operands: _sparse_wgmma(n, t, *operands),
         ),
@@ -216,22 +250,35 @@ _CALLS = [
         ),
         (r'barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?', lambda: '::gridstride::cluster_wait(__LINE__)'),
         (r'elect\.sync', lambda d, p, mask: _ptx('elect', d, p, mask)),
-        (r'prefetch\.tensormap', lambda tensor_map: ''),
+        (r'prefetch\.tensormap|prefetch\.global\.L[12]|prefetchu\.L1|discard\.global\.L2', lambda *operands: ''),
+        (r'cp\.async\.bulk\.prefetch\..*', lambda *operands: ''),
+        (
+            r'cp\.async\.mbarrier\.arrive(\.noinc)?(?:\.shared)?\.b64',
+            lambda noinc, barrier: (
+                '::gridstride::copy_async_commit(), ::gridstride::copy_async_wait(0)'
+                + (f", {_ptx('arrive', 'false', '::gridstride::ptx::Sink()', barrier)}" if noinc else '')
+            ),
+        ),
         (r'nanosleep\.u32', lambda n: '::gridstride::yield_thread()'),
         (
-            r'ld\.(acquire|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)',
+            r'ld\.(acquire|relaxed)\.(cta|cluster|gpu|sys)(?:\.global)?\.[bsuf](?:32|64)',
             lambda order, scope, d, address: _ordered_access('load_ordered', order, scope, d, address),
         ),
         (
-            r'st\.(release|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)',
+            r'st\.(release|relaxed)\.(cta|cluster|gpu|sys)(?:\.global)?\.[bsuf](?:32|64)',
             lambda order, scope, address, s: _ordered_access('store_ordered', order, scope, address, s),
         ),
         (
-            r'ld\.(shared|global)(?:::cluster)?(?:\.nc)?(?:\.v[24])?\.[bsuf](?:32|64)',
+            r'(atom|red)((?:\.(?:relaxed|acquire|release|acq_rel|cta|cluster|gpu|sys|global))*)'
+            r'\.(add|exch|min|max|and|or|xor|inc|dec)\.([bsuf](?:32|64))',
+            lambda kind, *arguments: _atomic(*arguments),
+        ),
+        (
+            r'ld\.(shared|global)(?:::cluster)?(?:\.nc|\.l?[cu][asguv]?)?(?:\.v[24])?\.[bsuf](?:16|32|64)',
             lambda space, *operands: _ptx(f'load_{space}', operands[-1], *operands[:-1]),
         ),
         (
-            r'st\.(shared|global)(?:::cluster)?(?:\.v[24])?\.[bsuf](?:32|64)',
+            r'st\.(shared|global)(?:::cluster)?(?:\.[cw][bgst])?(?:\.v[24])?\.[bsuf](?:16|32|64)',
             lambda space, *operands: _ptx(f'store_{space}', *operands),
         ),
         (r'createpolicy\.fractional\.b64', lambda d, *operands: f'{d} = 0'),
@@ -280,6 +327,20 @@ _CALLS = [
         (r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.f(?:32|64)', lambda op, d, a, b: f'{d} = {a} {_OPERATORS[op]} {b}'),
         (r'fma\.rn(?:\.ftz)?\.f(?:32|64)', lambda d, a, b, c: f'{d} = std::fma({a}, {b}, {c})'),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
+        (r'mov\.[bsuf](?:32|64)\.pack', lambda *operands: _ptx('pack', *operands)),
+        (r'mov\.[bsuf](?:32|64)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
+        (r'lop3\.b32', lambda *operands: _ptx('lop3', *operands)),
+        (r'fma\.rn(?:\.ftz)?\.(b?f16)x2', lambda t, *operands: _ptx(f'fma_pair<{_MANTISSA[t]}>', *operands)),
+        (
+            r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.(b?f16)x2',
+            lambda op, t, d, a, b: _ptx(
+                f'apply_pair<{_MANTISSA[t]}>', d, f'[](double x, double y) {{ return x {_OPERATORS[op]} y; }}', a, b
+            ),
+        ),
+        (r'(lg2|sin|cos|tanh|sqrt)\.(?:approx|rn)(?:\.ftz)?\.f32', lambda f, d, s: f'{d} = {_FUNCTIONS[f]}({s})'),
+        (r'rsqrt\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = ::rsqrtf({s})'),
+        (r'(min|max)(?:\.ftz)?\.f32', lambda op, d, a, b: f'{d} = ::f{op}f({a}, {b})'),
+        (r'brkpt|trap', lambda: '::__trap()'),
         (r'selp\.[bsuf](?:16|32|64)', lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
         (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _comparison),
         (r'(?:bar|barrier)\.(sync|arrive)(?:\.aligned)?', _named_barrier),
@@ -351,6 +412,8 @@ _SPECIAL_REGISTERS = dict(
             nctaid='gridDim',
             cluster_nctaid='::gridstride::cluster_shape()',
             clusterid='::gridstride::cluster_index()',
+            cluster_ctaid='::gridstride::ptx::index_in_cluster()',
+            nclusterid='::gridstride::ptx::clusters_of_grid()',
         ).items()
         for d in 'xyz'
     },
@@ -459,10 +522,12 @@ def _translate_statement(m, registers, num_operands):
     guard = f"if ({m['not']}{_operand(m['guard'], registers, num_operands)}) " if m['guard'] else ''
     if m['name'].startswith('bra'):
         return f"{guard}goto {_label(m['operands'].strip())};"
-    operands = [
-        x for part in _split_operands(m['operands']) for x in _operand(part, registers, num_operands).split(', ')
-    ]
-    return f"{guard}{_instruction(m['name'], operands)};"
+    parts = _split_operands(m['operands'])
+    operands = [x for part in parts for x in _operand(part, registers, num_operands).split(', ')]
+    name = m['name']
+    if name.startswith('mov.') and len(operands) > 2:
+        name += '.unpack' if parts[0].strip().startswith('{') else '.pack'
+    return f"{guard}{_instruction(name, operands)};"
 
 
 def _declaration(name, types, registers):

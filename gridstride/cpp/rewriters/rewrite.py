@@ -9,60 +9,17 @@ the name of the kernel moves to the line of the `>>>`.
 
 import re
 from functools import lru_cache
-from pathlib import Path
 
 from ..frontend.code import defer_collection
 from .captures import rewrite_captures
 from ..frontend.edits import Edits, NotEmulated, apply, apply_to_tokenized
+from ..frontend.preprocessor import DEFINE
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
-from ..frontend.preprocessor import includes
 from ..frontend.reader import kernels_in, read
 from .statements import rewrite_statements
 from ..frontend.tokens import WrongSource, directives, error_at
 from .variables import rewrite_shared, rewrite_symbols
-
-_CUDA_HEADERS = Path(__file__).parents[1] / 'include/cuda'
-
-# header of CUDA that the emulator does not have, or the beginning of its name -> hint for the error message
-_UNSUPPORTED_HEADERS = {
-    'thrust/': 'use only the common parts of Thrust',
-    'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
-    'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
-    'cudnn': 'call torch.nn from Python',
-    'cufft': 'call torch.fft from Python',
-    'cusparse': 'call torch.sparse from Python',
-    'cusolver': 'call torch.linalg from Python',
-    'curand': 'generate random numbers with curand_kernel.h in a kernel, or with torch.rand from Python',
-    'nccl': 'use one GPU',
-    'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
-    'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
-    'cuda/ptx': 'write inline PTX with asm',
-    'cuda/semaphore': 'use cuda::atomic',
-    'cuda/latch': 'use cuda::barrier',
-    'cuda/std/semaphore': 'use cuda::atomic',
-    'cuda/std/latch': 'use cuda::barrier',
-    'cuda/std/barrier': 'use <cuda/barrier>',
-    'cuda/std/': 'use another header of this library',
-    'cuda_awbarrier': 'use <cuda/barrier>',
-    'cuda_device_runtime_api': 'launch kernels from the host',
-    'cutlass/': 'call torch.matmul from Python',
-    'cute/': 'compute the layouts in the kernel',
-}
-
-
-def hint_for_missing_header(header: str) -> str:
-    "Return a hint for a CUDA header that the emulator does not have; '' for any other header"
-    hint = next((text for start, text in _UNSUPPORTED_HEADERS.items() if header.startswith(start)), '')
-    return '' if (_CUDA_HEADERS / header).is_file() else hint
-
-
-def _refuse_headers(src):
-    for line, (_, header) in includes(directives(src)):
-        if hint := hint_for_missing_header(header):
-            raise error_at(
-                NotEmulated, f'the emulator does not support {header}: {hint}, or run on a GPU', src, line.start
-            )
 
 
 def _rewrite_inlining(edits):
@@ -136,6 +93,16 @@ _REWRITTEN_WORDS = frozenset(
 )
 
 
+def _pragma_edits(src):
+    "Yield edits that write `_Pragma` for a pragma in the body of a macro, which only nvcc accepts"
+    for line in directives(src):
+        if (m := DEFINE.match(line.text)) and m[2] is None and (pragma := _PRAGMA.match(line.text, m.end())):
+            yield line.start + pragma.start(1), line.start + pragma.end(1), f'_Pragma("{pragma[2]}")'
+
+
+_PRAGMA = re.compile(r'[ \t]*(#[ \t]*pragma[ \t]+([\w \t()]*[\w)]))')
+
+
 def _parameter_names_code(kernels):
     "Return C++ code that registers the names of the kernels' parameters"
     names = ((kernel.name, ','.join(p.name for p in kernel.params)) for kernel in kernels)
@@ -152,19 +119,19 @@ def to_cpp(
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """Rewrite `src` for the emulator.
 
-    All branches of an `#if` that may be compiled are rewritten. Raises `NotEmulated` for PTX and headers that the
-    emulator does not have, `WrongSource` for brackets without a match and for an invalid launch."""
-    _refuse_headers(src)
+    All branches of an `#if` that may be compiled are rewritten. Raises `NotEmulated` for PTX that the emulator does not
+    have, `WrongSource` for brackets without a match and for an invalid launch."""
     source = read(src)
     kernels = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in kernels}
     words = _REWRITTEN_WORDS | source.launchers | source.main.aliases.keys()
     macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
-    edits_of_code = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
+    edits_of_code = [Edits(c, source, pointers, shared, not register_names) for c in (source.main, *macros)]
     for e in edits_of_code:
         for rewrite in _REWRITES:
             rewrite(e)
     edits = [edit for e in edits_of_code for edit in e.edits]
+    edits += _pragma_edits(src) if 'pragma' in src else []
     if register_names and kernels:
         registration = _parameter_names_code(kernels)
         if any(e.has_plain_variables for e in edits_of_code):

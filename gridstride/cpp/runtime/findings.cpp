@@ -416,6 +416,7 @@ void not_launched(const char *name) {
     end_host_code();
 }
 void not_emulated(const char *function) {
+    if (on_device()) fail_at(Code::not_emulated, {{"function", function}}, CALLER, 0);
     if (is_launch_stopped()) end_host_code();
     begin_finding(Code::not_emulated, {{"function", function}});
     locate_caller(function, current_finding.location);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "engines.h"
 #include "findings.h"
+#include "sixteen_bits.h"
 
 namespace gridstride {
 
@@ -38,6 +39,20 @@ static void set_accumulator(Number type, float &accumulator, double sum) {
     const int32_t integer = type == Number::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
     if (type == Number::s8) memcpy(&accumulator, &integer, 4);
     else accumulator = float(sum);
+}
+// Registers with two halves each, in place: to one float per half, and back
+static void unpack_halves(float *accumulators, size_t num_registers) {
+    for (size_t i = num_registers; i-- > 0;) {
+        uint16_t halves[2];
+        memcpy(halves, &accumulators[i], sizeof halves);
+        accumulators[2 * i] = half_value(halves[0]), accumulators[2 * i + 1] = half_value(halves[1]);
+    }
+}
+static void pack_halves(float *accumulators, size_t num_registers) {
+    for (size_t i = 0; i < num_registers; i++) {
+        const uint16_t halves[] = {narrow<10>(accumulators[2 * i]), narrow<10>(accumulators[2 * i + 1])};
+        memcpy(&accumulators[i], halves, sizeof halves);
+    }
 }
 static float e4m3_value(uint8_t bits) {
     const int exponent = bits >> 3 & 15, mantissa = bits & 7;
@@ -180,7 +195,9 @@ static void multiply_rows(void *const *lanes) {
             for (int column = 0; column < w.n; column++) sum[column] += double(a_values[row][i])
                 * double(b_row[column]);
         }
-        for (int column = 0; column < w.n; column++) set_accumulator(w.type, accumulator(column), sum[column]);
+        for (int column = 0; column < w.n; column++)
+            if (w.has_half_sums) accumulator(column) = round_to_odd(sum[column]);
+            else set_accumulator(w.type, accumulator(column), sum[column]);
     }
 }
 static PendingResult *pending_result_at(Requests &requests, const float *target) {
@@ -191,7 +208,7 @@ static PendingResult *pending_result_at(Requests &requests, const float *target)
 void wgmma_fence() { current_requests().is_fenced = true; }
 void wgmma(const Wgmma &w, int line) {
     Requests &requests = current_requests();
-    const size_t num_accumulators = size_t(w.n / 2);
+    const size_t num_accumulators = size_t(w.has_half_sums ? w.n / 4 : w.n / 2); // registers
     PendingResult *result = pending_result_at(requests, w.results[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
     // Has the thread written to the accumulators since the last wgmma?
@@ -205,7 +222,9 @@ void wgmma(const Wgmma &w, int line) {
     if (w.metadata && current_rank() % 4 / 2 == w.selector)
         check_metadata("wgmma.mma_async.sp", *w.metadata, true, true, line);
     if (has_changed && !requests.is_fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
+    if (w.has_half_sums) unpack_halves(lane.accumulators, num_accumulators);
     run_for_warp("wgmma.mma_async", &lane, multiply_rows, line);
+    if (w.has_half_sums) pack_halves(lane.accumulators, num_accumulators);
     if (!result) requests.pending_results.emplace_back(), result = &requests.pending_results.back();
     result->targets.assign(w.results, w.results + num_accumulators),
         result->values.assign(lane.accumulators, lane.accumulators + num_accumulators);

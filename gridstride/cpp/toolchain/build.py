@@ -6,12 +6,23 @@ from typing import NamedTuple
 
 from . import headers
 from ..lint.unsupported_api import describe_unsupported
-from .cache import LOG, BuildResult, build, cpu, headers_hash, cached_result, run_command
+from .cache import (
+    LOG,
+    BuildResult,
+    build,
+    cpu,
+    headers_hash,
+    cached_result,
+    index_path,
+    read_index,
+    run_command,
+    write_index,
+)
 from .compilers import checked_flags, common_flags, compiler, division_flags, CPP_FOLDER, line_flags, link_flags, nvcc
 from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
-from .includes import current_folder, read_headers
+from .includes import Headers, current_folder, files_used_by, fingerprint_of, includes_any, is_current, read_headers
 from ..lint.static_initialization import runs_when_loaded
 from ..lint.library import ProgramNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
@@ -220,18 +231,27 @@ def emulate(
 
     The learner's own headers, which are searched in `folder` and `include`, are rewritten, too."""
 
+    texts = (src, *dict(units).values())
+    folder = folder or current_folder()
+
     def rewrite_and_compile():
-        shared = _shared_variables_of(src, units, folder, include)
+        headers = found or headers_of(texts, folder, include, defines)
+        shared = _shared_variables_of({'': src, **dict(units)}, headers)
         text = f'{prefix}{to_cpp(src, shared=shared)}{suffix}'
         options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
+        options.update(headers=headers)
         return emulate_rewritten(
             text, name, checks, extra_flags, original or src, find_constructors=True, shared=shared, **options
         )
 
-    if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
-        return rewrite_and_compile()  # the result depends on other files, which are not in the key
-    key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix
-    return cached_result((*key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include')), rewrite_and_compile)
+    key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix, units, folder, include
+    key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include')
+    index_entry, found = index_path('headers', key), None
+    if not is_current(fingerprint := read_index(index_entry)):
+        found = headers_of(texts, folder, include, defines)
+        fingerprint = fingerprint_of(texts, found, (folder, *include))
+        write_index(index_entry, fingerprint)
+    return cached_result((*key, fingerprint), rewrite_and_compile)
 
 
 def emulate_rewritten(
@@ -246,6 +266,7 @@ def emulate_rewritten(
     extensions=(),
     defines=(),
     shared=(),  # the result of `shared_variables` for all of its files
+    headers=None,  # the result of `headers_of` for all of its files; None: find them
     find_constructors=False,  # whether to look for static constructors in `original`, `units` and their headers
 ) -> BuildResult:
     "Compile a source that has been rewritten to C++; the other parameters are those of `emulate`"
@@ -264,32 +285,39 @@ def emulate_rewritten(
     units = {k: v for k, v in dict(units).items() if k not in host_only_files}
     compiled |= {f'{name}.part{n}': (k, to_cpp(v, shared=shared)) for n, (k, v) in enumerate(units.items())}
     all_sources = [*(text for _, text in compiled.values()), *(learners_files[path] for path in host_only_files)]
-    own_headers, other_headers = _headers_of(all_sources, folder or current_folder(), include)
+    learners_headers = headers or headers_of(all_sources, folder or current_folder(), include, defines)
+    own_headers, other_headers = learners_headers.own, learners_headers.others
     texts = [*(text for _, text in compiled.values()), *own_headers.values(), *other_headers.values()]
-    rewritten = dict(compiled.values()) | {
-        k: to_cpp(v, register_names=False, shared=shared) for k, v in own_headers.items()
+    rewritten = {k: learners_headers.redirect(text) for k, text in compiled.values()} | {
+        k: learners_headers.redirect(to_cpp(v, register_names=False, shared=shared), k) for k, v in own_headers.items()
     }
     originals = {**own_headers, **learners_files}
+    judged = {k: text for k, text in rewritten.items() if k not in learners_headers.libraries}
     warned_uses = _refuse_host_uses(
-        [Unit(text, k, originals[k]) for k, text in rewritten.items()], other_headers.values(), extensions
+        [Unit(text, k, originals[k]) for k, text in judged.items()], other_headers.values(), extensions
     )
     if warned_uses:
-        program_names = ProgramNames([*rewritten.values(), *other_headers.values()])
-        rewritten = {k: guard_host_calls(text, program_names) for k, text in rewritten.items()}
+        program_names = ProgramNames([*judged.values(), *other_headers.values()])
+        rewritten |= {k: guard_host_calls(text, program_names) for k, text in judged.items()}
     # A finding names the calls that led to an access, so a checked build inlines small functions but no static ones.
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
     has_one_file = len(all_sources) == 1 and not (own_headers or other_headers)
     inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
     marked_sources = {
-        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers) for k, text in rewritten.items()
+        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers)
+        for k, text in rewritten.items()
+        if k in judged or '__global__' in text
     }
+    marked_sources = rewritten | marked_sources
     sources = {
-        **learners_files,
+        **{k: learners_headers.redirect(text) for k, text in learners_files.items()},
         **{k: marked_sources[k] for k in own_headers},
         **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
     sources |= {f'{ORIGINALS_FOLDER}/{k}': text for k, text in own_headers.items()}
-    if find_constructors and any(map(runs_when_loaded, originals.values())):
+    if find_constructors and any(
+        runs_when_loaded(text) for k, text in originals.items() if k not in learners_headers.libraries
+    ):
         sources[CONSTRUCTORS_MARKER] = ''
     for unit, (path, text) in compiled.items():
         at_alias = 'namespace at = torch;' if _uses_at_namespace(text) else ''
@@ -298,7 +326,7 @@ def emulate_rewritten(
         sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked_sources[path]}'
 
     def warn(log):
-        marked_units = [Unit(text, k, originals[k]) for k, text in marked_sources.items()]
+        marked_units = [Unit(marked_sources[k], k, originals[k]) for k in judged]
         for error in find_wrong_calls(log, marked_units, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise error
         warn_of(drop_mark_reports(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
@@ -313,11 +341,9 @@ def emulate_rewritten(
     return result
 
 
-def _shared_variables_of(src, units, folder, include):
-    "Return `shared_variables` of a source, its `units` and their own headers"
-    files = {'': src, **dict(units)}
-    own_headers, _ = _headers_of(files.values(), folder or current_folder(), include)
-    all_texts = {**own_headers, **files}
+def _shared_variables_of(files, headers):
+    "Return `shared_variables` of `files`, {file name: text}, and their own headers"
+    all_texts = {**headers.own, **files}
     return shared_variables(all_texts) if any('extern' in text for text in all_texts.values()) else ()
 
 
@@ -336,13 +362,30 @@ def _refuse_host_uses(units, other_headers, extensions):
     return warned_uses
 
 
-def _headers_of(sources, folder, include):
-    "Return the merged results of `read_headers` for all of these sources"
-    own_headers, other_headers = {}, {}
+def headers_of(
+    sources,  # texts
+    folder,
+    include=(),
+    defines=(),
+) -> Headers:
+    "Return the headers that the compiler reads for these sources; the other parameters are those of `emulate`"
+    merged = Headers({}, {}, {}, {}, {})
     for src in sources:
-        for merged, texts in zip((own_headers, other_headers), read_headers(src, folder, include)):
-            merged.update(texts)
-    return own_headers, other_headers
+        used = _files_used_by(src, folder, include, defines) if includes_any(src, folder, include) else set()
+        headers = read_headers(src, folder, include, used)
+        for texts, new_texts in zip(merged, headers):
+            texts.update(new_texts)
+    return merged
+
+
+def _files_used_by(src, folder, include, defines):
+    "Return `files_used_by` for a source of CUDA C"
+    c = compiler()
+    flags, macros = _macros(defines)
+    first_headers = ''.join(f'#include "{header}"\n' for header in HEADERS)
+    return files_used_by(
+        f'{first_headers}{_NVCC_MACROS}{macros}{src}', folder, include, [c.path, *common_flags(c), *flags]
+    )
 
 
 def _compile_exception(log, command, learners_files, own_headers):
@@ -371,7 +414,7 @@ def compile_native(
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']
     flags += ['--expt-relaxed-constexpr', '--extended-lambda']
     command = [cc, *flags, f"-I{CPP_FOLDER / 'include/torch'}", *extra_flags, f'{name}.gpu.cu', '-o', f'{name}.so']
-    own_headers, other_headers = read_headers(src, current_folder())
+    own_headers, other_headers, *_ = read_headers(src, current_folder())
     return build(
         {f'{name}.gpu.cu': text, file: displayed_src, **own_headers},
         [command],

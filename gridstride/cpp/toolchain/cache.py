@@ -302,30 +302,44 @@ def _modules_hash():
     return _hash(*((p.name, p.read_bytes()) for p in sorted(Path(__file__).parents[1].rglob('*.py'))))
 
 
+def index_path(
+    index: str,  # its name
+    inputs,  # all inputs of the result, except the modules of this package
+) -> Path:
+    "Return the path of the file that `write_index` writes for these inputs"
+    return cache_dir() / index / _hash(inputs, _modules_hash())
+
+
+def read_index(path: Path):
+    "Return what `write_index` stored at `path`; None if there is nothing, or other users may have written it"
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        key, data = json.loads(path.read_text(encoding='utf-8'))
+        return data if key == path.name and not _foreign_control(path.parent) else None
+
+
+def write_index(path: Path, data):
+    "Store `data`, as JSON, at `path`, if that is possible"
+    with suppress(OSError):
+        _make_private(path.parent)
+        if path.is_symlink() or path.is_dir():
+            discard(path)
+        write_whole(path, json.dumps([path.name, data]))
+
+
 def cached_result(
     inputs,  # all inputs of `make`, except the modules of this package
     make,  # a function without arguments that returns a `BuildResult`
 ) -> BuildResult:
     "Return the result of `make`, from the cache if the index has it; an entry with a log to print is not indexed"
-    key = _hash(inputs, _modules_hash())
-    index_entry = cache_dir() / 'known' / key
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        indexed_key, name, commands = json.loads(index_entry.read_text(encoding='utf-8'))
+    index_entry = index_path('known', inputs)
+    with suppress(OSError, ValueError, TypeError):
+        name, commands = read_index(index_entry)
         folder = cache_dir() / name
-        if (
-            indexed_key == key
-            and re.fullmatch(r'[0-9a-f]{20}', name)
-            and not _foreign_control(index_entry.parent)
-            and _is_usable(folder, True)
-        ):
+        if re.fullmatch(r'[0-9a-f]{20}', name) and _is_usable(folder, True):
             return BuildResult(folder, commands, 0.0, True)
     result = make()
     if not (result.folder / LOG).exists() and result.folder.parent == cache_dir():
-        with suppress(OSError):
-            _make_private(index_entry.parent)
-            if index_entry.is_symlink() or index_entry.is_dir():
-                discard(index_entry)
-            write_whole(index_entry, json.dumps([key, result.folder.name, result.commands]))
+        write_index(index_entry, [result.folder.name, result.commands])
     return result
 
 

@@ -5,7 +5,7 @@ Such a file may define its own `float4`, `dim3` or `min`, so it is compiled with
 from pathlib import Path
 
 from .includes import header_names
-from ..rewriters.rewrite import hint_for_missing_header
+from ..lint.unsupported_api import hint_for_missing_header
 
 _EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels

@@ -1,8 +1,10 @@
 """Finds and reads the learner's own headers that a source includes, directly or through other headers."""
 
-import os
+import hashlib, os, re, subprocess
 from pathlib import Path
+from typing import NamedTuple
 
+from ..frontend.edits import apply
 from ..frontend.preprocessor import includes
 from ..frontend.tokens import directives
 
@@ -15,40 +17,145 @@ def current_folder() -> Path:
         return Path('/')
 
 
+class Headers(NamedTuple):
+    """The learner's headers that sources include, directly or through other headers.
+
+    `own`: path in the folder of the build -> text, for headers that are rewritten; `others`: any other path -> text;
+    `moved`: (path in the build of the file that includes it, name in its `#include`) -> path in the build, for headers
+    that a compiler would not find there under this name. The path of a source is ''. `files`: path -> text of all;
+    `libraries`: the paths in the build, as keys, of headers in folders of a library (see `find_libraries`)."""
+
+    own: dict
+    others: dict
+    moved: dict
+    files: dict
+    libraries: dict
+
+    def redirect(self, text: str, file='') -> str:
+        "Replace the names in the `#include` lines of `file` whose headers are stored elsewhere in the build"
+        names = {name: target for (includer, name), target in self.moved.items() if includer == file}
+        if not names:
+            return text
+        lines = [(line, header[1]) for line, header in includes(directives(text)) if header[1] in names]
+        edits = [(pos := text.index(name, line.start), pos + len(name), names[name]) for line, name in lines]
+        return apply(text, edits)
+
+
 def read_headers(
     src: str,  # CUDA C
     folder,  # of its own headers
     include=(),  # other such folders
-) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
-    "Read the headers that `src` includes, directly or through other headers; skip those that cannot be found"
+    used=None,  # paths of all files that the compiler reads; None: unknown, so also headers in any branch of an `#if`
+) -> Headers:
+    """Read the headers that `src` includes, directly or through other headers; skip those that cannot be found.
+
+    A header below one of the folders has its path there in the build. One that is reached by `..` from there has its
+    path below the folder that both share."""
     roots = [Path(folder), *map(Path, include)]
-    own_headers = {}
-    other_headers = {}
-    visited_paths = set()
-    pending_includes = [(name, roots[0]) for name in _included_headers(src)]
+    headers, paths_of_files = Headers({}, {}, {}, {}, {}), {}
+    pending_includes = [('', roots[0], header) for header in _included_headers(src)]
     while pending_includes:
-        (quoted, name), parent = pending_includes.pop()
+        includer, parent, (quoted, name) = pending_includes.pop()
         path = _find_file(name, [*([parent] if quoted else []), *roots[1:], *_folders_in_environment()])
-        if path is None or path in visited_paths:
+        if path is None or used is not None and path not in used:
             continue
-        visited_paths.add(path)
-        text = path.read_text(encoding='utf-8-sig', errors='replace')
-        relative_paths = (
-            [] if '..' in name else [str(path.relative_to(root)) for root in roots if path.is_relative_to(root)]
-        )
-        # a header may be below several folders, and be included by several relative paths
-        own_headers.update({relative: text for relative in relative_paths if relative not in own_headers})
-        if not relative_paths:
-            other_headers[path] = text
-        pending_includes += [(header, path.parent) for header in _included_headers(text)]
-    return own_headers, other_headers
+        is_new = path not in paths_of_files
+        if is_new:
+            paths_of_files[path] = _paths_in_build(path, name, roots, headers.own)
+            text = headers.files[path] = path.read_text(encoding='utf-8-sig', errors='replace')
+            headers.own.update({file: text for file in paths_of_files[path] if file not in headers.own})
+            if not paths_of_files[path]:
+                headers.others[path] = text
+        if '..' in name and paths_of_files[path]:
+            found = os.path.normpath(os.path.join(os.path.dirname(includer), name))
+            if found not in paths_of_files[path]:
+                headers.moved[includer, name] = paths_of_files[path][0]
+        if is_new:
+            includers = paths_of_files[path] or [str(path)]
+            pending_includes += [
+                (file, path.parent, header) for header in _included_headers(text) for file in includers
+            ]
+    headers.libraries.update(_find_libraries(paths_of_files, headers, roots))
+    return headers
+
+
+_SMALL = 500_000  # characters of headers that are checked like the program
+
+
+def _find_libraries(paths_of_files, headers, roots):
+    """Return the headers, as keys, of large folders of headers outside the program's folder, such as CUTLASS.
+
+    Who calls whom is not judged in them: they have been compiled often, and judging them takes longer than compiling"""
+    outside = [path for path, files in paths_of_files.items() if files and not path.is_relative_to(roots[0])]
+    is_large = sum(len(headers.files[path]) for path in outside) > _SMALL
+    return {file: True for path in outside if is_large for file in paths_of_files[path]}
+
+
+def _paths_in_build(path, name, roots, used_paths):
+    "Return the paths in the build of the header at `path`, which an `#include` calls `name`; [] for a system's header"
+    paths = [path.relative_to(root).as_posix() for root in roots if path.is_relative_to(root)]
+    if paths or '..' not in name:
+        return paths
+    above = re.sub(r'^(\.\./)+', '', os.path.relpath(path, roots[0]).replace(os.sep, '/'))
+    while above in used_paths:
+        above = f'up/{above}'
+    return [above]
+
+
+def includes_any(src: str, folder, include=()) -> bool:
+    "Return whether `src` itself includes a header that `read_headers` would find"
+    folders = [folder, *include, *_folders_in_environment()]
+    return any(_find_file(name, folders if quoted else folders[1:]) for quoted, name in _included_headers(src))
+
+
+def files_used_by(
+    text: str,  # C++, after its first headers
+    folder,  # as for `read_headers`
+    include,
+    command: list,  # a C++ compiler and its flags
+):
+    "Return the paths of all files that a compiler reads for `text`; None if it cannot preprocess it"
+    flags = ['-M', '-MG', '-w', '-x', 'c++', '-', *(f'-I{root}' for root in include)]
+    process = subprocess.run([*command, *flags], cwd=folder, input=text, capture_output=True, text=True)
+    if process.returncode:
+        return None
+    names = re.findall(r'(?:[^\s\\]|\\[^\n])+', process.stdout)
+    return {Path(os.path.normpath(Path(folder, name.replace('\\', '')))) for name in names}
+
+
+_HAS_INCLUDE = re.compile(r'__has_include\s*\(\s*[<"]([^>"]+)[>"]')
+
+
+def fingerprint_of(
+    texts,  # of the sources
+    headers: Headers,  # of the sources
+    roots,  # folders of headers
+) -> dict:  # path -> hash of the file, '' if there is none
+    "Return which files determine the headers of a program: those that it includes, and those that it looks for"
+    wanted = {name for text in (*texts, *headers.files.values()) for name in _HAS_INCLUDE.findall(text)}
+    paths = [*headers.files, *(Path(root, name) for root in roots for name in sorted(wanted))]
+    return {str(path): _digest(path) for path in paths}
+
+
+def is_current(
+    fingerprint,  # a result of `fingerprint_of`, or None
+) -> bool:
+    "Return whether all files of a fingerprint are unchanged"
+    return fingerprint is not None and all(_digest(path) == digest for path, digest in fingerprint.items())
+
+
+def _digest(path):
+    try:
+        return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        return ''
 
 
 def header_names(src, folder, include=()) -> set:  # of strings
     "Return the names of all headers that `src` and the results of `read_headers` include"
-    own_headers, other_headers = read_headers(src, folder, include)
+    headers = read_headers(src, folder, include)
     return {
-        name for text in (src, *own_headers.values(), *other_headers.values()) for _, name in _included_headers(text)
+        name for text in (src, *headers.own.values(), *headers.others.values()) for _, name in _included_headers(text)
     }
 
 
@@ -67,5 +174,6 @@ def _folders_in_environment():
 
 
 def _find_file(name, folders):
-    "Return the path of a file in the first of these folders that has it; None if none has it"
-    return next((p for p in (Path(folder, name) for folder in folders) if p.is_file()), None)
+    "Return the path, without `..`, of a file in the first of these folders that has it; None if none has it"
+    path = next((p for p in (Path(folder, name) for folder in folders) if p.is_file()), None)
+    return path and Path(os.path.normpath(path))

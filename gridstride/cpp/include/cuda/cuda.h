@@ -3,7 +3,8 @@
 #include "emulator.h"
 
 typedef int CUresult;
-constexpr CUresult CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1;
+constexpr CUresult CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1,
+                   CUDA_ERROR_NOT_SUPPORTED = 801, CUDA_ERROR_UNKNOWN = 999;
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 struct alignas(64) CUtensorMap { cuuint64_t opaque[16]; };
@@ -20,7 +21,10 @@ enum CUtensorMapDataType {
     CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
     CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
-    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B,  // this and the next two: of Blackwell, refused
+    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B,
+    CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B
 };
 enum CUtensorMapInterleave {
     CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -31,7 +35,10 @@ enum CUtensorMapSwizzle {
     CU_TENSOR_MAP_SWIZZLE_NONE,
     CU_TENSOR_MAP_SWIZZLE_32B,
     CU_TENSOR_MAP_SWIZZLE_64B,
-    CU_TENSOR_MAP_SWIZZLE_128B
+    CU_TENSOR_MAP_SWIZZLE_128B,
+    CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,   // this and the next two: of Blackwell, refused
+    CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B,
+    CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B
 };
 enum CUtensorMapL2promotion {
     CU_TENSOR_MAP_L2_PROMOTION_NONE,
@@ -47,7 +54,8 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
     CUtensorMapFloatOOBfill fill) {
     constexpr int bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-    if (!out || rank < 1 || rank > 5 || unsigned(type) > 12 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
+    if (!out || rank < 1 || rank > 5 || unsigned(type) > 12 ||
+        unsigned(swizzle) > 3 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
         fill)
         return CUDA_ERROR_INVALID_VALUE;
     ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, static_cast<char *>(base), int(rank),
@@ -65,15 +73,44 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     memcpy(out, &map, sizeof map);
     return CUDA_SUCCESS;
 }
+// Maps of the pixels under a filter are not emulated.
+inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+    const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave,
+    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+inline CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *base) {
+    ::gridstride::TensorMap own;
+    memcpy(&own, map, sizeof own);
+    if (!::gridstride::is_tensor_map(own) || reinterpret_cast<uintptr_t>(base) % 16) return CUDA_ERROR_INVALID_VALUE;
+    own.base = static_cast<char *>(base);
+    memcpy(map, &own, sizeof own);
+    return CUDA_SUCCESS;
+}
+typedef cudaLaunchAttribute CUlaunchAttribute;
+typedef cudaLaunchAttributeID CUlaunchAttributeID;
+typedef cudaStream_t CUstream;
+typedef cudaEvent_t CUevent;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
 // Returns the address of a driver function by its name.
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 constexpr unsigned long long cudaEnableDefault = 0;
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long,
     cudaDriverEntryPointQueryResult *result = nullptr) {
-    const bool is_known = !strcmp(symbol, "cuTensorMapEncodeTiled");
-    *function = is_known ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled) : nullptr;
-    if (result) *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    const std::pair<const char *, void *> known[] = {
+        {"cuTensorMapEncodeTiled", reinterpret_cast<void *>(&cuTensorMapEncodeTiled)},
+        {"cuTensorMapEncodeIm2col", reinterpret_cast<void *>(&cuTensorMapEncodeIm2col)},
+        {"cuTensorMapReplaceAddress", reinterpret_cast<void *>(&cuTensorMapReplaceAddress)}};
+    *function = nullptr;
+    for (auto &[name, address] : known)
+        if (!strcmp(symbol, name)) *function = address;
+    if (result) *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
+}
+inline cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
+    cudaDriverEntryPointQueryResult *result = nullptr) {
+    return cudaGetDriverEntryPointByVersion(symbol, function, CUDA_VERSION, flags, result);
 }
 inline CUresult cuGetErrorName(CUresult error, const char **text) {
     return *text = error ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_SUCCESS", CUDA_SUCCESS;

@@ -40,10 +40,13 @@
 #define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define __CUDACC_VER_BUILD__ 0
 #define CUDA_VERSION 13000
 #define CUDART_VERSION 13000
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_LIST__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
 
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)

@@ -2,6 +2,7 @@
 // line first, then the destinations, then the sources. The types of registers follow from their constraints: "r"
 // uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
 #pragma once
+#include "atomics.h"
 #include "sixteen_bits.h"
 #include "warp.h"
 
@@ -11,6 +12,15 @@ namespace ptx {
 // The index of the multiprocessor: blocks go to the 132 of an H100 round-robin
 inline uint32_t sm() {
     return uint32_t((blockIdx.x + gridDim.x * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z)) % 132);
+}
+
+inline uint3 index_in_cluster() {
+    const dim3 shape = cluster_shape();
+    return {blockIdx.x % shape.x, blockIdx.y % shape.y, blockIdx.z % shape.z};
+}
+inline uint3 clusters_of_grid() {
+    const dim3 shape = cluster_shape();
+    return {gridDim.x / shape.x, gridDim.y / shape.y, gridDim.z / shape.z};
 }
 
 // Operands: `gs_0` is that of `%0`, and `gs_out_0` the variable to which it is stored
@@ -64,6 +74,24 @@ inline void set_register(float &to, uint32_t x) { to = bit_cast<float>(x); }
 template <class D, class S> void mov(int, D &d, S s) {
     static_assert(sizeof(D) == sizeof(S), "mov: the two registers must have the same size");
     d = bit_cast<D>(s);
+}
+// `mov d, {a, b}` and `mov {a, b}, s`: the first of the smaller registers has the lowest bits
+template <class D, class... S> void pack(int, D &d, S... s) {
+    static_assert(sizeof(D) == (sizeof(S) + ...), "mov: the two sides must have the same size");
+    char bytes[sizeof d], *p = bytes;
+    ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
+    __builtin_memcpy(&d, bytes, sizeof d);
+}
+template <class S, class... D> void unpack(int, S s, D &...d) {
+    static_assert(sizeof(S) == (sizeof(D) + ...), "mov: the two sides must have the same size");
+    const char *p = reinterpret_cast<const char *>(&s);
+    ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
+}
+// Any function of three bits, whose results for a, b, c = 0xf0, 0xcc, 0xaa are those of `table`
+inline void lop3(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+    d = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        if (table >> i & 1) d |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
 }
 inline void convert(int, uint32_t &d, uint64_t s) { d = uint32_t(s); }
 inline void convert(int, uint64_t &d, uint32_t s) { d = s; }
@@ -163,7 +191,7 @@ void tensor_load(int line, const int32_t *coordinates, int rank, A to, uint64_t 
 template <class A> void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, A from) {
     ::gridstride::tensor_store(reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line);
 }
-template <Number type, int n, bool registers, int selector = 0>
+template <Number type, int n, bool registers, int selector = 0, bool has_half_sums = false>
 void wgmma(int line, float *const *results, float *const *accumulators, const uint32_t *a_registers, uint64_t a,
     uint64_t b, bool accumulates, int a_sign, int b_sign, bool a_transposed = false, bool b_transposed = false,
     const uint32_t *metadata = nullptr) {
@@ -171,7 +199,7 @@ void wgmma(int line, float *const *results, float *const *accumulators, const ui
     static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector must be 0 or 1");
     const uint32_t *const a_words = registers ? a_registers : nullptr;
     ::gridstride::wgmma({type, n, a, b, a_words, accumulates, a_sign, b_sign, a_transposed, b_transposed, results,
-                            accumulators, metadata, selector},
+                            accumulators, metadata, selector, has_half_sums},
         line);
 }
 template <int n> void set_registers() {
@@ -195,6 +223,34 @@ template <class S> GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, S
     atomic_begin(p, sizeof s, Use::store, scope, order, line);
     __builtin_memcpy(p, &s, sizeof s);
     atomic_end(p);
+}
+
+// atom and red
+template <class Op, class T, class D>
+GRIDSTRIDE_UNSEEN void update(int line, Order order, Scope scope, D &&d, uint64_t address, T value) {
+    T *p = reinterpret_cast<T *>(address);
+    must_be_aligned(p, sizeof(T), "atom", line);
+    atomic_begin(p, sizeof(T), Use::modify, scope, order, line);
+    const T old = peek(p);
+    poke<T>(p, Op::apply(old, value));
+    atomic_end(p);
+    if constexpr (std::is_same_v<std::decay_t<D>, uint32_t> && sizeof(T) == 4) d = bit_cast<uint32_t>(old);
+    else d = old;
+}
+
+// Pairs of 16-bit floats in a register
+template <int m, class F> uint32_t map_pairs(F f, uint32_t a, uint32_t b, uint32_t c = 0) {
+    const auto half = [&](int i) {
+        const auto part = [i](uint32_t x) { return widen<m>((unsigned short)(x >> 16 * i)); };
+        return uint32_t(narrow<m>(f(part(a), part(b), part(c))));
+    };
+    return half(1) << 16 | half(0);
+}
+template <int m> void fma_pair(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c) {
+    d = map_pairs<m>([](float x, float y, float z) { return fma_rounded_to_odd(x, y, z); }, a, b, c);
+}
+template <int m, class F> void apply_pair(int, uint32_t &d, F f, uint32_t a, uint32_t b) {
+    d = map_pairs<m>([&](float x, float y, float) { return round_to_odd(f(double(x), double(y))); }, a, b);
 }
 
 // ldmatrix and stmatrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4 of each 8 x 8 matrix; if transposed, of
@@ -239,7 +295,24 @@ template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void st
 // different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
 // of the largest term.
 
-struct f32 { static constexpr int per_word = 1; static float value(uint32_t w, int) { return bit_cast<float>(w); } };
+struct f32 {
+    static constexpr int per_word = 1;
+    static float value(uint32_t w, int) { return bit_cast<float>(w); }
+    static uint32_t bits(double x) { return bit_cast<uint32_t>(float(x)); }
+};
+struct s32 {
+    static constexpr int per_word = 1;
+    static double value(uint32_t w, int) { return int32_t(w); }
+    static uint32_t bits(double x) { return uint32_t(int64_t(x)); }
+};
+struct s8 {
+    static constexpr int per_word = 4;
+    static float value(uint32_t w, int e) { return int8_t(w >> 8 * e); }
+};
+struct u8 {
+    static constexpr int per_word = 4;
+    static float value(uint32_t w, int e) { return uint8_t(w >> 8 * e); }
+};
 struct tf32 {
     static constexpr int per_word = 1;
     static float value(uint32_t w, int) { return bit_cast<float>(w & ~0x1fffu); }
@@ -286,7 +359,7 @@ template <int k, class T, class Sum> struct Mma {
             auto &own = *static_cast<Mma *>(lanes[lane]);
             const double *sum[2] = {&c[lane / 4][lane % 4 * 2], &c[lane / 4 + 8][lane % 4 * 2]};
             for (int i = 0; i < sums; i++)
-                if constexpr (Sum::per_word == 1) own.c[i] = bit_cast<uint32_t>(float(sum[i / 2][i % 2]));
+                if constexpr (Sum::per_word == 1) own.c[i] = Sum::bits(sum[i / 2][i % 2]);
                 else
                     own.c[i] =
                         uint32_t(narrow<10>(round_to_odd(sum[i][1]))) << 16 | narrow<10>(round_to_odd(sum[i][0]));

@@ -295,6 +295,7 @@ struct Wgmma {
     float *const *results, *const *accumulators;   // n/2 of each; the accumulators are in registers
     const uint32_t *metadata;              // of a 2:4 sparse `a`, for which K is twice as large; or null
     int selector;
+    bool has_half_sums;                    // two accumulators of 16 bits per register, so n/4 registers
 };
 GRIDSTRIDE_API void wgmma_fence();
 GRIDSTRIDE_API void wgmma(const Wgmma &, int line);

@@ -175,10 +175,10 @@ GRIDSTRIDE_REDUCTION(or, unsigned, a | b)
 GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 #undef GRIDSTRIDE_REDUCTION
 
-// warp operations without a mask, which CUDA has removed
+// Warp operations without a mask, which CUDA has removed. By the ellipsis, a program's own overload is a better match.
 #define GRIDSTRIDE_REMOVED(name) \
-    template <class... A> int name(A...) { \
-        static_assert(gridstride::always_false<A...>, \
+    template <class T = void> int name(...) { \
+        static_assert(gridstride::always_false<T>, \
             #name " was removed from CUDA: name the lanes that take part, " #name "_sync(mask, ...)"); \
         return 0; \
     }
