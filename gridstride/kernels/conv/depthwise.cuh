@@ -7,7 +7,8 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     __shared__ __align__(16) float tile[PLANES * IN_H][PITCH];
     const int first = blockIdx.x / tiles * PLANES, number = blockIdx.x % tiles;
     const int out_top = number / tiles_x * TILE_H, out_left = number % tiles_x * TILE_W;
-    load_tile(tile, x + (size_t)first * height * width, planes - first, height, width, out_top * STRIDE - PAD_H,
+    const long long plane_size = (long long)height * width;
+    load_tile(tile, x + first * plane_size, plane_size, planes - first, height, width, out_top * STRIDE - PAD_H,
               out_left * STRIDE - LEFT);
     const int mine = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS, plane = first + mine;
     const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS, channel = min(plane, planes - 1) % channels;
@@ -18,9 +19,9 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     #pragma unroll
     for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = start;
     __syncthreads();
+    if (mine >= PLANES || plane >= planes) return;
     for_products(tile + mine * IN_H + row * STRIDE, column,
                  [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
-    if (plane >= planes) return;
     Elem *to = y + (size_t)plane * out_height * out_width;
     #pragma unroll
     for (int r = 0; r < ROWS; r++)

@@ -1,23 +1,26 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution of planes (NCHW). A block adds the products
-// of every SPLITS-th tile of one channel; `add_splits` adds the sums of the blocks.
-// Defined above: what `plane_tiles` needs (PLANES is 1), SPLITS.
-constexpr int TAPS = KH * KW, WARPS = (THREADS + 31) / 32;  // the last warp may have threads without a tile
+// of every SPLITS-th tile of one channel, PLANES images at once; `add_splits` adds the sums of the blocks.
+// Defined above: what `plane_tiles` needs, SPLITS.
+constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
-__global__ void __launch_bounds__(WARPS * 32)
+__global__ void __launch_bounds__(THREADS)
 depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int channels, int height, int width,
                  int out_height, int out_width, int tiles_x, int tiles) {
-    __shared__ __align__(16) float tile[IN_H][PITCH], of_warp[WARPS][TAPS + 1];
+    __shared__ __align__(16) float tile[PLANES * IN_H][PITCH], of_warp[WARPS][TAPS + 1];
     const int channel = blockIdx.x % channels, split = blockIdx.x / channels;
-    const int row = threadIdx.x / LANES_X * ROWS, column = threadIdx.x % LANES_X * COLS;
-    const bool has_tile = threadIdx.x < THREADS;
+    const int mine = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS;
+    const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS;
+    const int groups = (images + PLANES - 1) / PLANES;
+    const long long plane_size = (long long)height * width;
     float sums[TAPS + 1] = {};                              // the last one is the gradient of the bias
-    for (int i = split; i < images * tiles; i += SPLITS) {
-        const size_t plane = (size_t)(i / tiles) * channels + channel;
-        const int top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
+    for (int i = split; i < groups * tiles; i += SPLITS) {
+        const int first = i / tiles * PLANES, top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
         __syncthreads();
-        load_tile(tile, x + plane * height * width, 1, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
+        load_tile(tile, x + ((long long)first * channels + channel) * plane_size, channels * plane_size,
+                  images - first, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
+        const bool has_tile = mine < PLANES && first + mine < images;
         float grads[ROWS][COLS];
-        const Elem *from = dy + plane * out_height * out_width;
+        const Elem *from = dy + ((long long)(first + mine) * channels + channel) * out_height * out_width;
         #pragma unroll
         for (int r = 0; r < ROWS; r++)
             #pragma unroll
@@ -36,7 +39,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
             }
         __syncthreads();
         if (has_tile)
-            for_products(tile + row * STRIDE, column,
+            for_products(tile + mine * IN_H + row * STRIDE, column,
                          [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -46,7 +49,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
         if (lane == 0) of_warp[warp][k] = sums[k];
     }
     __syncthreads();
-    for (int k = threadIdx.x; k <= TAPS; k += WARPS * 32) {
+    for (int k = threadIdx.x; k <= TAPS; k += THREADS) {
         float sum = 0;
         for (int w = 0; w < WARPS; w++) sum += of_warp[w][k];
         partials[((size_t)split * channels + channel) * (TAPS + 1) + k] = sum;

@@ -3,33 +3,41 @@
 // reads each row of its part of the input once, for all outputs that need this row.
 // Defined above: Elem (of all arrays), KH and KW (the sizes of the kernel), STRIDE, DILATION, PAD_H, PAD_W, TILE_H,
 // TILE_W, PLANES, ROWS, COLS (COLS * STRIDE is a multiple of 4), V (elements per load: divides the width, and TILE_W *
-// STRIDE unless a tile is as wide as a plane), V_OUT (elements per store), LOAD_LANES (threads that load a row).
+// STRIDE unless a tile is as wide as a plane), V_OUT (elements per store), THREADS (at least one per part of the tile).
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 struct alignas(V_OUT * sizeof(Elem)) PackOut { Elem at[V_OUT]; };
-constexpr int LANES_X = TILE_W / COLS, PLANE_THREADS = TILE_H / ROWS * LANES_X, THREADS = PLANES * PLANE_THREADS;
+struct alignas(V < 4 ? V * 4 : 16) Floats { float at[V]; };
+constexpr int LANES_X = TILE_W / COLS, PLANE_THREADS = TILE_H / ROWS * LANES_X;
 constexpr int SPAN_H = (KH - 1) * DILATION + 1, SPAN_W = (KW - 1) * DILATION + 1;
 constexpr int IN_H = (TILE_H - 1) * STRIDE + SPAN_H, IN_ROWS = (ROWS - 1) * STRIDE + SPAN_H;
 // The tile begins LEFT columns before the first output's, so loads are aligned; a thread reads aligned float4s of it
 constexpr int LEFT = (PAD_W + V - 1) / V * V, SKIP = (LEFT - PAD_W) / 4 * 4, SHIFT = LEFT - PAD_W - SKIP;
 constexpr int READ = (SHIFT + (COLS - 1) * STRIDE + SPAN_W + 3) / 4 * 4, UNIT = V > 4 ? V : 4;
 constexpr int PITCH = (SKIP + (LANES_X - 1) * COLS * STRIDE + READ + UNIT - 1) / UNIT * UNIT;
-constexpr int STEP = THREADS / LOAD_LANES;                  // rows that are loaded at once
+constexpr int ROW_PACKS = PITCH / V, TILE_PACKS = PLANES * IN_H * ROW_PACKS, AT_ONCE = 8;
 
-__device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, int planes, int height, int width,
-                                          int top, int left) {
-    if (threadIdx.x >= STEP * LOAD_LANES) return;
-    for (int row = threadIdx.x / LOAD_LANES; row < PLANES * IN_H; row += STEP) {
-        const int plane = row / IN_H, r = top + row % IN_H;
-        const bool is_inside = plane < planes && r >= 0 && r < height;
-        const Elem *from = x + ((size_t)plane * height + r) * width;
-        for (int i = threadIdx.x % LOAD_LANES * V; i < PITCH; i += LOAD_LANES * V) {
-            const int c = left + i;
-            Pack pack;
-            if (is_inside && c >= 0 && c < width) pack = *(const Pack *)(from + c);
+// Loads the tile of PLANES planes, which are `distance` elements apart; several loads of a thread are in flight
+__device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, long long distance, int planes,
+                                          int height, int width, int top, int left) {
+    for (int from = threadIdx.x; from < TILE_PACKS; from += AT_ONCE * THREADS) {
+        Pack packs[AT_ONCE];
+        #pragma unroll
+        for (int a = 0; a < AT_ONCE; a++) {
+            const int i = from + a * THREADS, row = i / ROW_PACKS, plane = row / IN_H;
+            const int r = top + row % IN_H, c = left + i % ROW_PACKS * V;
+            const bool there = plane < min(planes, PLANES) && r >= 0 && r < height && c >= 0 && c < width;
+            if (there) packs[a] = *(const Pack *)(x + plane * distance + r * width + c);
             else
-                for (int v = 0; v < V; v++) pack.at[v] = Elem(0.f);
+                #pragma unroll
+                for (int v = 0; v < V; v++) packs[a].at[v] = Elem(0.f);
+        }
+        #pragma unroll
+        for (int a = 0; a < AT_ONCE; a++) {
+            const int i = from + a * THREADS;
+            Floats floats;
             #pragma unroll
-            for (int v = 0; v < V; v++) tile[row][i + v] = float(pack.at[v]);
+            for (int v = 0; v < V; v++) floats.at[v] = float(packs[a].at[v]);
+            if (i < TILE_PACKS) *(Floats *)&tile[i / ROW_PACKS][i % ROW_PACKS * V] = floats;
         }
     }
 }

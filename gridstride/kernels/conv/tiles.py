@@ -12,7 +12,8 @@ from ...utils import cdiv
 
 _COLS = 4  # outputs of a row per thread
 _MAX_TILE_W = 64
-_MAX_PLANE_THREADS, _MAX_THREADS = 128, 192
+_MAX_PLANE_THREADS, _MAX_THREADS = 128, 192  # per block
+_SM_THREADS = 512  # per SM, below which a thread gets fewer rows
 _MAX_PLANE_BYTES = 24 * 1024
 _MAX_SMEM_BYTES = 44 * 1024  # of static shared memory, for all planes of a block
 
@@ -34,8 +35,8 @@ class PlaneTile(NamedTuple):
 
     @property
     def threads(self):
-        "The threads of a block"
-        return self.planes * self.plane_threads
+        "The threads of a block: whole warps, at least two"
+        return max(64, _round_up(self.planes * self.plane_threads, 32))
 
     @property
     def plane_threads(self):
@@ -47,9 +48,11 @@ def _round_up(n, unit):
     return cdiv(n, unit) * unit
 
 
-def _tile_rows(out_height, taps):
-    "Return the rows of outputs per thread for which the fewest rows of input are read"
-    return min((8, 7, 4), key=lambda rows: cdiv(out_height, rows) * (rows + (taps - 1) / 2))
+def _tile_rows(out_height, taps, strips, sms):
+    "Return the rows of outputs per thread: few are read twice, but a small problem gives each SM enough threads"
+    candidates = (8, 7, 4, 2)
+    enough = [rows for rows in candidates if strips * cdiv(out_height, rows) >= _SM_THREADS * sms]
+    return min(enough or candidates[-1:], key=lambda rows: cdiv(out_height, rows) * (rows + (taps - 1) / 2))
 
 
 def _tile_width(out_width):
@@ -83,24 +86,23 @@ def _plane_floats(problem, tile: PlaneTile, load):
 def plane_tile(problem: Convolution, planes, load, sms) -> PlaneTile:
     "Return the tile for a number of planes, of which a block takes several if they are small and there are many"
     out_height, out_width = problem.out_size
-    rows, width = _tile_rows(out_height, problem.kernel[0]), _tile_width(out_width)
+    width = _tile_width(out_width)
+    rows = _tile_rows(out_height, problem.kernel[0], planes * cdiv(out_width, width) * width // _COLS, sms)
     tile = PlaneTile(_tile_height(out_height, rows, width // _COLS), width, rows, 1)
     while tile.height > rows and 4 * _plane_floats(problem, tile, load) > _MAX_PLANE_BYTES:
         tile = tile._replace(height=tile.height - rows)
     tiles = cdiv(out_height, tile.height) * cdiv(out_width, width)
-    fits = min(_MAX_THREADS // tile.threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
-    enough = max(cdiv(32, tile.threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
+    fits = min(_MAX_THREADS // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
+    enough = max(cdiv(64, tile.plane_threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
     return tile._replace(planes=max(1, min(fits, enough, planes)))
 
 
 def _constants(problem, tile, alignment, **more):
     "Return the constants of plane_tiles.cuh"
-    row_packs = cdiv(_row_floats(problem, tile.width, alignment.load), alignment.load)
-    lanes = pow2_clamp(2 * row_packs - 1, 1, min(32, pow2_clamp(tile.threads, 1, 32)))
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
     constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], TILE_H=tile.height, TILE_W=tile.width)
     constants |= dict(PLANES=tile.planes, ROWS=tile.rows, COLS=_COLS, V=alignment.load, V_OUT=alignment.store)
-    return tuple((constants | dict(LOAD_LANES=lanes) | more).items())
+    return tuple((constants | dict(THREADS=tile.threads) | more).items())
 
 
 def plane_alignment(problem: Convolution, dtype, addresses) -> Alignment:
@@ -111,10 +113,10 @@ def plane_alignment(problem: Convolution, dtype, addresses) -> Alignment:
 
 
 @lru_cache(1024)
-def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device) -> list:  # of `KernelLaunch`
-    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel"
+def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device, tile=None):
+    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel; `tile`: None selects one"
     planes, (out_height, out_width) = problem.images * problem.channels, problem.out_size
-    tile = plane_tile(problem, planes, alignment.load, device.sms)
+    tile = tile or plane_tile(problem, planes, alignment.load, device.sms)
     tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
     src = kernel_source('depthwise', dtype, _constants(problem, tile, alignment, BIAS=has_bias, FLIP=flip))
     sizes = planes, problem.channels, problem.height, problem.width, out_height, out_width
@@ -129,14 +131,14 @@ _SPLIT_BLOCKS_PER_SM = 8
 def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) -> tuple:  # (launches, splits)
     "Return the launches of the gradient of the weight, and the number of partial sums per tap"
     (out_height, out_width), channels = problem.out_size, problem.channels
-    tile = plane_tile(problem, 1, alignment.load, device.sms)
+    tile = plane_tile(problem, problem.images, alignment.load, max(1, device.sms // channels))
     tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
     tiles = tiles_x * tiles_y
-    splits = max(1, min(problem.images * tiles, _SPLIT_BLOCKS_PER_SM * device.sms // channels))
+    splits = max(1, min(cdiv(problem.images, tile.planes) * tiles, _SPLIT_BLOCKS_PER_SM * device.sms // channels))
     taps = problem.kernel[0] * problem.kernel[1]
     src = kernel_source('depthwise_weight', dtype, _constants(problem, tile, alignment, SPLITS=splits))
     scalars = problem.images, channels, problem.height, problem.width, out_height, out_width, tiles_x, tiles
-    grid, block = (splits * channels,), (_round_up(tile.threads, 32),)
+    grid, block = (splits * channels,), (tile.threads,)
     first = KernelLaunch(src, 'depthwise_weight', ('x', 'dy', 'partials'), scalars, grid, block)
     arrays, grid = ('partials', 'dweight', 'dbias'), (cdiv(channels * (taps + 1), 256),)
     return [first, KernelLaunch(src, 'add_splits', arrays, (channels,), grid, (256,))], splits
@@ -146,23 +148,32 @@ def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) ->
 _LAST_THREADS, _LAST_VECTOR = 128, 2
 
 
-def _last_cols(out_width, taps):
-    "Return the outputs of a row per thread for which the fewest elements are read"
-    return min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (taps - 1) / 2))
+class LastTile(NamedTuple):
+    "The outputs of a thread, and the blocks per SM that the compiler must leave registers for"
+
+    rows: int
+    cols: int
+    min_blocks: int
+
+
+def _last_tile(problem: Convolution) -> LastTile:
+    "Return the outputs per thread for which the fewest elements are read"
+    out_height, out_width = problem.out_size
+    cols = min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (problem.kernel[1] - 1) / 2))
+    return LastTile(min(2, out_height), cols, 4)
 
 
 @lru_cache(1024)
-def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device) -> list:  # `KernelLaunch`s
-    "Return the launch of a depthwise convolution of images that are stored channels last"
-    out_height, out_width = problem.out_size
-    rows, cols = min(2, out_height), _last_cols(out_width, problem.kernel[1])
+def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device, tile=None):
+    "Return the launch of a depthwise convolution of images that are stored channels last; `tile`: None selects one"
+    (out_height, out_width), (rows, cols, min_blocks) = problem.out_size, tile or _last_tile(problem)
     lanes = pow2_clamp(2 * cdiv(problem.channels, vec_size) - 1, 1, 32)
     groups = cdiv(problem.channels, lanes * vec_size)
     tiles_x, tiles_y = cdiv(out_width, cols), cdiv(out_height, rows)
     tiles = problem.images * tiles_x * tiles_y
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
     constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], ROWS=rows, COLS=cols, V=vec_size)
-    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, BIAS=has_bias, FLIP=flip)
+    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, MIN_BLOCKS=min_blocks, BIAS=has_bias, FLIP=flip)
     src = kernel_source('depthwise_last', dtype, tuple(constants.items()))
     sizes = problem.channels, problem.height, problem.width, out_height, out_width
     scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _LAST_THREADS // lanes) * groups,)
