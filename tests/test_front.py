@@ -48,7 +48,8 @@ def test_what_the_other_stubs_name_is_there(name):
 
 @pytest.mark.parametrize('code, expected', [('gridstride.cuda_k', 'cuda_kernel'), ('gridstride.load', 'load_cuda'),
                                             ('gridstride.cpp.opt', 'options'), ('gridstride.kernels.soft', 'softmax'),
-                                            ('gridstride.sim.cuda.syncth', 'syncthreads')])
+                                            ('gridstride.sim.cuda.syncth', 'syncthreads'),
+                                            ("gridstride.cuda_kernel('').par", 'params')])
 def test_editors_complete(code, expected):
     jedi = pytest.importorskip('jedi')
     project = jedi.Project(ROOT, added_sys_path=[str(ROOT)])

@@ -164,13 +164,34 @@ def test_modules(): assert not {'torch', 'numpy', 'numba', 'gridstride.sim', 'gr
     assert result.ret == 0 and 'gridstride_allow' in run(pytester, '--markers').stdout.str()
 
 
+NEGATIVE = '''
+import sys
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def last(x, out):
+    i = cuda.grid(1)
+    out[i] = x[i - 1]
+
+def test_last():
+    out = np.zeros(3)
+    last[1, 3](np.arange(3.), out)
+    assert out.tolist() == [2, 0, 1]
+
+def test_torch(): assert "torch" not in sys.modules
+'''
+
+
 @pytest.mark.slow
 def test_a_variable_makes_numba_import_the_simulator(pytester, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_CUDASIM', '1')
     pytester.makeconftest('from numba import cuda\nfrom numba_cuda_mlir import cuda as mlir\n'
                           'assert cuda.simulated and mlir.simulated')
-    pytester.makepyfile('import sys\ndef test_torch(): assert "torch" not in sys.modules')
-    assert run(pytester).ret == 0
+    pytester.makepyfile(NEGATIVE)
+    assert run(pytester).parseoutcomes() == dict(passed=1, failed=1)
+    assert run(pytester, '--gridstride-allow', 'before').parseoutcomes() == dict(passed=2)
+    assert run(pytester, '--gridstride-allow', 'race').parseoutcomes() == dict(passed=1, failed=1)
 
 
 # Coverage

@@ -8,7 +8,8 @@ Before any test module is imported, `numba.cuda`, `numba_cuda_mlir.cuda`, Triton
     @pytest.mark.gridstride_allow('same_value')    # a known finding, by its code
     def test_histogram(): ...
 
-GRIDSTRIDE_CUDASIM=1 without the option replaces `numba.cuda` alone, as NUMBA_ENABLE_CUDASIM=1 did."""
+GRIDSTRIDE_CUDASIM=1 without the option replaces `numba.cuda` alone, as NUMBA_ENABLE_CUDASIM=1 did; the other options
+and the marker then apply if one of these options is given."""
 
 import os
 from contextlib import ExitStack
@@ -39,10 +40,15 @@ def pytest_load_initial_conftests(early_config):
     if early_config.known_args_namespace.gridstride:
         os.environ['GRIDSTRIDE_BACKEND'] = 'sim'
         early_config.add_cleanup(_emulate_gpu().close)
-    elif os.environ.get('GRIDSTRIDE_CUDASIM', '0') not in ('', '0'):
+    elif _is_numba_simulated():
         from ..as_gpu import simulate_numba
 
         simulate_numba()
+
+
+def _is_numba_simulated():
+    "Return whether the environment replaces `numba.cuda` alone"
+    return os.environ.get('GRIDSTRIDE_CUDASIM', '0') not in ('', '0')
 
 
 def _emulate_gpu():
@@ -60,13 +66,19 @@ def pytest_configure(config):
     "Register the marker, and the hooks if the option is given"
     marker = 'gridstride_allow(*codes): findings with these codes do not fail the test; with --gridstride'
     config.addinivalue_line('markers', marker)
-    if config.option.gridstride:
+    if config.option.gridstride or _is_numba_simulated() and _has_other_options(config.option):
         try:
             plugin = CheckedTests(config)
         except ValueError as e:
             raise pytest.UsageError(f'--gridstride: {e}') from None
         config.pluginmanager.register(plugin, 'gridstride_tests')
         config.add_cleanup(plugin.close)
+
+
+def _has_other_options(option):
+    "Return whether an option of the plugin other than --gridstride is given"
+    option_values = (option.gridstride_order, option.gridstride_replay, option.gridstride_allow)
+    return any(option_values) or option.gridstride_seeds > 1 or option.gridstride_coverage
 
 
 def _allowed_codes(item):

@@ -4,6 +4,7 @@ import ctypes, os, re, subprocess, time
 from collections import Counter
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -51,6 +52,10 @@ class Kernel:
 
     `k.src` is its CUDA C, `k.params` a list of `Param`."""
 
+    if TYPE_CHECKING:  # of the two types that `cuda_kernel` returns, `Kernels` has attributes that are kernels
+
+        def __getattr__(self, name: str) -> 'Kernel': ...
+
     def __init__(self, name, params, run, device, build_result):
         self.__name__ = name
         self.params = params
@@ -68,7 +73,7 @@ class Kernel:
     def __call__(self, *args):
         raise launch_error(self.__name__, 'no_brackets')
 
-    def __getitem__(self, config):
+    def __getitem__(self, config) -> Any:  # a launch; for type checkers also an item of `Kernels`
         if (launches := self._launches) is not None:
             if launches.are_integers(config) or launches.are_integers(config := with_stream_handle(config)):
                 return launches[config]
@@ -238,7 +243,7 @@ def cuda_kernel(
     src: str,  # CUDA C with `__global__` functions, and the functions that they call
     name=None,  # of the kernel, or a list of names; `'k<float>'` for a template; None: all kernels
     checks=None,  # True, False, 'racecheck, memcheck', or a list; None: all, if `options` enable any
-):  # a `Kernel`; `Kernels` if there are several
+) -> Union[Kernel, 'Kernels']:  # `Kernels` if there are several
     """Compile kernels without host code; raises `CompileError` with the lines, `WrongSource` for a missing kernel.
 
     Example: `k = cuda_kernel(src); k[grid, block](x, out, n)`"""
