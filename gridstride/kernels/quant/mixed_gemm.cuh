@@ -13,35 +13,32 @@ constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES =
 constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023) / 1024 * 1024;
 
 // In w, lane t of four has the columns 8t to 8t + 7 of each 32 columns, as four pairs. wgmma needs the pair t of each
-// eight columns, so the four lanes transpose their pairs of both rows: first they exchange pairs with the lane t ^ 2,
-// then with t ^ 1. `words` are those of two products.
-__device__ u32 choose(bool first, u32 a, u32 b) { return first ? a : b; }
-
-__device__ void exchange_words(u32 &a, u32 &b, bool upper_lane, int mask) {
-    const u32 received = __shfl_xor_sync(~0u, choose(upper_lane, a, b), mask);
-    (upper_lane ? a : b) = received;
+// eight columns: pair t of lane c is that of columns 8c to 8c + 7. A pair of 8-bit elements of both rows is a word,
+// which the thread loads; TMA has swizzled the words in lines of 128 bytes, so that there are no bank conflicts.
+// `words` are those of 16 rows and 64 columns; `mine` are the thread's words of each eight columns.
+__device__ void load_words(const char *words, u32 (&mine)[8]) {
+    const int lane = threadIdx.x % 32, r = lane / 4, at = r / 2 * 128 + (r % 2 * 4 ^ r / 2) * 16 + lane % 4 * 4;
+    #pragma unroll
+    for (int i = 0; i < 8; i++) mine[i] = *(const u32 *)(words + i / 4 * 512 + (at ^ i * 16));
 }
 
-// The pairs of a product's first eight columns are in half of the bytes of a word, those of the others in the rest.
-__device__ void exchange_halves(u32 &a, u32 &b, bool upper_lane) {
-    constexpr bool EVEN = KIND == INT4;                     // the first half: bytes 0 and 2, or bytes 0 and 1
-    const u32 sent = __byte_perm(a, b, upper_lane ? EVEN ? 0x6240 : 0x5410 : EVEN ? 0x7351 : 0x7632);
-    const u32 received = __shfl_xor_sync(~0u, sent, 1);
-    a = __byte_perm(a, received, upper_lane ? EVEN ? 0x3614 : 0x3254 : EVEN ? 0x6240 : 0x5410);
-    b = __byte_perm(b, received, upper_lane ? EVEN ? 0x3715 : 0x3276 : EVEN ? 0x7250 : 0x7610);
-}
-
-__device__ void transpose_pairs(u32 *words) {
+// 4-bit elements are exchanged instead: four lanes transpose their pairs of both rows. First they exchange words, each
+// of two pairs, with the lane t ^ 2, then half of each word with the lane t ^ 1.
+__device__ void transpose_pairs(u32 &a, u32 &b) {
+    constexpr bool EVEN = KIND == INT4;                     // a word's first pair: bytes 0 and 2; for NF4 bytes 0 and 1
     const bool upper_two = threadIdx.x & 2, odd = threadIdx.x & 1;
-    if constexpr (BITS == 4) {
-        exchange_words(words[0], words[1], upper_two, 2);
-        exchange_halves(words[0], words[1], odd);
-    } else {                                                // a word per pair of both rows
-        exchange_words(words[0], words[2], upper_two, 2);
-        exchange_words(words[1], words[3], upper_two, 2);
-        exchange_words(words[0], words[1], odd, 1);
-        exchange_words(words[2], words[3], odd, 1);
-    }
+    const u32 word = __shfl_xor_sync(~0u, upper_two ? a : b, 2);
+    (upper_two ? a : b) = word;
+    const u32 sent = __byte_perm(a, b, odd ? EVEN ? 0x6240 : 0x5410 : EVEN ? 0x7351 : 0x7632);
+    const u32 halves = __shfl_xor_sync(~0u, sent, 1);
+    a = __byte_perm(a, halves, odd ? EVEN ? 0x3614 : 0x3254 : EVEN ? 0x6240 : 0x5410);
+    b = __byte_perm(b, halves, odd ? EVEN ? 0x3715 : 0x3276 : EVEN ? 0x7250 : 0x7610);
+}
+
+__device__ void load_words(const char *words, u32 (&mine)[4]) {
+    *(uint4 *)mine = ((const uint4 *)words)[threadIdx.x % 32];
+    transpose_pairs(mine[0], mine[1]);
+    transpose_pairs(mine[2], mine[3]);
 }
 
 __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
@@ -52,14 +49,11 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
 
 // Dequantizes a stage of a warp's tile, 16 rows and 64 columns, which is four products. `words`, `scales` and `zeros`
 // are in shared memory. `offset`: that of the two rows, if all columns share the zero points.
-__device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
+__device__ void dequantize(const char *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
                            const u32 (&row_offset)[2], u32 (&a)[4][4]) {
     const int lane = threadIdx.x % 32, r = lane / 4;
-    uint4 mine[HALF_LOADS];
-    #pragma unroll
-    for (int l = 0; l < HALF_LOADS; l++) mine[l] = words[l * 32 + lane];
-    transpose_pairs((u32 *)mine);
-    transpose_pairs((u32 *)mine + BITS / 2);
+    u32 mine[BITS];
+    load_words(words, mine);
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int group = HALF_SCALES * i / 4 * 8 + r;
@@ -68,7 +62,7 @@ __device__ void dequantize(const uint4 *words, const u32 *scales, const u32 *zer
             offset[0] = add2(NO_ZERO_POINT, upper(zeros[group]));
             offset[1] = add2(NO_ZERO_POINT, lower(zeros[group]));
         }
-        unpack((const u32 *)mine + i * (BITS / 4), codebook + lane, offset, a[i]);
+        unpack(mine + i * (BITS / 4), codebook + lane, offset, a[i]);
         if constexpr (GROUP > 0) scale_both_rows(a[i], scales[group]);
     }
 }
@@ -111,8 +105,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     const int w_tile = tile % bands * 4 * WGS;
                     barrier_wait(empty + 8 * s, phase - 1);
                     barrier_expect(bar, X_BYTES + W_BYTES + SCALE_BYTES + ZERO_BYTES);
-                    // A box has this block's 4 * WGS tiles of 16 rows.
-                    tma_load(to + X_BYTES, w, w_tile, half * (128 * HALF_LOADS), bar);
+                    // A box has this block's 4 * WGS tiles of 16 rows, but one tile if the elements have 8 bits.
+                    if constexpr (BITS == 4) tma_load(to + X_BYTES, w, w_tile, half * 128, bar);
+                    else
+                        for (int i = 0; i < 4 * WGS; i++)
+                            tma_load(to + X_BYTES + i * 1024, w, ((w_tile + i) * 2 * steps + half) * 8, 0, bar);
                     tma_load(to, x, tile / bands * BN, half * 64, bar);
                     constexpr int PER_HALF = SCALES == 4 ? 16 : 8;          // 32-bit words: scales of rows r and r + 8
                     const int group = SCALES == 1 ? half / 2 * 8 : half * PER_HALF;
@@ -140,7 +137,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     barrier_wait(full + 8 * s, phase);
                     const char *stage = shared + s * STAGE_BYTES, *words = stage + X_BYTES;
                     const u32 *pairs = (const u32 *)(words + W_BYTES) + warp * 8 * HALF_SCALES;
-                    dequantize((const uint4 *)words + warp * 32 * HALF_LOADS, pairs, pairs + SCALE_BYTES / 4, codebook,
+                    dequantize(words + warp * 512 * HALF_LOADS, pairs, pairs + SCALE_BYTES / 4, codebook,
                                offset, a[half]);
                     fence_sums(d);
                     wgmma_fence();
