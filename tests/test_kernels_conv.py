@@ -1,15 +1,18 @@
 """`gridstride.kernels.conv2d`, `conv1d` and `conv1d_update` on the emulator, all checks enabled, against float64: sizes
 around the tiles, both layouts, strides, dilations, gradients, and what is refused."""
+import re
 from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
-from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
-from gridstride.kernels.conv import problems, products, sequences, source, tiles
+from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d, standalone
+from gridstride.kernels.conv import images as image_calls
+from gridstride.kernels.conv import problems, products, programs, sequences, source, tiles
 from gridstride.kernels.ladder import H100
+from exhaustive import some
 from found import saying
-from one_unit import one_unit
+from one_unit import one_unit, right_and_wrong
 
 ROUNDING = dict(float32=2**-22, bfloat16=2**-8, float16=2**-10)
 # dtype, shape, kernel, stride, padding, dilation, layout
@@ -255,3 +258,43 @@ def test_a_source_is_what_is_launched(name):
              *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),
              *sequences.causal_update_launches('float32', 4, 4, 4, True, False)]
     assert any(source(name) in c.src for c in calls)
+
+
+# Exported programs
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name,case,right,wrong', some([
+    ('conv_dense_bfloat16', (2, 16, 9, 7, 24, 3, 1, 1), 'left[i] + kw * DILATION', '(WRONG ? 1 : left[i]) + kw * DILATION'),
+    ('conv_depthwise_float32', (2, 3, 9, 13, 3, 3, 1, 1), 'sums[r][c] += taps[tap]', 'sums[r][c] += taps[WRONG ? 0 : tap]'),
+    ('conv_causal_bfloat16', (2, 5, 1, 37, 5, 3, 1, 0), 'sum += taps[k]', 'sum += taps[WRONG ? 0 : k]'),
+    ('conv_depthwise_last_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);')], 4, first=1))
+def test_an_exported_program_finds_itself_right(name, case, right, wrong, capfd, monkeypatch):
+    "And one with a mistake wrong"
+    program = next(o for o in programs.PROGRAMS if o.name == name)
+    text = standalone.program_source(programs._program(program._replace(cases=(case,))))
+    text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
+    assert right_and_wrong(text, right, wrong, 'conv', monkeypatch) == [0, 1]
+    assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
+
+
+@pytest.mark.parametrize('program', programs.PROGRAMS, ids=lambda o: o.name)
+def test_what_is_exported_is_what_is_launched(program, monkeypatch):
+    "Case by case, as on an H100; nothing is run"
+    seen = []
+    for module in (image_calls, sequences):
+        monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    monkeypatch.setattr(image_calls, 'this_device', lambda: H100)
+    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
+    for n, channels, height, width, out_channels, kernel, stride, padding in program.cases[:-1]:
+        def made(*shape, dtype=getattr(torch, program.dtype)): return torch.empty(shape, dtype=dtype)
+        bias = made(out_channels)
+        if program.kind == 'causal':
+            conv1d(made(n, channels, width), made(channels, kernel), bias, 'silu')
+            continue
+        groups = 1 if program.kind == 'dense' else channels
+        x, weight = made(n, channels, height, width), made(out_channels, channels//groups, kernel, kernel)
+        if program.kind != 'depthwise': x, weight = (o.to(memory_format=torch.channels_last) for o in (x, weight))
+        conv2d(x, weight, bias, stride, padding, groups=groups)
+    def without_state(call): return re.sub(r'FINAL = \d', '', call.src), call.grid, call.block, call.scalars
+    exported = [call for case in program.cases[:-1] for call in programs.case_launches(program, case)]
+    assert list(map(without_state, seen)) == list(map(without_state, exported)) and seen

@@ -11,6 +11,7 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
+from .conv import programs as _conv
 from .flash import programs as _flash
 from .fused import programs as _fused
 from .gemm import bf16x6, cost_model, skinny
@@ -26,7 +27,7 @@ from .sparse import programs as _sparse
 from .standalone import FLAGS, NAMESPACE, Launch, Program, program_source
 
 # modules with a function `programs`, which returns a list of `Program`
-_PROGRAM_MODULES = _memory, _ordering, _quant, _sparse, _fused, _flash, _latent, _gemm
+_PROGRAM_MODULES = _memory, _ordering, _conv, _quant, _sparse, _fused, _flash, _latent, _gemm
 # a matrix product to export: the name of the file, a description, the kernel (a `Product`), and shapes (h, w, k), of
 # which the last one is timed
 ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes')

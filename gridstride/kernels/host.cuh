@@ -101,3 +101,41 @@ inline void need_gpu(cudaDeviceProp &gpu) {
            gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
     exit(1);
 }
+
+// Erases the results by `reset`, computes them by `run`, and exits in `check` if one is wrong. If the case is timed,
+// returns the median time of `run` in milliseconds, and does all again: workspaces must be reusable after a run.
+template <class Reset, class Run, class Check>
+double check_and_time(bool timed, Reset reset, Run run, Check check) {
+    auto check_once = [&] {
+        reset();
+        run();
+        OK(cudaDeviceSynchronize());
+        check();
+    };
+    check_once();
+    if (!timed) return 0;
+    double ms = median_time(run);
+    check_once();
+    return ms;
+}
+
+// Fills an array with bytes 0xff: NaN, if its elements are floats
+template <class T> void erase(T *x, size_t elements) { OK(cudaMemset(x, 0xff, elements * sizeof(T))); }
+
+// Runs all cases: `run_case(number, timed)` returns its time if it is timed, which the last one is. Returns that time.
+template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) {
+    double ms = 0;
+    need_gpu(gpu);
+    for (int i = 0; i < count; i++) ms = run_case(i, i == count - 1);
+    return ms;
+}
+
+// Exits unless an array has these elements
+template <class T> void need_equal(const T *got, const std::vector<T> &want, int rows, int width) {
+    std::vector<T> there = read(got, want.size());
+    for (size_t i = 0; i < want.size(); i++)
+        if (!(there[i] == want[i])) {
+            printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
+            exit(1);
+        }
+}

@@ -13,6 +13,7 @@ from gridstride.kernels.gemm import plan, cost_model, bf16x6
 from gridstride.kernels import export, standalone
 from gridstride.kernels.ladder import stream_k, fp32, hopper, launches, rung, tensor_cores
 from gridstride.kernels.__main__ import main
+from gridstride.kernels.conv import programs as convolutions
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
 from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import operators, programs
@@ -21,7 +22,8 @@ from gridstride.kernels.ordering import programs as orderings
 from gridstride.kernels.ladder.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {p.name: standalone.program_source(p) for p in [*programs.programs(), *passes.programs()]}
+MEMORY = {p.name: standalone.program_source(p)
+          for p in [*programs.programs(), *passes.programs(), *convolutions.programs()]}
 
 
 def parts(text):
@@ -237,7 +239,7 @@ def test_the_programs_find_each_number_that_is_wrong(layout):
 COMPILED = ['matmul_ladder_tuned', 'hopper_gemm_stored', 'matmul_split_64x64_k_in_4_tn',
             'matmul_half_256x192_nt_turned_1x2',
             'matmul_thin_slabs', 'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32', 'gelu_float32',
-            'softmax_backward_bfloat16']
+            'softmax_backward_bfloat16', 'conv_depthwise_float32', 'conv_dense_bfloat16']
 HEADERS = ''.join(f'#include <{o}>\n' for o in standalone.HEADERS)
 
 

@@ -79,33 +79,30 @@ Expected compute_expected(const Arrays &a, int rows, int width) {
 void check(int number, const Arrays &a, const Expected &want) {
     auto [rows, width] = cases[number];
     size_t size = (size_t)rows * width;
-    OK(cudaMemset(BACKWARD ? a.dx : a.y, 0xff, size * sizeof(Elem)));
-    OK(cudaMemset(a.dweight, 0xff, width * sizeof(Elem)));
-    OK(cudaMemset(a.dbias, 0xff, width * sizeof(Elem)));
-    launch(number, a);
-    OK(cudaDeviceSynchronize());
     compare(BACKWARD ? "dx" : "y", read_doubles(BACKWARD ? a.dx : a.y, size), want.rows, width, 1);
     if (BACKWARD && NORM) compare("dweight", read_doubles(a.dweight, width), want.dweight, width, rows);
     if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read_doubles(a.dbias, width), want.dbias, width, rows);
 }
 
+double run_case(int number, bool timed) {
+    auto [rows, width] = cases[number];
+    size_t size = (size_t)rows * width;
+    Arrays a = {random_array(size, 0),  random_array(size, 1),  random_array(width, 2),
+                random_array(width, 3), allocate<Elem>(size),   allocate<Elem>(size),
+                allocate<Elem>(width),  allocate<Elem>(width),  allocate<Acc>(2 * rows)};
+    Expected want = compute_expected(a, rows, width);
+    auto reset = [&] {
+        erase(BACKWARD ? a.dx : a.y, size);
+        erase(a.dweight, width);
+        erase(a.dbias, width);
+    };
+    return check_and_time(timed, reset, [&] { launch(number, a); }, [&] { check(number, a, want); });
+}
+
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) {
-        auto [rows, width] = cases[i];
-        size_t size = (size_t)rows * width;
-        Arrays a = {random_array(size, 0),  random_array(size, 1),  random_array(width, 2),
-                    random_array(width, 3), allocate<Elem>(size),   allocate<Elem>(size),
-                    allocate<Elem>(width),  allocate<Elem>(width),  allocate<Acc>(2 * rows)};
-        Expected want = compute_expected(a, rows, width);
-        check(i, a, want);
-        if (i == last) ms = median_time([&] { launch(i, a); });
-        check(i, a, want);  // a second run must give the same results
-    }
-    auto [rows, width] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [rows, width] = *(std::end(cases) - 1);
     double bytes = (double)rows * width * sizeof(Elem) * (BACKWARD ? 3 : 2);
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;

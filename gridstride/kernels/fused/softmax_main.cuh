@@ -49,9 +49,6 @@ Expected backward(const std::vector<double> &y, const std::vector<double> &dy) {
 // Exits if a result is wrong
 void check(int number, const Elem *x, const Elem *dy, Elem *out) {
     auto [rows, width] = cases[number];
-    OK(cudaMemset(out, 0xff, (size_t)rows * width * sizeof(Elem)));
-    launch(number, x, dy, out);
-    OK(cudaDeviceSynchronize());
     for (int row = 0; row < rows; row += std::max(1, rows / CHECKED)) {
         size_t first = (size_t)row * width;
         std::vector<double> row_inputs = read_doubles(x + first, width), got = read_doubles(out + first, width);
@@ -65,20 +62,19 @@ void check(int number, const Elem *x, const Elem *dy, Elem *out) {
     }
 }
 
+double run_case(int number, bool timed) {
+    auto [rows, width] = cases[number];
+    size_t size = (size_t)rows * width;
+    Elem *x = allocate<Elem>(size), *dy = allocate<Elem>(size), *out = allocate<Elem>(size);
+    fill<<<(size + 255) / 256, 256>>>(x, dy, size, width);
+    return check_and_time(timed, [&] { erase(out, size); }, [&] { launch(number, x, dy, out); },
+                          [&] { check(number, x, dy, out); });
+}
+
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) {
-        auto [rows, width] = cases[i];
-        size_t size = (size_t)rows * width;
-        Elem *x = allocate<Elem>(size), *dy = allocate<Elem>(size), *out = allocate<Elem>(size);
-        fill<<<(size + 255) / 256, 256>>>(x, dy, size, width);
-        check(i, x, dy, out);
-        if (i == last) ms = median_time([&] { launch(i, x, dy, out); });
-    }
-    auto [rows, width] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [rows, width] = *(std::end(cases) - 1);
     double bytes = (double)rows * width * sizeof(Elem) * (BACKWARD ? 3 : 2);
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;

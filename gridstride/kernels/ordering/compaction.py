@@ -47,9 +47,14 @@ def compact_bulk_launches(key: KeyType, size, device) -> tuple:  # (launches, ti
     return [KernelLaunch(src, 'compact_bulk', arrays, scalars, grid, block, shared, cooperative=True)], tiles
 
 
-def _takes_bulk(bits, keep, size, with_positions, device):
-    "Return whether bulk copies can load the elements and the flags, and each SM gets several tiles"
-    if keep is None or with_positions or not device.hopper or size < _MIN_BULK:
+def is_bulk_size(size, device) -> bool:
+    "Return whether a GPU has bulk copies, and each of its SMs gets several tiles"
+    return device.hopper and size >= _MIN_BULK
+
+
+def _takes_bulk(bits, keep, with_positions):
+    "Return whether bulk copies can load the elements and the flags"
+    if keep is None or with_positions:
         return False
     return bits.data_ptr() % MAX_LOAD_BYTES == 0 and keep.data_ptr() % MAX_LOAD_BYTES == 0
 
@@ -68,7 +73,7 @@ def _select(bits, key, keep=None, with_positions=False):
     if not size:
         return out, positions, total.zero_()
     device = this_device()
-    if _takes_bulk(bits, keep, size, with_positions, device):
+    if is_bulk_size(size, device) and _takes_bulk(bits, keep, with_positions):
         launches, tiles = compact_bulk_launches(key, size, device)
     else:
         launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions, device)

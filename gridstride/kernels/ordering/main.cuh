@@ -35,38 +35,21 @@ std::vector<To> expected(const std::vector<Key> &x, size_t rows, size_t width) {
     return out;
 }
 
-// Exits if a result is wrong
-void check(int number, const Key *x, To *out) {
+double run_case(int number, bool timed) {
     auto [rows, width] = cases[number];
-    std::vector<Key> given((size_t)rows * width);
-    OK(cudaMemcpy(given.data(), x, given.size() * sizeof(Key), cudaMemcpyDefault));
-    std::vector<To> want = expected(given, rows, width), got(want.size());
-    OK(cudaMemset(out, 0xff, given.size() * sizeof(To)));
-    launch(number, x, out);
-    OK(cudaDeviceSynchronize());
-    OK(cudaMemcpy(got.data(), out, got.size() * sizeof(To), cudaMemcpyDefault));
-    for (size_t i = 0; i < want.size(); i++)
-        if (!(got[i] == want[i])) {
-            printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
-            exit(1);
-        }
+    size_t size = (size_t)rows * width;
+    Key *x = allocate<Key>(size);
+    To *out = allocate<To>(size);
+    fill<<<(size + 255) / 256, 256>>>(x, size);
+    const std::vector<To> want = expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { erase(out, want.size()); }, [&] { launch(number, x, out); },
+                          [&] { need_equal(out, want, rows, width); });
 }
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) {
-        size_t size = (size_t)cases[i].rows * cases[i].width;
-        Key *x = allocate<Key>(size);
-        To *out = allocate<To>(size);
-        fill<<<(size + 255) / 256, 256>>>(x, size);
-        check(i, x, out);
-        if (i == last) ms = median_time([&] { launch(i, x, out); });
-        check(i, x, out);                                   // workspaces must be reusable after a run
-    }
-    auto [rows, width] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [rows, width] = *(std::end(cases) - 1);
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.2f billion keys/s, %s\n", NAME, rows, width, ms,
            (double)rows * width / ms / 1e6, gpu.name);
     return 0;

@@ -80,20 +80,17 @@ double run_case(int number, bool timed) {
     fill<<<(in + 255) / 256, 256>>>(x, in, false);
     fill<<<(count + 255) / 256, 256>>>(scales, count, true);
     fill<<<(bytes + 255) / 256, 256>>>(words, bytes);
-    OK(cudaMemset(y, 0xff, (size_t)batch * rows * sizeof(Elem)));
-    launch(number, x, words, scales, y);
-    OK(cudaDeviceSynchronize());
-    check(number, read(x, in), read(words, bytes), read(scales, count), read(y, (size_t)batch * rows));
-    return timed ? median_time([&] { launch(number, x, words, scales, y); }) : 0;
+    const auto given = read(x, in), factors = read(scales, count);
+    const auto weights = read(words, bytes);
+    auto check_result = [&] { check(number, given, weights, factors, read(y, (size_t)batch * rows)); };
+    return check_and_time(timed, [&] { erase(y, (size_t)batch * rows); },
+                          [&] { launch(number, x, words, scales, y); }, check_result);
 }
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) ms = run_case(i, i == last);
-    auto [batch, rows, columns] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [batch, rows, columns] = *(std::end(cases) - 1);
     double bytes = (double)rows * columns * (BITS + (GROUP ? 16. / SHARE : 0)) / 8;
     printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f GB/s, %s\n", NAME, batch, rows, columns, ms, bytes / ms / 1e6,
            gpu.name);

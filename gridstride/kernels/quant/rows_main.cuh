@@ -47,27 +47,21 @@ void check(int number, const Arrays &arrays) {
         }
 }
 
+double run_case(int number, bool timed) {
+    auto [M, N, K] = cases[number];
+    size_t a = (size_t)M * K, b = (size_t)N * K;
+    Arrays arrays = {allocate<unsigned char>(a), allocate<unsigned char>(b), allocate<float>(M), allocate<float>(N),
+                     allocate<__nv_bfloat16>((size_t)M * N)};
+    fill<<<(a + 255) / 256, 256>>>(arrays.a, arrays.a_scales, M, K, 2 * number);
+    fill<<<(b + 255) / 256, 256>>>(arrays.b, arrays.b_scales, N, K, 2 * number + 1);
+    auto multiply = [&] { launch(number, arrays.a, arrays.b, arrays.out, arrays.a_scales, arrays.b_scales); };
+    return check_and_time(timed, [&] { erase(arrays.out, (size_t)M * N); }, multiply, [&] { check(number, arrays); });
+}
+
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) {
-        auto [M, N, K] = cases[i];
-        size_t a = (size_t)M * K, b = (size_t)N * K;
-        Arrays arrays = {allocate<unsigned char>(a), allocate<unsigned char>(b), allocate<float>(M), allocate<float>(N),
-                    allocate<__nv_bfloat16>((size_t)M * N)};
-        fill<<<(a + 255) / 256, 256>>>(arrays.a, arrays.a_scales, M, K, 2 * i);
-        fill<<<(b + 255) / 256, 256>>>(arrays.b, arrays.b_scales, N, K, 2 * i + 1);
-        OK(cudaMemset(arrays.out, 0xff, (size_t)M * N * 2));
-        auto multiply = [&] { launch(i, arrays.a, arrays.b, arrays.out, arrays.a_scales, arrays.b_scales); };
-        multiply();
-        OK(cudaDeviceSynchronize());
-        check(i, arrays);
-        if (i == last) ms = median_time(multiply);
-        check(i, arrays);
-    }
-    auto [M, N, K] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [M, N, K] = *(std::end(cases) - 1);
     printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f TFLOP/s, %s\n", NAME, M, N, K, ms, 2. * M * N * K / ms / 1e9,
            gpu.name);
     return 0;

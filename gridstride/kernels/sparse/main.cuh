@@ -119,25 +119,19 @@ void check(int number, const Matrix &w, const Number *x, const Number *y) {
     exit(1);
 }
 
+double run_case(int number, bool timed) {
+    auto [rows, n, k] = cases[number];
+    Matrix w = make(rows, k);
+    Number *x = allocate<Number>((size_t)n * k), *y = allocate<Number>((size_t)n * rows);
+    fill<<<((size_t)n * k + 255) / 256, 256>>>(x, (size_t)n * k);
+    return check_and_time(timed, [&] { erase(y, (size_t)n * rows); }, [&] { launch(number, w, x, y); },
+                          [&] { check(number, w, x, y); });
+}
+
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
-    double ms = 0;
-    const int last = int(sizeof cases / sizeof *cases) - 1;
-    for (int i = 0; i <= last; i++) {
-        auto [rows, n, k] = cases[i];
-        Matrix w = make(rows, k);
-        Number *x = allocate<Number>((size_t)n * k), *y = allocate<Number>((size_t)n * rows);
-        fill<<<((size_t)n * k + 255) / 256, 256>>>(x, (size_t)n * k);
-        OK(cudaMemset(y, 0xff, (size_t)n * rows * sizeof(Number)));
-        auto multiply = [&] { launch(i, w, x, y); };
-        multiply();
-        OK(cudaDeviceSynchronize());
-        check(i, w, x, y);
-        if (i == last) ms = median_time(multiply);
-        check(i, w, x, y);
-    }
-    auto [rows, n, k] = cases[last];
+    double ms = run_cases(std::size(cases), gpu, run_case);
+    auto [rows, n, k] = *(std::end(cases) - 1);
     printf("PASS %-34s %dx%d, %d  %9.4f ms  %7.1f TFLOP/s with the zeros, %s\n", NAME, rows, k, n, ms,
            2. * rows * n * k / ms / 1e9, gpu.name);
     return 0;
