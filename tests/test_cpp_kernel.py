@@ -1161,6 +1161,15 @@ def test_the_types_of_parameters_are_those_that_aliases_and_template_arguments_s
     assert [p.type for p in w.params] == ['wide', 'float']  # which branch is compiled is not known
 
 
+def test_a_pointer_to_an_alias_of_an_integer_takes_integers_of_either_sign():
+    "As the kernels that order the bits of keys do"
+    k = cuda_kernel('typedef unsigned Bits;\n__global__ void k(Bits *x) { x[0] += 1; }')
+    for dtype in (np.int32, np.uint32):
+        x = np.full(1, 2**31 - 1, dtype)
+        k[1,1](x)
+        assert x.view(np.uint32)[0] == 2**31
+
+
 def test_an_argument_of_another_type_than_the_alias_is_refused():
     k = cuda_kernel('typedef float real;\n__global__ void k(real *x, real a) { x[0] = a; }')
     with pytest.raises(TypeError, match='float32'): k[1,1](np.zeros(1), 1.5)

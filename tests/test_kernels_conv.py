@@ -264,8 +264,10 @@ def test_a_source_is_what_is_launched(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name,case,right,wrong', some([
-    ('conv_dense_bfloat16', (2, 16, 9, 7, 24, 3, 1, 1), 'left[i] + kw * DILATION', '(WRONG ? 1 : left[i]) + kw * DILATION'),
-    ('conv_depthwise_float32', (2, 3, 9, 13, 3, 3, 1, 1), 'sums[r][c] += taps[tap]', 'sums[r][c] += taps[WRONG ? 0 : tap]'),
+    ('conv_dense_bfloat16', (2, 16, 9, 7, 24, 3, 1, 1), 'left[i] + kw * DILATION',
+     '(WRONG ? 1 : left[i]) + kw * DILATION'),
+    ('conv_depthwise_float32', (2, 3, 9, 13, 3, 3, 1, 1), 'sums[r][c] += taps[tap]',
+     'sums[r][c] += taps[WRONG ? 0 : tap]'),
     ('conv_causal_bfloat16', (2, 5, 1, 37, 5, 3, 1, 0), 'sum += taps[k]', 'sum += taps[WRONG ? 0 : k]'),
     ('conv_depthwise_last_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);')], 4, first=1))
 def test_an_exported_program_finds_itself_right(name, case, right, wrong, capfd, monkeypatch):

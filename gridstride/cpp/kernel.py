@@ -213,8 +213,16 @@ def _resolve_kernels(src, name):
 def _with_resolved_types(code, requested_name, kernel):
     "Return the kernel with the types that aliases and type parameters stand for in its parameters"
     types = type_names(code, kernel.template, requested_name)
-    params = [p._replace(type=resolve_type(p.type, types)) for p in kernel.params]
-    return kernel._replace(params=params)
+    return kernel._replace(params=[_with_resolved_type(p, types) for p in kernel.params])
+
+
+def _with_resolved_type(param, types):
+    """Return a `Param` with the type that its alias stands for. A pointer to an alias of an integer, such as `Bits` or
+    `Word`, keeps it, and takes arrays of any type: it often points to the bits of other types, or of another sign"""
+    resolved = resolve_type(param.type, types)
+    dtype, is_pointer = dtype_of(resolved)
+    is_integer = dtype is not None and 'int' in dtype
+    return param if is_pointer and is_integer else param._replace(type=resolved)
 
 
 def _refuse_parameters(kernel):
