@@ -23,9 +23,9 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
     const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * step;
     if (i >= sizes.y) return;
     const bool last = KIND == DEPTHWISE_LAST || KIND == DENSE;      // stored channels last
-    const size_t rest = last ? i / out_channels : i;
-    const int out_c = rest % sizes.out_width, out_r = rest / sizes.out_width % sizes.out_height;
-    const size_t plane = rest / sizes.out_width / sizes.out_height;
+    const size_t pixel = last ? i / out_channels : i;
+    const int out_c = pixel % sizes.out_width, out_r = pixel / sizes.out_width % sizes.out_height;
+    const size_t plane = pixel / sizes.out_width / sizes.out_height;
     const int channel = last ? i % out_channels : plane % out_channels, rows = KIND == CAUSAL ? 1 : kernel;
     const size_t image = last ? plane : plane / out_channels;
     const int left = KIND == CAUSAL ? kernel - 1 : padding, top = KIND == CAUSAL ? 0 : padding;
