@@ -17,7 +17,7 @@ from gridstride.prof.show import short_name
 
 TORCH, BEST, READS, NUM_PICKS = 'torch.matmul', 'cublasLt', 'reading m', 8
 SHARED_CLOCKS = {'written': cache(FlushedByWrites), 'read': cache(FlushedByReads)}             # their buffers are large
-# (column, name): in a row from Python, each call of cublasLt's pick by ctypes takes longer than the product
+# (column, name): back to back from Python, each call of cublasLt's pick by ctypes takes longer than the product
 EXCLUDED = {('row', BEST)}
 
 
@@ -97,6 +97,10 @@ def speedup(row, column, other):
     return ours['ratio']/theirs['ratio'], ours['low']/theirs['high'], ours['high']/theirs['low']
 
 
+# Columns as tables name them
+TITLES = {name: name for name in COLUMNS} | {'row': 'back to back'}
+
+
 def geometric_mean(ratios): return math.exp(sum(math.log(r) for r in ratios)/len(ratios))
 
 
@@ -104,8 +108,9 @@ def verdict(rows, column, other, goal=None, num_expected=0):
     "Format the geometric mean and range of the speedups in a column, how many are below 0.9, and the verdict"
     speedups = [r for r in (speedup(row, column, other) for row in rows if 'failed' not in row) if r]
     ratios = [r for r, _, _ in speedups]
-    if not ratios: return f'{column:<8} vs {other:<12} not measured'
-    summary = f'{column:<8} vs {other:<12} {geometric_mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
+    title = f'{TITLES[column]:<12} vs {other:<12}'
+    if not ratios: return f'{title} not measured'
+    summary = f'{title} {geometric_mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
     num_slow = sum(r < .9 for r in ratios)
     num_missing = max(num_expected, len(rows)) - len(speedups)
     reached = not num_missing and goal and geometric_mean(ratios) >= goal and not num_slow
@@ -119,8 +124,8 @@ def time_with_spread(side): return f"{side['seconds']*1e6:.1f} µs ({side['fast'
 def column_line(row, column):
     "Format a column: our time and its spread, the speedups over the others, the measured clock"
     column_results = row['columns'][column]
-    if 'failed' in column_results: return f'    {column:<8} FAILED {column_results["failed"]}'
-    parts = [f"    {column:<8} {time_with_spread(column_results['sides']['ours']):<32}"]
+    if 'failed' in column_results: return f'    {TITLES[column]:<12} FAILED {column_results["failed"]}'
+    parts = [f"    {TITLES[column]:<12} {time_with_spread(column_results['sides']['ours']):<32}"]
     for other in column_results['sides']:
         if other == 'ours': continue
         ratio, low, high = speedup(row, column, other)

@@ -164,8 +164,8 @@ def time_product(shape):
     seconds = {column: {name: timing['seconds'] for name, timing in results['sides'].items()}
                for column, results in columns.items()}
     h, w, k = shape
-    texts = [f"{column} {' '.join(f'{t*1e6:.2f}' for t in times.values())} ({times['ours']/times['early']:.3f})"
-             for column, times in seconds.items()]
+    texts = [f"{contenders.TITLES[column]} {' '.join(f'{t*1e6:.2f}' for t in times.values())} "
+             f"({times['ours']/times['early']:.3f})" for column, times in seconds.items()]
     print(f'{h}x{k} @ {k}x{w} {normal.name}:', ', '.join(texts), flush=True)
     return cost_model.estimate_cycles(*shape, config), seconds
 
@@ -187,7 +187,7 @@ def main():
             band = [seconds[column] for cycles, seconds in rows if low <= cycles < high]
             if not band: continue
             speedup = contenders.geometric_mean([times['ours']/times['early'] for times in band])
-            print(f'{column}, {low:.0f} to {high:.0f} cycles: {len(band)} products, {speedup:.3f}')
+            print(f'{contenders.TITLES[column]}, {low:.0f} to {high:.0f} cycles: {len(band)} products, {speedup:.3f}')
     print(f'{time.time() - start:.0f} s')
 
 

@@ -24,7 +24,7 @@ from gridstride.kernels import quant, sparse
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = Path(__file__).parent
-ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 5, 30, .005       # calls in a row: at most, and their time
+ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 5, 30, .005       # calls back to back: at most, and their time
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22
 FLOOR = .95                                     # of the best of torch, in each row
 HALF, SINGLE = torch.bfloat16, torch.float32
@@ -265,7 +265,7 @@ def flushed_us(graphs, flush):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def seconds_in_a_row(call, count):
+def seconds_back_to_back(call, count):
     "Return the seconds per call of back-to-back calls"
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -277,10 +277,10 @@ def seconds_in_a_row(call, count):
 def row_us(calls):
     "Return {candidate: median µs per call} of back-to-back calls"
     times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
-    counts = {name: max(3, min(CALLS, int(ROW_SECONDS/seconds_in_a_row(call, 3)))) for name, call in calls.items()}
+    counts = {name: max(3, min(CALLS, int(ROW_SECONDS/seconds_back_to_back(call, 3)))) for name, call in calls.items()}
     for _ in range(ROW_ROUNDS):
         rng.shuffle(order)
-        for name in order: times[name].append(seconds_in_a_row(calls[name], counts[name])*1e6)
+        for name in order: times[name].append(seconds_back_to_back(calls[name], counts[name])*1e6)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -313,7 +313,7 @@ def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, value
 
 def summary(results):
     "Yield the lines of the summary: per family the mean, the worst, and the fraction below the floor, in each column"
-    columns = ''.join(f"   {column:>14} {'worst':>6} {'below':>6}" for column in ('flushed: mean', 'in a row: mean'))
+    columns = ''.join(f"   {title + ': mean':>18} {'worst':>6} {'below':>6}" for title in ('flushed', 'back to back'))
     yield f"{'family':<16}{'rows':>5}{columns}"
     for family in dict.fromkeys(r['family'] for r in results):
         rows = [r for r in results if r['family'] == family and 'failed' not in r]
@@ -321,7 +321,7 @@ def summary(results):
         for column in ('flushed', 'row') if rows else ():
             ratios = [r[f'ratio_{column}'] for r in rows]
             below = sum(ratio < FLOOR for ratio in ratios)/len(ratios)
-            cells += f'   {geometric_mean(ratios):>14.2f} {min(ratios):>6.2f} {below:>6.0%}'
+            cells += f'   {geometric_mean(ratios):>18.2f} {min(ratios):>6.2f} {below:>6.0%}'
         failed = sum(r['family'] == family and 'failed' in r for r in results)
         yield f'{family:<16}{len(rows):>5}{cells}' + f'   {failed} failed'*(failed > 0)
 
@@ -366,7 +366,7 @@ def main():
         if len(results) % 20 == 0: torch.cuda.empty_cache()
     print(*summary(results), sep='\n')
     for family in options.families:
-        print(f'\n{family}: µs of ours and of the best of torch, and the ratio; flushed, then in a row')
+        print(f'\n{family}: µs of ours and of the best of torch, and the ratio; flushed, then back to back')
         ordered = sorted((r for r in results if r['family'] == family), key=lambda r: r.get('ratio_flushed', 0))
         print(*map(format_row, ordered), sep='\n')
     if out: out.write_text(to_json(made, options.seed, results))

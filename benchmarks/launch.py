@@ -2,9 +2,9 @@
 
     python launch.py > launch.txt      # twenty seconds on a Hopper GPU; writes launch.json
 
-*In a row* is the time per call of back-to-back calls, until the GPU has finished the last one. *In a graph* is the time
-per call of calls that are captured once and replayed, which excludes Python. The candidates are timed interleaved;
-times and ratios are medians over the rounds. Each product is first compared with float64.
+*Back to back* is the time per call of calls one after the other, until the GPU has finished the last one. *In a graph*
+is the time per call of calls that are captured once and replayed, which excludes Python. The candidates are timed
+interleaved; times and ratios are medians over the rounds. Each product is first compared with float64.
 """
 import json, os, statistics, time
 from functools import partial
@@ -130,7 +130,7 @@ def empty_kernel_jobs():
     return [('an empty kernel (x)', one, 'Triton', 1.5), ('an empty kernel (x, y, z, n)', four, 'Triton', 1.5)]
 
 
-def microseconds_in_a_row(f):
+def microseconds_back_to_back(f):
     "Return the µs per call of back-to-back calls"
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -163,14 +163,14 @@ def measure(job_name, candidates, other, goal):
     for candidate in candidates.values():
         for _ in range(10): candidate()
     timers = {name: capture_timer(candidate) for name, candidate in candidates.items()} if other == 'torch' else {}
-    in_a_row, in_a_graph = {name: [] for name in candidates}, {name: [] for name in timers}
+    back_to_back, in_a_graph = {name: [] for name in candidates}, {name: [] for name in timers}
     for _ in range(ROUNDS):
-        for name, candidate in candidates.items(): in_a_row[name].append(microseconds_in_a_row(candidate))
+        for name, candidate in candidates.items(): back_to_back[name].append(microseconds_back_to_back(candidate))
         for name, timer in timers.items():
             if timer: in_a_graph[name].append(timer())
     for name in candidates:
-        ratio = statistics.median(a/b for a, b in zip(in_a_row[name], in_a_row[other]))
-        yield dict(what=job_name, way=name, us=statistics.median(in_a_row[name]), ratio=ratio, other=other,
+        ratio = statistics.median(a/b for a, b in zip(back_to_back[name], back_to_back[other]))
+        yield dict(what=job_name, way=name, us=statistics.median(back_to_back[name]), ratio=ratio, other=other,
                    graph=statistics.median(in_a_graph[name]) if in_a_graph.get(name) else None,
                    goal=goal if name in ('matmul', 'ours', 'cuda_kernel') else None)
 
@@ -179,7 +179,7 @@ def format_row(row):
     "Format a row as text"
     graph = f"{row['graph']:7.2f} µs in a graph" if row['graph'] else ''
     goal = f"  goal {row['goal']}: {'reached' if row['ratio'] <= row['goal'] else 'MISSED'}" if row['goal'] else ''
-    return (f"{row['what']:<42} {row['way']:<12} {row['us']:7.2f} µs in a row  "
+    return (f"{row['what']:<42} {row['way']:<12} {row['us']:7.2f} µs back to back  "
             f"{row['ratio']:5.2f} of {row['other']:<7} {graph}{goal}").rstrip()
 
 

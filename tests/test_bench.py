@@ -300,7 +300,7 @@ def short(monkeypatch):
     """`bench` of a kernel of 5 µs, with what a GPU would give put in place: seconds a call in a
     row, and what making a graph does"""
     def run(row=8e-6, graphed=lambda fn, n: (lambda: None)):
-        monkeypatch.setattr(clocks, 'in_a_row', lambda fn: row)
+        monkeypatch.setattr(clocks, 'back_to_back', lambda fn: row)
         monkeypatch.setattr(clocks, 'capture', graphed)
         clock = FakeEvents(lambda i, _: 5e-6)
         t = bench(lambda: None, check=lambda: None, clock=clock)
@@ -324,7 +324,7 @@ def test_a_graph_that_cannot_be_captured_is_reported(short):
 @pytest.mark.parametrize('us,graph_us,reported', [(30, 5, True), (30, 20, False), (5, 1, False)],
     ids=['a part', 'all', 'very short'])
 def test_a_graph_of_a_part_is_reported(monkeypatch, us, graph_us, reported):
-    monkeypatch.setattr(clocks, 'in_a_row', lambda fn: us*1e-6)
+    monkeypatch.setattr(clocks, 'back_to_back', lambda fn: us*1e-6)
     monkeypatch.setattr(clocks, 'capture', lambda fn, n: n)
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
         def times(self, fn, n): return [fn*graph_us*1e-6]*n if isinstance(fn, int) else super().times(fn, n)
@@ -337,7 +337,7 @@ def test_work_on_the_cpu_is_reported(short):
 
 
 def test_long_kernels_are_not(monkeypatch):
-    monkeypatch.setattr(clocks, 'in_a_row', lambda fn: 1/0)
+    monkeypatch.setattr(clocks, 'back_to_back', lambda fn: 1/0)
     assert bench(lambda: None, check=lambda: None, clock=FakeEvents(lambda i, _: 60e-6)).graph is None
 
 

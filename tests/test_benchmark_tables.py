@@ -97,7 +97,7 @@ def test_a_run_prints_and_keeps_its_rows(program, tmp_path, monkeypatch, capsys)
 def test_the_table_of_launches_is_what_its_json_says(program):
     pytest.importorskip('triton')
     rows = json.loads((FOLDER/'launch.json').read_text())['rows']
-    lines = [o for o in (FOLDER/'launch.txt').read_text().splitlines() if ' in a row ' in o]
+    lines = [o for o in (FOLDER/'launch.txt').read_text().splitlines() if ' back to back ' in o]
     assert len(rows) > 20 and [program('launch').format_row(r) for r in rows] == lines
 
 
@@ -140,13 +140,13 @@ def test_ours_is_compared_with_each_other_side(program):
     assert contenders.row_lines(row) == [
         'bfloat16 tn 64x256 @ 256x128         0.21 TFLOP/s  final: estimated; the library\'s best is number 3; '
         'errors 1.0e-03',
-        '    written  20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
-        '  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
-        '    read     20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
-        '  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
-        '    row      20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
-        '  clock not counted',
-        '    graph    FAILED RuntimeError: no']
+        '    written      20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) '
+        'runs 1.400 1.500 1.600  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
+        '    read         20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) '
+        'runs 1.400 1.500 1.600  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
+        '    back to back 20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) '
+        'runs 1.400 1.500 1.600  clock not counted',
+        '    graph        FAILED RuntimeError: no']
     assert contenders.row_lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
 
 

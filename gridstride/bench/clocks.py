@@ -235,8 +235,8 @@ def capture(fn, n):
     return graph.replay
 
 
-def in_a_row(fn) -> float:  # seconds
-    """Return the wall-clock time per call of many calls in a row, measured by `torch.utils.benchmark`.
+def back_to_back(fn) -> float:  # seconds
+    """Return the wall-clock time per call of many back-to-back calls, measured by `torch.utils.benchmark`.
 
     It is the launch overhead if this is longer than the work."""
     from torch.utils.benchmark import Timer

@@ -102,7 +102,7 @@ class NotFlushed(FlushedByWrites):
 
 
 class BackToBack(NotFlushed):
-    "Wall-clock time of many calls in a row; a batch's time is the mean per call"
+    "Wall-clock time of many back-to-back calls; a batch's time is the mean per call"
 
     max_batch = 1000
 

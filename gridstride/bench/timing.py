@@ -152,7 +152,7 @@ class Timing:
     bytes: float = None  # bytes that a call must read and write
     peak: str = 'fp32'  # name of the ceiling for `flops`
     roof: dict = None  # the ceilings, as `limits.ceilings` returns them
-    row: float = None  # for short kernels: seconds per call on the wall clock, of many calls in a row
+    row: float = None  # for short kernels: seconds per call on the wall clock, of many back-to-back calls
     graph: float = None  # for short kernels: seconds per call in a CUDA graph
     states: list = field(default_factory=list)  # of `clocks.State`: the GPU while it was timed
     other_warnings: list = field(default_factory=list)  # warnings that do not come from the times
@@ -206,7 +206,7 @@ class Timing:
             origin = 'recorded' if self.roof.get('recorded') else 'measured'
             parts.append(('share', f'{self.shares[nearest_ceiling]:.0%} of the {origin} {nearest_ceiling} ceiling'))
         if self.row:
-            parts.append(('in a row', f'{time_text(self.row)} a call'))
+            parts.append(('back to back', f'{time_text(self.row)} a call'))
         if self.graph:
             parts.append(('in a CUDA graph', f'{time_text(self.graph)} a call'))
         return [*parts, ('runs', f"{stats.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
@@ -215,7 +215,7 @@ class Timing:
         "Return everything except the warnings, in one line"
         parts = dict(self.parts())
         rates = ''.join(f', {parts[k]}' for k in ('rate', 'share') if k in parts)
-        other_times_text = ''.join(f', {parts[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in parts)
+        other_times_text = ''.join(f', {parts[k]} {k}' for k in ('back to back', 'in a CUDA graph') if k in parts)
         return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times_text}; runs: {parts['runs']}"
 
     def __repr__(self):
@@ -225,8 +225,8 @@ class Timing:
         return Table((), [*self.parts(), *(('in doubt', d) for d in self.warnings)], self.name)._repr_html_()
 
 
-# A kernel of less than 50 µs is also timed in many calls in a row on the wall clock, which includes the launch overhead
-# of Python, and in a CUDA graph, which has almost no launch overhead.
+# A kernel of less than 50 µs is also timed in many back-to-back calls on the wall clock, which includes the launch
+# overhead of Python, and in a CUDA graph, which has almost no launch overhead.
 SHORT = 50e-6  # seconds
 EVENT_OVERHEAD_MATTERS = 15e-6  # seconds; in shorter runs, the events take a large part of the time
 
@@ -248,10 +248,10 @@ def _time_graph(clock, fn, median):
 
 
 def time_short(timing, clock, fn) -> Timing:
-    "Add the times in a row and in a CUDA graph to the timing of a short kernel; return the timing"
+    "Add the times back to back and in a CUDA graph to the timing of a short kernel; return the timing"
     if not isinstance(clock, clocks.Events) or timing.median >= SHORT:
         return timing
-    timing.row = clocks.in_a_row(fn)
+    timing.row = clocks.back_to_back(fn)
     timing.graph, warnings = _time_graph(clock, fn, timing.median)
     if timing.row > 20 * timing.median:
         per_call = f'the {time_text(timing.row)} that a call takes'

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride.bench.clocks import Clock, Events, Sensors, State, clock_warnings, clock_for, in_a_row
+from gridstride.bench.clocks import Clock, Events, Sensors, State, back_to_back, clock_warnings, clock_for
 from found import names
 
 
@@ -22,7 +22,7 @@ def test_the_wall_clock_times_each_call():
     assert len(slept) == 3 and min(slept) >= .002
 
 
-def test_calls_in_a_row_are_timed_together(): assert in_a_row(lambda: time.sleep(.001)) >= .001
+def test_calls_back_to_back_are_timed_together(): assert back_to_back(lambda: time.sleep(.001)) >= .001
 
 
 def test_arrays_of_the_cpu_are_timed_by_the_wall(): assert not clock_for([np.zeros(3), 2]).gpu
