@@ -17,7 +17,9 @@ VISION = {
 XYZ = np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]])  # of linear sRGB
 WHITE = XYZ.sum(1)
 # colours, and how far apart any two are
-PALETTES = {'draw': (draw.PALETTE, 12), 'dark': (draw._DARK_PALETTE, 12), 'plots': (plots.COLORS, 16)}
+DARK_PLOTS = [plots._DARK_OF_COLOR.get(o, o) for o in plots.COLORS]
+PALETTES = {'draw': (draw.PALETTE, 12), 'dark': (draw._DARK_PALETTE, 12), 'plots': (plots.COLORS, 16),
+            'dark plots': (DARK_PLOTS, 16)}
 
 
 def linear(color):
@@ -64,6 +66,12 @@ def test_text_on_each_colour_can_be_read():
     assert all(contrast(draw.INK, c) >= 7 for c in light)
     dark = draw._DARK_OF_COLOR
     assert all(contrast(dark[draw.INK], dark[c]) >= 6 for c in light)
+
+
+def test_a_dark_plot_has_the_colours_of_a_dark_picture_and_its_lines_can_be_seen():
+    dark = {**plots._DARK_OF_COLOR, **plots._DARK_OF_GROUND}
+    assert all(dark[o] == draw._DARK_OF_COLOR[o] for o in (draw.INK, draw.CARD, draw.EMPTY))
+    assert all(contrast(o, dark[plots.CARD]) >= 4 for o in DARK_PLOTS)
 
 
 def test_block_warp_and_thread_differ_in_lightness():

@@ -493,7 +493,7 @@ def claim(
 ):
     """Print a measured value, and the range that the text expects.
 
-        claim('tiled, speedup over naive', 2.2, race.speedup('tiled', 'naive'), 2.8, 'x')
+        claim('tiled, speedup over naive', 2.2, timed.speedup('tiled', 'naive'), 2.8, 'x')
 
     prints 'tiled, speedup over naive: 2.53x, expected 2.2 to 2.8x on an H100'. If 2.53 were out of the range, it would
     print 'but expected', and a reader's lesson would continue. Raises AssertionError only if a value that was measured
@@ -563,7 +563,7 @@ class Expectations:
     ):
         """Add a claim about a row to the table; return the object itself.
 
-            race.expect('tiled', 2.2, 2.8)
+            timed.expect('tiled', 2.2, 2.8)
 
         Raises AssertionError as `claim` does, KeyError for an unknown row."""
         for row in filter(None, (name, over)):

@@ -5,7 +5,6 @@ A kernel with few operations per byte is memory-bound, a kernel with many is com
 origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
-import io
 from collections import namedtuple
 
 from . import limits
@@ -219,12 +218,10 @@ class Roofline(Expectations):
         ax.plot(p.intensity, p.tflops or p.limit, ls='', **marker)
 
     def _repr_png_(self):
-        import matplotlib.pyplot as plt
+        return plots.image_of(self.plot, 'png')
 
-        ax, buffer = self.plot(), io.BytesIO()
-        ax.figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
-        plt.close(ax.figure)
-        return buffer.getvalue()
+    def _repr_svg_(self):
+        return plots.image_of(self.plot, 'svg')
 
 
 def roofline(

@@ -6,7 +6,6 @@ The ratio within a round hardly depends on the state of the machine. The reporte
 with its 95% confidence interval. With `sizes`, this is repeated per size.
 """
 
-import io
 from itertools import count
 from typing import NamedTuple
 
@@ -303,9 +302,7 @@ class Sweep(list):
         return '\n\n'.join(map(repr, self))
 
     def _repr_png_(self):
-        import matplotlib.pyplot as plt
+        return plots.image_of(self.plot, 'png')
 
-        ax, buffer = self.plot(), io.BytesIO()
-        ax.figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
-        plt.close(ax.figure)
-        return buffer.getvalue()
+    def _repr_svg_(self):
+        return plots.image_of(self.plot, 'svg')

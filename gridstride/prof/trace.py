@@ -15,7 +15,7 @@ from collections import defaultdict
 from html import escape
 from pathlib import Path
 
-from ..draw import Picture
+from ..draw import Picture, themed
 from .show import format_si, short_name, truncate_middle
 from .strip import OTHER_COLOR, Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
@@ -183,9 +183,10 @@ def _rows(all_groups, on_gpu, max_rows, color_of_name):
 
     rows = []
     for group in all_groups[:max_rows]:
+        color = themed(color_of_name.get(group.name, OTHER_COLOR))
         rows.append(
             make_row(
-                CellText(truncate_middle(group.name), group.full_name, color_of_name.get(group.name, OTHER_COLOR)),
+                CellText(truncate_middle(group.name), group.full_name, color),
                 group.count,
                 group.cpu_seconds,
                 group.gpu_seconds,

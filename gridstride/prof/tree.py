@@ -15,7 +15,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from ..draw import Picture
+from ..draw import Picture, themed
 from .isolate import extract_program, pickle_arguments, search_path
 from .show import format_si, short_name, truncate_middle
 from .strip import Box, Row, colors, strip
@@ -184,7 +184,7 @@ class Timeline:
             spread = [f'{value:,.0f}' for value in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
             rows.append(
                 [
-                    CellText(name, color=color_of_scope[name]),
+                    CellText(name, color=themed(color_of_scope[name])),
                     f'{len(cycles) / len(marks_of_warp):.3g}',
                     *spread,
                     Share(sum(cycles) / total_cycles),

@@ -1,19 +1,37 @@
-"""One style for all plots: readable text, colours that colour-blind readers can distinguish, a light background.
+"""One style for all plots: readable text, colours that colour-blind readers can distinguish, a background of its own.
 
-`plots.use()` sets it for a notebook; plots of the package always have it. `name_points` puts names next to points so
-that no name covers another name or leaves the axes. `faults` lists texts that cannot be read.
+`plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
+which has dark colours on a dark page. `name_points` puts names next to points so that no name covers another name or
+leaves the axes. `faults` lists texts that cannot be read.
 """
 
+import re
+import sys
 from contextlib import contextmanager
+from io import BytesIO, StringIO
 from itertools import combinations
 
-__all__ = ['INK', 'CARD', 'COLORS', 'STYLE', 'MIN_FONT_SIZE', 'use', 'styled', 'name_points', 'faults']
+__all__ = [
+    'INK',
+    'CARD',
+    'COLORS',
+    'STYLE',
+    'MIN_FONT_SIZE',
+    'SCHEME',
+    'use',
+    'styled',
+    'themed_svg',
+    'image_of',
+    'name_points',
+    'faults',
+]
 
 # A plot has the background of the pictures of `draw`, so that it can be read on light and dark pages. The colours are
 # those of Okabe and Ito (2008) without yellow, the palest one; neighbours also differ in lightness.
 INK, CARD = '#1f2933', '#fbfaf7'
 COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
 MIN_FONT_SIZE = 9  # points
+MAX_WIDTH = 784  # pixels, of an SVG image: a page of 800 without its margin
 STYLE = {
     'font.size': 10,
     'axes.titlesize': 10,
@@ -45,10 +63,13 @@ def _settings():
 
 
 def use():
-    "Give all later plots this style"
+    "Give all later plots this style; in a notebook, their images follow the colour scheme of the page"
     import matplotlib
 
     matplotlib.rcParams.update(_settings())
+    if 'IPython' in sys.modules and (shell := sys.modules['IPython'].get_ipython()):
+        bundles = shell.display_formatter.mimebundle_formatter
+        bundles.for_type_by_name('matplotlib.figure', 'Figure', lambda figure: {'image/svg+xml': themed_svg(figure)})
 
 
 @contextmanager
@@ -58,6 +79,74 @@ def styled():
 
     with matplotlib.rc_context(_settings()):
         yield
+
+
+# An SVG image has the colour scheme of its page, whether it is a part of that page or an image of its own. A page that
+# nbconvert writes sets no colour scheme, but has JupyterLab's mark of a dark theme.
+SCHEME = 'svg:root {color-scheme: light dark} [data-jp-theme-light="false"] .gridstride {color-scheme: dark}'
+
+# On a dark page a plot has these colours instead; images of pixels in it keep their own. JupyterLab shows the PNG of a
+# plot in notebooks that it does not trust.
+_DARK_INK = '#e8ebef'
+_DARK_OF_COLOR = {INK: _DARK_INK, '#000000': _DARK_INK, '#444444': '#d5dae0', '#0072b2': '#4d7fe0'}
+_DARK_OF_GROUND = {CARD: '#171c22', '#ffffff': '#0e1216'}
+_MARKER = 'path[id^="m"]'  # matplotlib draws it by `use`; in what `use` copies, no selector finds the plot around it
+
+
+def _theme_style():
+    "Return the style that gives a plot its dark colours on a dark page"
+    rules = [
+        f'.gridstride {element}{painted}, {_MARKER}{painted} {{{attribute}: light-dark({color}, {dark}) !important}}'
+        for element, colors in (('', _DARK_OF_COLOR), ('path', _DARK_OF_GROUND))
+        for attribute in ('fill', 'stroke')
+        for color, dark in colors.items()
+        for painted in [f'[style*="{attribute}: {color}"]']
+    ]
+    ink = f'.gridstride {{fill: light-dark(#000000, {_DARK_INK})}}'  # matplotlib omits the fill of what is black
+    return f'<style>{" ".join([SCHEME, ink, *rules])}</style>'
+
+
+def _fitted(attributes):
+    "Return the attributes of an SVG image, with its size in pixels, and not wider than a page"
+    width, height = (4 / 3 * float(size) for size in re.findall(r'(?:width|height)="([\d.]+)pt"', attributes))
+    scale = min(1, MAX_WIDTH / width)
+    size = f'width="{scale * width:.0f}" height="{scale * height:.0f}"'
+    return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', size, attributes)
+
+
+def themed_svg(
+    figure,  # of matplotlib
+) -> str:
+    "Return a figure as an SVG image, which has dark colours on a page with a dark colour scheme"
+    import matplotlib
+
+    buffer = StringIO()
+    with matplotlib.rc_context({'svg.hashsalt': 'gridstride'}):  # the same plot gives the same text
+        figure.savefig(
+            buffer, format='svg', bbox_inches='tight', metadata=dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
+        )
+    _, _, svg = buffer.getvalue().partition('<svg ')
+    svg = re.sub('data:[^"]*', lambda image: image[0].replace('\n', ''), svg)
+    attributes, _, parts = re.sub(r'\s*\n\s*', ' ', svg).partition('>')
+    parts = parts.replace('*{stroke-', '.gridstride *{stroke-')  # of this plot, not of the page
+    return f'<svg class="gridstride" {_fitted(attributes)}>{_theme_style()}{parts}'
+
+
+def image_of(
+    draw,  # called without arguments: draws a plot, and returns its axes
+    format,  # 'png' or 'svg'
+):
+    "Return a plot of the package as the bytes of a PNG, or as the text of an SVG image; the figure is closed"
+    import matplotlib.pyplot as plt
+
+    figure, buffer = draw().figure, BytesIO()
+    try:
+        if format == 'svg':
+            return themed_svg(figure)
+        figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
+        return buffer.getvalue()
+    finally:
+        plt.close(figure)
 
 
 # Positions around a point, in typographic points, the nearest first. If none is free, `name_points` chooses the one at

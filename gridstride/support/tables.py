@@ -30,6 +30,7 @@ class CellText(str):
         return cell_text
 
 
+# Pages that `plots.SCHEME` marks as dark select the dark one of two colours of a dot by its class.
 _DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
 _BAR = 'rgba(80,140,220,.35)'
 
@@ -48,7 +49,7 @@ def _cell(x, is_left):
     "Return a cell as HTML"
     title = f' title="{escape(x.tooltip)}"' if getattr(x, 'tooltip', '') else ''
     color = getattr(x, 'color', '')
-    dot = f'<span style="{_DOT};background:{color}"></span> ' if color else ''
+    dot = f'<span class="gridstride" style="{_DOT};background:{color}"></span> ' if color else ''
     return f'<td style="{_style(x, is_left)}"{title}>{dot}{escape(str(x))}</td>'
 
 

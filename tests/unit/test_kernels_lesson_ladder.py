@@ -8,7 +8,7 @@ import pytest
 from gridstride.asm import CompilerMissing
 from gridstride.kernels import Rung, check_product
 from gridstride.kernels.ladder import lesson_ladder as tools, lecture, on_paper
-from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, race
+from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, time_products
 from gridstride.kernels.ladder.ladder import Ladder
 from gridstride.kernels.ladder.pictures import draw_phase, draw_wavefronts
 from gridstride.bench.recording import Unavailable
@@ -124,10 +124,10 @@ def test_what_the_hardware_is_asked(monkeypatch):
     assert '(1024, 512), (512, 1024)' in asked[1][0] and asked[0][1]['record'] == '99_quads'
 
 
-def test_no_race_without_a_gpu(tmp_path, monkeypatch):
+def test_no_product_is_timed_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Unavailable, match='NVIDIA GPU'):
-        race('99_race', 64, 64, 64, naive())
+        time_products('99_race', 64, 64, 64, naive())
 
 
 def test_wavefronts_as_a_picture():

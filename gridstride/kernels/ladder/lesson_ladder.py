@@ -14,7 +14,7 @@ from ...bench.variants import Contest, contest
 from .ladder import Gpu, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_product
 from .rung import H100
 
-__all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'race', 'count_quads', 'count_library']
+__all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'time_products', 'count_quads', 'count_library']
 
 
 # Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
@@ -204,8 +204,8 @@ def _print_guess(guess, baseline):
         raise TypeError(f'my_guess must be a number, {unit}; got {guess!r}')
 
 
-# A race is a contest on one product, with the library among the candidates and the error of each result in the table.
-def race(
+# A contest of kernels for one product, with the library among the candidates and the error of each result in the table.
+def time_products(
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     h,
     w,
