@@ -27,6 +27,10 @@ COMMANDS = {  # name -> (module, {arguments: description})
         {'': 'offer check, explain, asm, bench and judge to a coding agent, confined'},
     ),
     'cpp': ('gridstride.cpp.__main__', {'program.cu': 'compile and run a CUDA program, checked if there is no GPU'}),
+    'nvcc': (
+        'gridstride.cpp.nvcc',
+        {'-o PROGRAM a.cu': "build a CUDA program with nvcc's flags, to run without a GPU"},
+    ),
     'as_gpu': ('gridstride.as_gpu', {'program.py': 'run Python, or a notebook, that expects a GPU, without one'}),
     'judge': (
         'gridstride.judge.__main__',

@@ -3,8 +3,8 @@
 The modules and packages, in a good order for reading:
 
 - the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (several files as one extension), `magic`
-    (`%%cuda`), `program` (a whole program with its `main`), `harness` (a kernel of a file that has none), `listings`
-    (a source as a notebook shows it);
+    (`%%cuda`), `program` (a whole program with its `main`), `nvcc` (builds one by the command line of nvcc), `harness`
+    (a kernel of a file that has none), `listings` (a source as a notebook shows it);
 - compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
     (compilers and their cache), `driver` (NVIDIA's, for a GPU);
 - launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (compiled code that

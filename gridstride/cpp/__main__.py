@@ -108,7 +108,7 @@ def _describe(error, files):
     "Return an error's message; a compile error names the file as the command line does, not after the kernel"
     if not isinstance(error, CompileError):
         return str(error)
-    path = next((path for path in files[1:] if path.name == error.source_name), files[0])
+    path = next((path for path in files[1:] if Path(path).name == error.source_name), files[0])
     return re.sub(rf'(?<![\w.]){re.escape(error.source_name)}(?=, line )', lambda _: str(path), str(error))
 
 
@@ -130,7 +130,8 @@ def main(argv=None) -> int:  # exit status
     if len(units) < len(other_sources):
         p.error('two of the source files have the same name')
     include = [path.resolve() for path in (*options.include, *(path.parent for path in files[1:]))]
-    try:
+
+    def run_file():
         with emulator.options(
             options.checks, options.order, options.seed, seconds=options.seconds, memory=options.memory
         ):
@@ -142,20 +143,31 @@ def main(argv=None) -> int:  # exit status
                 is_host_only=options.file.suffix != '.cu',
             )
             checks = False if options.unchecked else None
-            status = (
+            return (
                 _launch(options, src)
                 if options.launch
                 else run(src, name, args, checks, defines=options.define, extensions=extensions, **sources)
             )
+
+    status = report_errors(run_file, files)
+    leaks = list(_describe_leaks([src, *other_sources])) if options.leaks else []
+    print(*leaks, sep='\n', end='\n' if leaks else '', file=sys.stderr)
+    return status or int(bool(leaks))
+
+
+def report_errors(
+    call,  # a function without arguments that returns an exit status
+    files,  # of the program, as the command line names them
+) -> int:  # exit status
+    "Return the result of `call`, or 1 after printing an error or a finding"
+    try:
+        return call()
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {_describe(e, files)}', file=sys.stderr)
         return 1
     except KeyboardInterrupt as e:
         print(e, file=sys.stderr)
         return 130  # as a shell reports a program that Ctrl-C has ended
-    leaks = list(_describe_leaks([src, *other_sources])) if options.leaks else []
-    print(*leaks, sep='\n', end='\n' if leaks else '', file=sys.stderr)
-    return status or int(bool(leaks))
 
 
 if __name__ == '__main__':

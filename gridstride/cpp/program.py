@@ -44,6 +44,17 @@ def run(
     src: str,  # a program in CUDA C
     name,  # of the program
     args=(),  # command line arguments of the program
+    checks=None,  # as for `compile_program`, which takes `options`
+    **options,
+) -> int:  # the exit status
+    "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
+    build_result, checks = compile_program(src, name, checks, **options)
+    return run_compiled(build_result, name, [name, *args], checks)
+
+
+def compile_program(
+    src: str,
+    name,
     checks=None,  # the detectors to enable, as for `cuda_kernel`
     folder=None,  # of the program's own headers; None: the current folder
     include=(),  # other folders of headers
@@ -51,19 +62,29 @@ def run(
     units=(),  # dict: file name -> text of the other source files, each a translation unit
     is_host_only=False,  # whether the first file is a `.cpp`, which nvcc passes to the host's compiler
     extensions=(),  # of 'constexpr' and 'lambda': those of nvcc's --expt-relaxed-constexpr and --extended-lambda
-) -> int:  # the exit status
-    "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
+    flags=(),  # of the C++ compiler
+) -> tuple:  # (`BuildResult`, the detectors to enable)
+    "Compile a program for the emulator; raises `CompileError`"
     checks = checks_to_compile(checks)
     prefix = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
     options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
     options.update(original=src, prefix=prefix, suffix=_ENTRY)
-    build_result = emulate(strip_line_directives(src), name, bool(checks), ['-I.'], **options)
+    return emulate(strip_line_directives(src), name, bool(checks), [*flags, '-I.'], **options), checks
+
+
+def run_compiled(
+    build_result,  # of `compile_program`
+    name,  # of the program
+    argv,  # of `main`
+    checks,  # the detectors to enable
+) -> int:  # the exit status
+    "Run a compiled program; raises `KernelError` for a finding"
     emulator.device()
     # Run a copy, because a library at a new path is loaded again, so its variables are initialized again
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
         try:
-            return EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks).gs_run([name, *args])
+            return EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks).gs_run([*argv])
         except OSError as e:
             if m := re.search(r'undefined symbol: (\S+)', str(e)):
                 raise ValueError(_describe_undefined(m[1])) from None

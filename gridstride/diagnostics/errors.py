@@ -62,7 +62,6 @@ import re
 import sys
 import warnings
 from collections import namedtuple
-from pathlib import Path
 from string import Formatter
 from typing import NamedTuple
 
@@ -622,9 +621,10 @@ def learner_stacklevel():
 
 
 def _is_command(frame):
-    "Return whether the outermost `frame` is a command of this package: `python -m gridstride...`, or `gridstride`"
-    filename = frame.f_code.co_filename
-    return filename.startswith('<frozen') or frame.f_back is None and Path(filename).stem == 'gridstride'
+    "Return whether a frame is that of `python -m`, of the script `gridstride`, or of a program that it has built"
+    functions = (frame.f_globals.get(name) for name in ('console', 'run_executable'))
+    is_of_package = any(getattr(f, '__module__', '').startswith('gridstride.') for f in functions)
+    return is_of_package or frame.f_code.co_filename.startswith('<frozen')
 
 
 def warn_learner(

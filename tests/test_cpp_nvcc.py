@@ -1,0 +1,94 @@
+"`gridstride nvcc`: nvcc's command line, objects of several files, executables."
+import subprocess, sys
+
+import pytest
+
+from gridstride.cpp.nvcc import main, parse
+
+
+@pytest.mark.parametrize('argv,fields', [
+    ('-O3 -std=c++20 -arch=sm_90a -lineinfo -o a a.cu', dict(files=['a.cu'], output='a', flags=('-std=c++20',))),
+    ('-c a.cu b.cu -Iinc -I inc2 -isystem inc3 -DN -DM=2 -D K=3', dict(
+        files=['a.cu', 'b.cu'], compile_only=True, include=('inc', 'inc2', 'inc3'), defines=('N', 'M=2', 'K=3'))),
+    ('-dc --include-path=inc --output-file a.o a.cu', dict(compile_only=True, include=('inc',), output='a.o')),
+    ('-gencode arch=compute_90,code=sm_90 -Xcompiler -Wall,-fopenmp,-DX -Xptxas -v a.cu', dict(
+        files=['a.cu'], flags=('-fopenmp',), defines=('X',),
+        ignored=('-gencode arch=compute_90,code=sm_90', '-Xcompiler -Wall,-fopenmp,-DX', '-Xptxas -v'))),
+    ('--expt-relaxed-constexpr -extended-lambda --unchecked a.o -lcublas -L/x b.o -std=c++14 -t4', dict(
+        files=['a.o', 'b.o'], extensions=('constexpr', 'lambda'), checked=False,
+        ignored=('-lcublas', '-L/x', '-std c++14', '-t4'))),
+])
+def test_command_lines(argv, fields):
+    request = parse(argv.split())
+    assert {name: getattr(request, name) for name in fields} == fields
+
+
+FILES = {
+    'main.cu': '#include <cstdio>\n#include <cstdlib>\n#include "scale.h"\n'
+               'int main(int argc, char **argv) {\n'
+               '    int n = argc > 1 ? atoi(argv[1]) : 4, h[8], *x = make();\n'
+               '    scale(x, n);\n    cudaMemcpy(h, x, sizeof h, cudaMemcpyDeviceToHost);\n'
+               '    printf("%d %d %d\\n", h[3], twice(3), argc);\n    return n == 5 ? 7 : 0;\n}\n',
+    'scale.h': 'int *make();\nvoid scale(int *x, int n);\nint twice(int);\n',
+    'scale.cu': '#include "scale.h"\n'
+                '__global__ void fill(int *x, int n) {\n'
+                '    if (threadIdx.x < n) x[threadIdx.x] = threadIdx.x * SCALE;\n}\n'
+                'int *make() { int *x; cudaMalloc(&x, 32); cudaMemset(x, 0, 32); return x; }\n'
+                'void scale(int *x, int n) { fill<<<1, 32>>>(x, n); }\n',
+    'host.cpp': '#include "scale.h"\nint twice(int n) { return 2 * n; }\n',
+}
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.takes(20)
+def test_a_program_of_several_files_is_compiled_linked_and_run(tmp_path, monkeypatch, capsys):
+    "It runs without its sources, and ends with its own status, or with 1 after a finding"
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path/name).write_text(text)
+    assert main(['-c', 'scale.cu', '-DSCALE=2', '-o', 'scale.o', '-O3']) == 0
+    assert 'ignored: -O3\n' in capsys.readouterr().err
+    assert main(['-DSCALE=2', 'main.cu', 'scale.o', 'host.cpp', '-o', 'program', '-lcudart']) == 0, capsys.readouterr()
+    for name in FILES:
+        (tmp_path/name).unlink()
+    assert run('./program') == (0, '6 6 1\n', '') and run('./program', '5') == (7, '6 6 2\n', '')
+    status, out, err = run('./program', '9')
+    assert status == 1 and err.startswith('MemcheckError') and 'line 3 of scale.cu: if (threadIdx.x < n)' in err
+
+
+@pytest.mark.slow
+def test_warnings_name_the_program(tmp_path):
+    "Not the module of Python that runs it, whether by the script, by `python -m` or as an executable"
+    src = ('__global__ void k(int *x) {\n    if (threadIdx.x == 3) return;\n    __syncthreads();\n'
+           '    if (threadIdx.x == 0) x[0] = 1;\n}\n'
+           'int main() { int *x; cudaMalloc(&x, 4); k<<<1, 32>>>(x); cudaDeviceSynchronize(); }\n')
+    (tmp_path/'early.cu').write_text(src)
+    (tmp_path/'gridstride').write_text('import sys\nfrom gridstride.__main__ import console\nsys.exit(console())\n')
+    file, program = str(tmp_path/'early.cu'), str(tmp_path/'early')
+    assert main([file, '-o', program]) == 0
+    ways = [sys.executable, str(tmp_path/'gridstride'), 'cpp', file], [sys.executable, '-m', 'gridstride', 'cpp', file]
+    for way in (*ways, [program]):
+        assert run(*way)[2].startswith('early.cu:3: EarlyReturn'), way
+
+
+def test_what_cannot_be_built_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
+    (tmp_path/'elf.o').write_bytes(b'\x7fELF\xff')
+    (tmp_path/'good.cu').write_text('int main() {}\n')
+    assert main(['-c', 'bad.cu']) == 1 and capsys.readouterr().err.startswith('CompileError: bad.cu, line 2: ')
+    assert not (tmp_path/'bad.o').exists()
+    wrong = (['good.cu', 'elf.o'], 'elf.o'), (['none.cu'], 'none.cu'), (['-DN=1', '-DN=2', 'good.cu'], '-D N')
+    for argv, name in wrong:
+        assert main(argv) == 1 and name in capsys.readouterr().err
+    assert main(['-O3']) == 2 and main([]) == 2 and main(['--version']) == 0
+    assert 'release 13.0' in capsys.readouterr().out
+
+
+def test_the_command_runs_as_nvcc(tmp_path):
+    assert 'release' in run(sys.executable, '-m', 'gridstride', 'nvcc', '-V')[1]
