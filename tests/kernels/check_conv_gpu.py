@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from checking import differs_elsewhere, run
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
+from gridstride.kernels.conv import products
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16
 # (images, channels, height, width), kernel, stride, padding, dilation
@@ -56,6 +57,24 @@ def depthwise_is_right():
                     yield from near(f'{what} {name}', a.grad, b.grad, ROUNDING[dtype], c.grad)
 
 
+def dense_is_right():
+    "Whatever `conv2d` would choose"
+    products.is_faster = lambda problem: True
+    random.seed(1)
+    for i in range(40):
+        n, channels, out_channels = random.randint(1, 6), 8*random.randint(1, 40), 8*random.randint(1, 40)
+        shape, kernel = (n, channels, random.randint(7, 60), random.randint(7, 60)), random.choice((1, 2, 3, 5, 7))
+        options = random.choice((1, 2)), random.randint(0, kernel - 1), random.choice((1, 1, 2)) if kernel <= 3 else 1
+        x, weight = (torch.randn(o, device='cuda', dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+                     for o in (shape, (out_channels, channels, kernel, kernel)))
+        bias = torch.randn(out_channels, device='cuda', dtype=torch.bfloat16)
+        if explain_conv2d(x, weight, bias, *options).kernels != ('dense',): yield f'{shape} {options}: not ours'
+        exact = [o.double() for o in (x, weight, bias)]
+        terms = F.conv2d(*(o.abs() for o in exact), *options)
+        yield from near(f'dense {shape} {out_channels} {kernel} {options}', conv2d(x, weight, bias, *options),
+                        F.conv2d(*exact, *options), 2**-8, terms)
+
+
 def sequence_result(x, weight, bias, state, silu):
     extended = torch.cat([state, x], -1)
     y = F.conv1d(extended, weight[:, None], bias, groups=x.shape[1])
@@ -96,6 +115,6 @@ def on_other_streams():
     yield from differs_elsewhere(lambda x: conv1d(x, taps, activation='silu'), x.view(4, 64, -1))
 
 
-CHECKS = [depthwise_is_right, sequences_are_right, on_other_streams]
+CHECKS = [depthwise_is_right, dense_is_right, sequences_are_right, on_other_streams]
 
 if __name__ == '__main__': run(CHECKS, {f.__name__: f for f in CHECKS})
