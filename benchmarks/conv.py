@@ -154,16 +154,15 @@ def update():
 
 
 def backward():
-    for dtype in (FLOAT, BFLOAT):
+    for dtype, layout in ((FLOAT, 'nchw'), (BFLOAT, 'nchw'), (BFLOAT, 'nhwc')):
         for what, n, channels, size, kernel, stride in DEPTHWISE[:12]:
             if stride > 1: continue
-            x = torch.randn(n, channels, size, size, device='cuda', dtype=dtype, requires_grad=True)
-            weight = torch.randn(channels, 1, kernel, kernel, device='cuda', dtype=dtype, requires_grad=True)
-            dy = torch.randn_like(x)
+            x = normal(dtype, n, channels, size, size).to(memory_format=LAYOUTS[layout]).requires_grad_()
+            weight, dy = normal(dtype, channels, 1, kernel, kernel).requires_grad_(), torch.randn_like(x)
             runs = {name: rows.capture_graph(lambda f=f: rows.make_backward(
                 lambda x, w: f(x, w, padding=kernel//2, groups=channels), (x, weight), dy))
                 for name, f in (('ours', kernels.conv2d), ('torch', F.conv2d))}
-            yield f'{what} nchw {kernel}x{kernel} backward', x, runs, 3*x.nbytes
+            yield f'{what} {layout} {kernel}x{kernel} backward', x, runs, 3*x.nbytes
 
 
 PARTS = dict(depthwise=depthwise, random=random_depthwise, causal=causal, update=update, backward=backward, dense=dense)

@@ -245,6 +245,7 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 
 @pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_last', 'causal',
+                                  'depthwise_last_weight', 'add_splits',
                                   'causal_backward', 'causal_update', 'dense'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
@@ -253,6 +254,7 @@ def test_a_source_is_what_is_launched(name):
     calls = [*tiles.depthwise_launches(problem, 'float32', tiles.Alignment(1, 1), True, False, H100),
              *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
              *tiles.depthwise_last_launches(problem, 'float32', 1, True, False, H100),
+             *tiles.depthwise_last_weight_launches(problem, 'float32', H100)[0],
              *products.dense_launches(problem, True, H100),
              *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
              *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),

@@ -55,12 +55,3 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
         partials[((size_t)split * channels + channel) * (TAPS + 1) + k] = sum;
     }
 }
-
-__global__ void add_splits(const float *partials, Elem *dweight, Elem *dbias, int channels) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, channel = i / (TAPS + 1), k = i % (TAPS + 1);
-    if (channel >= channels) return;
-    float sum = 0;
-    for (int split = 0; split < SPLITS; split++) sum += partials[(size_t)split * channels * (TAPS + 1) + i];
-    if (k < TAPS) dweight[channel * TAPS + k] = Elem(sum);
-    else dbias[channel] = Elem(sum);
-}

@@ -103,7 +103,8 @@ def _gradients_by_torch(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
 def _conv2d_backward(x, weight, dy, *sizes):
     problem = _problem(x, weight, *sizes)
     gradient = problem.gradient()
-    if problem.stride != (1, 1) or min(gradient.padding) < 0 or not x.numel() or is_channels_last(x):
+    is_dilated_last = is_channels_last(x) and problem.dilation != (1, 1)
+    if problem.stride != (1, 1) or min(gradient.padding) < 0 or not x.numel() or is_dilated_last:
         return NotImplemented
     dx, dweight, dbias = _empty_gradients(x, weight, dy, *sizes)
     _launch_depthwise(gradient, dy, weight, None, dx, flip=True)
@@ -114,8 +115,12 @@ def _conv2d_backward(x, weight, dy, *sizes):
 def _launch_depthwise_weight(problem, x, dy, dweight, dbias):
     "Launch the gradients of the weight and of the bias"
     dtype, device = dtype_name(x), this_device()
-    alignment = tiles.plane_alignment(problem, dtype, (x.data_ptr(), dy.data_ptr()))
-    launches, splits = tiles.depthwise_weight_launches(problem, dtype, alignment, device)
+    if is_channels_last(x):
+        launches, splits = tiles.depthwise_last_weight_launches(problem, dtype, device)
+        x, dy = (o.permute(0, 2, 3, 1) for o in (x, dy))  # contiguous views
+    else:
+        alignment = tiles.plane_alignment(problem, dtype, (x.data_ptr(), dy.data_ptr()))
+        launches, splits = tiles.depthwise_weight_launches(problem, dtype, alignment, device)
     size = splits * (dweight.numel() + dbias.numel())
     partials = torch.empty(size, dtype=torch.float32, device=x.device)
     launch(launches, x, dy=dy, partials=partials, dweight=dweight, dbias=dbias)

@@ -12,6 +12,7 @@ _PARTS = {
     'depthwise': ('plane_tiles',),
     'depthwise_weight': ('plane_tiles',),
 }  # kernel -> the texts that precede its own
+_ADDED = {'depthwise_weight', 'depthwise_last_weight'}  # `add_splits`, in the same source, adds their sums
 _PRIMITIVES = {'dense': ('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')}
 
 
@@ -25,4 +26,5 @@ def kernel_source(
     preamble = ''.join(source(part) for part in _PARTS.get(name, ()))
     if name in _PRIMITIVES:
         preamble += 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_PRIMITIVES[name])
-    return assemble_source(source(name), (('Elem', C_TYPES[dtype]),), constants, preamble)
+    text = source(name) + (source('add_splits') if name in _ADDED else '')
+    return assemble_source(text, (('Elem', C_TYPES[dtype]),), constants, preamble)

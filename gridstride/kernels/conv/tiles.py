@@ -140,8 +140,13 @@ def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) ->
     scalars = problem.images, channels, problem.height, problem.width, out_height, out_width, tiles_x, tiles
     grid, block = (splits * channels,), (tile.threads,)
     first = KernelLaunch(src, 'depthwise_weight', ('x', 'dy', 'partials'), scalars, grid, block)
+    return [first, _add_splits_launch(src, channels, taps)], splits
+
+
+def _add_splits_launch(src, channels, taps):
+    "Return the launch that adds the sums of the blocks"
     arrays, grid = ('partials', 'dweight', 'dbias'), (cdiv(channels * (taps + 1), 256),)
-    return [first, KernelLaunch(src, 'add_splits', arrays, (channels,), grid, (256,))], splits
+    return KernelLaunch(src, 'add_splits', arrays, (channels,), grid, (256,))
 
 
 # Images that are stored channels last
@@ -178,6 +183,20 @@ def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, fli
     sizes = problem.channels, problem.height, problem.width, out_height, out_width
     scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _LAST_THREADS // lanes) * groups,)
     return [KernelLaunch(src, 'depthwise_last', ('x', 'weight', 'bias', 'y'), scalars, grid, (_LAST_THREADS,))]
+
+
+@lru_cache(1024)
+def depthwise_last_weight_launches(problem: Convolution, dtype, device) -> tuple:  # (launches, splits)
+    "Return the launches of the gradient of the weight, channels last, and the number of partial sums per tap"
+    (out_height, out_width), channels, threads = problem.out_size, problem.channels, _LAST_THREADS
+    rows, groups, taps = problem.images * out_height, cdiv(channels, 32), problem.kernel[0] * problem.kernel[1]
+    splits = max(1, min(cdiv(rows, threads // 32), _SPLIT_BLOCKS_PER_SM * device.sms // groups))
+    constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], PAD_H=problem.padding[0], PAD_W=problem.padding[1])
+    src = kernel_source('depthwise_last_weight', dtype, tuple(dict(constants, THREADS=threads, SPLITS=splits).items()))
+    scalars = channels, problem.height, problem.width, out_height, out_width, rows, groups
+    arrays, grid = ('x', 'dy', 'partials'), (splits * groups,)
+    first = KernelLaunch(src, 'depthwise_last_weight', arrays, scalars, grid, (threads,))
+    return [first, _add_splits_launch(src, channels, taps)], splits
 
 
 def last_vector_width(problem: Convolution, dtype, addresses) -> int:
