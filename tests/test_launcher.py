@@ -755,3 +755,22 @@ def test_modes_and_transforms_are_not_repeated(driver, repeated):
     with torch.autograd.forward_ad.dual_level(): assert call_tables.needs_autograd(x)
     def one(x): return torch.tensor(float(call_tables.needs_autograd(x)))
     assert torch.func.vmap(one)(torch.ones(3)).all()
+
+
+def test_a_function_is_applied_without_torchs_python():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x*factor
+
+        @staticmethod
+        def backward(ctx, grad): return grad*ctx.factor, None
+    double, x = call_tables.applier(Double), torch.randn(4, requires_grad=True)
+    y = double(x, 3.)
+    first, = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    check(first.detach(), 18*x.detach(), 1e-6, 1e-6)
+    second, = torch.autograd.grad(first.sum(), x)
+    check(second, torch.full((4,), 18.), 1e-6, 0)
+    assert 'Double' in type(y.grad_fn).__name__ and not double(x.detach(), 3.).requires_grad
+    with pytest.raises(RuntimeError, match='setup_context'): torch.func.grad(lambda x: double(x, 3.).sum())(x.detach())

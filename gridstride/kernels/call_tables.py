@@ -54,6 +54,21 @@ def differentiable_once(backward):
     return run
 
 
+def applier(
+    function,  # a `torch.autograd.Function`
+):
+    """Return a function that applies `function` as its `apply` does, with less overhead: torch's Python code is called
+    only for transforms of torch.func and while tracing. The nodes of its graph call `backward` directly."""
+    function._backward_cls.apply = function.backward
+    apply_in_c = super(torch.autograd.Function, function).apply
+
+    def apply(*args):
+        is_special = torch.compiler.is_compiling() or _is_transformed()
+        return function.apply(*args) if is_special else apply_in_c(*args)
+
+    return apply
+
+
 def _is_transformed():
     "Return whether a transform of torch.func, such as vmap, is active"
     return _functorch is not None and _functorch.peek_interpreter_stack() is not None

@@ -7,7 +7,7 @@ from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import differentiable_once, needs_autograd
+from ..call_tables import applier, differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
@@ -60,6 +60,9 @@ class _Gelu(torch.autograd.Function):
         return _gelu_backward(*ctx.saved_tensors, dy, ctx.tanh), None
 
 
+_apply_gelu = applier(_Gelu)
+
+
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
@@ -71,7 +74,7 @@ def gelu(
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
-    return _Gelu.apply(x, tanh) if needs_autograd(x) else _gelu.eager(x, tanh)
+    return _apply_gelu(x, tanh) if needs_autograd(x) else _gelu.eager(x, tanh)
 
 
 # GELU of x + bias, with dropout
@@ -132,6 +135,9 @@ class _BiasGelu(torch.autograd.Function):
         return *_bias_gelu_backward(x, bias, dy, *ctx.options), None, None, None
 
 
+_apply_bias_gelu = applier(_BiasGelu)
+
+
 def bias_gelu(
     x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     bias,  # (width,), of the same type
@@ -152,4 +158,4 @@ def bias_gelu(
         raise ValueError('bias_gelu: seed is None, but dropout (p > 0) needs one: pass a new seed per step')
     x, bias = to_contiguous(x), to_contiguous(bias)
     options = _uses_tanh('bias_gelu', approximate), float(p), seed or 0
-    return _BiasGelu.apply(x, bias, *options) if needs_autograd(x, bias) else _bias_gelu.eager(x, bias, *options)
+    return _apply_bias_gelu(x, bias, *options) if needs_autograd(x, bias) else _bias_gelu.eager(x, bias, *options)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import differentiable_once, needs_autograd, repeated
+from ..call_tables import applier, differentiable_once, needs_autograd, repeated
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -265,6 +265,12 @@ def _run_forward(
     return loss if reduction == 'none' else _sum_losses(loss, scale, problem), scale, *saved
 
 
+@repeated
+def _run_loss(x, target, ignore_index, reduction):
+    "Compute the loss alone; what else is computed shares one workspace"
+    return _run_forward(x, target, ignore_index, reduction, True, False)[0]
+
+
 class _CrossEntropy(torch.autograd.Function):
     "Cross entropy for autograd: saves the gradient if the forward pass computes it, else the row statistics"
 
@@ -312,6 +318,9 @@ class _CrossEntropy(torch.autograd.Function):
         return grad
 
 
+_apply_cross_entropy = applier(_CrossEntropy)
+
+
 @untraced
 def cross_entropy(
     logits,  # a tensor (rows, classes) of float32, bfloat16, float16 or float64; with `in_place` it must be contiguous
@@ -341,8 +350,8 @@ def cross_entropy(
             _empty_accumulator(logits).dtype
         )
     if needs_autograd(logits):
-        return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    return _run_forward(logits.detach(), target, ignore_index, reduction, True, False)[0]
+        return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
+    return _run_loss(logits.detach(), target, ignore_index, reduction)
 
 
 # The logits are a matrix product, and so are the gradients of both of its operands. All three products are computed per

@@ -7,7 +7,7 @@ from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import differentiable_once, needs_autograd
+from ..call_tables import applier, differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 
 
@@ -110,6 +110,9 @@ class _Norm(torch.autograd.Function):
         return *grads, None, None
 
 
+_apply_norm_function = applier(_Norm)
+
+
 # Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
 _TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
 
@@ -139,7 +142,7 @@ def _apply_norm(x, weight, bias, residual, eps, centered):
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
         return _normalize_by_torch(*operands)
     if has_gradient:
-        return _Norm.apply(*operands)
+        return _apply_norm_function(*operands)
     y, x_plus_residual, _ = _norm.eager(*operands)
     return y if residual is None else (y, x_plus_residual)
 

@@ -13,7 +13,7 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import differentiable_once, needs_autograd
+from ..call_tables import applier, differentiable_once, needs_autograd
 from ..common import check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
@@ -232,10 +232,13 @@ class _Softmax(torch.autograd.Function):
         return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
 
 
+_apply_softmax_function = applier(_Softmax)
+
+
 def _apply_softmax(x, log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
     x = to_contiguous(x)
-    return _Softmax.apply(x, log) if needs_autograd(x) else _softmax.eager(x, log)
+    return _apply_softmax_function(x, log) if needs_autograd(x) else _softmax.eager(x, log)
 
 
 def softmax(

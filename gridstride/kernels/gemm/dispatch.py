@@ -11,6 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, allows_tf32, fallback_reason
+from ..call_tables import applier
 from ..operators import operator
 from ..ladder.rung import Product
 from ..common import make_context_current_once
@@ -169,6 +170,9 @@ class _Product(torch.autograd.Function):
         return _gradients(ctx, grad_out, matmul)
 
 
+_apply_product = applier(_Product)
+
+
 def check_epilogue(epilogue):
     "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `product`"
     if not hasattr(epilogue, 'product'):
@@ -212,7 +216,7 @@ def matmul(
         if not needs_grad and (result := table_call(a, b)) is not None:
             return _multiply_by_torch(a, b, out) if result is NotImplemented else result
         if needs_grad and out is None and _launch_table.has_recipe(a, b):
-            return _Product.apply(a, b)
+            return _apply_product(a, b)
     if not needs_grad:
         return multiply(a, b, out, _cache_launches)
     if out is None and not fallback_reason(a, b):

@@ -16,6 +16,8 @@ _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'ex
 _COPY_PRIMITIVES = 'address', 'barriers_ready', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_once'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
 KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the C enum
+# Computed here, because a call during which torch computes it could not be repeated from a table (`call_tables`)
+_CODEBOOK = ', '.join(f'{value!r}f' for value in nf4_codebook())
 
 
 @lru_cache(1024)
@@ -29,7 +31,7 @@ def kernel_source(
     preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     preamble += f'typedef {pair_type} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     preamble += f'constexpr int FRACTION = {fraction_bits};\nenum {{ {", ".join(KINDS).upper()} }};\n'
-    preamble += f'__constant__ float CODEBOOK[] = {{{", ".join(f"{value!r}f" for value in nf4_codebook())}}};\n'
+    preamble += f'__constant__ float CODEBOOK[] = {{{_CODEBOOK}}};\n'
     instructions = (
         PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
     )
