@@ -33,7 +33,7 @@ def test_no_template_keeps_its_placeholder():
 @pytest.mark.takes(20)
 def test_its_tests_pass_without_a_gpu(tmp_path):
     done = run_tests(write_project('good_norm', tmp_path))
-    assert not done.returncode and '13 passed, 3 skipped' in done.stdout, done.stdout
+    assert not done.returncode and '14 passed, 3 skipped' in done.stdout, done.stdout
 
 
 @pytest.mark.slow
