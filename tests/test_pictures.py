@@ -142,7 +142,7 @@ def a_plot():
 
 @needs_chromium
 def test_a_picture_has_the_colour_scheme_of_the_page_that_shows_it():
-    "As an image and as a part of the page, and where nbconvert marks its page as dark"
+    "As an image and as a part of the page; where nbconvert marks its page as dark, only as a part"
     from matplotlib.image import imread
     with chromium() as browser:
         page = browser.new_page()

@@ -405,7 +405,10 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'lesson {other_reductions}, whose scan this one uses, and {memory}. Without a GPU all kernels still run '
             'and are checked; times are those of an NVIDIA H200.'
         ),
-        follows='',
+        follows=(
+            'no lecture; chapters 11 (prefix sum), 12 (merge) and 13 (sorting) of *Programming Massively Parallel '
+            'Processors*, fourth edition.'
+        ),
         does='filters, merges, a radix sort in one read per digit, and the k largest elements in one read',
         gpu='helps',
     ),

@@ -82,7 +82,8 @@ def styled():
 
 
 # An SVG image has the colour scheme of its page, whether it is a part of that page or an image of its own. A page that
-# nbconvert writes sets no colour scheme, but has JupyterLab's mark of a dark theme.
+# nbconvert writes sets no colour scheme, but has JupyterLab's mark of a dark theme, by which its parts become dark;
+# images of their own remain light there.
 SCHEME = 'svg:root {color-scheme: light dark} [data-jp-theme-light="false"] .gridstride {color-scheme: dark}'
 
 # On a dark page a plot has these colours instead; images of pixels in it keep their own. JupyterLab shows the PNG of a
