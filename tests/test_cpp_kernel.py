@@ -1,5 +1,6 @@
 "`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
 import os, platform, re, sys, warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -906,25 +907,43 @@ SHARED = [('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 
 PUTS = ['auto put = PUT; put(t, x[t]);', '[](auto put, int t, float v) { put(t, v); }(PUT, t, x[t]);',
         'auto f = [=] { auto put = PUT; put(t, x[t]); }; f();']
 
-@pytest.mark.parametrize('put', PUTS)
-@pytest.mark.parametrize('declared, element', SHARED)
-def test_lambdas_use_shared_memory_itself(declared, element, put):
-    "As on a GPU, where it is static, and `[=]` copies it not"
+
+LAMBDAS = {f'{"right" if barrier else "race"}_{i}_{j}': (declared, element, put, barrier)
+           for i, (declared, element) in enumerate(SHARED) for j, put in enumerate(PUTS)
+           for barrier in ('__syncthreads();', '')}
+
+
+def with_lambdas(name, declared, element, put, barrier):
     put = put.replace('PUT', f'[=](int i, float v) mutable {{ {element} = v; }}')
-    src = f'''__global__ void k(const float *x, float *out) {{
+    return f'''__global__ void {name}(const float *x, float *out) {{
     int t = threadIdx.x; {declared}
     {put}
-    __syncthreads();
+    {barrier}
     auto get = [=] {{ return {element.replace('i', '(63-t)')}; }};
     out[t] = get();
-}}'''
-    x = torch.rand(64)
-    with cpp.on_emulator():
-        for checks in (True, False):
-            cuda_kernel(src, checks=checks)[1,64,0,256](x, out := torch.zeros(64))
-            assert torch.equal(out, x.flip(0))
-        with pytest.raises(RacecheckError) as e: cuda_kernel(src.replace('__syncthreads();', ''))[1,64,0,256](x, out)
-    assert {e.value.line, e.value.other.line} == {3, 5}
+}}
+'''
+
+
+@cache
+def lambdas(checks):
+    sources = [with_lambdas(name, *parts) for name, parts in LAMBDAS.items()]
+    with cpp.on_emulator(): return cuda_kernel(''.join(sources), checks=checks)
+
+
+@pytest.mark.parametrize('checks', [True, False])
+@pytest.mark.parametrize('name', [o for o in LAMBDAS if 'right' in o])
+def test_lambdas_use_shared_memory_itself(name, checks):
+    "As on a GPU, where it is static, and `[=]` copies it not"
+    lambdas(checks)[name][1,64,0,256](x := torch.rand(64), out := torch.zeros(64))
+    assert torch.equal(out, x.flip(0))
+
+
+@pytest.mark.parametrize('name', [o for o in LAMBDAS if 'race' in o])
+def test_a_race_between_lambdas_has_both_lines(name):
+    with pytest.raises(RacecheckError) as e: lambdas(True)[name][1,64,0,256](torch.rand(64), torch.zeros(64))
+    first_line = 7*[*LAMBDAS].index(name)
+    assert {e.value.line - first_line, e.value.other.line - first_line} == {3, 5}
 
 
 def test_a_lambda_uses_shared_memory_by_a_macro():

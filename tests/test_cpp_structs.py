@@ -1,6 +1,8 @@
 """Structs that functions return, and kernels store at once: the detectors see each byte of them, and say which line.
 
-All kernels are one unit."""
+The kernels of a source are compiled at once."""
+from functools import cache
+
 import pytest
 import torch
 
@@ -55,10 +57,14 @@ __global__ void sixes_outside(const float *x, Pair *pairs, Six<float> *sixes) {
 '''
 
 
+@cache
+def kernels(src): return cuda_kernel(src)
+
+
 def run(name):
     x = torch.arange(32.)
     pairs,sixes = (torch.full((32, n), torch.nan) for n in (2, 6))
-    cuda_kernel(SRC, name)[1, 32](x, pairs, sixes)
+    kernels(SRC)[name][1, 32](x, pairs, sixes)
     return x, pairs, sixes
 
 
@@ -122,7 +128,7 @@ def line_of(name):
 
 def copies(name, launch, values):
     to = torch.zeros(40000, dtype=torch.uint8)
-    cuda_kernel(COPIES, name)[launch](to, values)
+    kernels(COPIES)[name][launch](to, values)
     return to
 
 

@@ -48,7 +48,7 @@ def site(pytestconfig, tmp_path_factory):
         if not built.exists() and not (made_of.exists() and made_of.read_text() == all_it_is_made_of()):
             made_of.unlink(missing_ok=True)
             cmd = [sys.executable, 'site/build.py', '--to', folder, '--no-lite', '--jobs', '1']  # others are at work
-            res = subprocess.run(cmd, cwd=ROOT, text=True, capture_output=True, timeout=300)
+            res = subprocess.run(cmd, cwd=ROOT, text=True, capture_output=True, timeout=900)
             assert res.returncode == 0, f'{res.stdout}\n{res.stderr[-5000:]}'
             made_of.write_text(all_it_is_made_of())
         built.touch()

@@ -208,6 +208,7 @@ FILTERS = """() => [...document.querySelectorAll('.bd-article img, .bd-article .
     o => getComputedStyle(o)).map(s => [s.filter, s.mixBlendMode, s.opacity].join())"""
 
 
+@in_firefox_with_all
 def test_themes_leave_pictures_alone(browser, address):
     browser.go(f'{address}/nbs/08a_timing.html')
     for theme in ('light', 'dark'):
@@ -268,6 +269,7 @@ def enter(browser, selector):
     browser.press('Enter')
 
 
+@in_firefox_with_all
 def test_what_the_enter_key_does(browser, address):
     "Folds, copies, changes colours, plays the lecture, which asks for it then and not before, and searches"
     browser.go(f'{address}/nbs/03_shared_memory.html')
@@ -304,6 +306,7 @@ def test_the_menu_of_a_narrow_window(browser, address):
     browser.page.set_viewport_size(dict(width=1400, height=900))
 
 
+@in_firefox_with_all
 def test_search_by_the_keyboard(browser, address):
     browser.go(f'{address}/index.html')
     enter(browser, '.search-button-field')
