@@ -1,14 +1,14 @@
 """`gridstride.kernels.conv2d`, `conv1d` and `conv1d_update` against torch's (cuDNN), on a GPU: layers of public models,
 and random shapes.
 
-    python conv.py > conv.txt            # all parts, in three minutes; writes conv.json
+    python conv.py > conv.txt            # all parts, in a minute; writes conv.json
     python conv.py depthwise causal      # some parts; writes nothing
     python conv.py --seconds .3          # of timing per candidate (0.05)
 
 Each result is first compared with torch's; the candidates are then timed interleaved. Times are medians of GPU time
 with the L2 cache overwritten before each run; ratios are medians over the rounds, with their 95% interval. GB/s count
-the bytes that must be read and written. `torch` chooses cuDNN's kernel by its heuristics, `tuned` by measuring
-(`torch.backends.cudnn.benchmark`).
+the bytes that must be read and written. `ours` is our kernel even where `conv2d` calls torch, which (torch) in a row's
+name shows.
 """
 import contextlib, functools, math, random
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.conv import products
+from gridstride.kernels.conv import problems, products
 from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
@@ -51,13 +51,20 @@ def normal(dtype, *shape): return torch.randn(shape, device='cuda').to(dtype)
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
-def tuned(f):
-    "Return `f` with cuDNN's kernel chosen by measuring"
-    def run():
-        torch.backends.cudnn.benchmark = True
-        try: return f()
-        finally: torch.backends.cudnn.benchmark = False
-    return run
+CHOICES = (problems, '_slower_channels_last'), (products, 'is_faster')
+CHOSEN = [getattr(*choice) for choice in CHOICES]
+
+
+def choose(*functions):
+    "Set by what `conv2d` chooses between our kernels and torch"
+    for choice, function in zip(CHOICES, functions): setattr(*choice, function)
+
+
+def explain(*operands, **options):
+    "What `conv2d` chooses; what is measured is ours"
+    choose(*CHOSEN)
+    try: return kernels.explain_conv2d(*operands, **options)
+    finally: choose(lambda problem, x: None, lambda problem: True)
 
 
 def images(what, dtype, layout, n, channels, size, out_channels, kernel, stride, padding, groups):
@@ -66,10 +73,10 @@ def images(what, dtype, layout, n, channels, size, out_channels, kernel, stride,
     weight = (normal(dtype, out_channels, channels//groups, kernel, kernel)/kernel).to(memory_format=LAYOUTS[layout])
     options = dict(stride=stride, padding=padding, groups=groups)
     def by_torch(): return F.conv2d(x, weight, **options)
-    y, why = by_torch(), kernels.explain_conv2d(x, weight, **options)
+    y, why = by_torch(), explain(x, weight, **options)
     name = f'{what} {layout} {kernel}x{kernel}{f"/{stride}" if stride > 1 else ""}'
     yield name + ('' if why.kernels else ' (torch)'), x, dict(
-        ours=lambda: kernels.conv2d(x, weight, **options), torch=by_torch, tuned=tuned(by_torch)), x.nbytes + y.nbytes
+        ours=lambda: kernels.conv2d(x, weight, **options), torch=by_torch), x.nbytes + y.nbytes
 
 
 def compiled(jobs):
@@ -95,8 +102,6 @@ def depthwise():
 
 @compiled
 def dense():
-    "Ours, whatever `conv2d` would choose"
-    products.is_faster = lambda problem: True
     for what, n, channels, size, out_channels, kernel, stride, padding in DENSE:
         yield from images(what, BFLOAT, 'nhwc', n, channels, (size, size), out_channels, kernel, stride, padding, 1)
 

@@ -24,6 +24,7 @@ IMAGES = [('float32', (2, 3, 9, 13), 3, 1, 1, 1, 'nchw'), ('bfloat16', (2, 5, 14
 SEQUENCES = [('float32', (2, 3, 37), 4, True, True, True), ('bfloat16', (2, 5, 64), 4, True, True, False),
              ('bfloat16', (1, 2, 2100), 3, False, False, True), ('float32', (1, 3, 2), 4, True, True, True),
              ('float32', (3, 2, 600), 2, False, True, False)]
+SLOWER_CHANNELS_LAST = problems._slower_channels_last
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
@@ -107,11 +108,14 @@ STEPS = [('float32', (2, 3, 5), 4, True, True, True), ('bfloat16', (1, 2, 2), 3,
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "All kernels are compiled in one unit"
+    "All kernels are compiled in one unit; cuDNN would compute these small images, if they are stored channels last"
+    patch = pytest.MonkeyPatch()
+    patch.setattr(problems, '_slower_channels_last', lambda problem, x: None)
     tests = [*(partial(lambda o: list(images(*o)), o) for o in IMAGES),
              *(partial(lambda o: list(sequences_of(*o)), o) for o in SEQUENCES),
              *(partial(lambda o: steps(*o), o) for o in STEPS)]
     with one_unit(request, tests): yield
+    patch.undo()
 
 
 @pytest.mark.slow
@@ -174,6 +178,19 @@ def test_torch_computes_what_ours_do_not():
     assert weight.grad.shape == weight.shape
 
 
+def test_cudnn_computes_what_it_computes_faster():
+    "By the measured rule, for images that are stored channels last"
+    def of(shape, kernel, dtype, stride=1):
+        sizes = [(n, n) for n in (kernel, stride, kernel//2, 1)]
+        problem = problems.Convolution(*shape, shape[1], *sizes, shape[1])
+        return SLOWER_CHANNELS_LAST(problem, torch.empty(0, dtype=dtype))
+    large, wide = (64, 384, 14, 14), (64, 96, 56, 56)
+    assert of(large, 7, torch.float32) is of(large, 5, torch.float32) is of(large, 7, torch.bfloat16) is None
+    assert of(wide, 7, torch.float32) is None and '32 pixels' in of(wide, 7, torch.bfloat16)
+    assert '5 x 5' in of(large, 3, torch.float32) and '7 x 7' in of(large, 5, torch.bfloat16)
+    assert 'stride' in of(wide, 5, torch.float32, 2) and 'outputs' in of((1, 384, 14, 14), 7, torch.float32)
+
+
 def test_paddings_by_name():
     x, weight = torch.randn(1, 2, 6, 8), torch.randn(2, 1, 3, 3)
     for padding in ('valid', 'same'):
@@ -214,7 +231,7 @@ def test_tiles_fit_into_shared_memory(load):
                 width = -(-size // load) * load
                 problem = problems.Convolution(2, 3, size, width, 3, (kernel, 7), (stride,)*2, (3, 6), (dilation,)*2, 3)
                 if min(problem.out_size) < 1: continue
-                tile = tiles.plane_tile(problem, 6000, load, 132)
+                tile = tiles.plane_tile(problem, 6000, 'bfloat16', load, 132)
                 smem = 4*tile.planes*tiles._plane_floats(problem, tile, load)
                 assert smem <= 47*1024 and tile.threads <= 256 and tile.height % tile.rows == 0
                 assert tile.width >= problem.out_size[1] or tile.width*stride % load == 0

@@ -164,16 +164,6 @@ def test_strides_and_other_axes():
     same(compact(x[::2], x[::2] > 0), x[::2][x[::2] > 0])
 
 
-@pytest.mark.parametrize('name,size,share', [('float32', 60_001, .4), ('uint8', 100_000, .1), ('int64', 4096, 1.)])
-def test_blocks_compact_in_rounds(name, size, share, monkeypatch):
-    "With bulk copies; each of three blocks processes several tiles, and the last tile is a partial one"
-    monkeypatch.setattr(compaction, '_MIN_BULK', 1000)
-    monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
-    x, keep = keys(name, (size,)), torch.rand(size, generator=torch.Generator().manual_seed(1)) < share
-    got, total = compact(x, keep, padded=True)
-    same(got[:int(total)], x[keep])
-
-
 def test_padded_compactions_do_not_wait():
     x = torch.arange(9.)
     out, total = compact(x, x > 5, padded=True)
@@ -220,14 +210,12 @@ def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
 
-@pytest.mark.parametrize('name', ['count_digits', 'onesweep', 'sort_rows', 'sort_short_rows', 'topk', 'compact',
-                                  'compact_bulk'])
+@pytest.mark.parametrize('name', ['count_digits', 'onesweep', 'sort_rows', 'sort_short_rows', 'topk', 'compact'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     problem = sorts.SortProblem(KEY_TYPES['float32'], 'positions', 4, 1, 2**20, False)
     calls = [*sorts.onesweep_launches(problem, 4, H100)[0],
              *(c for width in (99, 999) for c in sorts.row_launches(problem._replace(width=width))),
              *top_k.topk_launches(KEY_TYPES['float32'], 8, 1, 999, True, 4, H100)[0],
-             *compaction.compact_launches(KEY_TYPES['int32'], 999, False, True, False, H100)[0],
-             *compaction.compact_bulk_launches(KEY_TYPES['int32'], 999, H100)[0]]
+             *compaction.compact_launches(KEY_TYPES['int32'], 999, False, True, False, H100)[0]]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from checking import differs_elsewhere, run
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
-from gridstride.kernels.conv import products
+from gridstride.kernels.conv import problems, products
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16
 # (images, channels, height, width), kernel, stride, padding, dilation
-DEPTHWISE = [((4, 96, 56, 56), 7, 1, 3, 1), ((5, 768, 7, 7), 7, 1, 3, 1), ((3, 32, 112, 112), 3, 1, 1, 1),
-             ((2, 96, 113, 115), 3, 2, 1, 1), ((4, 240, 28, 28), 5, 1, 2, 1), ((1, 3, 224, 225), 5, 2, 0, 1),
+DEPTHWISE = [((2, 96, 56, 56), 7, 1, 3, 1), ((5, 300, 7, 7), 7, 1, 3, 1), ((2, 16, 112, 112), 3, 1, 1, 1),
+             ((2, 36, 113, 115), 3, 2, 1, 1), ((4, 70, 28, 28), 5, 1, 2, 1), ((1, 3, 224, 225), 5, 2, 0, 1),
              ((2, 8, 65, 67), 3, 1, 4, 4), ((300, 5, 1, 1), 1, 1, 0, 1), ((1, 1, 1, 300), 3, 1, 1, 1)]
 ROUNDING = {torch.float32: 2**-22, torch.bfloat16: 2**-8, torch.float16: 2**-10}
 
@@ -28,15 +28,17 @@ def near(what, got, want, rounding, terms):
 def shapes():
     random.seed(0)
     yield from DEPTHWISE
-    for _ in range(20):
+    for _ in range(8):
         kernel, dilation = random.randint(1, 7), random.choice((1, 1, 2, 3))
-        shape = random.randint(1, 9), random.randint(1, 200), *(int(2**random.uniform(4.4, 7.5)) for _ in range(2))
+        shape = random.randint(1, 5), random.randint(1, 100), *(int(2**random.uniform(4.4, 6.5)) for _ in range(2))
         yield shape, kernel, random.choice((1, 2)), random.randint(0, dilation*(kernel - 1)), dilation
 
 
-def depthwise_is_right():
+def depthwise_is_right(*names):
+    "Of all dtypes, or of those that are named; channels last by ours, even where cuDNN is faster"
     torch.manual_seed(0)
-    for dtype in DTYPES:
+    problems._slower_channels_last = lambda problem, x: None
+    for dtype in [getattr(torch, name) for name in names] or DTYPES:
         for shape, kernel, stride, padding, dilation in shapes():
             for layout in (torch.contiguous_format, torch.channels_last):
                 what = f'{dtype} {shape} {kernel} {stride} {padding} {dilation} {layout}'

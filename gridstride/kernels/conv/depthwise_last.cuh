@@ -2,13 +2,13 @@
 // each, so their loads are coalesced. A thread computes ROWS x COLS outputs of its channels: it reads each row of its
 // part of the input once, and adds its products to all outputs that need this row. Blocks read the halo from the cache.
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
-// MIN_BLOCKS (per SM), BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
+// BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 struct alignas(V * sizeof(float)) Taps { float at[V]; };
 constexpr int CHANNELS = LANES * V, IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
 constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
 
-__global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+__global__ void __launch_bounds__(THREADS)
 depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int channels, int height, int width,
                int out_height, int out_width, int tiles_x, int tiles_y, long long tiles, int groups) {
     const int first = blockIdx.x % groups * CHANNELS;
@@ -18,23 +18,8 @@ depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     const bool is_there = tile < tiles && channel < channels;
     const int column = tile % tiles_x * COLS, row = tile / tiles_x % tiles_y * ROWS;
     const long long image = tile / tiles_x / tiles_y;
-    const int top = is_there ? row * STRIDE - PAD_H : height, left = column * STRIDE - PAD_W;
+    const int top = row * STRIDE - PAD_H, left = column * STRIDE - PAD_W;
     const Elem *from = x + image * height * width * channels + channel;
-    Pack values[2][IN_COLS];                                // of this row, and of the next one, which is loaded early
-    auto load = [&](int i) {
-        const int r = top + i;
-        #pragma unroll
-        for (int j = 0; j < IN_COLS; j++) {
-            const int c = left + j;
-            Pack &value = values[i % 2][j];
-            if (r >= 0 && r < height && c >= 0 && c < width)
-                value = *(const Pack *)(from + ((long long)r * width + c) * channels);
-            else
-                #pragma unroll
-                for (int v = 0; v < V; v++) value.at[v] = Elem(0.f);
-        }
-    };
-    load(0);
     for (int i = threadIdx.x; i < KH * KW * CHANNELS; i += THREADS) {
         const int c = i % CHANNELS, k = i / CHANNELS, from = FLIP ? KH * KW - 1 - k : k;
         taps[k][c] = first + c < channels ? float(weight[(first + c) * (KH * KW) + from]) : 0.f;
@@ -50,7 +35,17 @@ depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     }
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {
-        if (i + 1 < IN_ROWS) load(i + 1);
+        const int r = top + i;
+        if (r < 0 || r >= height) continue;
+        Pack values[IN_COLS];
+        #pragma unroll
+        for (int j = 0; j < IN_COLS; j++) {
+            const int c = left + j;
+            if (c >= 0 && c < width) values[j] = *(const Pack *)(from + ((long long)r * width + c) * channels);
+            else
+                #pragma unroll
+                for (int v = 0; v < V; v++) values[j].at[v] = Elem(0.f);
+        }
         #pragma unroll
         for (int kh = 0; kh < KH; kh++) {
             const int down = i - kh * DILATION;
@@ -62,7 +57,7 @@ depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
                 for (int c = 0; c < COLS; c++)
                     #pragma unroll
                     for (int v = 0; v < V; v++)
-                        sums[down / STRIDE][c][v] += tap.at[v] * float(values[i % 2][c * STRIDE + kw * DILATION].at[v]);
+                        sums[down / STRIDE][c][v] += tap.at[v] * float(values[c * STRIDE + kw * DILATION].at[v]);
             }
         }
     }

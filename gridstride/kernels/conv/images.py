@@ -30,7 +30,7 @@ def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
 def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a convolution"
     if problem.is_depthwise:
-        return depthwise_fallback(problem)
+        return depthwise_fallback(problem, x)
     if problem.groups > 1:
         return f'{problem.groups} groups of several channels: torch computes a product per group'
     return products.dense_fallback(problem, x, weight, this_device())
@@ -166,7 +166,7 @@ def conv2d(
     if not needs_autograd(x, weight, bias):
         return _conv2d.eager(x, weight, bias, *sizes)
     problem = _problem(x, weight, *sizes)
-    if not problem.is_depthwise or depthwise_fallback(problem):
+    if not problem.is_depthwise or depthwise_fallback(problem, x):
         return _by_torch(x, weight, bias, *sizes)
     return _Conv2d.apply(x, weight, bias, *sizes)
 

@@ -115,8 +115,28 @@ def is_channels_last(x) -> bool:
     return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 
 
-def depthwise_fallback(problem) -> str:  # None if our kernel computes it
+def depthwise_fallback(problem, x) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a depthwise convolution"
+    return _depthwise_limit(problem) or (_slower_channels_last(problem, x) if is_channels_last(x) else None)
+
+
+# Measured on an NVIDIA H200 (benchmarks/conv.py)
+_LAST_MIN_OUTPUTS = 2**20
+
+
+def _slower_channels_last(problem, x) -> str:
+    "Return the reason why cuDNN is faster for images that are stored channels last, or None"
+    (height, width), taps, element_bytes = problem.out_size, min(problem.kernel), x.element_size()
+    if problem.images * problem.channels * height * width < _LAST_MIN_OUTPUTS:
+        return f'channels last, and fewer than {_LAST_MIN_OUTPUTS:,} outputs: cuDNN is faster'
+    if problem.stride != (1, 1) or taps < (5 if element_bytes == 4 else 7):
+        return 'channels last, and a kernel of less than 5 x 5 (of 16-bit elements 7 x 7), or a stride: cuDNN is faster'
+    if element_bytes == 2 and max(height, width) > 32:
+        return 'channels last, 16-bit elements, and more than 32 pixels per row: cuDNN is faster'
+
+
+def _depthwise_limit(problem) -> str:
+    "Return the reason why our kernels cannot compute a depthwise convolution, or None"
     if max(problem.kernel) > MAX_TAPS:
         return f'a kernel of {problem.kernel}: ours hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
     if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1 or min(problem.padding) < 0:

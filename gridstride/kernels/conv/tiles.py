@@ -12,7 +12,8 @@ from ...utils import cdiv
 
 _COLS = 4  # outputs of a row per thread
 _MAX_TILE_W = 64
-_MAX_PLANE_THREADS, _MAX_THREADS = 128, 192  # per block
+_MAX_PLANE_THREADS = 128
+_MAX_THREADS = {2: 224, 4: 128}  # bytes per element -> threads of a block with several planes; 64 if they are small
 _SM_THREADS = 512  # per SM, below which a thread gets fewer rows
 _MAX_PLANE_BYTES = 24 * 1024
 _MAX_SMEM_BYTES = 44 * 1024  # of static shared memory, for all planes of a block
@@ -48,9 +49,17 @@ def _round_up(n, unit):
     return cdiv(n, unit) * unit
 
 
-def _tile_rows(out_height, taps, strips, sms):
+def _row_candidates(problem):
+    "Return the rows of outputs per thread to choose from, the fastest that were measured"
+    out_height, taps = problem.out_size[0], problem.kernel[0]
+    if out_height <= 8 or problem.stride[0] > 1 and taps <= 3:
+        return (2,) if out_height <= 8 and taps <= 3 else (4, 2)
+    return (7, 4, 2) if out_height % 7 == 0 and (taps >= 5 or out_height == 14) else (8, 7, 4, 2)
+
+
+def _tile_rows(problem, strips, sms):
     "Return the rows of outputs per thread: few are read twice, but a small problem gives each SM enough threads"
-    candidates = (8, 7, 4, 2)
+    (out_height, _), taps, candidates = problem.out_size, problem.kernel[0], _row_candidates(problem)
     enough = [rows for rows in candidates if strips * cdiv(out_height, rows) >= _SM_THREADS * sms]
     return min(enough or candidates[-1:], key=lambda rows: cdiv(out_height, rows) * (rows + (taps - 1) / 2))
 
@@ -83,16 +92,17 @@ def _plane_floats(problem, tile: PlaneTile, load):
     return ((tile.height - 1) * problem.stride[0] + span) * _row_floats(problem, tile.width, load)
 
 
-def plane_tile(problem: Convolution, planes, load, sms) -> PlaneTile:
+def plane_tile(problem: Convolution, planes, dtype, load, sms) -> PlaneTile:
     "Return the tile for a number of planes, of which a block takes several if they are small and there are many"
     out_height, out_width = problem.out_size
     width = _tile_width(out_width)
-    rows = _tile_rows(out_height, problem.kernel[0], planes * cdiv(out_width, width) * width // _COLS, sms)
+    rows = _tile_rows(problem, planes * cdiv(out_width, width) * width // _COLS, sms)
     tile = PlaneTile(_tile_height(out_height, rows, width // _COLS), width, rows, 1)
     while tile.height > rows and 4 * _plane_floats(problem, tile, load) > _MAX_PLANE_BYTES:
         tile = tile._replace(height=tile.height - rows)
     tiles = cdiv(out_height, tile.height) * cdiv(out_width, width)
-    fits = min(_MAX_THREADS // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
+    most_threads = 64 if tile.plane_threads <= 16 else _MAX_THREADS[DTYPE_BYTES[dtype]]
+    fits = min(most_threads // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
     enough = max(cdiv(64, tile.plane_threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
     return tile._replace(planes=max(1, min(fits, enough, planes)))
 
@@ -113,10 +123,10 @@ def plane_alignment(problem: Convolution, dtype, addresses) -> Alignment:
 
 
 @lru_cache(1024)
-def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device, tile=None):
-    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel; `tile`: None selects one"
+def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device) -> list:  # of `KernelLaunch`
+    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel"
     planes, (out_height, out_width) = problem.images * problem.channels, problem.out_size
-    tile = tile or plane_tile(problem, planes, alignment.load, device.sms)
+    tile = plane_tile(problem, planes, dtype, alignment.load, device.sms)
     tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
     src = kernel_source('depthwise', dtype, _constants(problem, tile, alignment, BIAS=has_bias, FLIP=flip))
     sizes = planes, problem.channels, problem.height, problem.width, out_height, out_width
@@ -131,7 +141,7 @@ _SPLIT_BLOCKS_PER_SM = 8
 def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) -> tuple:  # (launches, splits)
     "Return the launches of the gradient of the weight, and the number of partial sums per tap"
     (out_height, out_width), channels = problem.out_size, problem.channels
-    tile = plane_tile(problem, problem.images, alignment.load, max(1, device.sms // channels))
+    tile = plane_tile(problem, problem.images, dtype, alignment.load, max(1, device.sms // channels))
     tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
     tiles = tiles_x * tiles_y
     splits = max(1, min(cdiv(problem.images, tile.planes) * tiles, _SPLIT_BLOCKS_PER_SM * device.sms // channels))
@@ -153,32 +163,24 @@ def _add_splits_launch(src, channels, taps):
 _LAST_THREADS, _LAST_VECTOR = 128, 2
 
 
-class LastTile(NamedTuple):
-    "The outputs of a thread, and the blocks per SM that the compiler must leave registers for"
-
-    rows: int
-    cols: int
-    min_blocks: int
-
-
-def _last_tile(problem: Convolution) -> LastTile:
-    "Return the outputs per thread for which the fewest elements are read"
-    out_height, out_width = problem.out_size
-    cols = min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (problem.kernel[1] - 1) / 2))
-    return LastTile(min(2, out_height), cols, 4)
+def _last_cols(problem: Convolution) -> int:
+    "Return the outputs of a row per thread for which the fewest elements are read"
+    out_width, taps = problem.out_size[1], problem.kernel[1]
+    return min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (taps - 1) / 2))
 
 
 @lru_cache(1024)
-def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device, tile=None):
-    "Return the launch of a depthwise convolution of images that are stored channels last; `tile`: None selects one"
-    (out_height, out_width), (rows, cols, min_blocks) = problem.out_size, tile or _last_tile(problem)
+def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device):
+    "Return the launch of a depthwise convolution of images that are stored channels last"
+    out_height, out_width = problem.out_size
+    rows, cols = min(2, out_height), _last_cols(problem)
     lanes = pow2_clamp(2 * cdiv(problem.channels, vec_size) - 1, 1, 32)
     groups = cdiv(problem.channels, lanes * vec_size)
     tiles_x, tiles_y = cdiv(out_width, cols), cdiv(out_height, rows)
     tiles = problem.images * tiles_x * tiles_y
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
     constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], ROWS=rows, COLS=cols, V=vec_size)
-    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, MIN_BLOCKS=min_blocks, BIAS=has_bias, FLIP=flip)
+    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, BIAS=has_bias, FLIP=flip)
     src = kernel_source('depthwise_last', dtype, tuple(constants.items()))
     sizes = problem.channels, problem.height, problem.width, out_height, out_width
     scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _LAST_THREADS // lanes) * groups,)

@@ -15,10 +15,6 @@ _THREADS = {1: 512, 2: 512, 4: 512, 8: 512}  # bytes per element -> threads of a
 _SMALL_THREADS = 256  # if larger tiles would leave SMs idle
 _ITEMS = 16  # elements per thread, as in compact.cuh
 _V = 4  # elements per load, as in compact.cuh
-_MIN_BULK = 2**22  # elements; fewer give too few tiles per SM
-_BULK_THREADS = 1024  # one block per SM
-_BULK_LINES = {1: 4, 2: 4, 4: 2, 8: 1}  # bytes per element -> packs of 4 elements per thread
-_BULK_BYTES = 208 * 1024  # of shared memory, for all stages
 
 
 @lru_cache(1024)
@@ -34,31 +30,6 @@ def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions, 
     return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (threads,), shared)], tiles
 
 
-@lru_cache(1024)
-def compact_bulk_launches(key: KeyType, size, device) -> tuple:  # (launches, tiles)
-    "Return the launch for a Hopper GPU, of elements whose flags and whose address are multiples of 16 bytes"
-    lines = _BULK_LINES[key.bytes]
-    elements = _BULK_THREADS * lines * _V
-    stages = min(6, _BULK_BYTES // (elements * (key.bytes + 1)))
-    constants = dict(THREADS=_BULK_THREADS, LINES=lines, STAGES=stages, BLOCKS=device.sms)
-    src, tiles = kernel_source('compact_bulk', KeyType(key.bytes, 0), tuple(constants.items())), cdiv(size, elements)
-    arrays, scalars = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
-    grid, block, shared = (device.sms,), (_BULK_THREADS,), stages * elements * (key.bytes + 1)
-    return [KernelLaunch(src, 'compact_bulk', arrays, scalars, grid, block, shared, cooperative=True)], tiles
-
-
-def is_bulk_size(size, device) -> bool:
-    "Return whether a GPU has bulk copies, and each of its SMs gets several tiles"
-    return device.hopper and size >= _MIN_BULK
-
-
-def _takes_bulk(bits, keep, with_positions):
-    "Return whether bulk copies can load the elements and the flags"
-    if keep is None or with_positions:
-        return False
-    return bits.data_ptr() % MAX_LOAD_BYTES == 0 and keep.data_ptr() % MAX_LOAD_BYTES == 0
-
-
 def _is_aligned(bits, keep):
     "Return whether a thread can load `_V` elements, and as many flags, at once"
     load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
@@ -72,11 +43,7 @@ def _select(bits, key, keep=None, with_positions=False):
     positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
     if not size:
         return out, positions, total.zero_()
-    device = this_device()
-    if is_bulk_size(size, device) and _takes_bulk(bits, keep, with_positions):
-        launches, tiles = compact_bulk_launches(key, size, device)
-    else:
-        launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions, device)
+    launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions, this_device())
     status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device)
     unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
     flags = keep if keep is not None else bits.view(torch.uint8)

@@ -76,11 +76,8 @@ def _topk_plan(program, rows, width) -> Plan:
 
 def _compact_plan(program, rows, width) -> Plan:
     "Return the plan of a compaction"
-    size, key = rows * width, KEY_TYPES[program.dtype]
-    if compaction.is_bulk_size(size, H100):
-        kernel_launches, tiles = compaction.compact_bulk_launches(key, size, H100)
-    else:
-        kernel_launches, tiles = compaction.compact_launches(key, size, False, True, False, H100)
+    size = rows * width
+    kernel_launches, tiles = compaction.compact_launches(KEY_TYPES[program.dtype], size, False, True, False, H100)
     word = 'unsigned long long'
     workspaces = dict(keep=('unsigned char', size, False), status=(word, tiles, True), ticket=(word, 1, True))
     workspaces |= dict(total=('long long', 1, False))

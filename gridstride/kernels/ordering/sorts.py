@@ -56,6 +56,7 @@ class Tile(NamedTuple):
 
 
 _TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 17, 2)}  # bytes -> `Tile`
+_PAIR_TILE = Tile(384, 22, 2)  # keys and values of 4 bytes
 _WIDE_TILE = Tile(384, 14, 2)  # keys and values of 8 bytes each: shared memory must hold both
 _SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
 _OLD_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
@@ -71,6 +72,7 @@ def _tile(problem, device) -> Tile:
     if not device.hopper:
         return _OLD_TILE
     tile = _TILES[problem.largest_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
+    tile = _PAIR_TILE if problem.moved == 'values' and problem.key.bytes == problem.value_bytes == 4 else tile
     return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
 
 

@@ -3,23 +3,11 @@
 from functools import lru_cache
 
 from .keys import KeyType
-from ..ptx import primitives
 from ..source_assembly import assemble_source, source_loader
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
 UNSIGNED_TYPES = {1: 'unsigned char', 2: 'unsigned short', 4: 'unsigned', 8: 'unsigned long long'}  # of n bytes
-_PRIMITIVES = {  # kernel -> the functions of ptx.cuh that it calls
-    'compact_bulk': (
-        'address',
-        'barrier_init',
-        'barriers_ready',
-        'barrier_expect',
-        'barrier_wait',
-        'bulk_copy',
-        'fence_for_tma',
-    )
-}
 _PARTS = {  # kernel -> the texts that precede its own
     'count_digits': ('order',),
     'onesweep': ('order', 'rank'),
@@ -27,7 +15,6 @@ _PARTS = {  # kernel -> the texts that precede its own
     'sort_short_rows': ('order',),
     'topk': ('order',),
     'compact': ('order',),
-    'compact_bulk': (),
 }
 
 
@@ -43,8 +30,6 @@ def kernel_source(
     constants = (('KIND', key.kind), ('MANTISSA', key.mantissa), ('DESCENDING', descending), *constants)
     types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
     preamble = ''.join(source(part) for part in _PARTS[name])
-    if name in _PRIMITIVES:
-        preamble += 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_PRIMITIVES[name])
     return assemble_source(source(name), types, constants, preamble)
 
 
