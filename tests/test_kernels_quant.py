@@ -5,9 +5,11 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
+from gridstride.kernels.call_tables import CallRecorder
 from gridstride.kernels.layers import format_us
 from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, mixed, multiply_fp8,
                                       multiply_int8, pack, unpack)
+from gridstride.kernels.quant import sources
 from gridstride.kernels.quant.mixed import MixedTile
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
@@ -450,3 +452,10 @@ def test_layers_that_stay(capsys):
      r'x .*\(2, 63\).*\(\.\.\., 64\)')])
 def test_unsupported_modules_are_refused(call, error, words):
     with pytest.raises(error, match=words): call()
+
+
+def test_sources_are_assembled_without_torch():
+    "A call during which torch computes something is never repeated from a table, even if only the first one does"
+    with CallRecorder() as recorder:
+        sources.kernel_source.__wrapped__('unpack', 'float16', (('KIND', 0),))
+    assert not recorder.torch_operations

@@ -9,8 +9,9 @@ from gridstride.kernels.gemm import plan
 
 
 @pytest.mark.parametrize('M,N,K,dtype,expected', [
-    (16, 4096, 4096, 'bfloat16', True), (128, 4096, 4096, 'float16', True), (129, 4096, 4096, 'bfloat16', False),
-    (256, 8192, 8192, 'bfloat16', True), (256, 4096, 8192, 'bfloat16', False), (16, 1024, 1024, 'bfloat16', False),
+    (16, 4096, 4096, 'bfloat16', True), (128, 4096, 4096, 'float16', True), (129, 3000, 4096, 'bfloat16', False),
+    (256, 4096, 4096, 'bfloat16', True), (256, 2048, 4096, 'bfloat16', False), (16, 1024, 1024, 'bfloat16', False),
+    (1, 1280, 5120, 'bfloat16', True),
     (1024, 2048, 16384, 'bfloat16', True), (1024, 1024, 1024, 'bfloat16', False),
     (4096, 4096, 4096, 'bfloat16', False), (16, 4096, 4096, 'float32', False)])
 def test_products_with_a_small_result_and_a_long_sum_are_torchs(M, N, K, dtype, expected):

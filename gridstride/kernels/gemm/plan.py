@@ -97,8 +97,9 @@ def _capability_and_sms(device):
 
 
 # Products of 16-bit floats with few rows and a large matrix B, which torch multiplies faster on a Hopper GPU, measured
-# by benchmarks/every_shape.py: (largest M, smallest N * K)
-_FEW_ROWS = (128, 2**24), (256, 2**26)
+# by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than a call of torch, whose launch
+# overhead is larger than ours.
+_FEW_ROWS = (128, 3 * 2**21), (256, 3 * 2**22)
 # Likewise with many rows and a result too small to occupy all SMs: the largest M * N, the smallest M * N * K; for
 # smaller products launch overhead matters more, and torch's is larger
 _SMALL_RESULT = 3 * 2**20, 2**32
