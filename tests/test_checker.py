@@ -168,7 +168,7 @@ def test_a_finding_in_no_file_has_no_line(tmp_path):
 def test_schedules_are_sorted_from_simple_to_complex():
     assert [str(o) for o in schedules.schedules_of(seeds=3)] == ['forward', 'reverse', 'shuffle:0']
     assert [str(o) for o in schedules.schedules_of('shuffle', 2)] == ['shuffle:0', 'shuffle:1']
-    for text in ('forward', 'reverse', 'shuffle:7'): assert str(schedules.parse_schedule(text)) == text
+    for text in ('forward', 'reverse', 'shuffle:7', 'shuffle:7:2'): assert str(schedules.parse_schedule(text)) == text
     for text in ('backward', 'forward:1', 'shuffle:x', ''):
         with pytest.raises(ValueError, match='shuffle:SEED'): schedules.parse_schedule(text)
 
@@ -377,6 +377,34 @@ def results(tmp_path_factory):
 
 def checked(folder, name, **options):
     return check.check_file(Job(str(folder/name), **options), schedules.schedules_of(seeds=2))
+
+
+FIRST_THREAD = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def first(counter, out):
+    t = cuda.threadIdx.x
+    if cuda.atomic.add(counter, 0, 1) == 0 and 20 < t < 60:
+        out[100] = t
+
+first[1, 64](np.zeros(1, np.int32), np.zeros(64))
+"""
+
+
+@pytest.mark.slow
+def test_a_shuffled_schedule_is_simplified(tmp_path, warm_workers):
+    (tmp_path/'first.py').write_text(FIRST_THREAD)
+    job = Job(str(tmp_path/'first.py'))
+    found = check.check_file(job, schedules.schedules_of(seeds=8))
+    o, = found.findings
+    schedule = schedules.parse_schedule(o.schedule)
+    assert o.code == 'outside' and (schedule.order, schedule.seed) == ('shuffle', int(found.schedules[-1][8:]))
+    assert 0 < schedule.swaps <= 63
+    validate('json', formats.FORMATS['json']([found]))
+    replayed, fewer = (check.check_file(job, [schedule._replace(swaps=schedule.swaps - n)]) for n in (0, 1))
+    assert [f.schedule for f in replayed.findings] == [o.schedule] and not fewer.findings
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 "The plugin of pytest: kernels of tests run checked, a finding fails its test; without --gridstride nothing is imported"
-import re, sys
+import re, shutil, sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
 from gridstride import as_gpu
 from gridstride.checker import line_coverage
-from gridstride.checker.recorder import Recorder
+from gridstride.checker.recorder import LaunchTarget, Recorder
 from gridstride.sim import cuda
 from found import names
 from warm import run_python
@@ -223,8 +224,51 @@ def test_coverage_counts_lines_and_warps():
 
 def test_tracing_is_restored():
     before = sys.gettrace()
-    with line_coverage.LineCoverage().covering(): assert sys.gettrace() is not before
+    with line_coverage.LineCoverage().covering(LaunchTarget(None, __file__)): assert sys.gettrace() is not before
     assert sys.gettrace() is before
+
+
+CUDA = r'''
+__device__ float scale(float v, int mode) {
+    if (mode == 3)
+        return v * 7;
+    return v * 2;
+}
+
+__global__ void scaled(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        out[i] = scale(x[i], 1);
+    } else if (i > 1000) {
+        out[0] = 3;
+    }
+}
+
+__global__ void other(float *out) {
+    out[0] = 1;
+}'''
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux' or not shutil.which('objdump'), reason='objdump lists compiled lines')
+def test_coverage_counts_lines_of_cuda():
+    from gridstride import cuda_kernel
+    coverage = line_coverage.LineCoverage()
+    coverage.trace_cuda()
+    kernels = cuda_kernel(CUDA)
+    coverage.close()
+    rows = Path(__file__).read_text().splitlines()
+    statements = ('if (mode == 3)', 'return v * 7;', 'return v * 2;', 'out[i] = scale(x[i], 1);', 'out[0] = 3;',
+                  'out[0] = 1;')
+    line = {text: next(i for i, row in enumerate(rows, 1) if row.strip() == text) for text in statements}
+    with Recorder(launch_context=coverage.covering).recording():
+        kernels.scaled[1, 64](np.ones(50, np.float32), np.zeros(50, np.float32), 50)
+    (file, one), = coverage.to_dict().items()
+    assert file.endswith('test_pytest_plugin.py') and {*line.values()} <= {*one['executable']}
+    missed = {line[text] for text in ('return v * 7;', 'out[0] = 3;', 'out[0] = 1;')}
+    assert {*one['executable']} - {*one['executed']} == missed
+    with Recorder(launch_context=coverage.covering).recording(): kernels.other[1, 1](np.zeros(1, np.float32))
+    assert {*one['executable']} - {*coverage.to_dict()[file]['executed']} == missed - {line['out[0] = 1;']}
 
 
 def test_coverage_counts_lines_of_triton():

@@ -1,14 +1,15 @@
-"""Which lines of kernels were executed, and which branches warps took: of Numba's kernels, and lines of Triton's.
+"""Which lines of kernels were executed, and, of Numba's kernels, which branches warps took.
 
 A line counts as executed if at least one thread executed it. The simulator skips a branch that no thread takes, so
-Python's own tracing of the rewritten function gives the lines. CUDA C is compiled, and not covered."""
+Python's own tracing of the rewritten function gives the lines; `cuda_coverage` has those of CUDA C."""
 
 import linecache
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import numpy as np
 
+from .cuda_coverage import CudaLines
 from .finding import relative_path
 
 __all__ = ['LineCoverage']
@@ -56,10 +57,36 @@ class LineCoverage:
         self.executable = {}  # file -> lines
         self.branches = {}  # (file, line) -> [warps that take it, warps that do not]
         self._known = set()  # code objects of kernels
+        self._cuda = CudaLines()
+        self._stack = ExitStack()
+
+    def trace_cuda(self):
+        "Compile CUDA C so that its lines can be recorded, until `close` is called"
+        from ..cpp.toolchain.build import tracing_blocks
+
+        if self._cuda.is_supported:
+            self._stack.enter_context(tracing_blocks())
+
+    def missing_dialects(self):
+        "Return a sentence about what this machine cannot cover; '' if there is nothing"
+        return '' if self._cuda.is_supported else 'CUDA C is not covered: this needs Linux and objdump, of binutils'
+
+    def close(self):
+        "Compile CUDA C as before"
+        self._stack.close()
 
     @contextmanager
-    def covering(self):
-        "Record the kernels that the `with` block launches"
+    def covering(self, target):
+        "Record the kernels that the `with` block launches; `target` is a `recorder.LaunchTarget`"
+        try:
+            with self._covering_python() if target.file else nullcontext():
+                yield
+        finally:
+            if not target.file and self._cuda.is_supported:
+                self._cuda.collect(target.sources)
+
+    @contextmanager
+    def _covering_python(self):
         from ..sim.kernel import active_traces
 
         branches = _BranchTrace()
@@ -96,7 +123,7 @@ class LineCoverage:
 
     def to_dict(self):
         "Return the coverage as a dictionary that JSON can store: file -> lines and branches"
-        return {
+        python = {
             relative_path(file): dict(
                 executable=sorted(lines),
                 executed=sorted(lines & self.executed.get(file, set())),
@@ -104,6 +131,13 @@ class LineCoverage:
             )
             for file, lines in self.executable.items()
         }
+        cuda = {
+            relative_path(file): dict(
+                executable=sorted(lines), executed=sorted(self._cuda.executed.get(file, set())), branches={}
+            )
+            for file, lines in self._cuda.executable.items()
+        }
+        return merged([python, cuda])
 
 
 def merged(coverages) -> dict:

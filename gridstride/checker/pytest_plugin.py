@@ -110,6 +110,9 @@ class CheckedTests:
         self.disabled = ()  # kinds of checks that are disabled, because the running test allows their findings
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
+        if self.coverage:
+            self.coverage.trace_cuda()
+            self._stack.callback(self.coverage.close)
 
     def close(self):
         "Stop recording"
@@ -146,7 +149,7 @@ class CheckedTests:
 
         self.recorder.start(str(schedule))
         checks = tuple(check for check in CHECKS if check in settings.checks and check not in self.disabled)
-        with change(settings, order=schedule.order, seed=schedule.seed, checks=checks):
+        with change(settings, **schedule.settings, checks=checks):
             return run(), self.recorder.num_launches
 
     @pytest.hookimpl(hookwrapper=True)
@@ -194,7 +197,8 @@ class CheckedTests:
         counts = ', '.join(count_text(self.totals[name], noun) for name, noun in nouns.items())
         terminalreporter.section('gridstride')
         terminalreporter.write_line(f'{counts}, {schedules}')
-        for line in report(merged(self.totals['coverage'])):
+        missing_dialects = self.coverage.missing_dialects() if self.coverage else ''
+        for line in filter(None, [*report(merged(self.totals['coverage'])), missing_dialects]):
             terminalreporter.write_line(line)
 
 

@@ -34,7 +34,7 @@ class Recorder:
         report=lambda finding: None,  # called with each new finding
         schedule='forward',
         launch_context: Callable[
-            [], Any
+            [LaunchTarget], Any
         ] = nullcontext,  # a function that returns a context manager; each launch runs in one
     ):
         self.program, self.report, self._launch_context = program, report, launch_context
@@ -102,7 +102,7 @@ class Recorder:
             self.num_launches += 1
             self.active_targets.append(target := describe_target(owner))
             try:
-                with self._launch_context():
+                with self._launch_context(target):
                     result = original(owner, *args, **options)
                 self._on_error(error_of_result(owner, result), target)
                 return result

@@ -1,11 +1,13 @@
 """Schedules: the orders in which blocks and threads run.
 
 A schedule is `forward`, `reverse` or `shuffle:SEED`, in this order from simple to complex: the first one of a list that
-shows a finding is the simplest that shows it."""
+shows a finding is the simplest that shows it. `shuffle:SEED:SWAPS` makes only so many random exchanges, so that
+all other threads run in order."""
 
+import re
 from typing import NamedTuple
 
-__all__ = ['Schedule', 'parse_schedule', 'schedules_of', 'shrunk']
+__all__ = ['Schedule', 'parse_schedule', 'schedules_of', 'shrunk', 'fewest_swaps']
 
 
 class Schedule(NamedTuple):
@@ -13,22 +15,30 @@ class Schedule(NamedTuple):
 
     order: str = 'forward'
     seed: int = 0
+    swaps: int | None = None  # at most so many exchanges of the shuffle are made; None: all
 
     def __str__(self):
-        return f'shuffle:{self.seed}' if self.order == 'shuffle' else self.order
+        if self.order != 'shuffle':
+            return self.order
+        return f'shuffle:{self.seed}' + (f':{self.swaps}' if self.swaps is not None else '')
+
+    @property
+    def settings(self):
+        "The settings under which the schedule runs"
+        return dict(order=self.order, seed=self.seed, swaps=self.swaps)
 
 
 def parse_schedule(text):
     """Parse a schedule; raises `ValueError`, which lists the valid ones.
 
     >>> parse_schedule('shuffle:3')
-    Schedule(order='shuffle', seed=3)"""
-    order, _, seed = text.partition(':')
-    if order in ('forward', 'reverse') and not seed:
-        return Schedule(order)
-    if order == 'shuffle' and (seed or '0').isdigit():
-        return Schedule(order, int(seed or 0))
-    raise ValueError(f'a schedule must be forward, reverse or shuffle:SEED, as in shuffle:3; got {text!r}')
+    Schedule(order='shuffle', seed=3, swaps=None)"""
+    if text in ('forward', 'reverse'):
+        return Schedule(text)
+    if m := re.fullmatch(r'shuffle(?::(\d+)(?::(\d+))?)?', text):
+        return Schedule('shuffle', int(m[1] or 0), int(m[2]) if m[2] else None)
+    expected = 'forward, reverse, shuffle:SEED or shuffle:SEED:SWAPS, as in shuffle:3'
+    raise ValueError(f'a schedule must be {expected}; got {text!r}')
 
 
 def schedules_of(
@@ -73,3 +83,23 @@ def shrunk(
             else:
                 step //= 2
     return sizes
+
+
+def fewest_swaps(
+    schedule: Schedule,  # a shuffle that shows a finding
+    shows_it,  # a function of a schedule: does it show the finding?
+    most=4096,  # exchanges; a shuffle that needs more is returned as it is
+) -> Schedule:
+    """Return a schedule with few exchanges that still shows a finding: with one less it does not.
+
+    >>> str(fewest_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
+    'shuffle:3:5'"""
+    failed, swaps = 0, 1  # without exchanges it is `forward`, which was run before
+    while not shows_it(schedule._replace(swaps=swaps)):
+        failed, swaps = swaps, 2 * swaps
+        if swaps > most:
+            return schedule
+    while swaps - failed > 1:
+        middle = (failed + swaps) // 2
+        failed, swaps = (failed, middle) if shows_it(schedule._replace(swaps=middle)) else (middle, swaps)
+    return schedule._replace(swaps=swaps)

@@ -55,12 +55,14 @@ def _emulated_gpu(job):
     "Emulate a GPU for a program in Python: for Numba and Triton, and for torch if it is installed"
     from .. import as_gpu
     from ..cpp import emulator
+    from ..diagnostics.settings import change, settings
     from ..sim import options
 
     schedule = parse_schedule(job.schedule)
     with ExitStack() as stack:
         stack.enter_context(as_gpu.as_gpu() if find_spec('torch') else as_gpu.python_kernels())
-        stack.enter_context(emulator.options(order=schedule.order, seed=schedule.seed, seconds=job.seconds))
+        stack.enter_context(change(settings, **schedule.settings))
+        stack.enter_context(emulator.options(seconds=job.seconds))
         stack.enter_context(options(seconds=job.seconds))
         yield
 
@@ -96,11 +98,12 @@ def _run_cuda(job):
     "Run a CUDA program, or launch a kernel of a file without a `main`"
     from ..cpp import emulator
     from ..cpp.program import run
+    from ..diagnostics.settings import change, settings
 
     path = Path(job.file)
     src = path.read_text(encoding='utf-8-sig', errors='replace')
     schedule = parse_schedule(job.schedule)
-    with emulator.options(order=schedule.order, seed=schedule.seed, seconds=job.seconds):
+    with change(settings, **schedule.settings), emulator.options(seconds=job.seconds):
         if job.launch:
             return _launch_kernel(job, src, schedule.seed)
         name = ''.join(c if c.isalnum() else '_' for c in path.stem)

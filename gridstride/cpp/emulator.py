@@ -154,12 +154,30 @@ def device():
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
+    lib.gridstride_take_executed_blocks.restype = ctypes.c_long
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
     lib.gridstride_send_output_to(_print)
     lib.gridstride_send_warnings_to(_warn)
     for to_python in (lib.gridstride_send_output_to, lib.gridstride_send_warnings_to):
         atexit.register(to_python, None)  # destructors of modules may print after Python has ended
     return lib
+
+
+class _ExecutedBlock(ctypes.Structure):
+    "`ExecutedBlock` of runtime/coverage.cpp"
+
+    _fields_ = [('library', ctypes.c_char_p), ('offset', ctypes.c_size_t)]
+
+
+def take_executed_blocks() -> dict:  # path of a library -> offsets of the return addresses of the blocks' calls
+    "Return the basic blocks that were executed since the last call, of modules that `build.tracing_blocks` compiled"
+    blocks, found = (_ExecutedBlock * 4096)(), {}
+    while num_taken := device().gridstride_take_executed_blocks(blocks, len(blocks)):
+        if num_taken < 0:
+            raise NotEmulated('coverage of kernels with more than 250,000 basic blocks')
+        for block in blocks[:num_taken]:
+            found.setdefault(os.fsdecode(block.library), set()).add(block.offset)
+    return found
 
 
 @lru_cache(64)  # called by every launch
@@ -192,6 +210,7 @@ def prepare(
     seconds = seconds or current_limits['seconds']
     c_options = COptions(mask, order, current_settings['seed'], current_limits['threads'], seconds, memory)
     device().gridstride_set_options(ctypes.byref(c_options))
+    device().gridstride_limit_swaps(current_settings['swaps'])
 
 
 def array_at(line, column):

@@ -25,6 +25,7 @@ __all__ = [
     'check_warp',
     'check_non_negative',
     'options',
+    'shuffle',
 ]
 
 CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
@@ -77,6 +78,7 @@ settings = Settings(
     checks=CHECKS,
     order='forward',
     seed=0,
+    swaps=1 << 30,  # at most so many exchanges per shuffle
     who=False,
     engine='lanes',
     lanes=16384,
@@ -104,6 +106,21 @@ def change(settings, **new_values):
     finally:
         for name, value in old_values.items():
             setattr(settings, name, value)
+
+
+def shuffle(
+    items: list,
+    random_below,  # a function n -> random integer from 0 to n - 1
+    swaps: int,  # at most so many exchanges; with fewer than len(items) - 1, most items stay where they are
+) -> list:  # `items`
+    """Shuffle a list in place, by the first exchanges of Fisher and Yates.
+
+    >>> shuffle([0, 1, 2, 3], lambda n: 0, swaps=1)
+    [3, 1, 2, 0]"""
+    for i in range(len(items) - 1, max(len(items) - 1 - swaps, 0), -1):
+        j = random_below(i + 1)
+        items[i], items[j] = items[j], items[i]
+    return items
 
 
 def parse_checks(

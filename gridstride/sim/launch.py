@@ -72,7 +72,7 @@ def _run_groups(ctx, prog, values):
     if settings.order == 'reverse':
         first_blocks.reverse()
     if settings.order == 'shuffle':
-        ctx.random.shuffle(first_blocks)
+        ctx.shuffle(first_blocks)
     progress = _Progress(ctx.kernel, len(first_blocks))
     residents = Residents(ctx)
     for i, first_block in enumerate(first_blocks):

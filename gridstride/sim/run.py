@@ -8,7 +8,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import launch_error, max_resident_blocks
-from ..diagnostics.settings import settings
+from ..diagnostics.settings import settings, shuffle
 from .detectors import Detectors, calls_of
 from .order import MemoryOrder
 
@@ -49,6 +49,13 @@ class LaunchContext:
         "The random generator for `order='shuffle'`; created on demand, because that takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
+    def shuffle(self, items):
+        "Shuffle a list or an array in place, and return it; `settings.swaps` may limit the exchanges"
+        if settings.swaps < len(items) - 1:
+            return shuffle(items, self.random.integers, settings.swaps)
+        self.random.shuffle(items)
+        return items
+
     def begin_group(self, group, is_isolated):
         """Begin a group, with new shared memory and barriers.
 
@@ -60,7 +67,7 @@ class LaunchContext:
         if settings.order == 'reverse':
             self._lane_order = np.arange(group.size)[::-1]
         if settings.order == 'shuffle':
-            self._lane_order = self.random.permutation(group.size)
+            self._lane_order = self.shuffle(np.arange(group.size))
         self._active_cache = None, None  # the last mask, and the indices of its lanes
 
     _GROUP_STATE = 'group', 'block_arrays', 'program', 'call_sites', '_lane_order'

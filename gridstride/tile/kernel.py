@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..diagnostics.errors import Location, WrongArgument, exception_of
-from ..diagnostics.settings import settings
+from ..diagnostics.settings import settings, shuffle
 from .block import scalar
 from .descriptors import from_host
 from .memory import is_array, wrap
@@ -265,7 +265,7 @@ class _Launch:
         if settings.order == 'reverse':
             program_ids.reverse()
         elif settings.order == 'shuffle':
-            random.Random(settings.seed).shuffle(program_ids)
+            shuffle(program_ids, random.Random(settings.seed).randrange, settings.swaps)
         return program_ids
 
     def run(self):

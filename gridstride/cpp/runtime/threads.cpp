@@ -17,6 +17,8 @@
 
 namespace gridstride {
 
+static int max_swaps = 1 << 30; // of a shuffle; with fewer, most threads run in order
+
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
     num_threads = int(l.block.x * l.block.y * l.block.z);
@@ -25,7 +27,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         index[i] = {
             unsigned(i) % l.block.x, unsigned(i) / l.block.x % l.block.y, unsigned(i) / (l.block.x * l.block.y)};
     }
-    for (int i = num_threads - 1; order == 2 && i > 0; i--) {          // Fisher and Yates
+    for (int i = num_threads - 1; order == 2 && i > std::max(num_threads - 1 - max_swaps, 0); i--) { // Fisher and Yates
         seed = seed * 1664525u + 1013904223u;
         std::swap(rank[i], rank[seed % unsigned(i + 1)]);
     }
@@ -278,3 +280,5 @@ void enter_kernel(const char *name) {
     if (__builtin_expect(!on_device(), 0)) not_launched(name);
 }
 }
+
+extern "C" GRIDSTRIDE_API void gridstride_limit_swaps(int swaps) { gridstride::max_swaps = swaps; }

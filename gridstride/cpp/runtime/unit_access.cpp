@@ -1,6 +1,7 @@
 // The sources that run at each access of a kernel and each switch of threads: the compiler optimizes across them.
 #include "state.cpp"
 #include "hooks.cpp"
+#include "coverage.cpp"
 #include "fiber.cpp"
 #include "threads.cpp"
 #include "warps.cpp"

@@ -1,7 +1,9 @@
 """Compiles sources: for the emulator by a C++ compiler, for a GPU by nvcc."""
 
 import os, re, threading
+from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from . import headers
@@ -184,6 +186,19 @@ def _include_first(sources):
     return ''.join(f'#include "{header}"\n' for header in [*choose_headers(sources), *extra_headers])
 
 
+_tracing = SimpleNamespace(flags=())
+
+
+@contextmanager
+def tracing_blocks():
+    "Compile modules in the `with` block so that the runtime remembers the basic blocks that are executed"
+    previous, _tracing.flags = _tracing.flags, ('-fsanitize-coverage=trace-pc',)
+    try:
+        yield
+    finally:
+        _tracing.flags = previous
+
+
 def emulated_flags(c, src, checks):
     "Return the compiler's flags for a source of CUDA C; `checks`: whether to instrument it for the detectors"
     uninitialized_warning = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
@@ -197,6 +212,7 @@ def emulated_flags(c, src, checks):
         '-fsanitize=return',
         *division_flags(c),
         *(checked_flags(c, src) if checks else []),
+        *_tracing.flags,
     ]
 
 
@@ -245,7 +261,7 @@ def emulate(
         )
 
     key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix, units, folder, include
-    key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include')
+    key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include'), _tracing.flags
     index_entry, found = index_path('headers', key), None
     if not is_current(fingerprint := read_index(index_entry)):
         found = headers_of(texts, folder, include, defines)
