@@ -21,7 +21,7 @@ from time import perf_counter
 
 from .child_processes import emulate_children
 from .support.function_source import recorded_sources
-from .support.lazy_exports import MissingPackage, require, run_command
+from .support.lazy_exports import MissingPackage, paused_garbage_collection, require, run_command
 from .support.numba_cuda import replace_modules
 from .utils import backend
 
@@ -342,7 +342,8 @@ def as_gpu(
         yield
         return
     require('torch', 'gridstride.as_gpu')
-    import torch
+    with paused_garbage_collection():
+        import torch
 
     from .cpp import emulator, load
     from .diagnostics.settings import change, settings

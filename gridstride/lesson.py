@@ -65,7 +65,7 @@ from .cpp import cuda_kernel, load_cuda, on_emulator
 from .cpp.listings import show_source, side_by_side
 from .support import numba_cuda, plots
 from .support.guesses import guess, guessed
-from .support.lazy_exports import missing_package
+from .support.lazy_exports import missing_package, paused_garbage_collection
 from .support.memory_transactions import wavefronts
 from .support.tables import Table
 from .utils import *
@@ -81,7 +81,8 @@ class _LazyModule(ModuleType):
     def _module(self):
         "Import the module; raise `ModuleNotFoundError` with the command that installs it"
         try:
-            module = import_module(self.__name__)
+            with paused_garbage_collection():
+                module = import_module(self.__name__)
         except ModuleNotFoundError as e:
             root = self.__name__.partition('.')[0]
             raise missing_package(root, 'this lesson') if e.name.partition('.')[0] == root else e from None

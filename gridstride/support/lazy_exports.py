@@ -2,7 +2,8 @@
 
 `MissingPackage` is the error for a required package that is not installed; a command prints it as one line."""
 
-import sys
+import gc, sys
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,6 +49,19 @@ def run_command(
         return main(argv)
     except MissingPackage as e:
         return str(e)
+
+
+@contextmanager
+def paused_garbage_collection():
+    """Collect no garbage in the `with` block. Imports leave hardly any, and a seventh of the time that torch's import
+    takes would be spent on searching for it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 exports_of_package = {}  # package -> {exported name: module of the package}, of the packages that were imported

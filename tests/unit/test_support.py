@@ -1,4 +1,5 @@
 """`support.function_source` and `support.array_memory`: what is defined or stored anywhere is read the same way."""
+import gc
 import inspect
 import linecache
 from functools import lru_cache
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride.support.array_memory import address, byte_bounds, owner, strided_part, span_length, span, whole_storage
+from gridstride.support.lazy_exports import paused_garbage_collection
 from gridstride.support.function_source import lambda_text, SourceMissing, source_of, tree_of
 
 HERE = __file__
@@ -117,3 +119,15 @@ def test_all_of_a_tensor():
     t = torch.arange(12.).reshape(3, 4)
     whole = whole_storage(t[1:, ::2])
     assert whole.shape == (12,) and whole.data_ptr() == t.data_ptr()
+
+
+@pytest.mark.parametrize('enabled', [True, False])
+def test_garbage_collection_is_paused_and_then_as_before(enabled):
+    was_enabled = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(ImportError), paused_garbage_collection():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == enabled
+    finally: (gc.enable if was_enabled else gc.disable)()
