@@ -3,6 +3,7 @@
 import math
 import threading
 from functools import lru_cache
+from typing import NamedTuple
 
 from .ladder.launches import record_launch
 from .ladder.rung import make_launcher
@@ -10,6 +11,13 @@ from ..cpp.driver import current_stream, make_context_current
 from ..utils import backend
 
 MAX_LOAD_BYTES = 16  # the largest load of one thread in one instruction
+
+
+class Explanation(NamedTuple):
+    "The kernels that compute a result, or () if torch does, and the reason"
+
+    kernels: tuple
+    reason: str
 
 
 @lru_cache

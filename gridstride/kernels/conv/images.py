@@ -4,18 +4,9 @@ import torch
 import torch.nn.functional as F
 
 from . import products, tiles
-from .problems import (
-    Convolution,
-    Explanation,
-    check_conv2d,
-    convolution,
-    depthwise_fallback,
-    is_channels_last,
-    padding_pair,
-    pair,
-)
+from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from ..call_tables import differentiable_once, needs_autograd
-from ..common import dtype_name, launch
+from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
 from ..operators import operator
 

@@ -10,13 +10,6 @@ from ..common import check_matches, check_tensor, dtype_name
 MAX_TAPS = 7  # the largest kernel, along each axis
 
 
-class Explanation(NamedTuple):
-    "The kernels that compute a result, or () if torch does, and the reason"
-
-    kernels: tuple
-    reason: str
-
-
 class Convolution(NamedTuple):
     "The sizes of a 2-D convolution"
 

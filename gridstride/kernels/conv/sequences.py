@@ -14,7 +14,7 @@ from ..operators import operator
 from ...utils import cdiv
 
 _THREADS = 128
-_PACKS = 4  # vectors per thread, at most
+_PACKS = 2  # vectors per thread, at most; more spill
 _MAX_TAPS = 8
 _ACTIVATIONS = None, 'silu'
 

@@ -66,10 +66,3 @@ def move_last(x, axis):
 def move_back(rows, x, axis):
     "Return the result for `move_last(x, axis)` in the shape of `x`; its size along the axis may differ"
     return rows.movedim(-1, axis) if x.dim() else rows.reshape(())
-
-
-class Explanation(NamedTuple):
-    "The kernels that compute a result, or () if torch does, and the reason"
-
-    kernels: tuple
-    reason: str

@@ -4,20 +4,10 @@ byte of the keys, in which blocks find out where to write by decoupled look-back
 from functools import lru_cache
 from typing import NamedTuple
 
-from .keys import (
-    Explanation,
-    KeyType,
-    as_bits,
-    check_axis,
-    check_keys,
-    key_type,
-    move_back,
-    move_last,
-    reject_gradients,
-)
+from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
 from ..call_tables import repeated
-from ..common import import_torch, launch, vector_width
+from ..common import Explanation, import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv

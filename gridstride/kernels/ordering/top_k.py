@@ -3,20 +3,10 @@ large k is left to torch."""
 
 from functools import lru_cache
 
-from .keys import (
-    Explanation,
-    KeyType,
-    as_bits,
-    check_axis,
-    check_keys,
-    key_type,
-    move_back,
-    move_last,
-    reject_gradients,
-)
+from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, kernel_source
 from ..call_tables import repeated
-from ..common import import_torch, launch, pow2_clamp, vector_width
+from ..common import Explanation, import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
