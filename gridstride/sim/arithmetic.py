@@ -77,6 +77,10 @@ def cast(dtype, v=0):
 
 def kind_of(v):  # 'b', 'i', 'u', 'f' or 'c'
     "Return the kind of a number as one of NumPy's letters"
+    if type(v) is np.ndarray:
+        return v.dtype.kind
+    if type(v) is float:
+        return 'f'
     return v.dtype.kind if hasattr(v, 'dtype') else np.asarray(v).dtype.kind
 
 

@@ -197,6 +197,8 @@ def merge(mask, new_value, old_value):
     "Return `new_value` in the lanes of `mask`, `old_value` in the others"
     if old_value is UNDEF or new_value is old_value:
         return new_value
+    if type(new_value) is type(old_value) is np.ndarray:  # the common case, without the checks below
+        return np.where(mask, new_value, old_value)
     if isinstance(new_value, tuple) and isinstance(old_value, tuple) and len(new_value) == len(old_value):
         return tuple(merge(mask, new_item, old_item) for new_item, old_item in zip(new_value, old_value))
     if hasattr(new_value, 'merge'):
