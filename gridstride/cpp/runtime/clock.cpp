@@ -31,6 +31,7 @@ void Detector::begin_block(Worker &worker) {
         queue.open.clear(), queue.group = 0;
     }
     block_start = block_synced = ++now;
+    forget_read_tags();
     for (auto &time : warp_synced) time = now;
 }
 
@@ -41,6 +42,7 @@ void Detector::block_barrier(Worker &worker) {
     report_unwritten(unwritten);
     forget_undefined(worker);
     block_synced = ++now;
+    forget_read_tags();
     if (!acquired_since_barrier) return;
     block_view.join(join_views(0, int(views.size())));
     for (ThreadView &view : views) {

@@ -63,6 +63,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
     detector.launch_start = ++detector.now;
+    detector.begin_tag_epoch();
     detector.pending.active = false, detector.pending.words.clear();
     detector.pending.stored = {};
     detector.deferred_races.clear();
@@ -115,6 +116,7 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
             offset < launch->shared)))
         find(Code::cluster_variable, {}, {me, now, location});
     block.clock->used_by_others = {me, now, location};
+    block.clock->forget_read_tags();
     access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
     if (checks(racecheck) && !is_begin_acquired(block)) find(Code::block_not_begun, {}, {me, now, location});
 }

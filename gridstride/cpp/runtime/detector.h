@@ -90,12 +90,25 @@ struct BlockClock {
     uint32_t block_start = 1, block_synced = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
+    // Per word of shared memory: the key of the first thread that has read it since the last barrier, if further reads
+    // change nothing in its cell: those of other threads of that warp, or, with `block_tag`, of the block. So most reads
+    // of tiles compare two integers, and leave the cell, which is ten times as large, alone. `read_key`: the rank of the
+    // current thread, and above it a number that changes at each barrier.
+    static constexpr uint32_t block_tag = 1u << 31;
+    uint32_t read_key = max_threads;
+    void forget_read_tags() {
+        read_key += max_threads;
+        if (!__builtin_expect(read_key & block_tag, 0)) return;
+        shared_cells.forget_tags();
+        read_key = read_key % max_threads + max_threads;
+    }
     size_t low_cells = 0, high_cells = shared_cap / 4;     // cells in use: below `low_cells`, from `high_cells` on
     void forget_arrays();
 };
 
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0, launch_number = 0;
+    uint32_t tag_epoch = 0;              // of global memory, as `launch_start`
     bool on = false, after_fence = false; // is there a fence right before the current atomic access?
     bool has_deferred_races = false;                    // is `deferred_races` not empty?
     // Is an operation of another stream not ordered before this launch? If so, the time of the first such launch
@@ -153,7 +166,9 @@ struct Detector : BlockClock {
     }
     void begin_thread(Worker &worker) {
         if (!on) return;
-        me = thread_number(worker, worker.rank[worker.current]);
+        const int rank = worker.rank[worker.current];
+        me = thread_number(worker, rank);
+        read_key = (read_key & ~uint32_t(max_threads - 1)) | uint32_t(rank);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
         if (__builtin_expect(worker.has_undefined_values, 0)) pending.active = has_undefined(worker);
     }
@@ -279,8 +294,17 @@ struct Detector : BlockClock {
         else if (is_of_other_warp(c)) {
             if (any_acquired) return false; // one of the two reads may happen before this read
             c.second_read = {me, now, location};
-        }
+        } else tag_reads(off / 4, c);
         return true;
+    }
+    void tag_reads(uintptr_t word, const Cell &c) {
+        const uint32_t scope = c.read.thread / 32 == c.second_read.thread / 32 ? 0 : block_tag;
+        shared_cells.tags[word] = (read_key & ~uint32_t(max_threads - 1)) | c.read.thread % max_threads | scope;
+    }
+    // Is this a word whose cell a further read by the current thread would not change?
+    inline __attribute__((always_inline)) bool is_tagged(uintptr_t off) const {
+        const uint32_t distance = shared_cells.tags[off / 4] ^ read_key;
+        return (distance - 1 < 31) | ((distance ^ block_tag) - 1 < max_threads - 1);
     }
     // Are both reads of a cell by the same warp, and is the current thread in another warp? Then its read replaces one
     // of them: a barrier of one warp may order a later write after the reads of that warp, but the race with the read
@@ -293,17 +317,40 @@ struct Detector : BlockClock {
     bool cannot_conflict(const Access &a) const {
         return a.time < launch_start || (a.thread == me && !(a.location & (engine_bit | async_bit)));
     }
+    // A tag of global memory has the numbers of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
+    // changes with `launch_start`: further reads by other blocks change nothing in its cell.
+    inline __attribute__((always_inline)) bool is_read_by_others(uintptr_t offset) const {
+        const uint32_t tag = cells.tags[offset / 4], block = me / max_threads;
+        return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
+               !w->uses_warps;
+    }
+    void tag_global_reads(Cell &c) {
+        if (any_acquired || w->uses_warps || c.has_byte_cells) return;
+        const uint32_t blocks[] = {c.read.thread / max_threads, c.second_read.thread / max_threads};
+        if (blocks[0] == me / max_threads || blocks[1] == me / max_threads) return;
+        cells.tags[&c - cells.word_cells] = tag_epoch << 22 | blocks[0] % 2048 << 11 | blocks[1] % 2048;
+    }
+    void begin_tag_epoch() {
+        if (++tag_epoch < 1024) return;
+        cells.forget_tags();
+        tag_epoch = 1;
+    }
     inline __attribute__((always_inline)) bool fast_global_access(
         uintptr_t a, unsigned n, bool write, uint32_t location) {
         const Allocation *p = memory.at(a);
         if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
             return false;
-        Cell *c = cells.word_cells + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
-        for (const Cell *end = c + n / 4; c < end; c++) {
-            if (c->has_byte_cells | !cannot_conflict(c->write)) return false;
+        const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
+        if (!write && n == 4 && is_read_by_others(offset)) return true;
+        Cell *c = cells.word_cells + offset / 4;
+        const bool by_bytes = n % 4;                // a byte, or two
+        if (c->has_byte_cells != by_bytes) return false;
+        if (by_bytes) c = cells.byte_cells + offset;
+        for (const Cell *end = c + (by_bytes ? n : n / 4); c < end; c++) {
+            if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write)) return false;
             if (!write) {
                 if (p->uninitialized && !c->write.time) return false;
-                record_plain_read(*c, location);
+                record_plain_read(*c, location, by_bytes);
             } else {
                 if (int(!cannot_conflict(c->read)) | int(!cannot_conflict(c->second_read))) return false;
                 c->write = {me, now, location};
@@ -315,7 +362,10 @@ struct Detector : BlockClock {
         // The copy of a struct calls the hook of its write, then the hook of its read, then stores.
         if (__builtin_expect(write && pending.active, 0)) record_store(a, n, location);
         const uintptr_t off = a - shared_base;
-        if (off < shared_cap) return access_words(shared_cells, off, n, write, location, a, nullptr);
+        if (off < shared_cap) {
+            shared_cells.forget_tags(off, n);
+            return access_words(shared_cells, off, n, write, location, a, nullptr);
+        }
         if (memory.holds(a)) {
             Allocation *p = memory.at(a);
             if (!p || (p->usable_in != launch_number && !is_usable(*p)) || a < p->lo || a + n > p->hi)
@@ -323,7 +373,9 @@ struct Detector : BlockClock {
             if (write && p->constant) return report_constant_write(*p, a, location);
             if (write && p->check_writes) save_variable(*p);
             if (__builtin_expect(has_unordered, 0)) check_operations(a, n, write, location);
-            return access_words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, location, a, p);
+            const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
+            cells.forget_tags(offset, n);
+            return access_words(cells, offset, n, write, location, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         if (Worker *there = w->block_of(reinterpret_cast<const char *>(a)))
@@ -406,7 +458,7 @@ struct Detector : BlockClock {
     bool is_unordered_by_barriers(const Access &a) const {
         return a.time >= block_synced || a.thread / max_threads != me / max_threads;
     }
-    inline __attribute__((always_inline)) void record_plain_read(Cell &c, uint32_t location) {
+    inline __attribute__((always_inline)) void record_plain_read(Cell &c, uint32_t location, bool is_by_bytes) {
         const Access current = {me, now, location};
         const bool second = c.second_read.time >= launch_start;
         if (c.read.thread == me) c.read = current;
@@ -416,6 +468,7 @@ struct Detector : BlockClock {
                  (second && !is_unordered_by_barriers(c.second_read)))
             record_read(c, current, launch_start);
         else if (!second || is_of_other_warp(c)) c.second_read = current;
+        else if (!is_by_bytes) tag_global_reads(c);
     }
     void record_read(Cell &c, const Access &current, uint32_t since) {
         if (__builtin_expect(current.location & (atomic_bit | modify_bit), 0) && can_skip_read(c, current)) return;

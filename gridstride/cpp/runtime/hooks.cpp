@@ -27,26 +27,41 @@ static inline void check_volatile_access(const volatile void *pointer, unsigned 
     if (!gridstride::checks_enabled) return check_access(pointer, bytes, write, pc, true);
     detector.volatile_access(const_cast<void *>(pointer), bytes, write, location_of(pc));
 }
-// The fast path of the most frequent accesses, those of shared memory, has no call. While the detectors are off,
-// `shared_base` matches no address.
+// The fast paths: while the detectors are off, `shared_base` matches no address.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (!gridstride::checks_enabled) {                                          // an access of host code
+        if (gridstride::memory.holds(a) || gridstride::any_registered) check_access(p, n, write, pc);
+        return;
+    }
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own stack
     if (a - detector.builtins < detector.builtin_bytes) return;                // threadIdx and the like
-    if (n % 4 == 0 && fits && gridstride::checks_enabled && !(write && detector.pending.active) &&
+    if (fits && !(write && detector.pending.active) &&
         !detector.has_unordered &&
         detector.fast_global_access(a, n, write, location_of(pc)))
         return;
+    if (!write && fits && a - detector.image.base < detector.image.end - detector.image.base) return;  // its constants
+    check_alignment(p, n, write, pc);
+    check_access(p, n, write, pc);
+}
+// Shared memory, for words whose cells the access may change
+template <unsigned n, bool write> static __attribute__((noinline)) void check_shared(void *p, void *pc) {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    bool is_correct = !(write && detector.pending.active);
+    for (unsigned i = 0; i < n; i += 4)
+        is_correct = is_correct && ((!write && detector.is_tagged(offset + i)) ||
+                                       detector.fast_shared_access(offset + i, write, location_of(pc)));
+    if (is_correct) return;
     check_alignment(p, n, write, pc);
     check_access(p, n, write, pc);
 }
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void check_fast(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
-    if (n == 4 && offset < gridstride::shared_cap && offset % 4 == 0 && !(write && detector.pending.active) &&
-        detector.fast_shared_access(offset, write, location_of(pc)))
-        return;
-    check_outside_shared<n, write>(p, pc);
+    if (n % 4 || offset >= gridstride::shared_cap - n || offset % std::min(n, 8u))
+        return check_outside_shared<n, write>(p, pc);
+    if (n == 4 && !write && detector.is_tagged(offset)) return;
+    check_shared<n, write>(p, pc);
 }
 namespace gridstride {
 // Was this write announced by a hook? A large struct is copied by a call after its hooks, and compared after that.

@@ -9,6 +9,9 @@
 
 namespace gridstride {
 
+// Bytes of an array whose cells get huge pages. Of larger arrays most words are accessed only once or twice, and the
+// system takes longer to find huge pages than they save.
+constexpr size_t huge_cells_from = size_t(256) << 10, huge_cells_to = size_t(16) << 20;
 // May the launch access this allocation? An index that has overflowed may lead into an array of another launch. If no
 // argument can contain another address, only arrays to which arguments and device variables point are accessible.
 void Detector::begin_arguments() {
@@ -19,7 +22,12 @@ void Detector::begin_arguments() {
         // such as `x + n` or `x - 1`
         const bool is_live = allocation && allocation->live, is_out_of_bounds = !is_live && memory.surrounds(address);
         has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_out_of_bounds;
-        if (is_live) allocation->usable_in = launch_number;
+        if (!is_live) continue;
+        allocation->usable_in = launch_number;
+        const size_t bytes = allocation->hi - allocation->lo;
+        if (allocation->has_huge_cells || bytes < huge_cells_from || bytes > huge_cells_to) continue;
+        allocation->has_huge_cells = true;
+        cells.use_huge_pages(allocation->lo - reinterpret_cast<uintptr_t>(memory.base), bytes);
     }
 }
 bool Detector::is_usable(Allocation &allocation) {
@@ -148,7 +156,8 @@ void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_
 static bool is_mapped(uintptr_t address) {
     for (const Cells *shadow_cells : {&detector.cells, &detector.shared_cells})
         if (address - reinterpret_cast<uintptr_t>(shadow_cells->word_cells) < shadow_cells->count * sizeof(Cell) ||
-            address - reinterpret_cast<uintptr_t>(shadow_cells->byte_cells) < 4 * shadow_cells->count * sizeof(Cell))
+            address - reinterpret_cast<uintptr_t>(shadow_cells->byte_cells) < 4 * shadow_cells->count * sizeof(Cell) ||
+            address - reinterpret_cast<uintptr_t>(shadow_cells->tags) < 4 * shadow_cells->count)
             return false;
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(address / page * page), 1, MS_ASYNC) || errno != ENOMEM;

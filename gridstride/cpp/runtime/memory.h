@@ -34,6 +34,7 @@ struct Allocation {
     bool of_kernel = false; // a kernel has allocated it
     uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
     uintptr_t address_found_at = 0; // where the last search found its address
+    bool has_huge_cells = false; // `Cells::use_huge_pages` was called for it
     bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }

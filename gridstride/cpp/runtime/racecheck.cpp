@@ -96,6 +96,8 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const Worker &holder = global ? *w : holder_of(a);
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
     if (!global && offset >= shared_cap) return;
+    if (global) cells.forget_tags(offset, bytes);
+    else (&holder == w ? *this : *holder.clock).forget_read_tags();
     const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
     for (uintptr_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
         if (Cell &word = cells_of_memory.word_cells[i]; !word.has_byte_cells) forget_read(word);

@@ -92,8 +92,11 @@ bool Worker::waits_for_grid() const {
         if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
     return false;
 }
+// Do all threads of the block wait at the barrier of the grid? Their conditions then need not be evaluated one by one.
+bool Worker::waits_only_for_grid() const { return live && num_at_grid == live && grid_barrier.phase == grid_phase; }
 // Can the suspended block make progress: does a condition hold, or has a polled value changed?
 bool Worker::can_progress() const {
+    if (waits_only_for_grid()) return false;
     for (int i = 0; i < next; i++) {
         const Poll &poll = polls[rank[i]];
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
@@ -113,6 +116,7 @@ static void order_all(Worker &current) {
     detector.enter(current);
     detector.report_unwritten(detector.unwritten_in_launch);
     detector.launch_start = ++detector.now;
+    detector.begin_tag_epoch();
 }
 static void complete_grid_barrier(Worker &last) {
     grid_barrier.arrived = 0;
@@ -148,6 +152,9 @@ void grid_sync(int line) {
     uint32_t phase = grid_barrier.phase;
     detector.finish_pending_writes();
     if (++grid_barrier.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
+    Worker &block = *worker;
+    if (block.grid_phase != phase) block.grid_phase = phase, block.num_at_grid = 0;
+    block.num_at_grid++;
     wait_until(waits_at_grid, &phase, line, describe_grid_wait);
 }
 bool is_cooperative() {

@@ -7,6 +7,7 @@
 // has been reported as a race with it. Reads do not race with each other, so a write may race with any of several
 // reads; a cell keeps two of them (`is_of_other_warp` in detector.h chooses).
 #pragma once
+#include <algorithm>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -44,17 +45,35 @@ struct ProductRead {
 // The cells of a range of addresses; the system allocates their pages at the first access.
 struct Cells {
     Cell *word_cells = nullptr, *byte_cells = nullptr;
+    uint32_t *tags = nullptr;      // per word: whether further reads change nothing in its cell (detector.h)
     size_t count = 0;
     bool reserve(size_t range) {
         if (word_cells) return true;
         count = range / 4;
+        tags = static_cast<uint32_t *>(map(range));
         word_cells = static_cast<Cell *>(map(count * sizeof(Cell)));
         byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
-        return word_cells && byte_cells;
+        return word_cells && byte_cells && tags;
+    }
+    // Asks for huge pages for the cells of `n` bytes from offset `from`: the cells of a tile of a matrix are on more pages
+    // than the CPU keeps translations of.
+    void use_huge_pages(size_t from, size_t n) {
+#ifdef MADV_HUGEPAGE
+        const uintptr_t first = reinterpret_cast<uintptr_t>(word_cells + from / 4), page = uintptr_t(2) << 20;
+        const uintptr_t begin = (first + page - 1) / page * page, end = (first + n / 4 * sizeof(Cell)) / page * page;
+        if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
+#endif
     }
     void release() {
-        if (word_cells) munmap(word_cells, count * sizeof(Cell)), munmap(byte_cells, 4 * count * sizeof(Cell));
+        if (word_cells)
+            munmap(word_cells, count * sizeof(Cell)), munmap(byte_cells, 4 * count * sizeof(Cell)),
+                munmap(tags, count * 4);
         word_cells = byte_cells = nullptr;
+    }
+    void forget_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
+    void forget_tags(size_t from, size_t n) {          // of the words of a few bytes
+        const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
+        memset(tags + first, 0, (end - first) * 4);
     }
     static void *map(size_t n) {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -64,6 +83,7 @@ struct Cells {
         const size_t page = size_t(sysconf(_SC_PAGESIZE));
         clear(reinterpret_cast<char *>(word_cells + from / 4), (n + 3) / 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(byte_cells + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
+        clear(reinterpret_cast<char *>(tags + from / 4), (n + 3) / 4 * 4, page);
     }
     static void clear(char *p, size_t n, size_t page) {
         char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),

@@ -190,6 +190,7 @@ bool Worker::is_root_cause() const {
 
 // Makes threads ready whose condition holds; returns whether there is any.
 bool Worker::wake() {
+    if (waits_only_for_grid()) return false;
     bool is_any_ready = false;
     for (uint8_t *state_byte = state; (state_byte = static_cast<uint8_t *>(memchr(state_byte, on_condition,
         size_t(state + num_threads - state_byte))));

@@ -46,6 +46,7 @@ bool Worker::try_warp(Warp &warp, int lane) {
 static void begin_warps(Worker &w) {
     if (w.uses_warps) return;
     w.uses_warps = true;
+    if (detector.on) detector.forget_read_tags();
     for (int n = 0; n < (w.num_threads + 31) / 32; n++) {
         Warp &warp = w.warps[n];
         warp.exists = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;

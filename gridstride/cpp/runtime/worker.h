@@ -141,6 +141,8 @@ struct Worker {
     bool has_polled = false;                       // has any thread polled?
     // 1 + the phase of the grid's barrier for which exited threads were counted
     uint32_t excused_phase = 0;
+    int num_at_grid = 0;                           // threads that wait for `grid_phase` of the grid's barrier to end
+    uint32_t grid_phase = 0;
     uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
     char *saved_shared = nullptr;                  // a copy of its shared memory while another block runs
     // The blocks of its cluster, including itself: one Worker each, all on one OS thread.
@@ -159,6 +161,7 @@ struct Worker {
     bool is_spinning(const void *at, unsigned bytes, uint32_t location);
     bool can_progress() const;
     bool waits_for_grid() const;
+    bool waits_only_for_grid() const;
     // Is the address just past the stack of the current thread, as after an index past the end of a local array?
     bool is_past_stack(uintptr_t a) const {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
