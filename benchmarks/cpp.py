@@ -38,6 +38,17 @@ torch::Tensor naive(torch::Tensor m, torch::Tensor n) { return launched(m, n, fa
 torch::Tensor tiled(torch::Tensor m, torch::Tensor n) { return launched(m, n, true); }
 '''
 
+SAXPY = cuda_begin + r'''
+__global__ void saxpy_k(float a, const float *x, float *y, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a*x[i] + y[i];
+}
+void saxpy(float a, torch::Tensor x, torch::Tensor y) {
+    int n = x.numel();
+    saxpy_k<<<cdiv(n, 256), 256>>>(a, x.data_ptr<float>(), y.data_ptr<float>(), n);
+}
+'''
+
 LOOPS = r'''
 extern "C" void loops(const float *m, const float *n, float *out, int h, int w, int k) {
     for (int r = 0; r < h; r++)
@@ -46,6 +57,9 @@ extern "C" void loops(const float *m, const float *n, float *out, int h, int w, 
             for (int i = 0; i < k; i++) o += m[r*k + i]*n[i*w + c];
             out[r*w + c] = o;
         }
+}
+extern "C" void saxpy(float a, const float *x, float *y, int n) {
+    for (int i = 0; i < n; i++) y[i] = a*x[i] + y[i];
 }
 '''
 
@@ -129,6 +143,25 @@ def print_first_cells():
                 print(f"{f'{name}, {when}':<34}{first:>10.2f}{second:>10.2f}", flush=True)
 
 
+def print_saxpy(plain):
+    "Print the seconds of a memory-bound kernel, and of the C function `plain`; each is timed between the others"
+    import ctypes
+    x,y = torch.randn(1<<24),torch.randn(1<<24)
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (x, y)]
+    def run_plain(): plain(ctypes.c_float(0.5), *pointers, len(x))
+    fast,checked = load_cuda(SAXPY, checks=False),load_cuda(SAXPY)
+    contenders = [run_plain, *(lambda module=module: module.saxpy(0.5, x, y) for module in (fast, checked))]
+    for run in contenders:
+        want = 0.5*x + y
+        run()
+        torch.testing.assert_close(y, want)
+    rounds = [[timed_call(run)[0] for run in contenders] for _ in range(5)]
+    seconds = [statistics.median(times) for times in zip(*rounds)]
+    print(f"\n{'saxpy of 2^24, on one thread':<34}{'seconds':>10}")
+    for name,s in zip(('plain C', 'kernel, unchecked', 'kernel, checked'), seconds):
+        print(f'{name:<34}{s:>10.3f}{seconds[0]/s:>10.2f} of the speed of plain C')
+
+
 def print_emulator(with_numba):
     "Print the speed of the emulator on one thread"
     compiler = compilers.compiler()
@@ -138,7 +171,8 @@ def print_emulator(with_numba):
         command = [compiler.path, *flags, '-shared', f'{folder}/loops.cpp', '-o', f'{folder}/loops.so']
         subprocess.run(command, check=True)
         import ctypes
-        loops = ctypes.CDLL(f'{folder}/loops.so').loops
+        library = ctypes.CDLL(f'{folder}/loops.so')
+        loops = library.loops
         fast,checked = load_cuda(MATMUL, checks=False),load_cuda(MATMUL)
         m,n = torch.randn(512, 512),torch.randn(512, 512)
         out = torch.empty(512, 512)
@@ -155,6 +189,7 @@ def print_emulator(with_numba):
               f"{naive_seconds/loops_seconds:>10.2f} times plain C")
         print(f"{'tiled kernel, unchecked':<34}{median_seconds(fast.tiled, m, n):>10.3f}\n"
               f"{'tiled kernel, checked':<34}{median_seconds(checked.tiled, m, n):>10.3f}")
+        print_saxpy(library.saxpy)
         m,n = m[:128,:128].contiguous(),n[:128,:128].contiguous()
         unchecked_seconds,checked_seconds = (median_seconds(module.tiled, m, n) for module in (fast, checked))
         print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{unchecked_seconds:>10.4f}\n"

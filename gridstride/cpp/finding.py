@@ -141,7 +141,7 @@ class RuntimeFinding:
         self.file = location.file.decode()
         self.line = location.line or None
         self.block = tuple(location.block) if c_finding.has_thread else None
-        self.thread = tuple(location.thread) if c_finding.has_thread else None
+        self.thread = tuple(location.thread) if c_finding.has_thread == 1 else None
         self.column = c_finding.column
         self.call_line = c_finding.call_line or None
         self.calls = _calls_of(location)

@@ -224,7 +224,7 @@ def _quoted(source):
 def _format_thread(block, thread, dialect='python'):
     "Format block and thread; in Triton, program and lane"
     if dialect != 'triton':
-        return f'block {position(block)}, thread {position(thread)}'
+        return f'block {position(block)}' + ('' if thread is None else f', thread {position(thread)}')
     lane = f', lane {element("", thread, dialect)}' if thread else ''
     return f'program {position(block)}{lane}'
 

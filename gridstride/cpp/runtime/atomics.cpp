@@ -19,8 +19,11 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (use == Use::swap && detector.on && scope != Scope::thread)
         detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
-    const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
-    if (spins || ++w->num_spins % 64 == 0) yield();          // a thread that spins must let the others run
+    // A thread that spins must let the others run; the threads of a loop (block_loops.h) do not wait for each other.
+    if (!w->runs_loops) {
+        const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
+        if (spins || ++w->num_spins % 64 == 0) yield();
+    }
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}

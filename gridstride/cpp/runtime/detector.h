@@ -90,10 +90,10 @@ struct BlockClock {
     uint32_t block_start = 1, block_synced = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
-    // Per word of shared memory: the key of the first thread that has read it since the last barrier, if further reads
-    // change nothing in its cell: those of other threads of that warp, or, with `block_tag`, of the block. So most reads
-    // of tiles compare two integers, and leave the cell, which is ten times as large, alone. `read_key`: the rank of the
-    // current thread, and above it a number that changes at each barrier.
+    // A tag of a word of shared memory is the key of the first thread that has read it since the last barrier. It is
+    // set if further reads change nothing in the cell: those by other threads of that warp, or, with `block_tag`, of
+    // the block. So most reads of tiles compare two integers, and do not load the cell, which has ten times the size of
+    // the word. `read_key`: the rank of the current thread, and above it a number that changes at each barrier.
     static constexpr uint32_t block_tag = 1u << 31;
     uint32_t read_key = max_threads;
     void forget_read_tags() {
@@ -317,7 +317,7 @@ struct Detector : BlockClock {
     bool cannot_conflict(const Access &a) const {
         return a.time < launch_start || (a.thread == me && !(a.location & (engine_bit | async_bit)));
     }
-    // A tag of global memory has the numbers of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
+    // A tag of global memory has the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
     // changes with `launch_start`: further reads by other blocks change nothing in its cell.
     inline __attribute__((always_inline)) bool is_read_by_others(uintptr_t offset) const {
         const uint32_t tag = cells.tags[offset / 4], block = me / max_threads;

@@ -262,7 +262,7 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &loc
 
 void set_thread_of_finding(Worker &w) {
     Field::copy(current_finding.kernel, base_name(w.launch->kernel).c_str());
-    current_finding.has_thread = 1;
+    current_finding.has_thread = w.is_thread_unknown ? 2 : 1;
     set_thread(w, w.rank[w.current], w.block, current_finding.location);
 }
 

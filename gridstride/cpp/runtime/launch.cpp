@@ -117,7 +117,7 @@ void Worker::begin_block(uint64_t block_number) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
     memset(state, ready, size_t(num_threads));
-    next = 0, live = num_threads, excused_phase = 0, num_at_grid = 0,
+    next = 0, live = num_threads, excused_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
     uses_warps = has_undefined_values = reports_itself = has_polled = false;
     if (detector.on)
         memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));

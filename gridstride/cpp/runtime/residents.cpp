@@ -363,6 +363,22 @@ static void forget_blocks() {
         }
     }
 }
+// The loops over the threads of a block record no thread, so after a fault the block runs again, step by step, and
+// signals the fault with its thread. If there is no fault now, because the block has changed memory, the thread remains
+// unknown.
+static void find_thread_of_fault(Worker &root, Worker &block) {
+    const int signal_number = block.signal;
+    block.signal = 0, block.finds_fault = true;
+    if (sigsetjmp(root.escape, 0) == 0) {
+        block.begin_single(block.block);
+        switch_fiber(root.main, *block.fiber[block.current]);
+    }
+    block.finds_fault = false;
+    if (!block.signal) block.signal = signal_number, block.is_thread_unknown = true;
+}
+static bool is_fault(int signal_number) {
+    return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE || signal_number == SIGILL;
+}
 void work(const Launch &l, int os_threads) {
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
@@ -371,6 +387,7 @@ void work(const Launch &l, int os_threads) {
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
     if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
     else {
+        if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);
         stops_launch = true;
     }

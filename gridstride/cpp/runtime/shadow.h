@@ -55,8 +55,8 @@ struct Cells {
         byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
         return word_cells && byte_cells && tags;
     }
-    // Asks for huge pages for the cells of `n` bytes from offset `from`: the cells of a tile of a matrix are on more pages
-    // than the CPU keeps translations of.
+    // Asks for huge pages for the cells of `n` bytes from offset `from`: the cells of a tile of a matrix are on more
+    // pages than the CPU keeps translations of.
     void use_huge_pages(size_t from, size_t n) {
 #ifdef MADV_HUGEPAGE
         const uintptr_t first = reinterpret_cast<uintptr_t>(word_cells + from / 4), page = uintptr_t(2) << 20;

@@ -8,6 +8,7 @@
 // shuffled (options.order).
 #include <algorithm>
 #include <string.h>
+#include "block_loops.h"
 #include "clusters.h"
 #include "detector.h"
 #include "engines.h"
@@ -273,6 +274,30 @@ void yield_thread() {
     if (!on_device()) return;
     worker->leader->idle_switches++;                        // a sleep counts as a poll without progress
     yield();
+}
+// The first thread of the block runs all of them.
+ThreadLoops::ThreadLoops()
+    : order(options.order || worker->finds_fault ? worker->rank : nullptr), block(worker->launch->block) {
+    worker->runs_loops = true, worker->is_thread_unknown = !order, worker->num_loop_arrays = 0;
+}
+void ThreadLoops::record_step(int step) {
+    Worker &w = *worker;
+    w.fiber[step] = w.fiber[w.current];
+    w.current = step;
+}
+ThreadLoops::~ThreadLoops() {
+    Worker &w = *worker;
+    memset(w.state, done, size_t(w.num_threads));
+    w.fiber[0] = w.fiber[w.current], w.current = 0;                      // fiber_main ends the first thread
+    w.next = w.num_threads, w.live = 1, w.runs_loops = w.is_thread_unknown = false;
+}
+void *ThreadLoops::thread_memory(size_t bytes) {
+    Worker &w = *worker;
+    const size_t i = w.num_loop_arrays++;
+    if (i == w.loop_memory.size()) w.loop_memory.emplace_back(), w.loop_memory_bytes.push_back(0);
+    if (w.loop_memory_bytes[i] < bytes)
+        w.loop_memory[i].reset(new char[bytes + 64]), w.loop_memory_bytes[i] = bytes;
+    return reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(w.loop_memory[i].get()) + 63) / 64 * 64);
 }
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stddef.h>
 #include <string.h>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 #include "fiber.h"
@@ -96,6 +97,12 @@ struct Worker {
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
+    bool runs_loops = false;                       // does the kernel run all threads itself (block_loops.h)?
+    bool is_thread_unknown = false;                // do its loops not record the current thread?
+    bool finds_fault = false;                      // does the block run again, to find the thread of a fault?
+    std::vector<std::unique_ptr<char[]>> loop_memory;      // of variables with an element per thread
+    std::vector<size_t> loop_memory_bytes;
+    size_t num_loop_arrays = 0;
     bool has_undefined_values = false;             // has any thread an undefined value?
     Fiber fibers[max_threads];                     // adjacent, so that the next fiber can be prefetched
     int fiber_count = 0;

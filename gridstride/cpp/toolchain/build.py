@@ -20,7 +20,17 @@ from .cache import (
     run_command,
     write_index,
 )
-from .compilers import checked_flags, common_flags, compiler, division_flags, CPP_FOLDER, line_flags, link_flags, nvcc
+from .compilers import (
+    CPP_FOLDER,
+    checked_flags,
+    common_flags,
+    compiler,
+    division_flags,
+    line_flags,
+    link_flags,
+    loop_flags,
+    nvcc,
+)
 from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
@@ -29,6 +39,7 @@ from ..lint.static_initialization import runs_when_loaded
 from ..lint.library import ProgramNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
 from .runtime_library import runtime_is_built, prepare_runtime
+from ..rewriters.block_loops import loop_blocks
 from ..rewriters.rewrite import to_cpp
 from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
@@ -211,7 +222,7 @@ def emulated_flags(c, src, checks):
         '-Wvla',
         '-fsanitize=return',
         *division_flags(c),
-        *(checked_flags(c, src) if checks else []),
+        *(checked_flags(c, src) if checks else loop_flags(c)),
         *_tracing.flags,
     ]
 
@@ -325,6 +336,8 @@ def emulate_rewritten(
         if k in judged or '__global__' in text
     }
     marked_sources = rewritten | marked_sources
+    if not checks and not _tracing.flags:
+        marked_sources = {k: loop_blocks(text) for k, text in marked_sources.items()}
     sources = {
         **{k: learners_headers.redirect(text) for k, text in learners_files.items()},
         **{k: marked_sources[k] for k in own_headers},

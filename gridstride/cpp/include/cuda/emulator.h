@@ -24,6 +24,7 @@
 #include <string.h>
 #include <type_traits>
 #include <utility>
+#include "block_loops.h"
 #include "capture.h"
 #include "heap.h"
 #include "runtime.h"

@@ -132,7 +132,7 @@ struct Location {
 
 // gridstride/cpp/finding.py defines the same structure for Python; gridstride_abi() returns the sizes to compare.
 struct Finding {
-    int kind, has_thread, has_other;
+    int kind, has_thread, has_other;   // has_thread: 1, or 2 if only its block is known
     int column;                        // the column, if Python must read the array's name there
     int call_line;                     // the line of the kernel that led to the call; 0 if none
     int num_fields;
