@@ -31,6 +31,26 @@ def line_of(kernel, text):
 def unwritten(*shape, dtype=torch.float32): return torch.full(shape, nan, dtype=dtype)
 
 
+@triton.jit
+def atomics_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x_ptr + i, mask=i < n, other=0)
+    total = tl.sum(v, 0)
+    tl.atomic_add(y_ptr + i % 2, v, mask=i < n)
+    tl.atomic_max(y_ptr + 2, tl.max(v, 0))
+    tl.atomic_or(y_ptr + 3, total)
+    tl.atomic_xchg(y_ptr + 4, total)
+    tl.atomic_cas(y_ptr + 5, total * 0, total)
+
+
+@pytest.mark.parametrize('dtype', [torch.int64, torch.uint64])
+def test_atomics_of_64_bits(dtype):
+    "Sums, of every second element and of all, that 32 bits do not hold"
+    x, y = 2**40 * torch.arange(1, 61), torch.zeros(6, dtype=torch.int64)
+    run(atomics_kernel, (1,), x.view(dtype), y.view(dtype), 60, BLOCK=64)
+    assert y.tolist() == [2**40 * o for o in (900, 930, 60, 1830, 1830, 1830)]
+
+
 # Types
 
 @pytest.mark.parametrize('division', [False, True])
