@@ -193,7 +193,7 @@ in_firefox_with_all = pytest.mark.parametrize('window', ['chromium', mark_exhaus
 
 @in_firefox_with_all
 def test_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
-    "A picture's own opaque card makes it the same in both themes, but for what style sheets do to it"
+    "A picture has an opaque card of its own, in the colours of the theme, whatever style sheets do to it"
     shown = 0
     for name in to_visit(site, PAGES):
         browser.go(f'{address}/{name}.html')
@@ -214,6 +214,16 @@ def test_themes_leave_pictures_alone(browser, address):
     for theme in ('light', 'dark'):
         browser.js(THEME, theme)
         assert set(browser.js(FILTERS)) == {'none,normal,1'}, theme
+
+
+def test_columns_of_a_cell_s_table_are_apart(browser, address):
+    "Two figures next to each other are not read as one"
+    browser.go(f'{address}/nbs/12_latency_and_roofline.html')
+    gaps = browser.js("""() => [...document.querySelectorAll('.cell_output td + td')].map(o => {
+        const [here, before] = [o, o.previousElementSibling].map(getComputedStyle)
+        return parseFloat(before.paddingRight) + parseFloat(here.paddingLeft)
+    })""")
+    assert len(gaps) > 50 and min(gaps) >= 8
 
 
 # The keyboard alone
