@@ -136,6 +136,15 @@ def test_as_documented(path, capfd):
     for order in ORDERS: assert output(path, capfd, order)==want, order
     assert output(path, capfd, checks=(), threads=2)==want
 
+@pytest.mark.slow
+def test_kernels_launched_by_addresses_and_products_of_other_types(capfd):
+    "Alone, because a kernel registers its address only in programs that launch by addresses"
+    src = (HERE/'calls_by_address.cu').read_text()
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert run(src, 'calls_by_address')==0
+    assert capfd.readouterr().out == ''.join(re.findall(r'^//> (.*\n)', src, re.M))
+
 CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied',
          '87_read_and_not_used': 'clang moves the read after the guard'}
 

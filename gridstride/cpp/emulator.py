@@ -272,7 +272,8 @@ def _is_in_multi_file_program(file, sources):
 
 def _defining_file(kernel, sources):
     "Return the file that defines a kernel; None if no file does"
-    pattern = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
+    head = r'(?:[^;{}]|\{\})*'  # launch bounds may have `Shape{}`
+    pattern = rf'__global__{head}\b{re.escape(kernel or "")}\s*\({head}\{{'
     # a `.cpp` is generated from a `.cu`
     texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
     return next((name for name, text in texts if kernel and re.search(pattern, text)), None)
@@ -339,7 +340,7 @@ def last_exception(
 
 def _make_exception(finding, sources):
     "Return the exception for the `RuntimeFinding` `finding`"
-    file = _learners_file(finding.file, sources)
+    file = _learners_file(finding.file or _defining_file(finding.kernel, sources) or '', sources)
     finding.name_calls(lambda c: _with_source_text(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if finding.code == 'outside_type':

@@ -46,6 +46,7 @@ def mark(
     text: str,  # C++ for the emulator
     ptx_specifiers='',  # for functions with PTX, if no other file uses them; '': other files may
     inline_specifiers='',  # for functions to inline, so that findings name the calls; '': inline none
+    registers_kernels=False,  # whether the program launches kernels by addresses of type `void *`
 ) -> str:
     """Mark host functions and host variables in `text`, so that the compiler reports their uses.
 
@@ -79,7 +80,7 @@ def mark(
     tokens_to_inline = functions_to_inline(code, functions, _end_of_body) if inline_specifiers else ()
     insertions += [(i, inline_specifiers) for i in tokens_to_inline if i not in marked_tokens]
     edits = [(pos := code.start(i), pos, text) for i, text in sorted(insertions)]
-    return apply(text, [*edits, *_entry_edits(code, functions)])
+    return apply(text, [*edits, *_entry_edits(code, functions, registers_kernels)])
 
 
 def entry_of(kernel: str) -> str:
@@ -87,14 +88,32 @@ def entry_of(kernel: str) -> str:
     return f' GRIDSTRIDE_ENTRY("{kernel}");'
 
 
-def _entry_edits(code, functions):
+def _template_arguments(code, first):
+    "Return the arguments, `<T, n>`, by which the template with token `first` after its header names itself, or ''"
+    opening = code.opening_angle(first - 1) if code[first - 1] == '>' else None
+    if opening is None or code[opening - 1] != 'template':
+        return ''
+    names, start, i = [], opening + 1, opening + 1
+    while i < first:
+        if code[i] in (',', '=') or i == first - 1:
+            names += [code[i - 1] + '...' * (code[i - 2] == '...')] if i > start else []
+            i = code.find_stop(i, (',',)) if code[i] == '=' else i
+            start = i + 1
+        i = (code.closing_angle(i) if code[i] == '<' else code.match.get(i) if code[i] == '(' else None or i) + 1
+    return f"<{', '.join(names)}>"
+
+
+def _entry_edits(code, functions, registers_kernels):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
     for function in functions:
         if not function.has_body or '__global__' not in function.words:
             continue
         body = code.find_stop(code.match[function.paren] + 1, ('{', ';'))
         if code[body] == '{':
-            yield (pos := code.end(body)), pos, entry_of(code[function.paren - 1])
+            name = code[function.paren - 1]
+            kernel = f'&{name}{_template_arguments(code, function.first)}'
+            registration = f' GRIDSTRIDE_REGISTER_KERNEL("{name}", {kernel});' if registers_kernels else ''
+            yield (pos := code.end(body)), pos, entry_of(name) + registration
 
 
 def _drop_overloaded(code, host_functions, other_functions):

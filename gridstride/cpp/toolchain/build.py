@@ -330,8 +330,9 @@ def emulate_rewritten(
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
     has_one_file = len(all_sources) == 1 and not (own_headers or other_headers)
     inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
+    registers_kernels = any('cudaLaunchKernelExC' in text for text in rewritten.values())
     marked_sources = {
-        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers)
+        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers, registers_kernels)
         for k, text in rewritten.items()
         if k in judged or '__global__' in text
     }

@@ -28,6 +28,10 @@ public:
     static dim3 dim_threads() { return blockDim; }
 };
 inline thread_block this_thread_block() { return {}; }
+// scratch memory for tiles of more than a warp, which the emulator does not need
+template <unsigned max_threads = 1024> struct block_tile_memory { char unused; };
+template <unsigned max_threads> thread_block this_thread_block(block_tile_memory<max_threads> &) { return {}; }
+template <class Group> GRIDSTRIDE_INLINE void synchronize(const Group &g, int line = __builtin_LINE()) { g.sync(line); }
 
 // Collectives of groups within a warp; arguments and results are ranks, not lanes
 class warp_group : public thread_group {

@@ -1,7 +1,11 @@
 // cuBLAS for vectors and column-major matrices of float and double, computed by loops on the host.
 #pragma once
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <vector>
 #include "cuda_bf16.h"
+#include "cuda_fp16.h"
 
 // Other headers test this macro.
 #define CUBLAS_API_H_
@@ -60,6 +64,15 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s) {
     h->stream = s;
     return CUBLAS_STATUS_SUCCESS;
 }
+inline cublasStatus_t cublasGetStream(cublasHandle_t h, cudaStream_t *s) {
+    *s = h->stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasGetVersion(cublasHandle_t, int *version) {
+    *version = 130000;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *, size_t) { return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasSetPointerMode(cublasHandle_t h, cublasPointerMode_t mode) {
     h->mode = mode;
     return CUBLAS_STATUS_SUCCESS;
@@ -261,9 +274,155 @@ inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const vo
     return CUBLAS_STATUS_SUCCESS;
 }
 
-#define GRIDSTRIDE_NOT_EMULATED(name) \
-    template <class... A> cublasStatus_t name(const A &...) { ::gridstride::not_emulated(#name); }
-GRIDSTRIDE_NOT_EMULATED(cublasGemmEx)
-GRIDSTRIDE_NOT_EMULATED(cublasGemmBatchedEx)
-GRIDSTRIDE_NOT_EMULATED(cublasGemmStridedBatchedEx)
-#undef GRIDSTRIDE_NOT_EMULATED
+// Products of matrices of any type. The type of a computation is that of alpha and beta; sums are formed in double.
+namespace gridstride {
+namespace blas {
+inline int bytes_of(cudaDataType kind) {
+    return kind == CUDA_R_64F ? 8 : kind == CUDA_R_32F || kind == CUDA_R_32I ? 4
+         : kind == CUDA_R_16F || kind == CUDA_R_16BF ? 2 : kind == CUDA_R_8I || kind == CUDA_R_8U ? 1 : 0;
+}
+inline double read_element(cudaDataType kind, const void *p, size_t i) {
+    switch (kind) {
+        case CUDA_R_64F: return static_cast<const double *>(p)[i];
+        case CUDA_R_32F: return double(static_cast<const float *>(p)[i]);
+        case CUDA_R_16F: return double(float(static_cast<const __half *>(p)[i]));
+        case CUDA_R_16BF: return double(float(static_cast<const __nv_bfloat16 *>(p)[i]));
+        case CUDA_R_32I: return static_cast<const int *>(p)[i];
+        case CUDA_R_8I: return static_cast<const signed char *>(p)[i];
+        default: return static_cast<const unsigned char *>(p)[i];
+    }
+}
+inline void write_element(cudaDataType kind, void *p, size_t i, double x) {
+    switch (kind) {
+        case CUDA_R_64F: static_cast<double *>(p)[i] = x; break;
+        case CUDA_R_32F: static_cast<float *>(p)[i] = float(x); break;
+        case CUDA_R_16F: static_cast<__half *>(p)[i] = __double2half(x); break;
+        case CUDA_R_16BF: static_cast<__nv_bfloat16 *>(p)[i] = __double2bfloat16(x); break;
+        case CUDA_R_32I: static_cast<int *>(p)[i] = int(x); break;
+        default: static_cast<signed char *>(p)[i] = (signed char)(x < -128 ? -128 : x > 127 ? 127 : x);
+    }
+}
+inline cudaDataType scalar_type(cublasComputeType_t compute) {
+    switch (compute) {
+        case CUBLAS_COMPUTE_16F: case CUBLAS_COMPUTE_16F_PEDANTIC: return CUDA_R_16F;
+        case CUBLAS_COMPUTE_64F: case CUBLAS_COMPUTE_64F_PEDANTIC: return CUDA_R_64F;
+        case CUBLAS_COMPUTE_32I: case CUBLAS_COMPUTE_32I_PEDANTIC: return CUDA_R_32I;
+        default: return CUDA_R_32F;
+    }
+}
+struct Product {                                 // c = alpha * op(a) @ op(b) + beta * c, column-major
+    cublasOperation_t op_a, op_b;
+    int m, n, k;
+    cudaDataType type_a, type_b, type_c, type_scalar;
+    int lda, ldb, ldc;
+
+    std::vector<double> columns(
+        cublasOperation_t op, cudaDataType type, const void *p, int ld, int rows, int num_columns) const {
+        std::vector<double> res(size_t(rows) * size_t(num_columns));
+        for (int column = 0; column < num_columns; column++)
+            for (int row = 0; row < rows; row++)
+                res[size_t(column) * size_t(rows) + size_t(row)] = read_element(type, p,
+                    op == CUBLAS_OP_N ? size_t(column) * size_t(ld) + size_t(row)
+                                      : size_t(row) * size_t(ld) + size_t(column));
+        return res;
+    }
+    cublasStatus_t run(const void *alpha, const void *a, const void *b, const void *beta, void *c) const {
+        if (!bytes_of(type_a) || !bytes_of(type_b) || !bytes_of(type_c)) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (m < 0 || n < 0 || k < 0 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) ||
+            ldc < m)
+            return CUBLAS_STATUS_INVALID_VALUE;
+        DeviceAccessScope access;
+        const double scale = read_element(type_scalar, alpha, 0), old = read_element(type_scalar, beta, 0);
+        const auto left = columns(op_a, type_a, a, lda, m, k), right = columns(op_b, type_b, b, ldb, k, n);
+        std::vector<double> sums(static_cast<size_t>(m));
+        for (int column = 0; column < n; column++) {
+            std::fill(sums.begin(), sums.end(), 0.0);
+            for (int i = 0; i < k; i++) {
+                const double factor = right[size_t(column) * size_t(k) + size_t(i)];
+                const double *const from = left.data() + size_t(i) * size_t(m);
+                for (int row = 0; row < m; row++) sums[size_t(row)] += from[row] * factor;
+            }
+            for (int row = 0; row < m; row++) {
+                const size_t at = size_t(column) * size_t(ldc) + size_t(row);
+                const double before = old == 0 ? 0 : old * read_element(type_c, c, at);
+                write_element(type_c, c, at, scale * sums[size_t(row)] + before);
+            }
+        }
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    // `a`, `b` and `c` return the address of matrix `i`.
+    template <class F> cublasStatus_t run_batch(
+        const void *alpha, F a, F b, const void *beta, F c, int count) const {
+        for (int i = 0; i < count; i++)
+            if (const cublasStatus_t status = run(alpha, a(i), b(i), beta, const_cast<void *>(c(i)))) return status;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+};
+inline auto strided(const void *p, long long stride, cudaDataType kind) {
+    return std::function<const void *(int)>(
+        [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(kind); });
+}
+inline auto listed(const void *const *pointers) {  // which are in device memory
+    return std::function<const void *(int)>([=](int i) { return load_scalar(pointers + i); });
+}
+}
+}
+inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+    const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
+    const void *beta, void *c, cudaDataType type_c, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    using namespace gridstride::blas;
+    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run(
+        alpha, a, b, beta, c);
+}
+inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+    const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
+    const void *beta, void *c, cudaDataType type_c, int ldc, cudaDataType compute, cublasGemmAlgo_t) {
+    using namespace gridstride::blas;
+    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, compute, lda, ldb, ldc}.run(alpha, a, b, beta, c);
+}
+inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+    int n, int k, const void *alpha, const void *a, cudaDataType type_a, int lda, long long stride_a, const void *b,
+    cudaDataType type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType type_c, int ldc,
+    long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    using namespace gridstride::blas;
+    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(alpha,
+        strided(a, stride_a, type_a), strided(b, stride_b, type_b), beta, strided(c, stride_c, type_c), count);
+}
+inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+    int k, const void *alpha, const void *const a[], cudaDataType type_a, int lda, const void *const b[],
+    cudaDataType type_b, int ldb, const void *beta, void *const c[], cudaDataType type_c, int ldc, int count,
+    cublasComputeType_t compute, cublasGemmAlgo_t) {
+    using namespace gridstride::blas;
+    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(
+        alpha, listed(a), listed(b), beta, listed(c), count);
+}
+#define GRIDSTRIDE_BLAS_BATCHED(S, T, kind) \
+    inline cublasStatus_t cublas##S##gemmBatched(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, \
+        int m, int n, int k, const T *alpha, const T *const a[], int lda, const T *const b[], int ldb, \
+        const T *beta, T *const c[], int ldc, int count) { \
+        using namespace gridstride::blas; \
+        const auto list = [](auto p) { return listed(reinterpret_cast<const void *const *>(p)); }; \
+        return Product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
+            alpha, list(a), list(b), beta, list(c), count); \
+    }
+GRIDSTRIDE_BLAS_BATCHED(S, float, CUDA_R_32F)
+GRIDSTRIDE_BLAS_BATCHED(D, double, CUDA_R_64F)
+GRIDSTRIDE_BLAS_BATCHED(H, __half, CUDA_R_16F)
+#undef GRIDSTRIDE_BLAS_BATCHED
+inline cublasStatus_t cublasHgemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+    const __half *alpha, const __half *a, int lda, const __half *b, int ldb, const __half *beta, __half *c, int ldc) {
+    return cublasGemmEx(h, op_a, op_b, m, n, k, alpha, a, CUDA_R_16F, lda, b, CUDA_R_16F, ldb, beta, c, CUDA_R_16F, ldc,
+        CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
+}
+inline cublasStatus_t cublasHgemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+    int n, int k, const __half *alpha, const __half *a, int lda, long long stride_a, const __half *b, int ldb,
+    long long stride_b, const __half *beta, __half *c, int ldc, long long stride_c, int count) {
+    return cublasGemmStridedBatchedEx(h, op_a, op_b, m, n, k, alpha, a, CUDA_R_16F, lda, stride_a, b, CUDA_R_16F, ldb,
+        stride_b, beta, c, CUDA_R_16F, ldc, stride_c, count, CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
+}
+inline cublasStatus_t cublasSgemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+    int k, const float *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
+    const float *beta, void *c, cudaDataType type_c, int ldc) {
+    return cublasGemmEx(h, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc,
+        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}

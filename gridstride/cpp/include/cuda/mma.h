@@ -13,6 +13,13 @@ struct matrix_a;
 struct matrix_b;
 struct accumulator;
 namespace precision { struct tf32; }
+// Products of integers of 4 bits and of single bits: declared, so that other parts of a header can be used, but not
+// emulated
+namespace experimental {
+namespace precision { struct u4; struct s4; struct b1; }
+enum bmmaBitOp { bmmaBitOpXOR = 1, bmmaBitOpAND = 2 };
+enum bmmaAccumulateOp { bmmaAccumulateOpPOPC = 1 };
+}
 enum layout_t { mem_row_major, mem_col_major };
 
 inline float __float_to_tf32(float x) { return gridstride::bit_cast<float>(gridstride::ptx::round_to_tf32(x)); }
@@ -52,6 +59,23 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
     static int row(int index) { return std::is_same_v<Layout, col_major> ? index % inner : index / inner; }
     static int column(int index) { return std::is_same_v<Layout, col_major> ? index / inner : index % inner; }
 };
+template <class Use, int m, int n, int k, class T, class Layout = void> struct UnknownFragment {
+    using element_type = int;
+    using storage_element_type = int;
+    enum { num_elements = 1, num_storage_elements = 1 };
+    int x[1];
+};
+#define GRIDSTRIDE_UNKNOWN_FRAGMENT(T, m, n, k) \
+    template <class Use, class Layout> \
+    struct fragment<Use, m, n, k, experimental::precision::T, Layout> \
+        : UnknownFragment<Use, m, n, k, experimental::precision::T, Layout> {};
+GRIDSTRIDE_UNKNOWN_FRAGMENT(s4, 8, 8, 32)
+GRIDSTRIDE_UNKNOWN_FRAGMENT(u4, 8, 8, 32)
+GRIDSTRIDE_UNKNOWN_FRAGMENT(b1, 8, 8, 128)
+#undef GRIDSTRIDE_UNKNOWN_FRAGMENT
+template <> struct fragment<accumulator, 8, 8, 32, int> : UnknownFragment<accumulator, 8, 8, 32, int> {};
+template <> struct fragment<accumulator, 8, 8, 128, int> : UnknownFragment<accumulator, 8, 8, 128, int> {};
+template <class... A> void bmma_sync(A &&...) { ::gridstride::not_emulated("wmma::bmma_sync"); }
 
 namespace emulator {
 template <class T>

@@ -25,8 +25,6 @@ inline uint3 clusters_of_grid() {
 
 // Operands: `gs_0` is that of `%0`, and `gs_out_0` the variable to which it is stored
 
-#define GRIDSTRIDE_PTX_IN(n, constraint, ...) \
-    const auto gs_##n = ::gridstride::ptx::read_operand<constraint>(__VA_ARGS__)
 #define GRIDSTRIDE_PTX_OUT(n, constraint, ...) \
     auto &&gs_out_##n = __VA_ARGS__; \
     auto gs_##n = ::gridstride::ptx::Register<constraint>()

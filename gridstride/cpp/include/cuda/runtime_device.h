@@ -41,6 +41,14 @@ inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     *can = 0;
     return gridstride::success_if(device == 0 && peer == 0, cudaErrorInvalidDevice);
 }
+enum cudaDeviceP2PAttr {
+    cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported = 2, cudaDevP2PAttrNativeAtomicSupported = 3,
+    cudaDevP2PAttrCudaArrayAccessSupported = 4
+};
+inline cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr, int, int) {   // there is one device
+    *value = 0;
+    return gridstride::success_if(false, cudaErrorInvalidDevice);
+}
 inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
     return gridstride::record_error(cudaErrorInvalidDevice);
 }

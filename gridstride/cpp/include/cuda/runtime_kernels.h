@@ -1,11 +1,13 @@
 // Attributes and occupancy of a kernel, and launches by functions
 #pragma once
+#include <map>
 #include "emulator.h"
 #include "runtime_errors.h"
 
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 14
 };
 enum { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
 struct cudaFuncAttributes {
@@ -13,11 +15,24 @@ struct cudaFuncAttributes {
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes;
 };
 namespace gridstride {
-template <class K> cudaError_t set_attribute(const char *kernel, K, cudaFuncAttribute a, int value) {
-    if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 227 << 10)
-        return record_error(cudaErrorInvalidValue);
+// Kernels by their address, for launches by a `void *`. lint/callers.py makes each kernel of a program that has such
+// launches refer to its `PackedKernel`, which registers it when the module is loaded.
+struct PackedLaunch { const char *name; void (*launch)(const Config &, const char *name, int line, void **args); };
+inline std::map<const void *, PackedLaunch> &packed_launches() {
+    static std::map<const void *, PackedLaunch> launches;
+    return launches;
+}
+inline const PackedLaunch *find_packed_launch(const void *kernel) {
+    const auto found = packed_launches().find(kernel);
+    return found == packed_launches().end() ? nullptr : &found->second;
+}
+template <class K> cudaError_t set_attribute(const char *kernel, K function, cudaFuncAttribute a, int value) {
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || value > 227 << 10) return record_error(cudaErrorInvalidValue);
     max_dynamic_shared_of(kernel) = size_t(value);
+    if constexpr (std::is_pointer_v<K>)
+        if (const PackedLaunch *packed = find_packed_launch(reinterpret_cast<const void *>(function)))
+            max_dynamic_shared_of(packed->name) = size_t(value);
     return cudaSuccess;
 }
 inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
@@ -60,6 +75,21 @@ void launch_packed(const Config &config, const char *name, int line, void (*kern
     std::index_sequence<i...>) {
     launch(config, name, line, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
 }
+template <class Name, auto kernel> struct PackedKernel;
+template <class Name, class... P, void (*kernel)(P...)> struct PackedKernel<Name, kernel> {
+    static void launch(const Config &config, const char *name, int line, void **args) {
+        launch_packed(config, name, line, kernel, args, std::index_sequence_for<P...>());
+    }
+    static inline const bool is_registered =
+        packed_launches().insert({reinterpret_cast<const void *>(kernel), {Name::text(), launch}}).second;
+    static const bool *at_load() { return &is_registered; }
+};
+inline cudaError_t launch_by_address(int line, const Config &config, const void *kernel, void **args) {
+    const PackedLaunch *packed = find_packed_launch(kernel);
+    if (!packed) return record_error(cudaErrorInvalidDeviceFunction);
+    packed->launch(config, packed->name, line, args);
+    return cudaPeekAtLastError();
+}
 template <class... P>
 cudaError_t launch_by_pointers(int cooperative, const char *name, int line, void (*kernel)(P...), dim3 grid, dim3 block,
     void **args, size_t shared = 0, cudaStream_t stream = nullptr) {
@@ -73,13 +103,18 @@ cudaError_t launch_by_pointers(int cooperative, const char *name, int line, void
 #define cudaLaunchCooperativeKernel(...) \
     ::gridstride::launch_by_pointers(1, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
 
+#define GRIDSTRIDE_REGISTER_KERNEL(name, ...) \
+    struct gs_name { static const char *text() { return name; } }; \
+    (void)::gridstride::PackedKernel<gs_name, __VA_ARGS__>::at_load()
+
 enum cudaLaunchAttributeID {
     cudaLaunchAttributeIgnore = 0,
     cudaLaunchAttributeAccessPolicyWindow = 1,
     cudaLaunchAttributeCooperative = 2,
     cudaLaunchAttributeClusterDimension = 4,
     cudaLaunchAttributeProgrammaticStreamSerialization = 6,
-    cudaLaunchAttributePriority = 8
+    cudaLaunchAttributePriority = 8,
+    cudaLaunchAttributePreferredClusterDimension = 11
 };
 enum cudaAccessProperty {
     cudaAccessPropertyNormal = 0, cudaAccessPropertyStreaming = 1, cudaAccessPropertyPersisting = 2
@@ -93,7 +128,7 @@ struct cudaAccessPolicyWindow {
 union cudaLaunchAttributeValue {
     cudaAccessPolicyWindow accessPolicyWindow;
     int cooperative, priority, programmaticStreamSerializationAllowed;
-    struct { unsigned x, y, z; } clusterDim;
+    struct { unsigned x, y, z; } clusterDim, preferredClusterDim;
 };
 struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
 typedef cudaLaunchAttributeID cudaStreamAttrID;
@@ -113,9 +148,7 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 namespace gridstride {
-template <class... P, class... A>
-cudaError_t launch_configured(
-    const char *name, int line, const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...args) {
+inline Config config_of(const cudaLaunchConfig_t *c) {
     Config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
     for (unsigned i = 0; i < c->numAttrs; i++) {
         const cudaLaunchAttributeValue &v = c->attrs[i].val;
@@ -123,9 +156,18 @@ cudaError_t launch_configured(
             config.cluster = dim3(v.clusterDim.x, v.clusterDim.y, v.clusterDim.z);
         if (c->attrs[i].id == cudaLaunchAttributeCooperative) config.cooperative = v.cooperative != 0;
     }
-    launch(config, name, line, kernel, static_cast<P>(args)...);
+    return config;
+}
+template <class... P, class... A>
+cudaError_t launch_configured(
+    const char *name, int line, const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...args) {
+    launch(config_of(c), name, line, kernel, static_cast<P>(args)...);
     return cudaPeekAtLastError();
 }
+}
+inline cudaError_t cudaLaunchKernelExC(
+    const cudaLaunchConfig_t *config, const void *kernel, void **args, int line = __builtin_LINE()) {
+    return gridstride::launch_by_address(line, gridstride::config_of(config), kernel, args);
 }
 #define cudaLaunchKernelEx(config, ...) \
     ::gridstride::launch_configured(GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, config, __VA_ARGS__)
