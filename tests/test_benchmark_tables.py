@@ -34,7 +34,8 @@ def test_a_walk_counts_files_functions_and_changes(program, tmp_path, monkeypatc
     assert row.split() == ['f', *'231231']
 
 
-@pytest.mark.parametrize('name', ['attention', 'fusion', 'latent', 'memory', 'products', 'quant', 'softmax', 'sparse'])
+@pytest.mark.parametrize('name', ['attention', 'conv', 'fusion', 'latent', 'memory', 'products', 'quant', 'softmax',
+                                  'sparse'])
 def test_a_table_is_what_its_json_says(name, program):
     rows = json.loads((FOLDER/f'{name}.json').read_text())['rows']
     text = (FOLDER/f'{name}.txt').read_text().splitlines()

@@ -63,7 +63,7 @@ _SLOWER = 'a dense convolution: cuDNN is faster'
 
 
 def is_faster(problem: Convolution) -> bool:
-    "Return whether our kernel was measured to be faster than cuDNN for such sizes"
+    "Return whether our kernel is faster than cuDNN: of 10 layers on an H200 none was: 0.38 to 0.75"
     return False
 
 
