@@ -302,8 +302,9 @@ def measure(row, flush):
 
 
 def compile_row(row):
-    "Compile the row's kernels, so that its measurement need not wait"
-    try: bind(row)
+    """Compile the row's kernels, so that its measurement need not wait. Only ours are called, because this runs in
+    threads: `sdpa_kernel` enables back ends for the whole process, and an overlap would leave them disabled"""
+    try: bind(row._replace(candidates=dict(ours=row.candidates['ours'])))
     except Exception: pass
 
 
