@@ -97,14 +97,13 @@ def run_assignment(answer, test):
     return True
 
 
-def test_an_nbgrader_test_passes_after_a_right_answer_only(progress_file, capsys):
+def test_an_nbgrader_test_passes_after_a_right_answer_only(progress_file):
     answer, test = (''.join(c['source']) for c in nbgrader_cells(lessons.read(lessons.pick(['1'])[0]))[0])
     stub = re.sub(r'###(?s:.*)', '# YOUR CODE HERE\n    raise NotImplementedError()', answer)
     forged = "exercise = lambda name: lambda f: print(name + ': right, on all 9 cases')\n"
     answers = [stub, answer, answer.replace('1 - ', ''), forged + stub, stub, answer]
     assert answers[2] != answer
     assert [run_assignment(source, test) for source in answers] == [False, True, False, False, False, True]
-    assert capsys.readouterr().out.count('not tried yet') == 2
 
 
 # Slides

@@ -240,10 +240,10 @@ def test_tiles_fit_into_shared_memory(load):
 X, W = torch.ones(1, 4, 5, 5), torch.ones(4, 1, 3, 3)
 
 
-@pytest.mark.parametrize('call,error,words', [
-    (lambda: conv2d([1], W), TypeError, 'conv2d: x .*list'),
-    (lambda: conv2d(X.double(), W), TypeError, 'conv2d: x .*float64'),
-    (lambda: conv2d(X, W.half(), groups=4), TypeError, 'conv2d: weight .*float16'),
+@pytest.mark.parametrize('call,error,parts', [
+    (lambda: conv2d([1], W), TypeError, saying('conv2d: x', 'list')),
+    (lambda: conv2d(X.double(), W), TypeError, saying('conv2d: x', 'float64')),
+    (lambda: conv2d(X, W.half(), groups=4), TypeError, saying('conv2d: weight', 'float16')),
     (lambda: conv2d(X[0], W), ValueError, saying('conv2d: x', 4, 5, 5)),
     (lambda: conv2d(X, W, groups=3), ValueError, saying('conv2d', 4, 3)),
     (lambda: conv2d(X, W, X[0, 0, 0], groups=4), ValueError, saying('conv2d: bias', 5, 4)),
@@ -252,13 +252,14 @@ X, W = torch.ones(1, 4, 5, 5), torch.ones(4, 1, 3, 3)
     (lambda: conv2d(X, W, dilation=3, groups=4), ValueError, saying('conv2d', 5)),
     (lambda: conv1d(X[0], torch.ones(5, 9)), ValueError, saying('conv1d: weight', 9)),
     (lambda: conv1d(X, W), ValueError, saying('conv1d: x', 1, 4, 5)),
-    (lambda: conv1d(X[0], torch.ones(5, 3), activation='relu'), ValueError, 'conv1d: activation .*relu.*silu'),
+    (lambda: conv1d(X[0], torch.ones(5, 3), activation='relu'), ValueError,
+     saying('conv1d: activation', 'relu', 'silu')),
     (lambda: conv1d(X[0], torch.ones(5, 3), initial_state=X[0]), ValueError, saying('initial_state', 4, 5)),
     (lambda: conv1d_update(X[0, 0], X[0], torch.ones(5, 3)), ValueError, saying('conv1d_update: state', 5, 2)),
     (lambda: conv1d_update(X[0, 0].clone().requires_grad_(), torch.ones(5, 5, 2), torch.ones(5, 3)), ValueError,
-     'conv1d_update.*gradient')])
-def test_the_rest_is_refused_in_words(call, error, words):
-    with pytest.raises(error, match=words): call()
+     saying('conv1d_update', 'gradient'))])
+def test_the_rest_is_refused_by_name(call, error, parts):
+    with pytest.raises(error, match=parts): call()
 
 
 @pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_last', 'causal',
