@@ -836,7 +836,7 @@ def test_pieces_of_an_archive_stay_inside(tmp_path, monkeypatch):
 @pytest.mark.skipif(not sys.platform.startswith('linux') or not shutil.which('readelf'), reason='asks readelf')
 def test_what_a_kernel_calls_and_looks_at_most_is_bound_when_it_is_loaded():
     "Without a version `expf` is the oldest, which sets errno; each look at threadIdx was a call"
-    m = load_cuda('__global__ void k(float *x) { x[threadIdx.x] = expf(x[threadIdx.x]); }\n'
+    m = load_cuda('__global__ void k(float *x) { __syncwarp(); x[threadIdx.x] = expf(x[threadIdx.x]); }\n'
                   'void go(torch::Tensor x) { k<<<1, 32>>>(x.data_ptr<float>()); }', checks=False)
     def said(how): return subprocess.check_output(['readelf', how, '-W', m.__file__], text=True)
     assert re.search(r'\bexpf@GLIBC', said('--dyn-syms')) or not re.search('GLIBC', said('--dyn-syms'))

@@ -121,7 +121,7 @@ def allow(more):
 k = cuda_kernel(r'''
 __global__ void turn(float *x) {
     float mine = x[threadIdx.x];
-    __syncthreads();
+    __syncthreads_count(1);
     x[blockDim.x-1 - threadIdx.x] = mine;
 }''', checks=sys.argv[1] == 'no_addresses')
 if sys.argv[1] == 'no_stack': k[1, 32](np.ones(32, np.float32))
