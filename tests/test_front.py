@@ -1,5 +1,5 @@
 "What editors, type checkers, `help` and the command line show of the package, with and without its optional packages."
-import ast, importlib.util, inspect, pydoc, subprocess, sys
+import ast, importlib.util, inspect, pydoc, re, subprocess, sys
 from pathlib import Path
 
 import front_stubs
@@ -75,6 +75,13 @@ def test_a_missing_package_names_the_extra_that_installs_it():
 def test_each_extra_is_in_the_settings():
     from gridstride.course.publishing import settings
     assert all(f'{extra}_requirements' in settings(ROOT) for extra in lazy_exports._EXTRA_OF_PACKAGE.values())
+
+
+def test_a_lesson_alone_has_the_packages_that_its_kernels_require():
+    "Lesson 19 runs the tests of a project, and a notebook alone installs `gridstride[lesson]`"
+    from gridstride.course.publishing import settings
+    required = set(re.findall(r"require\('(\w+)'", (ROOT/'gridstride/kernels/project.py').read_text()))
+    assert required and required <= set(re.findall(r'^(\w+)', settings(ROOT)['lesson_requirements'], re.M))
 
 
 def test_a_command_without_its_package_ends_in_one_line(without):
