@@ -152,7 +152,7 @@ def test_without_the_package_the_standard_library_answers(monkeypatch):
     assert mcp_server.main([]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.takes(15)
 @pytest.mark.skipif(sys.platform != 'linux', reason='Landlock and seccomp are of Linux')
 def test_the_session_of_the_page_is_real():
     page = Path(mcp_server.__file__).with_name('README.md').read_text()
@@ -160,7 +160,7 @@ def test_the_session_of_the_page_is_real():
     right = wrong.replace('    out[', '    cuda.syncthreads()\n    out[')
     session = re.search(r'```text\nagent(.*?)```', page, re.S)[1].split('agent ')
     for source, shown, status in zip((wrong, right), session, (1, 0)):
-        report, end = ask('tools/call', name='check', arguments=dict(source=source, language='python', seeds=5)
+        report, end = ask('tools/call', name='check', arguments=dict(source=source, language='python', seeds=3)
                           )['result']['content']
         compact = json.dumps(json.loads(report['text']))
         parts = re.split(r'\.\.\.,? ?', re.sub(r'\s+', ' ', shown.partition('server ')[2].partition('exit')[0]).strip())
