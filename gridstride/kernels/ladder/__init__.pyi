@@ -8,7 +8,7 @@ from .lesson_ladder import LessonLadder as LessonLadder
 from .lesson_ladder import count_kinds as count_kinds
 from .lesson_ladder import count_library as count_library
 from .lesson_ladder import count_quads as count_quads
-from .lesson_ladder import race as race
+from .lesson_ladder import time_products as time_products
 from .rung import H100 as H100
 from .rung import KernelLaunch as KernelLaunch
 from .rung import on_hopper as on_hopper
