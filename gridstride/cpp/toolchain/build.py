@@ -174,6 +174,7 @@ _SPECIAL_FUNCTIONS = re.compile(
 _EXTRA_HEADERS = {
     'special_functions.h': _SPECIAL_FUNCTIONS,
     'wide_strings.h': re.compile(r'\bwstring\b|\bto_wstring\b|\bwchar_t\b|\bL"'),
+    'dpx.h': re.compile(r'\b__vi(?:addm|m|bm)(?:ax|in)3?_'),
     'nv_atomic.h': re.compile(r'\b__(?:nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_'),
     'graph_nodes.h': re.compile(
         r'\bcuda(?:\w+NodeParams|MemsetParams|Device\w*Graph|Stream(?:\w+ToGraph|GetCaptureInfo)|Graph(?!(?:_t|Exec_t|'

@@ -1,6 +1,5 @@
 // Attributes and occupancy of a kernel, and launches by functions
 #pragma once
-#include <map>
 #include "emulator.h"
 #include "runtime_errors.h"
 
@@ -17,14 +16,18 @@ struct cudaFuncAttributes {
 namespace gridstride {
 // Kernels by their address, for launches by a `void *`. lint/callers.py makes each kernel of a program that has such
 // launches refer to its `PackedKernel`, which registers it when the module is loaded.
-struct PackedLaunch { const char *name; void (*launch)(const Config &, const char *name, int line, void **args); };
-inline std::map<const void *, PackedLaunch> &packed_launches() {
-    static std::map<const void *, PackedLaunch> launches;
-    return launches;
-}
+// A list, because a container would be instantiated again in each source.
+struct PackedLaunch {
+    const void *kernel;
+    const char *name;
+    void (*launch)(const Config &, const char *name, int line, void **args);
+    const PackedLaunch *next;
+};
+inline const PackedLaunch *packed_launches = nullptr;
 inline const PackedLaunch *find_packed_launch(const void *kernel) {
-    const auto found = packed_launches().find(kernel);
-    return found == packed_launches().end() ? nullptr : &found->second;
+    const PackedLaunch *packed = packed_launches;
+    while (packed && packed->kernel != kernel) packed = packed->next;
+    return packed;
 }
 template <class K> cudaError_t set_attribute(const char *kernel, K function, cudaFuncAttribute a, int value) {
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
@@ -80,8 +83,10 @@ template <class Name, class... P, void (*kernel)(P...)> struct PackedKernel<Name
     static void launch(const Config &config, const char *name, int line, void **args) {
         launch_packed(config, name, line, kernel, args, std::index_sequence_for<P...>());
     }
+    static inline PackedLaunch packed = {};
     static inline const bool is_registered =
-        packed_launches().insert({reinterpret_cast<const void *>(kernel), {Name::text(), launch}}).second;
+        (packed = {reinterpret_cast<const void *>(kernel), Name::text(), launch, packed_launches},
+            packed_launches = &packed);
     static const bool *at_load() { return &is_registered; }
 };
 inline cudaError_t launch_by_address(int line, const Config &config, const void *kernel, void **args) {
