@@ -419,8 +419,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(60, 80),
         needs=(
-            'lessons {memory} and {privatization}; the last section uses the product of lesson {shared_memory_cuda}. '
-            'Without a GPU all kernels still run and are checked; times are those of an NVIDIA H200.'
+            'lessons {memory}, {privatization} and {sum}; the last section uses the product of lesson '
+            '{shared_memory_cuda}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA '
+            'H200.'
         ),
         follows='',
         does=(
@@ -438,7 +439,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(60, 80),
         needs=(
-            'lesson {filters}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA H200.'
+            'lessons {filters} and {latency_and_roofline}. Without a GPU all kernels still run and are checked; times '
+            'are those of an NVIDIA H200.'
         ),
         follows='',
         does=(
