@@ -68,7 +68,7 @@ def test_a_compiled_tutorial_starts_from_the_cache():
 
 
 def test_a_finding_names_the_line_of_the_kernel():
-    "m is not a multiple of the tile, which the tutorial requires"
+    "k is not a multiple of the tile, which the tutorial requires: threads read past the end of A"
     with pytest.raises(KernelError) as e:
-        multiply('sgemm_1', ('float', 'N', 'T', 100, 128, 8))
+        multiply('sgemm_1', ('float', 'N', 'T', 128, 128, 4))
     assert e.value.kind == 'memcheck' and e.value.call_line and 'sgemm_1.cu: copy(tAgA' in str(e.value)
