@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import gridstride
 from gridstride.cpp import kernel, load
 from gridstride.cpp.frontend import reader
 from gridstride.kernels.ptx import PTX, wgmma
@@ -90,6 +91,8 @@ def first_line(e):
 def test_kernels_of_the_pages(kind, code, side, block, compiled, loaded, monkeypatch):
     monkeypatch.setattr(kernel, 'cuda_kernel', compiled)
     monkeypatch.setattr(load, 'load_cuda', loaded)
+    monkeypatch.setattr(gridstride, 'cuda_kernel', compiled)  # names that were used are stored there
+    monkeypatch.setattr(gridstride, 'load_cuda', loaded)
     want = (kind, WARNINGS[code][1] if code in WARNINGS else code) if side == 'wrong' else (None, None)
     *found, line = finding(block, f'<{kind} {code} {side}>')
     assert tuple(found) == want

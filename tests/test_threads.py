@@ -131,7 +131,7 @@ def test_threads_of_the_host_code_launch_and_what_they_find_is_raised(tmp_path):
 
 
 ENDLESS = r'''
-import time
+import signal, time
 m = cpp.load_cuda("""
 #include <torch/extension.h>
 __global__ void k(int *x) { for (;;) atomicAdd(x, 1); }
@@ -145,6 +145,7 @@ def waits(): together(lambda j: m.go(torch.zeros(1, dtype=torch.int32)), 1)
 def sleeps():
     threading.Thread(target=waits).start()
     time.sleep(60)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell runs the tests in the background
 try: globals()[sys.argv[1]]()
 except KeyboardInterrupt: print('stopped', flush=True)
 '''

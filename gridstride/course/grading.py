@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['problems', 'problem', 'Memory', 'normal', 'numbers', 'output', 'watch', 'check_unchanged', 'untouched',
-           'forgot_return', 'WrongAnswer', 'Interrupted', 'exercise', 'hint', 'require_solved']
+           'forgot_return', 'WrongAnswer', 'Interrupted', 'exercise', 'require_solved', 'hint']
 
 # %% ../../nbs/lib/03_exercise.ipynb #b2b81aeb
 import ast
