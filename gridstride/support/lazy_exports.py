@@ -53,8 +53,10 @@ def run_command(
 
 @contextmanager
 def paused_garbage_collection():
-    """Collect no garbage in the `with` block. Imports leave hardly any, and a seventh of the time that torch's import
-    takes would be spent on searching for it."""
+    """Collect no garbage until the end of the `with` block, the outermost one if blocks are nested.
+
+    Imports and the readers of sources make many objects, of which hardly any are garbage: a seventh of the time that
+    torch's import takes would be spent on searching for it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -4,11 +4,9 @@ This is all of C++'s grammar that the package parses: brackets, and a few rules 
 code, and the comparison `a < b` from the template arguments `a<b>`.
 """
 
-import gc
 import re
 from bisect import bisect, bisect_left
 from collections import defaultdict, deque
-from contextlib import contextmanager
 from itertools import accumulate, chain, compress, count, repeat
 from operator import sub
 
@@ -501,20 +499,6 @@ class MacroCode(Code):
 
 # matches if the tokens are separated by anything except single spaces; `text` then joins them one by one
 _NEEDS_NORMALIZATION = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
-
-
-@contextmanager
-def defer_collection():
-    """Disable garbage collection until the end of the `with` block, the outermost one if blocks are nested.
-
-    Reading a source makes many objects, none of which is garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def indices_between(indices, start, end):

@@ -9,11 +9,12 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NON_FUNCTION_WORDS, OPENING_BRACKETS, Code, MacroCode, defer_collection, is_balanced
+from .code import ALIGNMENTS, NON_FUNCTION_WORDS, OPENING_BRACKETS, Code, MacroCode, is_balanced
 from .declarations import BUILTIN, CLASS_KEYWORDS, QUALIFIERS, STORAGE
 from .declarations import declared_name, skip_specifiers, spell, tokens_of_type
 from .preprocessor import DEFINE, has_conditions, live_lines
 from .tokens import Tokens, WrongSource, directives, string_value, tokens, tokens_of
+from ...support.lazy_exports import paused_garbage_collection
 
 
 class Param(NamedTuple):
@@ -93,7 +94,7 @@ def parameters_start(code: Code, head: Head):
 
 
 @lru_cache(4)  # because several modules read the functions of one `Code`
-@defer_collection()
+@paused_garbage_collection()
 def read_functions(code: Code) -> tuple:
     "Return each `Function` that `code` defines or declares, without members of classes"
     return tuple(_functions_of(code))
@@ -194,7 +195,7 @@ class Source(NamedTuple):
 
 
 @lru_cache(4)  # callers do not modify it
-@defer_collection()
+@paused_garbage_collection()
 def read(
     src: str,  # CUDA C
     assume_likely=False,  # whether to drop branches that are probably not compiled, too
@@ -302,7 +303,7 @@ def kernels(
     return kernels_in(read_compiled(src))
 
 
-@defer_collection()
+@paused_garbage_collection()
 def functions(
     src: str,  # CUDA C
 ) -> list:  # of `Function`, including kernels and device functions

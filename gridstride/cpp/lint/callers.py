@@ -10,7 +10,7 @@ from bisect import bisect
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..frontend.code import defer_collection
+from ...support.lazy_exports import paused_garbage_collection
 from ..frontend.declarations import BUILTIN, KEYWORDS, CLASS_KEYWORDS, class_name
 from ..frontend.edits import apply
 from ..frontend.tokens import WrongSource
@@ -41,7 +41,7 @@ class _FunctionDeclaration(NamedTuple):
 
 
 @lru_cache(16)  # for the files of a few programs
-@defer_collection()
+@paused_garbage_collection()
 def mark(
     text: str,  # C++ for the emulator
     ptx_specifiers='',  # for functions with PTX, if no other file uses them; '': other files may

@@ -10,7 +10,7 @@ the name of the kernel moves to the line of the `>>>`.
 import re
 from functools import lru_cache
 
-from ..frontend.code import defer_collection
+from ...support.lazy_exports import paused_garbage_collection
 from .captures import rewrite_captures
 from ..frontend.edits import Edits, NotEmulated, apply, apply_to_tokenized
 from ..frontend.preprocessor import DEFINE
@@ -111,7 +111,7 @@ def _parameter_names_code(kernels):
 
 
 @lru_cache(16)  # because cells are run repeatedly, and kernels are compiled with checks and without
-@defer_collection()
+@paused_garbage_collection()
 def to_cpp(
     src: str,  # CUDA C
     register_names=True,  # of the kernels' parameters? Not in a header, which may be included twice
