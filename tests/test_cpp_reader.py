@@ -6,6 +6,7 @@ import pytest, torch
 
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.frontend.reader import host_functions, kernels
+from gridstride.cpp.rewriters.branches import record_branches
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.utils import cuda_begin, get_signature
 
@@ -200,3 +201,17 @@ def test_a_compiler_agrees(monkeypatch):
     k = cuda_kernel(TOGETHER[:TOGETHER.index('const char')])
     k[1, 32](x := torch.zeros(3), 2)
     assert x.tolist() == [1000, 1001, 0]
+
+
+def test_conditions_of_device_code_are_recorded():
+    recorded = ('if (a = b)', 'if (*p)', 'if (int n = 2; n < a)', 'while (a, b)', 'for (; a++, b < a;)',
+                'if (f(x = 2))')
+    left = ('if (int n = a)', 'if (auto &n = a)', 'if (int n{a})', 'while (true)', 'for (;;)', 'for (int i : list)',
+            'if constexpr (n > 2)')
+    for statement in recorded + left:
+        code = f'{statement} a++;'
+        for_host = f'void g() {{ {code} }}'
+        assert record_branches(for_host) == for_host
+        for function in ('__device__ void g() {', 'struct S { __device__ void g() {'):
+            text = f'{function} {code} }}' + '};' * ('struct' in function)
+            assert record_branches(text).count('took_branch') == (statement in recorded), statement

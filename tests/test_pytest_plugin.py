@@ -216,10 +216,11 @@ def test_coverage_counts_lines_and_warps():
     first = branching.py_func.__code__.co_firstlineno + 2
     assert file.endswith('test_pytest_plugin.py') and one['executable'] == [first + i for i in (0, 1, 2, 4, 5, 6)]
     assert one['executed'] == [first + i for i in (0, 1, 2, 4, 5)]
-    assert one['branches'][str(first + 1)] == [2, 3]  # of four warps one diverges
-    assert line_coverage.merged([{file: one}, {file: one}])[file]['branches'][str(first + 1)] == [4, 6]
+    assert one['branches'][str(first + 1)] == [2, 3, 1]  # of four warps one diverges
+    assert line_coverage.merged([{file: one}, {file: one}])[file]['branches'][str(first + 1)] == [4, 6, 2]
     said = list(line_coverage.report({file: one}))
-    assert names(said[0], '5 of 6', first + 6) and names(said[1], f'line {first + 5}', 'none of 4')
+    assert names(said[0], '5 of 6', first + 6) and names(said[1], f'line {first + 1}', '1 of 4')
+    assert names(said[2], f'line {first + 5}', 'none of 4')
 
 
 def test_tracing_is_restored():
@@ -242,6 +243,8 @@ __global__ void scaled(const float *x, float *out, int n) {
     } else if (i > 1000) {
         out[0] = 3;
     }
+    for (int j = 0; j < i / 32; j++)
+        while (const int *none = nullptr) out[0] = *none;
 }
 
 __global__ void other(float *out) {
@@ -251,7 +254,7 @@ __global__ void other(float *out) {
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux' or not shutil.which('objdump'), reason='objdump lists compiled lines')
-def test_coverage_counts_lines_of_cuda():
+def test_coverage_counts_lines_and_warps_of_cuda():
     from gridstride import cuda_kernel
     coverage = line_coverage.LineCoverage()
     coverage.trace_cuda()
@@ -259,7 +262,7 @@ def test_coverage_counts_lines_of_cuda():
     coverage.close()
     rows = Path(__file__).read_text().splitlines()
     statements = ('if (mode == 3)', 'return v * 7;', 'return v * 2;', 'out[i] = scale(x[i], 1);', 'out[0] = 3;',
-                  'out[0] = 1;')
+                  'out[0] = 1;', 'if (i < n) {', '} else if (i > 1000) {', 'for (int j = 0; j < i / 32; j++)')
     line = {text: next(i for i, row in enumerate(rows, 1) if row.strip() == text) for text in statements}
     with Recorder(launch_context=coverage.covering).recording():
         kernels.scaled[1, 64](np.ones(50, np.float32), np.zeros(50, np.float32), 50)
@@ -267,6 +270,9 @@ def test_coverage_counts_lines_of_cuda():
     assert file.endswith('test_pytest_plugin.py') and {*line.values()} <= {*one['executable']}
     missed = {line[text] for text in ('return v * 7;', 'out[0] = 3;', 'out[0] = 1;')}
     assert {*one['executable']} - {*one['executed']} == missed
+    branches = [0, 2, 0], [2, 1, 1], [0, 1, 0], [1, 2, 0]  # of two warps the second diverges; loops count iterations
+    assert one['branches'] == {str(line[text]): counts for text, counts in zip(
+        ('if (mode == 3)', 'if (i < n) {', '} else if (i > 1000) {', 'for (int j = 0; j < i / 32; j++)'), branches)}
     with Recorder(launch_context=coverage.covering).recording(): kernels.other[1, 1](np.zeros(1, np.float32))
     assert {*one['executable']} - {*coverage.to_dict()[file]['executed']} == missed - {line['out[0] = 1;']}
 

@@ -1,14 +1,16 @@
-"""Which lines of CUDA C were executed.
+"""Which lines of CUDA C were executed, and which branches warps took.
 
 The compiler inserts a call at the beginning of each basic block (`-fsanitize-coverage=trace-pc`), and the emulator's
 runtime remembers the blocks that made one. `objdump` lists the lines of each block, as the compiler recorded them. In a
 function that the compiler inlined it may evaluate a condition, whose line then has no instructions: lines of a
-function's first block count as executed if any of its lines was."""
+function's first block count as executed if any of its lines was. Branches are counted by calls in their conditions
+(`cpp/rewriters/branches.py`)."""
 
 import re
 import shutil
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from .source_map import locate_in_files
@@ -79,12 +81,17 @@ class CudaLines:
         self._functions = []  # ((file, line) of each statement, those of the first block) per function
         self.executable = {}  # file -> lines
         self.executed = {}  # file -> lines
+        self.branches = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps]
         self.is_supported = sys.platform == 'linux' and bool(shutil.which('objdump'))
 
     def collect(self, sources):
-        "Add the blocks that were executed since the last call; `sources`: a function that returns {file name: text}"
-        from ..cpp.emulator import take_executed_blocks
+        """Add the blocks and branches that were executed since the last call.
 
+        `sources`: a function that returns {file name: text}"""
+        from ..cpp.emulator import take_branches, take_executed_blocks
+
+        if branches := take_branches():
+            self._add_branches(branches, sources())
         for path, offsets in take_executed_blocks().items():
             if path not in self._blocks:
                 self._blocks[path] = self._read(path, sources())
@@ -93,6 +100,11 @@ class CudaLines:
         for statements, first_block in self._functions:
             if any(line in self.executed.get(file, ()) for file, line in statements):
                 _add(self.executed, first_block)
+
+    def _add_branches(self, branches, sources):
+        for (path, line), counts in branches.items():
+            if name := _source_of(path, sources):
+                add_counts(self.branches, _location_in_files(name, line, sources[name]), counts)
 
     def _read(self, path, sources):
         "Return the lines of each block of a library, in files of the program, and add them to the executable ones"
@@ -107,6 +119,18 @@ class CudaLines:
         for lines in lines_at.values():
             _add(self.executable, lines)
         return lines_at
+
+
+@lru_cache(4096)  # each launch reports its branches
+def _location_in_files(name, line, text):
+    "Return (file, line) of the program for a line of a source"
+    file, found_line, _ = locate_in_files(name, line, {name: text})
+    return (str(Path(file)), found_line) if found_line else (name, line)
+
+
+def add_counts(branches, site, counts):
+    "Add the counts of a branch to those of its site in a dictionary"
+    branches[site] = [a + b for a, b in zip(branches.get(site, [0, 0, 0]), counts)]
 
 
 def _add(lines_of_file, locations):
@@ -145,5 +169,4 @@ class _Locations:
         rows = self.sources[name].splitlines()
         if not 0 < line <= len(rows) or not {*rows[line - 1]} - _BRACES:
             return None
-        file, found_line, _ = locate_in_files(name, line, self.sources)
-        return (str(Path(file)), found_line) if found_line else (name, line)
+        return _location_in_files(name, line, self.sources[name])

@@ -1,4 +1,4 @@
-"""Which lines of kernels were executed, and, of Numba's kernels, which branches warps took.
+"""Which lines of kernels were executed, and, except in Triton, which branches warps took.
 
 A line counts as executed if at least one thread executed it. The simulator skips a branch that no thread takes, so
 Python's own tracing of the rewritten function gives the lines; `cuda_coverage` has those of CUDA C."""
@@ -7,9 +7,7 @@ import linecache
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 
-import numpy as np
-
-from .cuda_coverage import CudaLines
+from .cuda_coverage import CudaLines, add_counts
 from .finding import relative_path
 
 __all__ = ['LineCoverage']
@@ -19,14 +17,16 @@ class _BranchTrace:
     "A trace of the simulator that counts, per branch, the warps that take it, do not take it, and diverge"
 
     def __init__(self):
-        self.counts = {}  # (file, line) -> [warps that take it, warps that do not]; a divergent warp does both
+        self.counts = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps, which do both]
 
     def branch(self, ctx, active, taken_lanes, other_lanes, site):
         "Count the warps of a branch"
         source_site = ctx.program.sites[site]
-        counts = self.counts.setdefault((source_site.file, source_site.line), [0, 0])
-        for i, mask in enumerate((taken_lanes, other_lanes)):
-            counts[i] += 0 if mask is None else len(np.unique(ctx.group.warp_in_group[mask]))
+        taken, others = (
+            set() if mask is None else {*ctx.group.warp_in_group[mask].tolist()} for mask in (taken_lanes, other_lanes)
+        )
+        counts = len(taken), len(others), len(taken & others)
+        add_counts(self.counts, (source_site.file, source_site.line), counts)
 
     def access(self, *args):
         "Ignore an access"
@@ -55,7 +55,7 @@ class LineCoverage:
     def __init__(self):
         self.executed = {}  # file -> lines
         self.executable = {}  # file -> lines
-        self.branches = {}  # (file, line) -> [warps that take it, warps that do not]
+        self.branches = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps]
         self._known = set()  # code objects of kernels
         self._cuda = CudaLines()
         self._stack = ExitStack()
@@ -98,12 +98,8 @@ class LineCoverage:
         finally:
             sys.settrace(previous)
             active_traces.remove(branches)
-            for key, counts in branches.counts.items():
-                self._add_branch(key, counts)
-
-    def _add_branch(self, key, counts):
-        known = self.branches.setdefault(key, [0, 0])
-        known[:] = [a + b for a, b in zip(known, counts)]
+            for site, counts in branches.counts.items():
+                add_counts(self.branches, site, counts)
 
     def _on_call(self, frame, event, arg):
         "Trace the lines of a frame if it runs a kernel, or a function that a kernel calls"
@@ -127,17 +123,24 @@ class LineCoverage:
             relative_path(file): dict(
                 executable=sorted(lines),
                 executed=sorted(lines & self.executed.get(file, set())),
-                branches={str(line): counts for (name, line), counts in self.branches.items() if name == file},
+                branches=_branches_in(self.branches, file),
             )
             for file, lines in self.executable.items()
         }
         cuda = {
             relative_path(file): dict(
-                executable=sorted(lines), executed=sorted(self._cuda.executed.get(file, set())), branches={}
+                executable=sorted(lines),
+                executed=sorted(self._cuda.executed.get(file, set())),
+                branches=_branches_in(self._cuda.branches, file),
             )
             for file, lines in self._cuda.executable.items()
         }
         return merged([python, cuda])
+
+
+def _branches_in(branches, file):
+    "Return {line: counts} of the branches in a file, with lines as JSON stores them"
+    return {str(line): counts for (name, line), counts in branches.items() if name == file}
 
 
 def merged(coverages) -> dict:
@@ -148,7 +151,7 @@ def merged(coverages) -> dict:
         for name in ('executable', 'executed'):
             known[name] = sorted({*known[name], *one[name]})
         for line, counts in one['branches'].items():
-            known['branches'][line] = [a + b for a, b in zip(known['branches'].get(line, [0, 0]), counts)]
+            add_counts(known['branches'], line, counts)
     return out
 
 
@@ -167,13 +170,20 @@ def ranges(lines) -> str:
 
 
 def report(coverage: dict):
-    "Yield the lines of the report: per file the fraction of lines, those that are missing, and one-sided branches"
+    "Yield the lines of the report: per file the fraction of lines, those that are missing, and its branches"
     for file, one in sorted(coverage.items()):
         missing = sorted({*one['executable']} - {*one['executed']})
         count = f'{len(one["executed"])} of {len(one["executable"])} lines of kernels'
         yield f'{file}: {count}' + (f'; not executed: {ranges(missing)}' if missing else '')
-        for line, (taken, others) in sorted(one['branches'].items(), key=lambda row: int(row[0])):
-            if not (taken and others):
-                yield f'  line {line}: ' + (
-                    f'all {taken} warps take it' if taken else f'none of {others} warps takes it'
-                )
+        for line, counts in sorted(one['branches'].items(), key=lambda row: int(row[0])):
+            if text := _describe_branch(*counts):
+                yield f'  line {line}: {text}'
+
+
+def _describe_branch(taken, others, divergent):
+    "Describe a branch that all warps or none take, or in which some diverge; '' for other branches"
+    if not others:
+        return f'all {taken} warps take it'
+    if not taken:
+        return f'none of {others} warps takes it'
+    return f'{divergent} of {taken + others - divergent} warps diverge' if divergent else ''

@@ -154,7 +154,7 @@ def device():
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
-    lib.gridstride_take_executed_blocks.restype = ctypes.c_long
+    lib.gridstride_take_executed_blocks.restype = lib.gridstride_take_branches.restype = ctypes.c_long
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
     lib.gridstride_send_output_to(_print)
     lib.gridstride_send_warnings_to(_warn)
@@ -178,6 +178,23 @@ def take_executed_blocks() -> dict:  # path of a library -> offsets of the retur
         for block in blocks[:num_taken]:
             found.setdefault(os.fsdecode(block.library), set()).add(block.offset)
     return found
+
+
+class _BranchCounts(ctypes.Structure):
+    "`BranchCounts` of runtime/coverage.cpp"
+
+    _fields_ = [
+        ('file', ctypes.c_char_p),
+        *((name, ctypes.c_long) for name in ('line', 'taken', 'others', 'divergent')),
+    ]
+
+
+def take_branches() -> dict:  # (file, line) -> [taken, not taken, divergent]
+    """Return how many warps took the branches of kernels since the last call, did not, and diverged, which counts as
+    both, in modules that `build.tracing_blocks` compiled. A branch in a loop counts once per iteration."""
+    rows = ctypes.POINTER(_BranchCounts)()
+    num_rows = device().gridstride_take_branches(ctypes.byref(rows))
+    return {(os.fsdecode(row.file), row.line): [row.taken, row.others, row.divergent] for row in rows[:num_rows]}
 
 
 @lru_cache(64)  # called by every launch

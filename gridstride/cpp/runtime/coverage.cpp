@@ -1,8 +1,17 @@
 // Which basic blocks of the loaded modules were executed: -fsanitize-coverage=trace-pc makes each of them begin with a
-// call, which a set remembers by its return address.
+// call, which a set remembers by its return address. And how many warps took each branch: `../rewriters/branches.py`
+// inserts a call into each condition. A warp evaluates a condition once if each of its threads does so at most once; so
+// evaluation i of the warp consists of evaluation i of each thread.
 #include <dlfcn.h>
 
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
 #include "state.h"
+#include "worker.h"
 
 namespace gridstride {
 struct ExecutedBlock { // in ../emulator.py, too
@@ -27,6 +36,56 @@ struct BlockSet {
     }
 };
 static BlockSet executed_blocks;
+
+struct BranchCounts { // in ../emulator.py, too
+    const char *file;
+    long line, taken, others, divergent; // evaluations by warps; a divergent one is in `taken` and in `others`
+};
+
+struct WarpBranch {
+    const char *file;
+    int line, column;
+    uint64_t warp; // in the grid
+    bool operator==(const WarpBranch &other) const {
+        return file == other.file && line == other.line && column == other.column && warp == other.warp;
+    }
+    struct Hash {
+        size_t operator()(const WarpBranch &b) const {
+            const size_t site = reinterpret_cast<uintptr_t>(b.file) ^ size_t(b.line) << 40 ^ size_t(b.column) << 20;
+            return (site ^ b.warp) * 0x9e3779b97f4a7c15u >> 7;
+        }
+    };
+};
+struct WarpOutcomes {
+    uint32_t num_evaluations[32] = {}; // by lane
+    std::vector<uint8_t> evaluations;  // 1: some lane takes the branch, 2: some lane does not
+};
+static struct {
+    std::mutex lock;
+    std::unordered_map<WarpBranch, WarpOutcomes, WarpBranch::Hash> outcomes; // of the launch
+    std::map<std::pair<std::string, int>, BranchCounts> counts; // by file and line
+} branches;
+
+void record_branch(const char *file, int line, int column, bool is_taken) {
+    if (!on_device()) return;
+    const int rank = worker->rank[worker->current];
+    const uint64_t warp = worker->block * max_warps + uint64_t(rank / 32);
+    std::lock_guard<std::mutex> guard(branches.lock);
+    WarpOutcomes &outcomes = branches.outcomes[{file, line, column, warp}];
+    const uint32_t evaluation = outcomes.num_evaluations[rank % 32]++;
+    if (evaluation >= outcomes.evaluations.size()) outcomes.evaluations.resize(evaluation + 1);
+    outcomes.evaluations[evaluation] |= uint8_t(is_taken ? 1 : 2);
+}
+// Adds the branches of a launch to the counts.
+void count_branches() {
+    std::lock_guard<std::mutex> guard(branches.lock);
+    for (const auto &[branch, outcomes] : branches.outcomes) {
+        BranchCounts &counts = branches.counts[{branch.file, branch.line}];
+        for (const uint8_t sides : outcomes.evaluations)
+            counts.taken += sides & 1, counts.others += sides >> 1, counts.divergent += sides == 3;
+    }
+    branches.outcomes.clear();
+}
 }
 
 extern "C" {
@@ -48,5 +107,18 @@ GRIDSTRIDE_API long gridstride_take_executed_blocks(gridstride::ExecutedBlock *o
         out[taken++] = {info.dli_fname, address - reinterpret_cast<uintptr_t>(info.dli_fbase)};
     }
     return taken;
+}
+
+// Sets `rows` to the counts since the last call, which are valid until the next one, and returns their number.
+GRIDSTRIDE_API long gridstride_take_branches(const gridstride::BranchCounts **rows) {
+    static std::map<std::pair<std::string, int>, gridstride::BranchCounts> counts;
+    static std::vector<gridstride::BranchCounts> taken_rows;
+    std::lock_guard<std::mutex> guard(gridstride::branches.lock);
+    counts = std::move(gridstride::branches.counts);
+    gridstride::branches.counts.clear();
+    taken_rows.clear();
+    for (auto &[site, row] : counts) row.file = site.first.c_str(), row.line = site.second, taken_rows.push_back(row);
+    *rows = taken_rows.data();
+    return long(taken_rows.size());
 }
 }

@@ -273,6 +273,7 @@ static bool run_launch(const Launch &l) {
     work(l, 1);
 #endif
     detector.report_unwritten_of_launch();
+    count_branches();
     end_time();
     catch_signals(false);
     end_device_code();

@@ -54,6 +54,8 @@ void begin_call();                     // a call from Python, counted in `runnin
 void begin_device_code();
 void end_device_code();
 
+void count_branches();                 // adds the branches of a launch to the counts (coverage.cpp)
+
 // The lock of the emulated device, for launches and for functions that access device memory. In device code it does
 // nothing, because the launch holds it. A thread that holds it must not call Python, which could deadlock.
 class DeviceLock {

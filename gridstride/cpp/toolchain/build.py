@@ -40,6 +40,7 @@ from ..lint.library import ProgramNames, find_host_device_uses, guard_host_calls
 from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
 from .runtime_library import runtime_is_built, prepare_runtime
 from ..rewriters.block_loops import loop_blocks
+from ..rewriters.branches import record_branches
 from ..rewriters.rewrite import to_cpp
 from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
@@ -203,7 +204,7 @@ _tracing = SimpleNamespace(flags=())
 
 @contextmanager
 def tracing_blocks():
-    "Compile modules in the `with` block so that the runtime remembers the basic blocks that are executed"
+    "Compile modules in the `with` block so that the runtime records the basic blocks and branches that are executed"
     previous, _tracing.flags = _tracing.flags, ('-fsanitize-coverage=trace-pc',)
     try:
         yield
@@ -338,7 +339,9 @@ def emulate_rewritten(
         if k in judged or '__global__' in text
     }
     marked_sources = rewritten | marked_sources
-    if not checks and not _tracing.flags:
+    if _tracing.flags:
+        marked_sources = {k: record_branches(text) for k, text in marked_sources.items()}
+    elif not checks:
         marked_sources = {k: loop_blocks(text) for k, text in marked_sources.items()}
     sources = {
         **{k: learners_headers.redirect(text) for k, text in learners_files.items()},

@@ -62,6 +62,12 @@ GRIDSTRIDE_API void wait_until(
 GRIDSTRIDE_API void enter_kernel(const char *name);                // reports a call outside a launch
 [[noreturn]] GRIDSTRIDE_API void not_launched(const char *kernel);
 GRIDSTRIDE_API void record_return(int line);                            // a kernel's `return`
+GRIDSTRIDE_API void record_branch(const char *file, int line, int column, bool is_taken);
+// Returns `is_taken`, the value of a condition; `column` distinguishes the conditions of a line.
+constexpr bool took_branch(const char *file, int line, int column, bool is_taken) {
+    if (!__builtin_is_constant_evaluated()) record_branch(file, line, column, is_taken);
+    return is_taken;
+}
 GRIDSTRIDE_API void yield_thread();                                // lets other threads run
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
