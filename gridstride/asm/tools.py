@@ -111,8 +111,8 @@ def _read_buffer(library, function, handle):
 
 
 def _decode(buffer):
-    "Return the text in a buffer that ends with zeros"
-    return buffer.rstrip(b'\0').decode(errors='replace')
+    "Return the text in a buffer without its zeros: one at the end, and one before what NVRTC appends from ptxas"
+    return buffer.replace(b'\0', b'').decode(errors='replace')
 
 
 def _to_c_strings(texts):

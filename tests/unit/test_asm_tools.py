@@ -93,6 +93,9 @@ def test_the_targets_of_indirect_branches_are_named():
 def test_an_error_says_its_line():
     with pytest.raises(CompileError, match='line 2: .*"x"'):
         nvrtc('__global__ void k() {\n  x = 1;\n}', 'k')
+    with pytest.raises(CompileError) as e:  # ptxas, whose lines NVRTC appends after a zero
+        nvrtc('__global__ void k(float *x) { __shared__ float s[16384]; s[threadIdx.x] = *x; *x = s[9]; }', 'k')
+    assert 'ptxas' in str(e.value) and '\0' not in str(e.value)
 
 
 def test_ptx_that_is_linked_takes_what_nvrtc_says(made):
