@@ -30,6 +30,7 @@ def test_of_several_guesses_those_that_are_missing_are_named(capsys):
     noted, left = said(capsys, (..., 8, ...), 'x').splitlines()
     assert '8x' in noted and names(left, '1', '3')
     assert guessed((..., 8, ...), 'x') == '(you guessed 2: 8x)'
+    assert 'zigzag, PCIe; striped, PCIe' in said(capsys, {'zigzag, PCIe': ..., 'striped, PCIe': ...})
 
 
 @pytest.mark.parametrize('made', ['fast', True, None, {'rows': 'many'}])

@@ -56,7 +56,8 @@ def guess(
 def _request(guess_of_name, guesses, unit):
     "Return the sentence that asks for the guesses that are still `...`"
     missing_names = [str(name) for name in guess_of_name if name not in guesses]
-    ellipsis_text = '...' if len(guess_of_name) == 1 else f'... for {", ".join(missing_names)}'
+    separator = '; ' if any(',' in name for name in missing_names) else ', '
+    ellipsis_text = '...' if len(guess_of_name) == 1 else f'... for {separator.join(missing_names)}'
     unit_text = 'a speedup: 2 is twice as fast' if unit == 'x' else unit
     unit_suffix = f' ({unit_text})' if unit else ''
     remedy = f'replace {ellipsis_text} above, run this cell again'
