@@ -41,7 +41,7 @@ def with_remainder(x, multiple):
 @right('custom_ops.fake')
 def with_pad(x, multiple):
     padded = torch.nn.functional.pad(x, (0, -x.shape[1] % multiple)).contiguous()
-    return torch.empty(padded.shape, dtype=x.dtype), x.new_empty(x.shape[:1], dtype=torch.int32)
+    return torch.empty_like(padded), x.new_empty(x.shape[:1], dtype=torch.int32)
 
 
 @right('custom_ops.gradient')

@@ -53,6 +53,10 @@ def sizes_are_fixed(x, multiple):
             x.new_empty(x.shape[0], dtype=torch.int32))
 
 @wrong('custom_ops.fake')
+def lengths_on_the_cpu(x, multiple):
+    return x.new_empty(x.shape[0], up(x.shape[1], multiple)), torch.empty(x.shape[0], dtype=torch.int32)
+
+@wrong('custom_ops.fake')
 def default_dtype(x, multiple):
     return torch.empty(x.shape[0], up(x.shape[1], multiple)), torch.empty(x.shape[0], dtype=torch.int32)
 

@@ -114,13 +114,14 @@ def _symbolic_columns(fn, multiple):
 @problem(
     'custom_ops.fake',
     cases=[
-        dict(rows=rows, columns=columns, multiple=multiple, dtype=dtype, transposed=transposed)
-        for rows, columns, multiple, dtype, transposed in (
-            (3, 5, 4, 'float32', False),
-            (2, 8, 4, 'bfloat16', False),
-            (1, 1, 16, 'float64', False),
-            (4, 33, 32, 'float32', True),
-            (0, 3, 2, 'float16', False),
+        dict(rows=rows, columns=columns, multiple=multiple, dtype=dtype, transposed=transposed, device=device)
+        for rows, columns, multiple, dtype, transposed, device in (
+            (3, 5, 4, 'float32', False, 'cpu'),
+            (2, 8, 4, 'bfloat16', False, 'cpu'),
+            (1, 1, 16, 'float64', False, 'cpu'),
+            (4, 33, 32, 'float32', True, 'cpu'),
+            (0, 3, 2, 'float16', False, 'cpu'),
+            (3, 5, 4, 'float32', False, 'meta'),  # a second device, which every machine has
         )
     ],
     hints=[
@@ -132,8 +133,8 @@ def _symbolic_columns(fn, multiple):
         '`range`, `math.ceil` and a float division do not.',
     ],
 )
-def _(fn, rng, rows, columns, multiple, dtype, transposed):
-    x = random(rng, rows, columns).to(getattr(torch, dtype))
+def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
+    x = random(rng, rows, columns).to(device, getattr(torch, dtype))
     x = x.t().contiguous().t() if transposed else x
     wanted = pad_columns(x, multiple)
     with FakeTensorMode() as mode:
