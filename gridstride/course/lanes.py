@@ -22,8 +22,18 @@ LANES = (
     ('CUDA C', 'to find out why it is slow', 'profiling ptx_and_sass memory checklist latency_and_roofline', ''),
     ('CUDA C', 'reductions, scans, sorting', 'reductions scan_sort_select', ''),
     ('CUDA C and profiling', 'a matmul as fast as the library', 'matmul_ladder tensor_cores hopper_gemm', ''),
-    ('attention on paper', 'FlashAttention', 'sum programs softmax flash_attention flash_attention_hopper', ''),
-    ('serving language models', 'quantization, decoding', 'latency_and_roofline quantization latent_attention', ''),
+    (
+        'CUDA C, attention on paper',
+        'FlashAttention',
+        'sum programs softmax flash_attention flash_attention_hopper',
+        '',
+    ),
+    (
+        'CUDA C and Triton, serving language models',
+        'quantization, decoding',
+        'latency_and_roofline quantization online_softmax attention_forward latent_attention',
+        '',
+    ),
     (
         'all of CUDA',
         'the checkers on my own code, in CI',
