@@ -9,7 +9,7 @@ It does not guess: if the line does not show the mistake, the finding keeps the 
 
 import re
 
-from .index_hints import fixed_size_hint, index_hint, moved_hint, moves_of, connective_or_order_hint
+from .index_hints import connective_or_order_hint, fixed_size_hint, index_hint, moved_hint, moves_of, remainder_hint
 from .race_hints import is_lockstep_exchange, race_hint
 from .source_lines import strip_comment
 
@@ -36,6 +36,8 @@ def hint_for(
         and (hint := connective_or_order_hint(fields, line, preceding_lines))
     ):
         return hint
+    if kind == 'memcheck' and code == 'before' and line and not fields.get('inner'):
+        return remainder_hint(fields, line, preceding_lines)
     if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
         if moves := moves_of(fields['array'], location):
             return moved_hint(fields, line, preceding_lines, moves)

@@ -13,7 +13,15 @@ from .source_lines import (
     find_uses,
 )
 
-__all__ = ['axes_hint', 'fixed_size_hint', 'index_hint', 'moved_hint', 'moves_of', 'connective_or_order_hint']
+__all__ = [
+    'axes_hint',
+    'fixed_size_hint',
+    'index_hint',
+    'moved_hint',
+    'moves_of',
+    'connective_or_order_hint',
+    'remainder_hint',
+]
 
 _GRID_OFFSET = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
@@ -58,6 +66,27 @@ def _bound_included_hint(guard):
         guard.corrected if guard.comparison.startswith(guard.name) else guard.bound
     )  # for a `range`, only the bound
     return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=corrected)
+
+
+_REMAINDER = re.compile(r'[^%;]+%\s*(?P<divisor>\w+)')
+
+
+def remainder_hint(fields, line, preceding_lines):
+    "Select the hint for an index below 0 that is a remainder, in the brackets or where its variable is assigned"
+    accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
+    indices = next(iter(accesses)) if len(accesses) == 1 else ()
+    if len(indices) != 1:
+        return None
+    assigned_values = (_assigned_value(indices[0], text) for text in [line, *reversed(preceding_lines)])
+    value = next(filter(None, assigned_values), indices[0])
+    match = _REMAINDER.fullmatch(value)
+    return match and ('remainder', dict(expr=value, at=fields['index'][0], divisor=match['divisor']))
+
+
+def _assigned_value(name, text):
+    "Return what a line of C assigns to a variable; None if it does not"
+    match = re.search(rf'\b{re.escape(name)}\s*=(?!=)\s*([^;,]+)[;,]', text)
+    return match and match[1].strip()
 
 
 # a wrong `&&` or `||`, or two swapped variables

@@ -922,6 +922,11 @@ HINTS = {
     'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Assign it to an int first, '
     'as in `int i = threadIdx.x;`, and guard `i` from below.',
     'from_memory': 'The index `{expr}` was read from memory and is {at}: check where it was written.',
+    'remainder': dict(
+        WORDS['memcheck', 'before'].hint,
+        cuda='In C a remainder has the sign of its left operand, so `{expr}` is {at} here: add {divisor} if it is '
+        'negative.',
+    ),
 }
 for _operation in ('max', 'min'):
     for _apart in ('', '_apart'):

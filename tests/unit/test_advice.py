@@ -94,6 +94,15 @@ def test_the_advice_for_an_index_fits_its_line(given, advice, fields):
     assert e.advice == advice and fields.items() <= e.advice_fields.items()
 
 
+@pytest.mark.parametrize('line,above,expr', [
+    ('out[i] = x[(i - shift)%n];', '', '(i - shift)%n'), ('out[i] = x[j];', 'int j = (i-1) % n;', '(i-1) % n'),
+    ('out[i] = x[i%n - 1];', '', None), ('out[i] = x[i-1];', 'int j = i%n;', None)])
+def test_a_negative_index_may_be_a_remainder(line, above, expr):
+    e = exception_of('memcheck', 'before', 'cuda', dict(access='read', array='x', index=(-1,), shape=(7,)),
+                     Location('k', 'k.cu', 9, line, preceding_lines=above))
+    assert (e.advice, e.advice_fields.get('expr')) == ('remainder' if expr else None, expr)
+
+
 FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]', 'one_too_many', dict(guard='i <= tk')),
          ('x[tr][tc] = i <= n;', 16, 'float [16]', 'fixed', dict(last=15)),
          ('if (r <= tw) x[r][c] = 0;', 4, 'float [4][8]', 'one_too_many', dict(guard='r <= tw', size=4)),
