@@ -23,6 +23,7 @@ class Diagnostic(NamedTuple):
     message: str
     line_of_use: int = None  # the line that used the template or macro with the error
     file: str = ''  # the file of the line, if it is not the source but another file of the learner
+    origin: str = ''  # the file and line of the error, if a header that is not the learner's has it
 
 
 class CompileError(ShortTracebackError, RuntimeError):
@@ -46,7 +47,7 @@ class CompileError(ShortTracebackError, RuntimeError):
         self.file = self.errors[0].file or name if self.errors else name
         self.line = self.errors[0].line if self.errors else None
         super().__init__(
-            describe(self.errors, src, name, other_files) if self.errors else _format_last_lines(log, name)
+            describe(self.errors, src, name, other_files) if self.errors else _format_other_errors(log, name)
         )
 
 
@@ -108,7 +109,20 @@ def _diagnose(match, name, other_files, log_before, log_after, whole_log_before)
         or _find_line(name, whole_log_before, -1)
         or _find_line(name, log_after, 0)
     )
-    return Diagnostic(line, 0, match['message']) if line else None
+    return Diagnostic(line, 0, match['message'], origin=_origin_of(match, log_after)) if line else None
+
+
+# Headers of compilers and of the emulator, whose lines explain nothing to a learner
+_SYSTEM_FOLDERS = re.compile(r'/(?:usr|opt|Library|nix)/|.*/gridstride/cpp/include/|<')
+
+
+def _origin_of(match, log_after):
+    "Return `file, line n: text` of an error in a header; '' for headers of the compiler and the emulator"
+    if _SYSTEM_FOLDERS.match(match['file']):
+        return ''
+    shown = _SHOWN_LINE.match(log_after)
+    text = (shown['gcc'] or shown['clang'] or '').strip() if shown else ''
+    return f'{match["file"]}, line {match["line"]}: {text}'
 
 
 def _line_of_use(name, log_before, log_after):
@@ -304,6 +318,8 @@ def _format_diagnostic(diagnostic, lines, name):
     yield f'  {text}'
     if 0 < diagnostic.column <= len(text) and not _REWRITTEN.search(text):
         yield f"  {' ' * (diagnostic.column - 1)}^"
+    if diagnostic.origin:
+        yield f'in {diagnostic.origin}'
     if diagnostic.line_of_use:
         file_suffix = f' of {name}' if diagnostic.file else ''
         line_of_use = _get_line(lines[''], diagnostic.line_of_use).strip()
@@ -321,8 +337,27 @@ def _get_line(lines, n):
     return lines[n - 1] if n <= len(lines) else ''
 
 
+# the line of the source that g++ and clang print after a message: `   12 |   text`, or `  text` and a line with `^`
+_SHOWN_LINE = re.compile(r'\n +\d+ \| ?(?P<gcc>.*)|\n(?P<clang>[^\n]*)\n *[~ ]*\^')
+
+
+def _format_other_errors(log, name, max_errors=3):
+    """Describe the errors of a log that are about none of the learner's lines: with file, line and text; never warnings.
+
+    If there are none, which a linker's log has, the last lines of the log follow."""
+    matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind='error'), log, re.M)]
+    if not matches:
+        return _format_last_lines(log, name)
+    lines = [f'{name} does not compile:']
+    for m in matches[:max_errors]:
+        lines.append(f'{m["file"]}, line {m["line"]}: {m["message"]}')
+        if shown := _SHOWN_LINE.match(log, m.end()):
+            lines.append(f'  {(shown["gcc"] or shown["clang"] or "").strip()}')
+    return '\n'.join(lines)
+
+
 def _format_last_lines(log, name, max_lines=12):
-    lines = [line for line in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', line)]
+    lines = [line for line in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s|.*\bwarning: ', line)]
     return '\n'.join([f'{name} does not compile:', *lines[-max_lines:]])
 
 

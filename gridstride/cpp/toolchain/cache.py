@@ -29,8 +29,8 @@ def _hash(*parts):
 
 @lru_cache
 def headers_hash(folder):
-    "Return a hash of all files in `folder`, which is part of the key of entries that include them"
-    files = sorted(p for p in Path(folder).rglob('*') if p.is_file())
+    "Return a hash of all sources in `folder`, which is part of the key of entries that include them"
+    files = sorted(p for p in Path(folder).rglob('*') if p.is_file() and p.suffix != '.md')
     return _hash(*((str(p.relative_to(folder)), p.read_bytes()) for p in files))
 
 
