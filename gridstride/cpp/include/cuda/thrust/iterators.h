@@ -13,6 +13,30 @@ struct DeviceAccessScope {
     DeviceAccessScope(const DeviceAccessScope &) = delete;
     ~DeviceAccessScope() { gridstride::allow_device_access(was_allowed); }
 };
+// While an algorithm of the host calls a function per element, the function sees the indices of a thread per element, as
+// one that seeds a random generator by them expects.
+class ElementThread {
+    static constexpr unsigned block_threads = 256;
+    const bool is_active = !gridstride::on_device();
+    const uint3 thread = threadIdx, block = blockIdx;
+    const dim3 threads = blockDim, blocks = gridDim;
+
+public:
+    explicit ElementThread(std::ptrdiff_t elements) {
+        if (!is_active) return;
+        threadIdx = blockIdx = {0, 0, 0};
+        blockDim = dim3(block_threads);
+        gridDim = dim3(unsigned((elements + block_threads - 1) / block_threads));
+    }
+    ElementThread(const ElementThread &) = delete;
+    ElementThread &operator++() {
+        if (is_active && ++threadIdx.x == block_threads) threadIdx.x = 0, blockIdx.x++;
+        return *this;
+    }
+    ~ElementThread() {
+        if (is_active) threadIdx = thread, blockIdx = block, blockDim = threads, gridDim = blocks;
+    }
+};
 
 // The operations of all iterators, in terms of `at(n)`, the element `n` elements further
 template <class Self, class V, class R> class Iterator {
