@@ -44,6 +44,42 @@ def _ordered_access(function, order, scope, *operands):
     return _ptx(function, f'::gridstride::Order::{order}', _scope_of(scope), *operands)
 
 
+def _order_and_scope(words):
+    "Return the memory order and the scope among the qualifiers of a load or store; `.volatile` means relaxed"
+    words = words.split('.')
+    order = next((word for word in words if word in ('acquire', 'release')), 'relaxed')
+    return order, next((word for word in words if word in _SCOPE), 'sys')
+
+
+_MEMORY_TYPES = {
+    f'{k}{n}': f'{t}{n}_t' for n in (8, 16, 32, 64) for k, t in (('b', 'uint'), ('u', 'uint'), ('s', 'int'))
+}
+_MEMORY_TYPES |= dict(f32='float', f64='double')
+
+
+def _ordered_load(words, type, *operands):
+    "Translate a load with a memory order, whose last operand is the address"
+    function = f'load_ordered<{_MEMORY_TYPES[type]}>'
+    return _ordered_access(function, *_order_and_scope(words), operands[-1], *operands[:-1])
+
+
+def _ordered_store(words, type, *operands):
+    "Translate a store with a memory order"
+    return _ordered_access(f'store_ordered<{_MEMORY_TYPES[type]}>', *_order_and_scope(words), *operands)
+
+
+def _video(operation, lanes, types, words, d, a, b, *c):
+    """Translate an instruction on one, two or four parts of words, such as `vshr` or `vabsdiff4`.
+
+    `words`: `sat`, `clamp` of a shift, and how the result is combined with a third source, which SIMD always has."""
+    combination = next((word for word in words.split('.') if word in ('add', 'min', 'max')), 'nothing')
+    if len(c) != (lanes != '' or combination != 'nothing'):
+        raise TypeError
+    flags = *(x == 's32' for x in types[1:].split('.')), 'sat' in words, 'clamp' in words
+    arguments = f'Video::{operation}', lanes or '1', f'Video::{combination}', *map(_cpp_bool, flags)
+    return _ptx(f"video<{', '.join(arguments).replace('Video', '::gridstride::ptx::Video')}>", d, a, b, *c)
+
+
 def _tensor_copy(name, rank, operands, map_index):
     "Translate a TMA load or store of a box; `map_index` is the index of the tensor map, before the coordinates"
     rank = int(rank)
@@ -261,17 +297,27 @@ _CALLS = [
         ),
         (r'nanosleep\.u32', lambda n: '::gridstride::yield_thread()'),
         (
-            r'ld\.(acquire|relaxed)\.(cta|cluster|gpu|sys)(?:\.global)?\.[bsuf](?:32|64)',
-            lambda order, scope, d, address: _ordered_access('load_ordered', order, scope, d, address),
+            r'ld((?:\.(?:acquire|relaxed|volatile|cta|cluster|gpu|sys|global))*\.(?:acquire|relaxed|volatile)'
+            r'(?:\.(?:cta|cluster|gpu|sys|global))*)(?:\.v[24])?\.([bsuf](?:8|16|32|64))',
+            _ordered_load,
         ),
         (
-            r'st\.(release|relaxed)\.(cta|cluster|gpu|sys)(?:\.global)?\.[bsuf](?:32|64)',
-            lambda order, scope, address, s: _ordered_access('store_ordered', order, scope, address, s),
+            r'st((?:\.(?:release|relaxed|volatile|cta|cluster|gpu|sys|global))*\.(?:release|relaxed|volatile)'
+            r'(?:\.(?:cta|cluster|gpu|sys|global))*)(?:\.v[24])?\.([bsuf](?:8|16|32|64))',
+            _ordered_store,
         ),
         (
             r'(atom|red)((?:\.(?:relaxed|acquire|release|acq_rel|cta|cluster|gpu|sys|global))*)'
             r'\.(add|exch|min|max|and|or|xor|inc|dec)\.([bsuf](?:32|64))',
             lambda kind, *arguments: _atomic(*arguments),
+        ),
+        (
+            r'ld\.(shared|global)(?:\.nc|\.l?[cu][asguv]?)?\.([bus]8)',
+            lambda space, type, *operands: _ptx(f'load_{space}_as<{_MEMORY_TYPES[type]}>', operands[-1], *operands[:-1]),
+        ),
+        (
+            r'st\.(shared|global)(?:\.[cw][bgst])?\.([bus]8)',
+            lambda space, type, *operands: _ptx(f'store_{space}_as<{_MEMORY_TYPES[type]}>', *operands),
         ),
         (
             r'ld\.(shared|global)(?:::cluster)?(?:\.nc|\.l?[cu][asguv]?)?(?:\.v[24])?\.[bsuf](?:16|32|64)',
@@ -326,6 +372,10 @@ _CALLS = [
         ),
         (r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.f(?:32|64)', lambda op, d, a, b: f'{d} = {a} {_OPERATORS[op]} {b}'),
         (r'fma\.rn(?:\.ftz)?\.f(?:32|64)', lambda d, a, b, c: f'{d} = std::fma({a}, {b}, {c})'),
+        (
+            r'v(add|sub|absdiff|min|max|avrg|shl|shr)([24]?)((?:\.[us]32){3})((?:\.(?:sat|clamp|wrap|add|min|max))*)',
+            _video,
+        ),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
         (r'mov\.[bsuf](?:32|64)\.pack', lambda *operands: _ptx('pack', *operands)),
         (r'mov\.[bsuf](?:32|64)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
@@ -357,7 +407,7 @@ _SUPPORTED = (
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8, wgmma.mma_async.sp of m64nNk32 for '
-    'bf16 and f16; setmaxnreg; mapa, barrier.cluster, '
+    'bf16 and f16; vadd, vsub, vabsdiff, vmin, vmax, vavrg, vshl, vshr and their SIMD forms; setmaxnreg; mapa, barrier.cluster, '
     'ld and st of shared::cluster, st.async; '
     'elect.sync'
 )

@@ -137,6 +137,22 @@ template <class... S> GRIDSTRIDE_UNSEEN void store_global(int line, uint64_t add
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
 }
 
+// Loads and stores of `T`, which is narrower than the register
+template <class T, class A, class D> void load_shared_as(int line, A address, D &d) {
+    T value;
+    load_shared(line, address, value);
+    d = D(value);
+}
+template <class T, class A, class S> void store_shared_as(int line, A address, S s) {
+    store_shared(line, address, T(s));
+}
+template <class T, class D> void load_global_as(int line, uint64_t address, D &d) {
+    T value;
+    load_global(line, address, value);
+    d = D(value);
+}
+template <class T, class S> void store_global_as(int line, uint64_t address, S s) { store_global(line, address, T(s)); }
+
 // Asynchronous copies
 
 template <bool only_16, unsigned bytes, class A>
@@ -208,19 +224,39 @@ template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
     d = uint32_t(__builtin_ctz(mask)), p = lane() == __builtin_ctz(mask);
 }
 
-template <class D> GRIDSTRIDE_UNSEEN void load_ordered(int line, Order order, Scope scope, D &d, uint64_t address) {
-    const char *p = reinterpret_cast<const char *>(address);
-    must_be_aligned(p, sizeof d, "ld", line);
-    atomic_begin(p, sizeof d, Use::load, scope, order, line);
-    __builtin_memcpy(&d, p, sizeof d);
-    atomic_end(p);
+// Loads and stores of `T` with a memory order; each part of a vector is a load or store of its own. A register may be
+// wider than `T`.
+template <class T, class D> void set_widened(D &d, T value) {
+    if constexpr (sizeof(T) == sizeof(D)) d = bit_cast<D>(value);
+    else d = D(value);
 }
-template <class S> GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, Scope scope, uint64_t address, S s) {
+template <class T, class S> T narrowed(S s) {
+    if constexpr (sizeof(T) == sizeof(S)) return bit_cast<T>(s);
+    else return T(s);
+}
+template <class T, class... D>
+GRIDSTRIDE_UNSEEN void load_ordered(int line, Order order, Scope scope, uint64_t address, D &...d) {
+    const char *p = reinterpret_cast<const char *>(address);
+    must_be_aligned(p, sizeof(T) * sizeof...(D), "ld", line);
+    const auto load_one = [&](auto &to) {
+        atomic_begin(p, sizeof(T), Use::load, scope, order, line);
+        set_widened(to, peek(reinterpret_cast<const T *>(p)));
+        atomic_end(p);
+        p += sizeof(T);
+    };
+    (load_one(d), ...);
+}
+template <class T, class... S>
+GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, Scope scope, uint64_t address, S... s) {
     char *p = reinterpret_cast<char *>(address);
-    must_be_aligned(p, sizeof s, "st", line);
-    atomic_begin(p, sizeof s, Use::store, scope, order, line);
-    __builtin_memcpy(p, &s, sizeof s);
-    atomic_end(p);
+    must_be_aligned(p, sizeof(T) * sizeof...(S), "st", line);
+    const auto store_one = [&](auto from) {
+        atomic_begin(p, sizeof(T), Use::store, scope, order, line);
+        poke(reinterpret_cast<T *>(p), narrowed<T>(from));
+        atomic_end(p);
+        p += sizeof(T);
+    };
+    (store_one(s), ...);
 }
 
 // atom and red
@@ -234,6 +270,46 @@ GRIDSTRIDE_UNSEEN void update(int line, Order order, Scope scope, D &&d, uint64_
     atomic_end(p);
     if constexpr (std::is_same_v<std::decay_t<D>, uint32_t> && sizeof(T) == 4) d = bit_cast<uint32_t>(old);
     else d = old;
+}
+
+// Instructions on one, two or four parts of words; the results are combined with a third source.
+enum class Video { add, sub, absdiff, min, max, avrg, shl, shr, nothing };
+template <int lanes> int64_t part_of(uint32_t word, int i, bool is_signed) {
+    constexpr int bits = 32 / lanes;
+    const uint32_t part = uint32_t(uint64_t(word) << (32 - bits * (i + 1)));     // the part's bits are the highest ones
+    return is_signed ? int64_t(int32_t(part) >> (32 - bits)) : int64_t(part >> (32 - bits));
+}
+inline int64_t apply_video(Video operation, int64_t a, int64_t b) {
+    switch (operation) {
+        case Video::add: return a + b;
+        case Video::sub: return a - b;
+        case Video::absdiff: return a < b ? b - a : a - b;
+        case Video::min: return a < b ? a : b;
+        case Video::max: return a < b ? b : a;
+        case Video::avrg: return (a + b + (a + b >= 0)) >> 1;
+        case Video::shl: return a << b;
+        case Video::shr: return a >> b;
+        default: return a;
+    }
+}
+template <Video operation, int lanes, Video combination, bool is_signed, bool a_signed, bool b_signed, bool saturates,
+    bool clamps>
+void video(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c = 0) {
+    constexpr int bits = 32 / lanes;
+    constexpr int64_t lowest = is_signed ? -(int64_t(1) << (bits - 1)) : 0, highest = lowest + (int64_t(1) << bits) - 1;
+    int64_t combined = is_signed ? int64_t(int32_t(c)) : int64_t(c);
+    uint32_t merged = 0;
+    for (int i = 0; i < lanes; i++) {
+        int64_t second = part_of<lanes>(b, i, b_signed);
+        if (operation == Video::shl || operation == Video::shr)
+            second = !clamps ? second & (bits - 1) : second < bits ? second : bits;
+        int64_t result = apply_video(operation, part_of<lanes>(a, i, a_signed), second);
+        if (saturates) result = result < lowest ? lowest : result > highest ? highest : result;
+        else result = part_of<lanes>(uint32_t(result), 0, is_signed);
+        merged |= uint32_t(uint64_t(result) & ((uint64_t(1) << bits) - 1)) << bits * i;
+        combined = apply_video(combination == Video::nothing ? Video::add : combination, combined, result);
+    }
+    d = combination == Video::nothing ? merged : uint32_t(combined);
 }
 
 // Pairs of 16-bit floats in a register

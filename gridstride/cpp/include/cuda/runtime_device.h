@@ -2,6 +2,8 @@
 #pragma once
 #include <stdio.h>
 #include <string.h>
+#include <initializer_list>
+#include "device_attributes.h"
 #include "runtime_errors.h"
 
 struct cudaDeviceProp {
@@ -19,8 +21,12 @@ struct cudaDeviceProp {
         pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost, hostRegisterSupported,
         cooperativeMultiDeviceLaunch, ipcEventSupported, clusterLaunch, unifiedFunctionPointers,
         singleToDoublePrecisionPerfRatio, memoryPoolSupportedHandleTypes, maxTexture1D, maxTexture1DLinear,
-        maxTexture2D[2], maxTexture2DLinear[3], maxTexture3D[3], maxTextureCubemap, maxTexture1DLayered[2],
-        maxTexture2DLayered[3], maxTextureCubemapLayered[2], maxSurface1D, maxSurface2D[2], maxSurface3D[3];
+        maxTexture1DMipmap, maxTexture2D[2], maxTexture2DLinear[3], maxTexture2DMipmap[2], maxTexture2DGather[2],
+        maxTexture3D[3], maxTexture3DAlt[3], maxTextureCubemap, maxTexture1DLayered[2], maxTexture2DLayered[3],
+        maxTextureCubemapLayered[2], maxSurface1D, maxSurface2D[2], maxSurface3D[3], maxSurface1DLayered[2],
+        maxSurface2DLayered[3], maxSurfaceCubemap, maxSurfaceCubemapLayered[2], sparseCudaArraySupported,
+        hostRegisterReadOnlySupported, timelineSemaphoreInteropSupported, gpuDirectRDMASupported,
+        gpuDirectRDMAFlushWritesOptions, gpuDirectRDMAWritesOrdering, deferredMappingCudaArraySupported;
     size_t surfaceAlignment, textureAlignment, texturePitchAlignment;
     struct { char bytes[16]; } uuid;
 };
@@ -54,6 +60,24 @@ inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 }
 inline cudaError_t cudaDeviceDisablePeerAccess(int) { return gridstride::record_error(cudaErrorInvalidDevice); }
 inline cudaError_t cudaSetDevice(int d) { return gridstride::success_if(d == 0, cudaErrorInvalidDevice); }
+namespace gridstride {
+inline void set_texture_limits(cudaDeviceProp &p) {
+    constexpr int most = 1 << 15, layers = 2048;
+    p.maxTexture1D = p.maxTexture2D[0] = p.maxSurface2D[0] = p.maxTexture2DLinear[0] = 1 << 17;
+    p.maxTexture2D[1] = p.maxSurface2D[1] = 1 << 16, p.maxTexture1DLinear = 1 << 28;
+    p.maxTexture2DLinear[1] = 65000, p.maxTexture2DLinear[2] = 2097120;
+    for (int axis = 0; axis < 3; axis++) p.maxTexture3D[axis] = p.maxSurface3D[axis] = 16384;
+    p.maxTexture3DAlt[0] = p.maxTexture3DAlt[1] = 8192, p.maxTexture3DAlt[2] = most;
+    for (int axis = 0; axis < 2; axis++)
+        p.maxTexture2DMipmap[axis] = p.maxTexture2DGather[axis] = p.maxTexture2DLayered[axis] =
+            p.maxSurface2DLayered[axis] = most;
+    p.maxTexture1DMipmap = p.maxTextureCubemap = p.maxSurface1D = p.maxSurfaceCubemap = most;
+    for (int *sizes : {p.maxTexture1DLayered, p.maxSurface1DLayered}) sizes[0] = most, sizes[1] = layers;
+    p.maxTexture2DLayered[2] = p.maxSurface2DLayered[2] = layers;
+    for (int *sizes : {p.maxTextureCubemapLayered, p.maxSurfaceCubemapLayered})
+        sizes[0] = most, sizes[1] = layers - 2;                          // whole cubes
+}
+}
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     if (d) return gridstride::record_error(cudaErrorInvalidDevice);
     *p = {};
@@ -73,8 +97,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     p->deviceOverlap = p->globalL1CacheSupported = p->localL1CacheSupported = p->hostRegisterSupported = 1;
     p->computePreemptionSupported = p->clusterLaunch = p->unifiedFunctionPointers = 1;
     p->persistingL2CacheMaxSize = 32 << 20, p->accessPolicyMaxWindowSize = 128 << 20;
-    p->maxTexture1D = p->maxTexture2D[0] = p->maxTexture2D[1] = p->maxSurface2D[0] = 131072;
-    p->maxTexture1DLinear = 1 << 28, p->maxTexture3D[0] = p->maxTexture3D[1] = p->maxTexture3D[2] = 16384;
+    gridstride::set_texture_limits(*p);
     p->surfaceAlignment = p->textureAlignment = 512, p->texturePitchAlignment = 32;
     p->singleToDoublePrecisionPerfRatio = 2;
     return cudaSuccess;
@@ -85,87 +108,16 @@ enum cudaComputeMode {
     cudaComputeModeProhibited = 2,
     cudaComputeModeExclusiveProcess = 3
 };
-enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxBlockDimX = 2,
-    cudaDevAttrMaxBlockDimY = 3,
-    cudaDevAttrMaxBlockDimZ = 4,
-    cudaDevAttrMaxGridDimX = 5,
-    cudaDevAttrMaxGridDimY = 6,
-    cudaDevAttrMaxGridDimZ = 7,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrTotalConstantMemory = 9,
-    cudaDevAttrMaxRegistersPerBlock = 12,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrGpuOverlap = 15,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrIntegrated = 18,
-    cudaDevAttrCanMapHostMemory = 19,
-    cudaDevAttrComputeMode = 20,
-    cudaDevAttrConcurrentKernels = 31,
-    cudaDevAttrMemoryClockRate = 36,
-    cudaDevAttrGlobalMemoryBusWidth = 37,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-    cudaDevAttrAsyncEngineCount = 40,
-    cudaDevAttrUnifiedAddressing = 41,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrMaxRegistersPerMultiprocessor = 82,
-    cudaDevAttrStreamPrioritiesSupported = 78,
-    cudaDevAttrManagedMemory = 83,
-    cudaDevAttrPageableMemoryAccess = 88,
-    cudaDevAttrConcurrentManagedAccess = 89,
-    cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-    cudaDevAttrHostRegisterSupported = 99,
-    cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-    cudaDevAttrMemoryPoolsSupported = 115,
-    cudaDevAttrMemoryPoolSupportedHandleTypes = 119
-};
+#define X(name, number, value) cudaDevAttr##name = number,
+enum cudaDeviceAttr { GRIDSTRIDE_DEVICE_ATTRIBUTES(X) };
+#undef X
 inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
     cudaDeviceProp p;
     if (cudaError_t e = cudaGetDeviceProperties(&p, device)) return e;
     switch (attribute) {
-        case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-        case cudaDevAttrMaxSharedMemoryPerBlock: *value = int(p.sharedMemPerBlock); break;
-        case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: case cudaDevAttrMaxBlockDimZ:
-            *value = p.maxThreadsDim[attribute - cudaDevAttrMaxBlockDimX];
-            break;
-        case cudaDevAttrMaxGridDimX: case cudaDevAttrMaxGridDimY: case cudaDevAttrMaxGridDimZ:
-            *value = p.maxGridSize[attribute - cudaDevAttrMaxGridDimX];
-            break;
-        case cudaDevAttrTotalConstantMemory: *value = int(p.totalConstMem); break;
-        case cudaDevAttrMaxRegistersPerBlock: *value = p.regsPerBlock; break;
-        case cudaDevAttrMemoryClockRate: *value = p.memoryClockRate; break;
-        case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
-        case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-        case cudaDevAttrAsyncEngineCount: *value = p.asyncEngineCount; break;
-        case cudaDevAttrHostRegisterSupported: *value = p.hostRegisterSupported; break;
-        case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
-        case cudaDevAttrMemoryPoolSupportedHandleTypes: *value = p.memoryPoolSupportedHandleTypes; break;
-        case cudaDevAttrWarpSize: *value = p.warpSize; break;
-        case cudaDevAttrGpuOverlap: *value = p.deviceOverlap; break;
-        case cudaDevAttrStreamPrioritiesSupported: *value = p.streamPrioritiesSupported; break;
-        case cudaDevAttrPageableMemoryAccess: *value = p.pageableMemoryAccess; break;
-        case cudaDevAttrMemoryPoolsSupported: *value = p.memoryPoolsSupported; break;
-        case cudaDevAttrClockRate: *value = p.clockRate; break;
-        case cudaDevAttrIntegrated: *value = p.integrated; break;
-        case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
-        case cudaDevAttrComputeMode: *value = p.computeMode; break;
-        case cudaDevAttrConcurrentKernels: *value = p.concurrentKernels; break;
-        case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
-        case cudaDevAttrManagedMemory: case cudaDevAttrConcurrentManagedAccess: *value = p.managedMemory; break;
-        case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
-        case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-        case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = int(p.sharedMemPerMultiprocessor); break;
-        case cudaDevAttrMaxRegistersPerMultiprocessor: *value = p.regsPerMultiprocessor; break;
-        case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(p.sharedMemPerBlockOptin); break;
+#define X(name, number, attribute_value) case cudaDevAttr##name: *value = int(attribute_value); break;
+        GRIDSTRIDE_DEVICE_ATTRIBUTES(X)
+#undef X
         default: return gridstride::record_error(cudaErrorInvalidValue);
     }
     return cudaSuccess;
@@ -173,7 +125,7 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, 
 inline cudaError_t cudaDeviceSynchronize() {
     gridstride::wait_for_device();
     gridstride::host_waits();
-    return cudaSuccess;
+    return cudaError_t(gridstride::error_after_waiting());
 }
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
 inline cudaError_t cudaDeviceReset() { gridstride::host_waits(); gridstride::device_reset(); return cudaSuccess; }

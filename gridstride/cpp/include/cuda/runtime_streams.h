@@ -1,7 +1,9 @@
 // Streams and events. Each operation is complete when its call returns, and times are those of the CPU. The order of
 // operations is reported to the runtime, which checks that the host waits for them.
 #pragma once
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "capture.h"
 #include "runtime_errors.h"
 
@@ -15,7 +17,8 @@ enum {
     cudaStreamNonBlocking = 1,
     cudaEventDefault = 0,
     cudaEventBlockingSync = 1,
-    cudaEventDisableTiming = 2
+    cudaEventDisableTiming = 2,
+    cudaEventInterprocess = 4
 };
 #define cudaStreamLegacy ((cudaStream_t)0)
 #define cudaStreamPerThread ((cudaStream_t)0)
@@ -54,7 +57,8 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     gridstride::host_waits_for(s);
-    return gridstride::success_if(!gridstride::capture_graph(s), cudaErrorStreamCaptureUnsupported);
+    if (gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);
+    return cudaError_t(gridstride::error_after_waiting());
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
 // A stream that waits for a captured one is captured, too.
@@ -79,7 +83,7 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data
     if (!gridstride::defer(s, gridstride::NodeKind::host, call)) call();
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e, unsigned = cudaEventDefault) {
     *e = new GridstrideEvent{-1, nullptr};
     return cudaSuccess;
 }
@@ -101,10 +105,51 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t
 inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s = nullptr, unsigned = 0) {
     return cudaEventRecord(e, s);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { gridstride::host_waits_for_event(e); return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    gridstride::host_waits_for_event(e);
+    return cudaError_t(gridstride::error_after_waiting());
+}
 inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
 inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     if (a->seconds < 0 || b->seconds < 0) return gridstride::record_error(cudaErrorInvalidResourceHandle);
     *ms = float((b->seconds - a->seconds) * 1e3);
     return cudaSuccess;
+}
+
+// Handles of memory and events for other processes. Here they are valid in the process that has made them, alone.
+struct cudaIpcMemHandle_t { char reserved[64]; };
+struct cudaIpcEventHandle_t { char reserved[64]; };
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
+namespace gridstride {
+template <class T, class Handle> void write_handle(Handle *handle, T object) {
+    *handle = {};
+    const pid_t process = getpid();
+    memcpy(handle->reserved, &object, sizeof object);
+    memcpy(handle->reserved + sizeof object, &process, sizeof process);
+}
+template <class T, class Handle> cudaError_t read_handle(T *object, const Handle &handle) {
+    pid_t process;
+    memcpy(&process, handle.reserved + sizeof *object, sizeof process);
+    if (process != getpid()) return record_error(cudaErrorMapBufferObjectFailed);
+    memcpy(object, handle.reserved, sizeof *object);
+    return cudaSuccess;
+}
+}
+inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p) {
+    if (!gridstride::is_in_allocation(p, 1)) return gridstride::record_error(cudaErrorInvalidValue);
+    gridstride::write_handle(handle, p);
+    return cudaSuccess;
+}
+inline cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t handle, unsigned) {
+    return gridstride::read_handle(p, handle);
+}
+inline cudaError_t cudaIpcCloseMemHandle(void *p) {
+    return gridstride::success_if(gridstride::is_in_allocation(p, 1), cudaErrorInvalidValue);
+}
+inline cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t e) {
+    gridstride::write_handle(handle, e);
+    return cudaSuccess;
+}
+inline cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *e, cudaIpcEventHandle_t handle) {
+    return gridstride::read_handle(e, handle);
 }
