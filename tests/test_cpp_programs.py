@@ -326,9 +326,9 @@ def test_textures_and_surfaces_are_checked(which, want, line):
 
 
 @pytest.mark.parametrize('line,says', [
-    ('cudaIpcMemHandle_t handle;', ' cudaIpcMemHandle_t: '),
+    ('cudaMemPoolPtrExportData data;', ' cudaMemPoolPtrExportData: '),
     ('CUmodule module;', ' CUmodule: '),
-    ('auto s = cuda::pipeline_shared_state<1, 2>();', ' cuda::pipeline_shared_state'),
+    ('auto s = cuda::counting_semaphore<2>(1);', ' cuda::counting_semaphore'),
     # as most call their groups; g++ names the alias, clang what that stands for
     ('namespace cg = cuda; auto s = cg::annotated_ptr<int>();',
      {'gcc': ' cg::annotated_ptr', 'clang': ' cuda::annotated_ptr'}[compiler().kind]),

@@ -34,6 +34,7 @@ from ..diagnostics.settings import (
 )
 from ..diagnostics.settings import options as common_options
 from ..support.parameter_docs import documented
+from . import fourier
 from .toolchain.runtime_library import runtime
 from .lint.callers import entry_of
 from .frontend.edits import NotEmulated
@@ -147,6 +148,14 @@ def raise_pending_error():
         raise _pending_errors[0]
 
 
+@fourier.CALLBACK
+def _transform(request):
+    try:
+        fourier.compute(request.contents)
+    except Exception as e:  # not enough memory
+        _pending_errors.append(e)
+
+
 @lru_cache
 def device():
     "Load the runtime, cached; modules that are loaded later are linked to it"
@@ -158,7 +167,8 @@ def device():
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
     lib.gridstride_send_output_to(_print)
     lib.gridstride_send_warnings_to(_warn)
-    for to_python in (lib.gridstride_send_output_to, lib.gridstride_send_warnings_to):
+    lib.gridstride_transform_with(_transform)
+    for to_python in (lib.gridstride_send_output_to, lib.gridstride_send_warnings_to, lib.gridstride_transform_with):
         atexit.register(to_python, None)  # destructors of modules may print after Python has ended
     return lib
 

@@ -19,6 +19,7 @@ extern "C" int gs_program(int, char **) __asm__("_main");
 extern "C" int gs_program(int, char **) __asm__("main");
 #endif
 static int gs_run(std::vector<std::string> words) {
+    ::gridstride::handle_assertions(%s);
     std::vector<char *> argv;
     for (auto &word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -68,7 +69,8 @@ def compile_program(
     checks = checks_to_compile(checks)
     prefix = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
     options = dict(folder=folder, include=include, units=units, extensions=extensions, defines=defines)
-    options.update(original=src, prefix=prefix, suffix=_ENTRY)
+    handles_assertions = any('cudaErrorAssert' in text for text in (src, *dict(units).values()))
+    options.update(original=src, prefix=prefix, suffix=_ENTRY % str(handles_assertions).lower())
     return emulate(strip_line_directives(src), name, bool(checks), [*flags, '-I.'], **options), checks
 
 

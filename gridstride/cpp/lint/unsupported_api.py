@@ -42,13 +42,15 @@ def hint_for_missing_header(header: str) -> str:
 
 # pattern of CUDA names -> what to use instead
 _FAMILIES = (
-    (r'cudaIpc\w*|cudaMemPool(?:Export|Import|Ptr)\w*|cudaEventInterprocess', 'share memory within one process'),
+    (r'cudaMemPool(?:Export|Import|Ptr)\w*', 'share memory within one process'),
     (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'use a texture with one level'),
     (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'copy the data through host memory'),
     (r'cuda(?:Import)?External\w*', 'copy the data through host memory'),
     (r'cu[A-Z]\w+|CU[a-z]\w+|CU_\w+', "call CUDA's runtime instead of the driver: cudaMalloc, kernel<<<...>>>"),
     (r'cublas\w+', 'call torch.matmul from Python'),
     (r'curand\w+', 'use curandState or curandStatePhilox4_32_10_t'),
+    (r'cufft\w+', 'call torch.fft from Python'),
+    (r'cusparse\w+', 'call torch.sparse from Python'),
     (r'cuda[A-Z]\w+|__nv_\w+|__NV_\w+', ''),
 )
 _UNDECLARED = re.compile(

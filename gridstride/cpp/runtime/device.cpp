@@ -170,6 +170,7 @@ size_t device_size() {
 }
 void device_reset() {
     DeviceLock device_lock;
+    lasting_error = error_code = 0;
     for (auto &p : memory.allocations)
         if (p.live && !p.symbol) {
             detector.forget(p);
@@ -328,6 +329,7 @@ int set_error(int code) {
 }
 bool is_launch_refused() { return was_launch_refused(); }
 int last_error(bool clear) {
+    if (lasting_error) return lasting_error;
     const int e = error_code;
     if (clear && e) {
         error_code = 0;

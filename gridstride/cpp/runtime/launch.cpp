@@ -315,8 +315,20 @@ static bool run_launch_in_order(const Launch &l) {
     const StreamOperation operation(l.kernel, l.stream, l.line);
     return run_launch(l);
 }
+// Programs that handle cudaErrorAssert continue after a failed assertion, as on a GPU: all later calls return it.
+static bool continues_after_assertion() {
+    if (!handles_assertions || strcmp(current_finding.code, "fails")) return false;
+    const Location &at = current_finding.location;
+    const char *const slash = strrchr(at.file, '/');
+    fprintf(stderr, "%s:%d: %s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.\n",
+        slash ? slash + 1 : at.file, at.line, current_finding.kernel, at.block[0], at.block[1], at.block[2],
+        at.thread[0], at.thread[1], at.thread[2], current_finding.fields[0].string);
+    current_finding.kind = nothing;
+    return lasting_error = set_error(710);
+}
 void run(const Launch &l) {
     end_if_interrupted(__builtin_return_address(0));
+    if (lasting_error) return;
     carry_registered(true);
     const bool succeeded = run_launch_in_order(l);
     carry_registered(false);
@@ -325,6 +337,7 @@ void run(const Launch &l) {
     const StreamScope same_stream(l.stream);
     if (succeeded) return run_children();
     drop(children), drop(tail_children);
+    if (continues_after_assertion()) return;
     if (crash_guard) throw Stop(); // in a thread of the host code, no code could catch it
 }
 
@@ -397,7 +410,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     HostCode this_call{image, depth, 0, nullptr}, *const outer_code = host_code;
     calls_on_thread++;
     begin_call();
-    host_accesses_device = false;
+    host_accesses_device = false, lasting_error = 0;
     current_finding.kind = nothing;
     pending_warnings.clear();
     this_worker();

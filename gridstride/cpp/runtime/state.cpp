@@ -25,6 +25,10 @@ thread_local sigjmp_buf *crash_guard = nullptr;
 std::atomic<int> running_calls{0};
 std::vector<const Names *> all_names;
 thread_local int error_code = 0;
+bool handles_assertions = false;
+int lasting_error = 0;
+void handle_assertions(bool on) { handles_assertions = on; }
+int error_after_waiting() { return lasting_error; }
 thread_local bool host_accesses_device = false;
 bool several_os_threads = false;
 

@@ -20,6 +20,8 @@ extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash 
 extern std::atomic<int> running_calls;           // the number of calls from Python that are running
 extern std::vector<const Names *> all_names;     // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
+extern bool handles_assertions;        // does the program name cudaErrorAssert?
+extern int lasting_error;              // the code that all later calls return; 0: none
 extern thread_local bool host_accesses_device; // a library function of the host may access device memory
 extern bool several_os_threads;        // do several OS threads run a launch?
 extern bool forked;                    // is this process a forked child, which has one thread only?

@@ -8,4 +8,5 @@
 #include "device.cpp"
 #include "graphs.cpp"
 #include "unload.cpp"
+#include "transforms.cpp"
 #include "trial.cpp"

@@ -1,12 +1,12 @@
-// cublasLt: types and handles, so that a program that includes it compiles. Its computations are not emulated: a call
-// is a finding.
+// cublasLt: products with a bias, ReLU or GELU, of column-major and row-major matrices, in batches. Other calls are
+// findings.
 #pragma once
 #include "cublas_v2.h"
 
 typedef struct cublasLtContext *cublasLtHandle_t;
-struct cublasLtMatrixLayoutOpaque_t { uint64_t data[8]; };
-struct cublasLtMatmulDescOpaque_t { uint64_t data[32]; };
-struct cublasLtMatmulPreferenceOpaque_t { uint64_t data[8]; };
+struct cublasLtMatrixLayoutOpaque_t;
+struct cublasLtMatmulDescOpaque_t;
+struct cublasLtMatmulPreferenceOpaque_t { uint64_t max_workspace; };
 struct cublasLtMatrixTransformDescOpaque_t { uint64_t data[8]; };
 typedef cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
@@ -93,6 +93,21 @@ enum cublasLtMatmulPreferenceAttributes_t {
     CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT = 9
 };
 
+struct cublasLtMatrixLayoutOpaque_t {
+    cudaDataType type;
+    uint64_t rows, columns;
+    int64_t ld, batch_stride = 0;
+    int32_t order = CUBLASLT_ORDER_COL, batches = 1;
+};
+struct cublasLtMatmulDescOpaque_t {
+    int32_t compute, scale_type, op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N, op_c = CUBLAS_OP_N;
+    int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void *bias = nullptr, *aux = nullptr;
+    int64_t bias_stride = 0, aux_ld = 0, aux_stride = 0;
+    int32_t bias_type = -1;                               // -1: that of the result
+};
+
 struct cublasLtContext {};
 inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) {
     *h = new cublasLtContext();
@@ -101,24 +116,215 @@ inline cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) {
 inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { delete h; return CUBLAS_STATUS_SUCCESS; }
 inline size_t cublasLtGetVersion() { return 130000; }
 
+inline cublasStatus_t cublasLtMatmulDescInit(
+    cublasLtMatmulDesc_t d, cublasComputeType_t compute, cudaDataType_t scale_type) {
+    *d = {compute, scale_type};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulDescCreate(
+    cublasLtMatmulDesc_t *d, cublasComputeType_t compute, cudaDataType_t scale_type) {
+    *d = new cublasLtMatmulDescOpaque_t{compute, scale_type};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { delete d; return CUBLAS_STATUS_SUCCESS; }
+inline cublasStatus_t cublasLtMatrixLayoutInit(
+    cublasLtMatrixLayout_t l, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld) {
+    *l = {type, rows, columns, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutCreate(
+    cublasLtMatrixLayout_t *l, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld) {
+    *l = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, ld};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+    delete l;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+namespace gridstride {
+namespace blas {
+struct Attribute { void *p; size_t bytes; };
+inline Attribute attribute_of(cublasLtMatmulDescOpaque_t &d, cublasLtMatmulDescAttributes_t name) {
+    switch (name) {
+        case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return {&d.compute, 4};
+        case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return {&d.scale_type, 4};
+        case CUBLASLT_MATMUL_DESC_POINTER_MODE: return {&d.pointer_mode, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSA: return {&d.op_a, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSB: return {&d.op_b, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSC: return {&d.op_c, 4};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE: return {&d.epilogue, 4};
+        case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return {&d.bias, sizeof d.bias};
+        case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return {&d.bias_stride, 8};
+        case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&d.bias_type, 4};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return {&d.aux, sizeof d.aux};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return {&d.aux_ld, 8};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return {&d.aux_stride, 8};
+        default: return {nullptr, 0};
+    }
+}
+inline Attribute attribute_of(cublasLtMatrixLayoutOpaque_t &l, cublasLtMatrixLayoutAttribute_t name) {
+    switch (name) {
+        case CUBLASLT_MATRIX_LAYOUT_TYPE: return {&l.type, 4};
+        case CUBLASLT_MATRIX_LAYOUT_ORDER: return {&l.order, 4};
+        case CUBLASLT_MATRIX_LAYOUT_ROWS: return {&l.rows, 8};
+        case CUBLASLT_MATRIX_LAYOUT_COLS: return {&l.columns, 8};
+        case CUBLASLT_MATRIX_LAYOUT_LD: return {&l.ld, 8};
+        case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return {&l.batches, 4};
+        case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return {&l.batch_stride, 8};
+        default: return {nullptr, 0};
+    }
+}
+inline cublasStatus_t set_attribute(Attribute attribute, const void *value, size_t bytes) {
+    if (!attribute.p) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!value || bytes < attribute.bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(attribute.p, value, attribute.bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t get_attribute(Attribute attribute, void *value, size_t bytes, size_t *written) {
+    if (written) *written = attribute.bytes;
+    if (!attribute.p) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!value || bytes < attribute.bytes) return bytes ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
+    memcpy(value, attribute.p, attribute.bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline bool is_row_major(const cublasLtMatrixLayoutOpaque_t &l) { return l.order == CUBLASLT_ORDER_ROW; }
+inline size_t index_in(const cublasLtMatrixLayoutOpaque_t &l, int row, int column) {
+    return is_row_major(l) ? size_t(row) * size_t(l.ld) + size_t(column) : size_t(column) * size_t(l.ld) + size_t(row);
+}
+inline const char *matrix_at(const void *p, const cublasLtMatrixLayoutOpaque_t &l, int batch) {
+    return static_cast<const char *>(p) + batch * l.batch_stride * bytes_of(l.type);
+}
+inline double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+struct LtProduct {
+    cublasLtMatmulDescOpaque_t d;
+    cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;
+    const void *alpha, *a, *b, *beta, *c;
+    void *out;
+
+    bool transposes_a() const { return d.op_a != CUBLAS_OP_N; }
+    bool transposes_b() const { return d.op_b != CUBLAS_OP_N; }
+    Product product() const {
+        return {cublasOperation_t(d.op_a), cublasOperation_t(d.op_b), int(ld.rows), int(ld.columns),
+            int(transposes_a() ? la.rows : la.columns), la.type, lb.type, ld.type, cudaDataType(d.scale_type),
+            int(la.ld), int(lb.ld), int(ld.ld)};
+    }
+    bool has(unsigned bit) const { return d.epilogue & bit; }
+    cublasStatus_t validate() const {
+        const unsigned known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_RELU |
+                               CUBLASLT_EPILOGUE_GELU;
+        const bool has_aux = d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+        for (const auto *l : {&la, &lb, &lc, &ld})
+            if (l->order > CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (((d.epilogue & ~known) && !has_aux) || d.op_c != CUBLAS_OP_N || !bytes_of(cudaDataType(d.scale_type)) ||
+            d.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE || !product().is_supported())
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        const uint64_t rows = transposes_a() ? la.columns : la.rows, inner = transposes_a() ? la.rows : la.columns;
+        const uint64_t columns = transposes_b() ? lb.rows : lb.columns, inner_b = transposes_b() ? lb.columns : lb.rows;
+        if (rows != ld.rows || columns != ld.columns || inner != inner_b || lc.rows != rows || lc.columns != columns ||
+            (has(CUBLASLT_EPILOGUE_BIAS) && !d.bias) || (has_aux && !d.aux))
+            return CUBLAS_STATUS_INVALID_VALUE;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    // the value of an element after the bias and the activation, given the scaled sum
+    double finish(double x, int row, int column, int batch) const {
+        const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
+        if (has(CUBLASLT_EPILOGUE_BIAS))
+            x += read_element(bias_type, d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
+        if (has(128))                                      // keeps what the activation gets
+            write_element(ld.type, const_cast<void *>(d.aux),
+                size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
+        return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
+    }
+    void run(double scale, double old) const {
+        const Product p = product();
+        for (int batch = 0; batch < ld.batches; batch++) {
+            const void *const before = matrix_at(c, lc, batch);
+            void *const to = const_cast<char *>(matrix_at(out, ld, batch));
+            p.visit(transposes_a() != is_row_major(la), transposes_b() != is_row_major(lb), matrix_at(a, la, batch),
+                matrix_at(b, lb, batch), [&](int row, int column, double sum) {
+                    const double added = old == 0 ? 0 : old * read_element(lc.type, before, index_in(lc, row, column));
+                    write_element(
+                        ld.type, to, index_in(ld, row, column), finish(scale * sum + added, row, column, batch));
+                });
+        }
+    }
+    Array array(const void *p, const cublasLtMatrixLayoutOpaque_t &l, bool is_written) const {
+        if (!l.rows || !l.columns) return {p, 0, is_written};
+        const size_t last = index_in(l, int(l.rows) - 1, int(l.columns) - 1) +
+                            size_t(l.batches - 1) * size_t(l.batch_stride);
+        return {p, (last + 1) * size_t(bytes_of(l.type)), is_written};
+    }
+};
+}
+}
+inline cublasStatus_t cublasLtMatmulDescSetAttribute(
+    cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
+    if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // sums are formed in double
+    return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*d, name), value, bytes);
+}
+inline cublasStatus_t cublasLtMatmulDescGetAttribute(
+    cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, void *value, size_t bytes, size_t *written) {
+    return gridstride::blas::get_attribute(gridstride::blas::attribute_of(*d, name), value, bytes, written);
+}
+inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name, const void *value, size_t bytes) {
+    return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*l, name), value, bytes);
+}
+inline cublasStatus_t cublasLtMatrixLayoutGetAttribute(
+    cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name, void *value, size_t bytes, size_t *written) {
+    return gridstride::blas::get_attribute(gridstride::blas::attribute_of(*l, name), value, bytes, written);
+}
+// There is one algorithm, which needs no workspace.
+inline cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t p) {
+    *p = {};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p) {
+    *p = new cublasLtMatmulPreferenceOpaque_t();
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+    delete p;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+    cublasLtMatmulPreference_t, int wanted, cublasLtMatmulHeuristicResult_t *results, int *found) {
+    const gridstride::blas::LtProduct product{*d, *a, *b, *c, *out, {}, {}, {}, {}, {}, {}};
+    *found = 0;
+    if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    if (const cublasStatus_t status = product.validate()) return status;
+    results[0] = {{}, 0, CUBLAS_STATUS_SUCCESS, 1, {}};
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
+    cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c,
+    cublasLtMatrixLayout_t lc, void *out, cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *, void *, size_t,
+    cudaStream_t s, int line = __builtin_LINE()) {
+    using namespace gridstride::blas;
+    const LtProduct product{*d, *la, *lb, *lc, *ld, alpha, a, b, beta, c, out};
+    if (const cublasStatus_t status = product.validate()) return status;
+    const std::vector<Array> arrays = {product.array(a, *la, false), product.array(b, *lb, false),
+        product.array(out, *ld, true)};
+    if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
+    const auto scalar = [product](const void *p) { return load_scalar(cudaDataType(product.d.scale_type), p); };
+    const bool on_device = product.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    const double scale = on_device ? 0 : scalar(alpha), old = on_device ? 0 : scalar(beta);
+    gridstride::library::run("cublasLtMatmul", s, arrays, [=] {
+        product.run(on_device ? scalar(alpha) : scale, on_device ? scalar(beta) : old);
+    }, line);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 #define GRIDSTRIDE_NOT_EMULATED(name) \
     template <class... A> cublasStatus_t name(const A &...) { ::gridstride::not_emulated(#name); }
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmul)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulDescCreate)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulDescInit)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulDescDestroy)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulDescSetAttribute)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulDescGetAttribute)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatrixLayoutCreate)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatrixLayoutInit)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatrixLayoutDestroy)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatrixLayoutSetAttribute)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatrixLayoutGetAttribute)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulPreferenceCreate)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulPreferenceInit)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulPreferenceDestroy)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulPreferenceSetAttribute)
-GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulAlgoGetHeuristic)
 GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulAlgoInit)
 GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulAlgoCheck)
 GRIDSTRIDE_NOT_EMULATED(cublasLtMatmulAlgoGetIds)

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <vector>
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include "library_elements.h"
 
 // Other headers test this macro.
 #define CUBLAS_API_H_
@@ -28,11 +27,6 @@ enum cublasDiagType_t { CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT };
 enum cublasSideMode_t { CUBLAS_SIDE_LEFT, CUBLAS_SIDE_RIGHT };
 enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH, CUBLAS_TENSOR_OP_MATH, CUBLAS_PEDANTIC_MATH, CUBLAS_TF32_TENSOR_OP_MATH };
-enum cudaDataType_t {
-    CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_8U = 8, CUDA_R_32I = 10, CUDA_R_16BF = 14,
-    CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29
-};
-typedef cudaDataType_t cudaDataType;
 enum cublasComputeType_t {
     CUBLAS_COMPUTE_16F = 64,
     CUBLAS_COMPUTE_16F_PEDANTIC = 65,
@@ -87,13 +81,7 @@ inline const char *cublasGetStatusString(cublasStatus_t s) {
 
 namespace gridstride {
 namespace blas {
-// While it exists, the host may access device memory, where the arrays are.
-struct DeviceAccessScope {
-    const bool was_allowed = allow_device_access(true);
-    DeviceAccessScope() = default;
-    DeviceAccessScope(const DeviceAccessScope &) = delete;
-    ~DeviceAccessScope() { allow_device_access(was_allowed); }
-};
+using namespace library;
 template <class F> cublasStatus_t apply_to_indices(int n, F f) {
     DeviceAccessScope access;
     for (int i = 0; i < n; i++) f(i);
@@ -121,19 +109,6 @@ template <class T> cublasStatus_t gemv(
         y[r * incy] = beta == T(0) ? product : product + beta * y[r * incy];
     });
 }
-template <class T> cublasStatus_t gemm(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T *a,
-    int lda,
-    const T *b, int ldb, T beta, T *c, int ldc) {
-    const Matrix<T> left{a, lda, transpose_a}, right{b, ldb, transpose_b};
-    return apply_to_indices(n, [&](int column) {
-        for (int row = 0; row < m; row++) {
-            T &out = c[size_t(column) * size_t(ldc) + size_t(row)];
-            const T product =
-                alpha * sum<T>(k, [&](int i) { return double(left(row, i)) * double(right(i, column)); });
-            out = beta == T(0) ? product : product + beta * out;
-        }
-    });
-}
 // Returns the index, counted from 1, of the element with the largest or smallest absolute value.
 template <class T> int extreme_index(int n, const T *x, int incx, bool smallest) {
     int best = 0;
@@ -148,9 +123,18 @@ template <class T> cublasStatus_t store_result(T *to, T value) {
     *to = value;
     return CUBLAS_STATUS_SUCCESS;
 }
-template <class T> T load_scalar(const T *from) {
-    DeviceAccessScope access;
-    return *from;
+// A scalar of the host is read when the call is made, one of the device when the call runs.
+template <class T> struct Scalar {
+    const T *p;
+    T value;
+    explicit Scalar(const T *at) : p(is_device(at) ? at : nullptr), value(p ? T() : *at) {}
+    T get() const { return p ? load_scalar(p) : value; }
+};
+// Runs `f`; on a captured stream, adds it to the graph.
+template <class F> cublasStatus_t in_stream(cublasHandle_t h, F f) {
+    if (is_any_stream_captured() && defer(h->stream, NodeKind::kernel, [f] { return f(), 0; }))
+        return CUBLAS_STATUS_SUCCESS;
+    return f();
 }
 template <class T> cublasStatus_t copy(
     int n, size_t item_bytes, const void *from, int stride, void *to, int to_stride, T kind, int line) {
@@ -165,37 +149,51 @@ template <class T> cublasStatus_t copy(
 
 #define GRIDSTRIDE_BLAS(S, T, I) \
     inline cublasStatus_t cublas##S##axpy( \
-        cublasHandle_t, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
-        const T a = gridstride::blas::load_scalar(alpha); \
-        return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+        cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
+        return gridstride::blas::in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
+            const T a = scale.get(); \
+            return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+        }); \
     } \
-    inline cublasStatus_t cublas##S##copy(cublasHandle_t, int n, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+    inline cublasStatus_t cublas##S##copy(cublasHandle_t h, int n, const T *x, int incx, T *y, int incy) { \
+        return gridstride::blas::in_stream(h, [=] { \
+            return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+        }); \
     } \
-    inline cublasStatus_t cublas##S##swap(cublasHandle_t, int n, T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+    inline cublasStatus_t cublas##S##swap(cublasHandle_t h, int n, T *x, int incx, T *y, int incy) { \
+        return gridstride::blas::in_stream(h, [=] { \
+            return gridstride::blas::apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+        }); \
     } \
-    inline cublasStatus_t cublas##S##scal(cublasHandle_t, int n, const T *alpha, T *x, int incx) { \
-        const T a = gridstride::blas::load_scalar(alpha); \
-        return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
+    inline cublasStatus_t cublas##S##scal(cublasHandle_t h, int n, const T *alpha, T *x, int incx) { \
+        return gridstride::blas::in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
+            const T a = scale.get(); \
+            return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
+        }); \
     } \
     inline cublasStatus_t cublas##S##dot( \
-        cublasHandle_t, int n, const T *x, int incx, const T *y, int incy, T *result) { \
-        gridstride::blas::DeviceAccessScope access; \
-        return gridstride::blas::store_result(result, gridstride::blas::sum<T>(n, [&](int i) { \
-            return double(x[i * incx]) * double(y[i * incy]); \
-        })); \
+        cublasHandle_t h, int n, const T *x, int incx, const T *y, int incy, T *result) { \
+        return gridstride::blas::in_stream(h, [=] { \
+            gridstride::blas::DeviceAccessScope access; \
+            return gridstride::blas::store_result(result, gridstride::blas::sum<T>(n, [&](int i) { \
+                return double(x[i * incx]) * double(y[i * incy]); \
+            })); \
+        }); \
     } \
-    inline cublasStatus_t cublas##S##nrm2(cublasHandle_t, int n, const T *x, int incx, T *result) { \
-        gridstride::blas::DeviceAccessScope access; \
-        return gridstride::blas::store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
-            return double(x[i * incx]) * double(x[i * incx]); \
-        })))); \
+    inline cublasStatus_t cublas##S##nrm2(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
+        return gridstride::blas::in_stream(h, [=] { \
+            gridstride::blas::DeviceAccessScope access; \
+            return gridstride::blas::store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
+                return double(x[i * incx]) * double(x[i * incx]); \
+            })))); \
+        }); \
     } \
-    inline cublasStatus_t cublas##S##asum(cublasHandle_t, int n, const T *x, int incx, T *result) { \
-        gridstride::blas::DeviceAccessScope access; \
-        return gridstride::blas::store_result( \
-            result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
+    inline cublasStatus_t cublas##S##asum(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
+        return gridstride::blas::in_stream(h, [=] { \
+            gridstride::blas::DeviceAccessScope access; \
+            return gridstride::blas::store_result( \
+                result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
+        }); \
     } \
     inline cublasStatus_t cublasI##I##amax(cublasHandle_t, int n, const T *x, int incx, int *result) { \
         return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, false)); \
@@ -203,23 +201,13 @@ template <class T> cublasStatus_t copy(
     inline cublasStatus_t cublasI##I##amin(cublasHandle_t, int n, const T *x, int incx, int *result) { \
         return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, true)); \
     } \
-    inline cublasStatus_t cublas##S##gemv(cublasHandle_t, cublasOperation_t op, int m, int n, const T *alpha, \
+    inline cublasStatus_t cublas##S##gemv(cublasHandle_t h, cublasOperation_t op, int m, int n, const T *alpha, \
         const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
-        return gridstride::blas::gemv(op != CUBLAS_OP_N, m, n, gridstride::blas::load_scalar(alpha), a, lda, x, incx, \
-            gridstride::blas::load_scalar(beta), y, incy); \
-    } \
-    inline cublasStatus_t cublas##S##gemm(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
-        int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
-        return gridstride::blas::gemm(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, m, n, k, \
-            gridstride::blas::load_scalar(alpha), a, lda, b, ldb, gridstride::blas::load_scalar(beta), c, ldc); \
-    } \
-    inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \
-        cublasOperation_t op_b, int m, int n, int k, const T *alpha, const T *a, int lda, long long stride_a, \
-        const T *b, int ldb, long long stride_b, const T *beta, T *c, int ldc, long long stride_c, int count) { \
-        for (int i = 0; i < count; i++) \
-            cublas##S##gemm(h, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta, \
-                c + i * stride_c, ldc); \
-        return CUBLAS_STATUS_SUCCESS; \
+        using gridstride::blas::Scalar; \
+        return gridstride::blas::in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
+            return gridstride::blas::gemv( \
+                op != CUBLAS_OP_N, m, n, scale.get(), a, lda, x, incx, old.get(), y, incy); \
+        }); \
     }
 GRIDSTRIDE_BLAS(S, float, s)
 GRIDSTRIDE_BLAS(D, double, d)
@@ -277,31 +265,6 @@ inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const vo
 // Products of matrices of any type. The type of a computation is that of alpha and beta; sums are formed in double.
 namespace gridstride {
 namespace blas {
-inline int bytes_of(cudaDataType kind) {
-    return kind == CUDA_R_64F ? 8 : kind == CUDA_R_32F || kind == CUDA_R_32I ? 4
-         : kind == CUDA_R_16F || kind == CUDA_R_16BF ? 2 : kind == CUDA_R_8I || kind == CUDA_R_8U ? 1 : 0;
-}
-inline double read_element(cudaDataType kind, const void *p, size_t i) {
-    switch (kind) {
-        case CUDA_R_64F: return static_cast<const double *>(p)[i];
-        case CUDA_R_32F: return double(static_cast<const float *>(p)[i]);
-        case CUDA_R_16F: return double(float(static_cast<const __half *>(p)[i]));
-        case CUDA_R_16BF: return double(float(static_cast<const __nv_bfloat16 *>(p)[i]));
-        case CUDA_R_32I: return static_cast<const int *>(p)[i];
-        case CUDA_R_8I: return static_cast<const signed char *>(p)[i];
-        default: return static_cast<const unsigned char *>(p)[i];
-    }
-}
-inline void write_element(cudaDataType kind, void *p, size_t i, double x) {
-    switch (kind) {
-        case CUDA_R_64F: static_cast<double *>(p)[i] = x; break;
-        case CUDA_R_32F: static_cast<float *>(p)[i] = float(x); break;
-        case CUDA_R_16F: static_cast<__half *>(p)[i] = __double2half(x); break;
-        case CUDA_R_16BF: static_cast<__nv_bfloat16 *>(p)[i] = __double2bfloat16(x); break;
-        case CUDA_R_32I: static_cast<int *>(p)[i] = int(x); break;
-        default: static_cast<signed char *>(p)[i] = (signed char)(x < -128 ? -128 : x > 127 ? 127 : x);
-    }
-}
 inline cudaDataType scalar_type(cublasComputeType_t compute) {
     switch (compute) {
         case CUBLAS_COMPUTE_16F: case CUBLAS_COMPUTE_16F_PEDANTIC: return CUDA_R_16F;
@@ -316,38 +279,48 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
     cudaDataType type_a, type_b, type_c, type_scalar;
     int lda, ldb, ldc;
 
-    std::vector<double> columns(
-        cublasOperation_t op, cudaDataType type, const void *p, int ld, int rows, int num_columns) const {
+    GRIDSTRIDE_UNSEEN static std::vector<double> columns(
+        bool transposed, cudaDataType type, const void *p, int ld, int rows, int num_columns) {
         std::vector<double> res(size_t(rows) * size_t(num_columns));
+        double *to = res.data();
         for (int column = 0; column < num_columns; column++)
             for (int row = 0; row < rows; row++)
-                res[size_t(column) * size_t(rows) + size_t(row)] = read_element(type, p,
-                    op == CUBLAS_OP_N ? size_t(column) * size_t(ld) + size_t(row)
-                                      : size_t(row) * size_t(ld) + size_t(column));
+                *to++ = read_element(type, p,
+                    transposed ? size_t(row) * size_t(ld) + size_t(column)
+                               : size_t(column) * size_t(ld) + size_t(row));
         return res;
     }
+    // Adds the products of one column of the result to `sums`.
+    GRIDSTRIDE_UNSEEN static void add_column(
+        double *sums, const double *left, const double *factors, int rows, int inner) {
+        for (int i = 0; i < inner; i++)
+            for (int row = 0; row < rows; row++) sums[row] += left[size_t(i) * size_t(rows) + size_t(row)] * factors[i];
+    }
+    bool is_supported() const { return bytes_of(type_a) && bytes_of(type_b) && bytes_of(type_c); }
+    // Calls `store(row, column, sum)` for each element of the product.
+    template <class F> void visit(bool transpose_a, bool transpose_b, const void *a, const void *b, F store) const {
+        const auto left = columns(transpose_a, type_a, a, lda, m, k);
+        const auto right = columns(transpose_b, type_b, b, ldb, k, n);
+        std::vector<double> sums(static_cast<size_t>(m));
+        for (int column = 0; column < n; column++) {
+            std::fill(sums.begin(), sums.end(), 0.0);
+            add_column(sums.data(), left.data(), right.data() + size_t(column) * size_t(k), m, k);
+            for (int row = 0; row < m; row++) store(row, column, sums[size_t(row)]);
+        }
+    }
     cublasStatus_t run(const void *alpha, const void *a, const void *b, const void *beta, void *c) const {
-        if (!bytes_of(type_a) || !bytes_of(type_b) || !bytes_of(type_c)) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (!is_supported()) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (m < 0 || n < 0 || k < 0 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) ||
             ldc < m)
             return CUBLAS_STATUS_INVALID_VALUE;
         DeviceAccessScope access;
         const double scale = read_element(type_scalar, alpha, 0), old = read_element(type_scalar, beta, 0);
-        const auto left = columns(op_a, type_a, a, lda, m, k), right = columns(op_b, type_b, b, ldb, k, n);
-        std::vector<double> sums(static_cast<size_t>(m));
-        for (int column = 0; column < n; column++) {
-            std::fill(sums.begin(), sums.end(), 0.0);
-            for (int i = 0; i < k; i++) {
-                const double factor = right[size_t(column) * size_t(k) + size_t(i)];
-                const double *const from = left.data() + size_t(i) * size_t(m);
-                for (int row = 0; row < m; row++) sums[size_t(row)] += from[row] * factor;
-            }
-            for (int row = 0; row < m; row++) {
-                const size_t at = size_t(column) * size_t(ldc) + size_t(row);
-                const double before = old == 0 ? 0 : old * read_element(type_c, c, at);
-                write_element(type_c, c, at, scale * sums[size_t(row)] + before);
-            }
-        }
+        visit(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, a, b, [&](int row, int column, double sum) {
+            const size_t at = size_t(column) * size_t(ldc) + size_t(row);
+            const double before = old == 0 ? 0 : old * read_element(type_c, c, at);
+            write_element(type_c, c, at, scale * sum + before);
+        });
+        mark_initialized(c, size_t(m && n ? (n - 1) * size_t(ldc) + size_t(m) : 0) * size_t(bytes_of(type_c)));
         return CUBLAS_STATUS_SUCCESS;
     }
     // `a`, `b` and `c` return the address of matrix `i`.
@@ -397,6 +370,24 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
         alpha, listed(a), listed(b), beta, listed(c), count);
 }
 #define GRIDSTRIDE_BLAS_BATCHED(S, T, kind) \
+    inline cublasStatus_t cublas##S##gemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
+        int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
+        using namespace gridstride::blas; \
+        const Product product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
+        return in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
+            const T factor = scale.get(), added = old.get(); \
+            return product.run(&factor, a, b, &added, c); \
+        }); \
+    } \
+    inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \
+        cublasOperation_t op_b, int m, int n, int k, const T *alpha, const T *a, int lda, long long stride_a, \
+        const T *b, int ldb, long long stride_b, const T *beta, T *c, int ldc, long long stride_c, int count) { \
+        for (int i = 0; i < count; i++) \
+            if (const cublasStatus_t status = cublas##S##gemm(h, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda, \
+                    b + i * stride_b, ldb, beta, c + i * stride_c, ldc)) \
+                return status; \
+        return CUBLAS_STATUS_SUCCESS; \
+    } \
     inline cublasStatus_t cublas##S##gemmBatched(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, \
         int m, int n, int k, const T *alpha, const T *const a[], int lda, const T *const b[], int ldb, \
         const T *beta, T *const c[], int ldc, int count) { \
@@ -409,17 +400,6 @@ GRIDSTRIDE_BLAS_BATCHED(S, float, CUDA_R_32F)
 GRIDSTRIDE_BLAS_BATCHED(D, double, CUDA_R_64F)
 GRIDSTRIDE_BLAS_BATCHED(H, __half, CUDA_R_16F)
 #undef GRIDSTRIDE_BLAS_BATCHED
-inline cublasStatus_t cublasHgemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-    const __half *alpha, const __half *a, int lda, const __half *b, int ldb, const __half *beta, __half *c, int ldc) {
-    return cublasGemmEx(h, op_a, op_b, m, n, k, alpha, a, CUDA_R_16F, lda, b, CUDA_R_16F, ldb, beta, c, CUDA_R_16F, ldc,
-        CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
-}
-inline cublasStatus_t cublasHgemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-    int n, int k, const __half *alpha, const __half *a, int lda, long long stride_a, const __half *b, int ldb,
-    long long stride_b, const __half *beta, __half *c, int ldc, long long stride_c, int count) {
-    return cublasGemmStridedBatchedEx(h, op_a, op_b, m, n, k, alpha, a, CUDA_R_16F, lda, stride_a, b, CUDA_R_16F, ldb,
-        stride_b, beta, c, CUDA_R_16F, ldc, stride_c, count, CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
-}
 inline cublasStatus_t cublasSgemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
     int k, const float *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
     const float *beta, void *c, cudaDataType type_c, int ldc) {

@@ -376,6 +376,9 @@ GRIDSTRIDE_API bool on_device();
 GRIDSTRIDE_API void wait_for_device();                             // reports a call in a kernel
 GRIDSTRIDE_API int set_error(int code); // stores the code for cudaGetLastError, and returns it
 GRIDSTRIDE_API int last_error(bool clear);
+// A program that handles cudaErrorAssert continues after a failed assertion.
+GRIDSTRIDE_API void handle_assertions(bool);
+GRIDSTRIDE_API int error_after_waiting();   // the code of an assertion that failed in a launch before; 0: none
 // was the last launch refused? The finding has the reason
 GRIDSTRIDE_API bool is_launch_refused();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
@@ -397,6 +400,19 @@ GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 
 
 // Thrown in host code if a finding has ended a launch; `finding()` returns the finding.
 struct GRIDSTRIDE_API Stop {};
+// Fourier transforms, which Python computes (../../runtime/transforms.cpp)
+struct ArrayLayout { int embed[3], stride, distance; };              // element (x, y): (x * embed[1] + y) * stride
+struct Transform {
+    int rank = 0, batch = 0, sizes[3] = {};
+    bool is_double = false, is_complex_in = false, is_complex_out = false;
+    ArrayLayout in = {}, out = {};
+    GRIDSTRIDE_API size_t bytes_in() const;                            // from the first element to the last one
+    GRIDSTRIDE_API size_t bytes_out() const;
+};
+namespace fft {
+// direction: -1 forward, 1 inverse, without a factor
+GRIDSTRIDE_API void run(const Transform &, const void *in, void *out, int direction);
+}
 // Runs `f(arg)`, and converts a crash to a finding; returns false if there is one. `code`: a function of the host code
 // that is called, which Ctrl-C may end.
 GRIDSTRIDE_API bool run_guarded(void (*f)(void *), void *arg, const void *code = nullptr);
@@ -426,6 +442,13 @@ GRIDSTRIDE_API bool gridstride_get_leak(int n, gridstride_leak *);
 GRIDSTRIDE_API void gridstride_get_written(const void *p, size_t n, unsigned char *out);
 // receives the output of printf; null: stdout
 GRIDSTRIDE_API void gridstride_send_output_to(void (*sink)(const char *, size_t));
+// Computes `batch` transforms of arrays without gaps. A real transform has half of the complex values of the last axis.
+struct gridstride_transform {
+    const void *in;
+    void *out;
+    int rank, batch, sizes[3], is_double, is_complex_in, is_complex_out, direction;
+};
+GRIDSTRIDE_API void gridstride_transform_with(void (*f)(const gridstride_transform *));
 // Unloads a module, a handle of dlopen(). Returns 0: unloaded; 1: it stays, as something may point into it; 2: busy,
 // retry.
 GRIDSTRIDE_API int gridstride_unload(void *handle);

@@ -175,6 +175,7 @@ inline bool waits_for_copy(const void *to, const void *from) { return !is_device
 inline cudaError_t cudaMemcpy(
     void *to, const void *from, size_t bytes, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::record_error(cudaErrorInvalidMemcpyDirection);
+    if (const int e = gridstride::error_after_waiting()) return cudaError_t(e);
     if (!bytes) return cudaSuccess;                         // also for an address just past the end of an array
     if (!to || !from) return gridstride::record_error(cudaErrorInvalidValue);
     const bool to_device = gridstride::is_device(to), from_device = gridstride::is_device(from);

@@ -1,0 +1,39 @@
+// What the headers of CUDA's libraries share: a call is an operation of a stream, and the host computes its result.
+#pragma once
+#include <vector>
+#include "capture.h"
+#include "runtime_memory.h"
+
+namespace gridstride {
+namespace library {
+// While it exists, the host may access device memory, where the arrays are.
+struct DeviceAccessScope {
+    const bool was_allowed = allow_device_access(true);
+    DeviceAccessScope() = default;
+    DeviceAccessScope(const DeviceAccessScope &) = delete;
+    ~DeviceAccessScope() { allow_device_access(was_allowed); }
+};
+struct Array { const void *p; size_t bytes; bool is_written; };       // that a call reads or writes
+
+// Is each array within an allocation of the device?
+inline bool are_on_device(const std::vector<Array> &arrays) {
+    for (const Array &array : arrays)
+        if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;
+    return true;
+}
+// Runs `f()` as an operation of the stream, or adds it to the graph of a captured stream.
+template <class F> void run(const char *name, cudaStream_t s, const std::vector<Array> &arrays, F f, int line) {
+    const auto work = [=] {
+        const StreamOperation operation(name, s, line);
+        for (const Array &array : arrays)
+            if (array.bytes) record_device_use(array.p, array.bytes, array.is_written ? "writes" : "reads");
+        const DeviceAccessScope access;
+        f();
+        for (const Array &array : arrays)
+            if (array.bytes && array.is_written) mark_initialized(const_cast<void *>(array.p), array.bytes);
+        return 0;
+    };
+    if (!defer(s, NodeKind::kernel, work)) work();
+}
+}
+}

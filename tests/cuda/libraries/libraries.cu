@@ -1,0 +1,209 @@
+// What cuFFT, cuSPARSE, cuRAND's host functions and cublasLt compute, compared with its definition. The exit status has
+// a bit per library whose results differ.
+#include <cmath>
+#include <complex>
+#include <cstdio>
+#include <cublasLt.h>
+#include <cufft.h>
+#include <curand.h>
+#include <cusparse.h>
+#include <vector>
+
+#define EXPECT(condition) \
+    do { \
+        if (!(condition)) return printf("line %d: %s\n", __LINE__, #condition), false; \
+    } while (0)
+#define CALL(x) EXPECT(int(x) == 0)
+
+template <class T> T *to_device(const std::vector<T> &v) {
+    T *p;
+    cudaMalloc(&p, v.size() * sizeof(T));
+    cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice);
+    return p;
+}
+template <class T> std::vector<T> to_host(const T *p, size_t n) {
+    std::vector<T> v(n);
+    cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost);
+    return v;
+}
+
+using Complex = std::complex<double>;
+Complex transform_of(const cufftDoubleComplex *x, int nx, int ny, int u, int v) {
+    Complex sum = 0;
+    for (int i = 0; i < nx; i++)
+        for (int j = 0; j < ny; j++)
+            sum += Complex(x[i * ny + j].x, x[i * ny + j].y) *
+                   std::polar(1.0, -2 * M_PI * (double(u * i) / nx + double(v * j) / ny));
+    return sum;
+}
+bool transforms_in_two_axes() {
+    const int nx = 3, ny = 4, batch = 2, stride = 2;
+    int sizes[] = {nx, ny};
+    std::vector<cufftDoubleComplex> x(nx * ny * batch);
+    for (size_t i = 0; i < x.size(); i++) x[i] = {double(i % 7), double(i % 5) - 2};
+    auto *in = to_device(x), *out = to_device(std::vector<cufftDoubleComplex>(stride * x.size()));
+    cufftHandle plan, back;
+    CALL(cufftPlanMany(&plan, 2, sizes, sizes, 1, nx * ny, sizes, stride, stride * nx * ny, CUFFT_Z2Z, batch));
+    CALL(cufftExecZ2Z(plan, in, out, CUFFT_FORWARD));
+    const auto y = to_host(out, stride * x.size());
+    for (int b = 0; b < batch; b++)
+        for (int u = 0; u < nx; u++)
+            for (int v = 0; v < ny; v++) {
+                const auto &got = y[stride * (b * nx * ny + u * ny + v)];
+                EXPECT(std::abs(transform_of(&x[b * nx * ny], nx, ny, u, v) - Complex(got.x, got.y)) < 1e-12);
+            }
+    CALL(cufftPlanMany(&back, 2, sizes, sizes, stride, stride * nx * ny, sizes, 1, nx * ny, CUFFT_Z2Z, batch));
+    CALL(cufftExecZ2Z(back, out, in, CUFFT_INVERSE));
+    const auto again = to_host(in, x.size());
+    for (size_t i = 0; i < x.size(); i++) EXPECT(std::abs(again[i].x - nx * ny * x[i].x) < 1e-11);
+    return true;
+}
+bool transforms_of_real_values() {
+    const int n = 8;                                       // in place: n + 2 values have room for n/2 + 1 complex ones
+    std::vector<float> x(n + 2);
+    for (int i = 0; i < n; i++) x[i] = float(i * i % 5);
+    auto *data = to_device(x);
+    auto *halves = reinterpret_cast<cufftComplex *>(data);
+    cufftHandle forward, inverse;
+    CALL(cufftPlan1d(&forward, n, CUFFT_R2C, 1));
+    CALL(cufftPlan1d(&inverse, n, CUFFT_C2R, 1));
+    CALL(cufftExecR2C(forward, data, halves));
+    const auto first = to_host(data, 2);
+    EXPECT(first[0] == 15 && first[1] == 0);               // the sum of the values
+    CALL(cufftExecC2R(inverse, halves, data));
+    const auto again = to_host(data, n);
+    for (int i = 0; i < n; i++) EXPECT(std::abs(again[i] - n * x[i]) < 1e-4);
+    EXPECT(cufftExecR2C(forward, x.data(), halves) != CUFFT_SUCCESS);       // host memory
+    EXPECT(cufftExecC2C(forward, halves, halves, CUFFT_FORWARD) == CUFFT_INVALID_TYPE);
+    return true;
+}
+
+bool multiplies_sparse_matrices() {                        // [1 0 2; 0 0 3; 4 5 0]
+    using Floats = std::vector<float>;
+    using Ints = std::vector<int>;
+    auto *offsets = to_device(Ints{0, 2, 3, 5}), *columns = to_device(Ints{0, 2, 2, 0, 1});
+    auto *values = to_device(Floats{1, 2, 3, 4, 5});
+    auto *x = to_device(Floats{1, 10, 100}), *y = to_device(Floats{1, 1, 1});
+    auto *b = to_device(Floats{1, 2, 3, 4, 5, 6}), *c = to_device(Floats(6));
+    cusparseHandle_t h;
+    cusparseSpMatDescr_t a;
+    cusparseDnVecDescr_t dx, dy;
+    cusparseDnMatDescr_t db, dc;
+    CALL(cusparseCreate(&h));
+    CALL(cusparseCreateCsr(&a, 3, 3, 5, offsets, columns, values, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
+        CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+    CALL(cusparseCreateDnVec(&dx, 3, x, CUDA_R_32F));
+    CALL(cusparseCreateDnVec(&dy, 3, y, CUDA_R_32F));
+    CALL(cusparseCreateDnMat(&db, 3, 2, 2, b, CUDA_R_32F, CUSPARSE_ORDER_ROW));
+    CALL(cusparseCreateDnMat(&dc, 3, 2, 3, c, CUDA_R_32F, CUSPARSE_ORDER_COL));
+    const auto plain = CUSPARSE_OPERATION_NON_TRANSPOSE, transposed = CUSPARSE_OPERATION_TRANSPOSE;
+    float alpha = 2, beta = 3;
+    size_t bytes;
+    CALL(cusparseSpMV_bufferSize(h, plain, &alpha, a, dx, &beta, dy, CUDA_R_32F, CUSPARSE_SPMV_ALG_DEFAULT, &bytes));
+    CALL(cusparseSpMV(h, plain, &alpha, a, dx, &beta, dy, CUDA_R_32F, CUSPARSE_SPMV_ALG_DEFAULT, nullptr));
+    EXPECT((to_host(y, 3) == Floats{405, 603, 111}));
+    alpha = 1, beta = 0;
+    CALL(cusparseSpMV(h, transposed, &alpha, a, dx, &beta, dy, CUDA_R_32F, CUSPARSE_SPMV_ALG_DEFAULT, nullptr));
+    EXPECT((to_host(y, 3) == Floats{401, 500, 32}));
+    CALL(cusparseSpMM(h, plain, plain, &alpha, a, db, &beta, dc, CUDA_R_32F, CUSPARSE_SPMM_ALG_DEFAULT, nullptr));
+    EXPECT((to_host(c, 6) == Floats{11, 15, 19, 14, 18, 28}));
+    return true;
+}
+
+__global__ void draw_first(unsigned *out) {
+    curandState s;
+    curand_init(1234, threadIdx.x, 0, &s);
+    out[threadIdx.x] = curand(&s);
+}
+bool has_moments(const std::vector<float> &v, double mean, double variance, double tolerance) {
+    double sum = 0, squares = 0;
+    for (const float x : v) sum += x, squares += double(x) * x;
+    sum /= double(v.size()), squares = squares / double(v.size()) - sum * sum;
+    return std::abs(sum - mean) < tolerance && std::abs(squares - variance) < 2 * tolerance;
+}
+bool draws_random_values() {
+    const int n = 1 << 16;                                 // the mean varies by 1/256 of what a value varies by
+    curandGenerator_t g;
+    float *x;
+    unsigned *bits;
+    cudaMalloc(&x, n * sizeof *x), cudaMalloc(&bits, n * sizeof *bits);
+    CALL(curandCreateGenerator(&g, CURAND_RNG_PSEUDO_DEFAULT));
+    CALL(curandSetPseudoRandomGeneratorSeed(g, 1234));
+    CALL(curandGenerate(g, bits, n));
+    const auto values = to_host(bits, 32);
+    draw_first<<<1, 32>>>(bits);
+    EXPECT(values == to_host(bits, 32));                   // value i is the first one of subsequence i
+    CALL(curandGenerateUniform(g, x, n));
+    const auto uniform = to_host(x, n);
+    for (const float value : uniform) EXPECT(value > 0 && value <= 1);
+    EXPECT(has_moments(uniform, 0.5, 1 / 12.0, 5 * 0.29 / 256));
+    CALL(curandGenerateNormal(g, x, n, 3, 2));
+    EXPECT(has_moments(to_host(x, n), 3, 4, 5 * 2.0 / 256));
+    EXPECT(curandGenerateNormal(g, x, 3, 0, 1) == CURAND_STATUS_LENGTH_NOT_MULTIPLE);
+    return true;
+}
+
+double activate(cublasLtEpilogue_t epilogue, double x) {
+    if (epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) return x > 0 ? x : 0;
+    return epilogue == CUBLASLT_EPILOGUE_BIAS ? x : 0.5 * x * (1 + tanh(0.7978845608 * (x + 0.044715 * x * x * x)));
+}
+bool multiplies_with_epilogues() {                         // a is transposed, b row-major, the result column-major
+    const int m = 3, n = 2, k = 4;
+    std::vector<float> a(m * k), b(k * n), bias{1, -2, 3};
+    for (int i = 0; i < m * k; i++) a[i] = float(i % 5 - 2);
+    for (int i = 0; i < k * n; i++) b[i] = float(i % 3 - 1);
+    auto *da = to_device(a), *db = to_device(b), *dc = to_device(std::vector<float>(m * n)), *dbias = to_device(bias);
+    cublasLtHandle_t h;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t la, lb, lc;
+    CALL(cublasLtCreate(&h));
+    CALL(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CALL(cublasLtMatrixLayoutCreate(&la, CUDA_R_32F, k, m, k));
+    CALL(cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, k, n, n));
+    CALL(cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, m, n, m));
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cublasLtOrder_t row_major = CUBLASLT_ORDER_ROW;
+    CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &dbias, sizeof dbias));
+    CALL(cublasLtMatrixLayoutSetAttribute(lb, CUBLASLT_MATRIX_LAYOUT_ORDER, &row_major, sizeof row_major));
+    const float one = 1, zero = 0;
+    for (auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU_BIAS}) {
+        CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+        CALL(cublasLtMatmul(h, product, &one, da, la, db, lb, &zero, dc, lc, dc, lc, nullptr, nullptr, 0, nullptr));
+        const auto got = to_host(dc, m * n);
+        for (int i = 0; i < m; i++)
+            for (int j = 0; j < n; j++) {
+                double sum = bias[i];
+                for (int l = 0; l < k; l++) sum += a[i * k + l] * b[l * n + j];
+                EXPECT(std::abs(activate(epilogue, sum) - got[j * m + i]) < 1e-5);
+            }
+    }
+    return true;
+}
+
+// A call on a captured stream becomes a node of the graph: nothing runs until the graph is launched.
+bool is_captured() {
+    auto *x = to_device(std::vector<float>{1, 2}), *y = to_device(std::vector<float>{10, 20});
+    cudaStream_t s;
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cublasHandle_t h;
+    CALL(cudaStreamCreate(&s) || cublasCreate(&h) || cublasSetStream(h, s));
+    CALL(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+    float alpha = 3;
+    CALL(cublasSaxpy(h, 2, &alpha, x, 1, y, 1));
+    alpha = 100;                                           // was read by the call
+    CALL(cudaStreamEndCapture(s, &graph) || cudaGraphInstantiate(&executable, graph, 0));
+    EXPECT((to_host(y, 2) == std::vector<float>{10, 20}));
+    CALL(cudaGraphLaunch(executable, s) || cudaGraphLaunch(executable, s) || cudaStreamSynchronize(s));
+    EXPECT((to_host(y, 2) == std::vector<float>{16, 32}));
+    return true;
+}
+
+int main() {
+    const bool passed[] = {transforms_in_two_axes(), transforms_of_real_values(), multiplies_sparse_matrices(),
+        draws_random_values(), multiplies_with_epilogues(), is_captured()};
+    int status = 0, bit = 1;
+    for (const bool ok : passed) status |= ok ? 0 : bit, bit *= 2;
+    return status;
+}
