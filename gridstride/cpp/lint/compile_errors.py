@@ -342,7 +342,7 @@ _SHOWN_LINE = re.compile(r'\n +\d+ \| ?(?P<gcc>.*)|\n(?P<clang>[^\n]*)\n *[~ ]*\
 
 
 def _format_other_errors(log, name, max_errors=3):
-    """Describe the errors of a log that are about none of the learner's lines: with file, line and text; never warnings.
+    """Describe the errors of a log that are about none of the learner's lines, with file, line and text; no warnings.
 
     If there are none, which a linker's log has, the last lines of the log follow."""
     matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind='error'), log, re.M)]

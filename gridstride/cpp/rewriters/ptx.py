@@ -313,7 +313,7 @@ _CALLS = [
         ),
         (
             r'ld\.(shared|global)(?:\.nc|\.l?[cu][asguv]?)?\.([bus]8)',
-            lambda space, type, *operands: _ptx(f'load_{space}_as<{_MEMORY_TYPES[type]}>', operands[-1], *operands[:-1]),
+            lambda space, type, d, address: _ptx(f'load_{space}_as<{_MEMORY_TYPES[type]}>', address, d),
         ),
         (
             r'st\.(shared|global)(?:\.[cw][bgst])?\.([bus]8)',
@@ -407,7 +407,8 @@ _SUPPORTED = (
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8, wgmma.mma_async.sp of m64nNk32 for '
-    'bf16 and f16; vadd, vsub, vabsdiff, vmin, vmax, vavrg, vshl, vshr and their SIMD forms; setmaxnreg; mapa, barrier.cluster, '
+    'bf16 and f16; vadd, vsub, vabsdiff, vmin, vmax, vavrg, vshl, vshr and their SIMD forms; setmaxnreg; '
+    'mapa, barrier.cluster, '
     'ld and st of shared::cluster, st.async; '
     'elect.sync'
 )
