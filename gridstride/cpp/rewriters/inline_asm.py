@@ -107,7 +107,8 @@ def _read_operands(code, token_indices):
         if not code.is_string(i) or code[i + 1] != '(':
             raise code.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
         operands.append((string_value(code[i]), code.text(range(i + 1, code.match[i + 1] + 1))))
-        j = token_indices.index(code.match[i + 1]) + 2
+        j = token_indices.index(code.match[i + 1]) + 1
+        j += j < len(token_indices) and code[token_indices[j]] == ','  # nvcc does not require the comma
     return operands
 
 

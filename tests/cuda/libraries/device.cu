@@ -19,7 +19,7 @@ __global__ void video(unsigned *out) {
 __global__ void flags(unsigned char *arrived, float *data, unsigned *out) {   // block 0 signals block 1
     if (blockIdx.x == 0) {
         *data = 3;
-        asm volatile("st.release.sys.global.u8 [%0], %1;" :: "l"(arrived), "r"(7) : "memory");
+        asm volatile("st.release.sys.global.u8 [%0], %1;" :: "l"(arrived) "r"(7) : "memory");
         return;
     }
     unsigned seen;

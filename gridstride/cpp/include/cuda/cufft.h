@@ -3,6 +3,9 @@
 #include "cuComplex.h"
 #include "library_calls.h"
 
+// Other headers test this macro.
+#define _CUFFT_H_
+
 typedef int cufftHandle;
 typedef float cufftReal;
 typedef double cufftDoubleReal;
@@ -22,7 +25,11 @@ enum cufftResult {
     CUFFT_INVALID_DEVICE = 11,
     CUFFT_NO_WORKSPACE = 13,
     CUFFT_NOT_IMPLEMENTED = 14,
-    CUFFT_NOT_SUPPORTED = 16
+    CUFFT_NOT_SUPPORTED = 16,
+    CUFFT_MISSING_DEPENDENCY = 17,
+    CUFFT_NVRTC_FAILURE = 18,
+    CUFFT_NVJITLINK_FAILURE = 19,
+    CUFFT_NVSHMEM_FAILURE = 20
 };
 typedef cufftResult cufftResult_t;
 enum cufftType {

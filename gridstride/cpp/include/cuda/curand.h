@@ -4,6 +4,9 @@
 #include "curand_kernel.h"
 #include "library_calls.h"
 
+// Other headers test this macro.
+#define CURAND_H_
+
 enum curandStatus {
     CURAND_STATUS_SUCCESS = 0,
     CURAND_STATUS_VERSION_MISMATCH = 100,

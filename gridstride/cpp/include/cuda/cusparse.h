@@ -2,6 +2,9 @@
 #pragma once
 #include "library_elements.h"
 
+// Other headers test this macro.
+#define CUSPARSEAPI
+
 enum cusparseStatus_t {
     CUSPARSE_STATUS_SUCCESS = 0,
     CUSPARSE_STATUS_NOT_INITIALIZED = 1,

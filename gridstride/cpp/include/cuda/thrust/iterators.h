@@ -13,8 +13,8 @@ struct DeviceAccessScope {
     DeviceAccessScope(const DeviceAccessScope &) = delete;
     ~DeviceAccessScope() { gridstride::allow_device_access(was_allowed); }
 };
-// While an algorithm of the host calls a function per element, the function sees the indices of a thread per element, as
-// a function that seeds a random generator by them expects.
+// While an algorithm of the host calls a function per element, the function sees the indices of a thread per element,
+// as a function that seeds a random generator by them expects.
 class ElementThread {
     static constexpr unsigned block_threads = 256;
     const bool is_active = !gridstride::on_device();

@@ -1,0 +1,3 @@
+// cuFFT: of its extensions for several GPUs, nothing.
+#pragma once
+#include "cufft.h"
