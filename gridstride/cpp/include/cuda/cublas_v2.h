@@ -297,7 +297,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
             for (int row = 0; row < rows; row++) sums[row] += left[size_t(i) * size_t(rows) + size_t(row)] * factors[i];
     }
     bool is_supported() const { return bytes_of(type_a) && bytes_of(type_b) && bytes_of(type_c); }
-    // Calls `store(row, column, sum)` for each element of the product.
+    // Calls `store(row, column, sum)` per element of the product.
     template <class F> void visit(bool transpose_a, bool transpose_b, const void *a, const void *b, F store) const {
         const auto left = columns(transpose_a, type_a, a, lda, m, k);
         const auto right = columns(transpose_b, type_b, b, ldb, k, n);

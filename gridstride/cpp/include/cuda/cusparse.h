@@ -184,7 +184,7 @@ inline size_t bytes_of_index(cusparseIndexType_t type) { return type == CUSPARSE
 GRIDSTRIDE_UNSEEN inline size_t index_of(const cusparseDnMatDescr &m, int64_t row, int64_t column) {
     return size_t(m.order == CUSPARSE_ORDER_COL ? column * m.ld + row : row * m.ld + column);
 }
-// Calls `f(row, column, value)` for each nonzero; returns false if an index is out of bounds.
+// Calls `f(row, column, value)` per nonzero; returns false if an index is out of bounds.
 template <class F> GRIDSTRIDE_UNSEEN bool visit_nonzeros(const cusparseSpMatDescr &m, F f) {
     const bool is_csc = m.format == CUSPARSE_FORMAT_CSC, is_coo = m.format == CUSPARSE_FORMAT_COO;
     const void *const offsets = is_csc ? m.column_indices : m.row_indices;

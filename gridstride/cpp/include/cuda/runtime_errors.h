@@ -143,7 +143,7 @@
     X(cudaErrorGraphExecUpdateFailure, 910, \
         "the graph update was not performed because it included changes which violated constraints " \
         "specific to instantiated graph update") \
-    X(cudaErrorExternalDevice, 911, "an async error has occured in external entity outside of CUDA") \
+    X(cudaErrorExternalDevice, 911, "an async error has occured in external entity outside " "of CUDA") \
     X(cudaErrorInvalidClusterSize, 912, "a kernel launch error has occurred due to cluster misconfiguration") \
     X(cudaErrorFunctionNotLoaded, 913, \
         "the function handle is not loaded when calling an API that requires a loaded function") \
