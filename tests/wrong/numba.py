@@ -358,6 +358,12 @@ def all_but_the_last_count(x, out):
 
 @wrong('numba.grey')
 @cuda.jit
+def every_thread_the_whole_picture(x, out):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]): out[i,j] = 0.2989*x[i,j,0] + 0.5870*x[i,j,1] + 0.1140*x[i,j,2] + 0.5
+
+@wrong('numba.grey')
+@cuda.jit
 def one_thread_for_the_picture(x, out):
     c,r = cuda.grid(2)
     if r == 0 and c == 0:

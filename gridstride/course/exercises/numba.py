@@ -119,6 +119,8 @@ def _(fn, rng, h, w, step):
     out = np.zeros((h, w), np.uint8)
     t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
     check_unchanged(x=(old, x))
+    if (stored := t.stats.global_store_bytes) > h * w:  # before `unwritten`: a trace keeps a limited number of accesses
+        raise AssertionError(f'{stored:,} bytes are stored, but out has {h * w}: let each thread compute its own pixel')
     if (is_missing := unwritten(t, (h, w))).any():
         r, c = np.argwhere(is_missing)[0]
         raise AssertionError(
