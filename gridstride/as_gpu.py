@@ -277,21 +277,62 @@ class _ShimLoader:
         pass
 
 
-class _TritonFinder:
-    "Finds the module `triton`, and patches it as soon as it is imported, so that its kernels are checked"
+class _PatchingFinder:
+    "Finds the module `name`, and calls `patch` as soon as it is imported"
+
+    name = ''
 
     def __init__(self, stack):
         self.stack = stack
 
     def find_spec(self, name, path=None, target=None):
-        if name != 'triton':
+        if name != self.name:
             return None
         spec = next(filter(None, (f.find_spec(name, path) for f in sys.meta_path if f is not self)), None)
-        if spec is None:
-            return ModuleSpec('triton', _ShimLoader())
-        execute = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (execute(module), self.patch(module))
+        if spec:
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), self.patch(module))
         return spec
+
+    def install(self):
+        "Patch the module, now or when it is imported"
+        if self.name in sys.modules:
+            return self.patch(sys.modules[self.name])
+        sys.meta_path.insert(0, self)
+        self.stack.callback(sys.meta_path.remove, self)
+
+    def patch(self, module):
+        raise NotImplementedError
+
+
+class _TorchFinder(_PatchingFinder):
+    "Makes torch emulate a GPU"
+
+    name = 'torch'
+
+    def patch(self, torch):
+        for name, substitute in _cuda_substitutes().items():
+            _swap(self.stack, torch.cuda, name, substitute)
+        _swap(self.stack, torch, 'compile', _return_model)
+        _swap(self.stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
+        for module in (torch.cpu, torch.cuda):
+            _swap(self.stack, module, 'set_stream', lambda stream: None)
+        # This module is imported now, because it asks torch for a GPU when it is imported.
+        from torch.utils import cpp_extension
+
+        _swap(self.stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
+        _swap(self.stack, cpp_extension, 'load', _load(cpp_extension.load))
+        _emulate_devices(self.stack)
+
+
+class _TritonFinder(_PatchingFinder):
+    "Makes Triton's kernels checked ones"
+
+    name = 'triton'
+
+    def find_spec(self, name, path=None, target=None):
+        spec = super().find_spec(name, path, target)
+        return ModuleSpec('triton', _ShimLoader()) if spec is None and name == 'triton' else spec
 
     def patch(self, triton):
         from .tile import profiler, triton_patches
@@ -317,14 +358,10 @@ def _hide_from_torch(original):
 def _emulate_triton(stack):
     "Make `import triton` import a Triton whose kernels are checked on the CPU"
     finder = _TritonFinder(stack)
-    if 'triton' in sys.modules:
-        finder.patch(sys.modules['triton'])
-        return
-    if finder.find_spec('triton').loader.__class__ is _ShimLoader:
+    if 'triton' not in sys.modules and finder.find_spec('triton').loader.__class__ is _ShimLoader:
         _swap(stack, builtins, '__import__', _hide_from_torch(builtins.__import__))
         stack.callback(_remove_substitutes)
-    sys.meta_path.insert(0, finder)
-    stack.callback(sys.meta_path.remove, finder)
+    finder.install()
 
 
 def _remove_substitutes():
@@ -336,14 +373,16 @@ def _remove_substitutes():
 @contextmanager
 def as_gpu(
     unchecked=False,  # without detectors: faster, and mistakes in kernels are not reported
+    imports_torch=True,  # False: torch need not be installed, and emulates a GPU once the program has imported it
 ):
     "Emulate a GPU for the code in the `with` block; on a machine with a GPU, change nothing"
     if backend() == 'gpu':
         yield
         return
-    require('torch', 'gridstride.as_gpu')
-    with paused_garbage_collection():
-        import torch
+    if imports_torch:
+        require('torch', 'gridstride.as_gpu')
+        with paused_garbage_collection():
+            import torch  # noqa: F401
 
     from .cpp import emulator, load
     from .diagnostics.settings import change, settings
@@ -352,21 +391,10 @@ def as_gpu(
         # Work that takes 2 ms on a GPU may take minutes here, so the time limit is an hour.
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         stack.enter_context(change(settings, seconds=3600.0))
-        for name, substitute in _cuda_substitutes().items():
-            _swap(stack, torch.cuda, name, substitute)
-        _swap(stack, torch, 'compile', _return_model)
-        _swap(stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
-        for module in (torch.cpu, torch.cuda):
-            _swap(stack, module, 'set_stream', lambda stream: None)
-        # This module is imported now, because it asks torch for a GPU when it is imported.
-        from torch.utils import cpp_extension
-
-        _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
-        _swap(stack, cpp_extension, 'load', _load(cpp_extension.load))
         _swap(stack, load.EmulatorModule, 'call', _add_timer(load.EmulatorModule.call))
         _emulate_numba(stack)
         _emulate_triton(stack)
-        _emulate_devices(stack)
+        _TorchFinder(stack).install()
         yield
 
 

@@ -58,7 +58,7 @@ def _emulate_gpu():
     from .. import as_gpu
 
     stack = ExitStack()
-    stack.enter_context(as_gpu.as_gpu() if find_spec('torch') else as_gpu.python_kernels())
+    stack.enter_context(as_gpu.as_gpu(imports_torch=False) if find_spec('torch') else as_gpu.python_kernels())
     return stack
 
 

@@ -60,7 +60,7 @@ def _emulated_gpu(job):
 
     schedule = parse_schedule(job.schedule)
     with ExitStack() as stack:
-        stack.enter_context(as_gpu.as_gpu() if find_spec('torch') else as_gpu.python_kernels())
+        stack.enter_context(as_gpu.as_gpu(imports_torch=False) if find_spec('torch') else as_gpu.python_kernels())
         stack.enter_context(change(settings, **schedule.settings))
         stack.enter_context(emulator.options(seconds=job.seconds))
         stack.enter_context(options(seconds=job.seconds))
