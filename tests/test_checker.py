@@ -379,6 +379,29 @@ def checked(folder, name, **options):
     return check.check_file(Job(str(folder/name), **options), schedules.schedules_of(seeds=2))
 
 
+LATE_TORCH = """
+import sys
+from numba import cuda
+assert 'torch' not in sys.modules
+import torch
+
+@cuda.jit
+def last(x, out):
+    out[0] = x[cuda.threadIdx.x]
+
+x = torch.ones(2, device='cuda')
+assert x.device.type == 'cuda' and torch.cuda.get_device_capability() == (9, 0)
+last[1, 2](x, torch.empty(1, device='cuda'))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_imports_no_torch_does_not_wait_for_it(tmp_path):
+    (tmp_path/'late.py').write_text(LATE_TORCH)
+    result = check.check_file(Job(str(tmp_path/'late.py')), schedules.schedules_of(seeds=1))
+    assert result.error is None and [finding.code for finding in result.findings] == ['same_value']
+
+
 FIRST_THREAD = """
 import numpy as np
 from numba import cuda
@@ -397,7 +420,7 @@ first[1, 64](np.zeros(1, np.int32), np.zeros(64))
 def test_a_shuffled_schedule_is_simplified(tmp_path, warm_workers):
     (tmp_path/'first.py').write_text(FIRST_THREAD)
     job = Job(str(tmp_path/'first.py'))
-    found = check.check_file(job, schedules.schedules_of(seeds=8))
+    found = check.check_file(job, schedules.schedules_of(seeds=8), seconds=3600)  # also on a busy machine
     o, = found.findings
     schedule = schedules.parse_schedule(o.schedule)
     assert o.code == 'outside' and (schedule.order, schedule.seed) == ('shuffle', int(found.schedules[-1][8:]))
@@ -415,6 +438,7 @@ def test_programs_with_a_mistake(results, name, dialect, code, line, warm_worker
     found = checked(results, name)
     o, = found.findings
     assert (o.dialect, o.code, o.line, Path(o.file).name) == (dialect, code, line, name)
+    assert f'line {line}: {o.source}' in o.message  # of the file, where the compiled text is a part of it
     for format in SCHEMAS: validate(format, formats.FORMATS[format]([found]))
     assert found.schedules == ['forward'] and found.launches and not found.error
     assert o.cell == (1 if name == 'cells.ipynb' else None)

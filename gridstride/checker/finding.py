@@ -1,5 +1,6 @@
 """A finding of any dialect as one record, which all formats and the pytest plugin use."""
 
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,19 @@ def _plain_index(index):
         return None
 
 
+def _message_in_files(error, line, other_line, call_line):
+    "Return the text of an error with lines of the program's files instead of those of the compiled text"
+    text = str(error)
+    for prefix, compiled_line, file_line in (
+        ('line', error.line, line),
+        ('against line', error.other and error.other.line, other_line),
+        ('called on line', error.call_line, call_line),
+    ):
+        if file_line:
+            text = re.sub(rf'^  {prefix} {compiled_line}\b', f'  {prefix} {file_line}', text, flags=re.MULTILINE)
+    return text
+
+
 def finding_of_error(
     error,  # a `KernelError`
     locate=lambda file, line: (file, line, None),  # maps a line of the compiled text to (file, line, cell)
@@ -105,6 +119,9 @@ def finding_of_error(
     file, line, cell = locate(error.file, error.line)
     code = error.code or error.kind.replace(' ', '_')
     other: dict[str, Any] | None = None
+    other_line = call_line = None
+    if error.call_line:
+        _, call_line, _ = locate(error.file, error.call_line)
     if error.other:
         other_file, other_line, _ = locate(error.other.file or error.file, error.other.line)
         other = dict(file=relative_path(other_file), line=other_line, source=error.other.source)
@@ -114,7 +131,7 @@ def finding_of_error(
         code,
         'error',
         error.dialect,
-        str(error),
+        _message_in_files(error, line, other_line, call_line),
         error.summary,
         error.hint,
         kernel=error.kernel,
