@@ -152,6 +152,8 @@ def test_options_replay_a_schedule_and_allow_a_finding(pytester):
     assert outcomes(result) == dict(test_race='PASSED', test_race_allowed='PASSED', test_fixture='PASSED',
                                     test_fixture_allowed='PASSED',
                                     test_wrong_result_of_an_allowed_race='FAILED')
+    result = run_warm(pytester, '--gridstride', '--gridstride-allow', 'nonsense', '-k', 'order_of_blocks')
+    assert result.returncode == 4 and 'nonsense' in result.stderr
     result = run_warm(pytester, '--gridstride', '--gridstride-replay', 'backward', '-k', 'order_of_blocks')
     assert result.returncode == 4 and 'shuffle:SEED' in result.stderr
 

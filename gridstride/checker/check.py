@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .command_line import module_command
-from .finding import Finding, relative_path
+from .finding import Finding, relative_path, require_codes
 from .formats import FORMATS
 from .schedules import fewest_swaps, parse_schedule, schedules_of, shrunk
 from .worker import Job
@@ -194,16 +194,15 @@ def _parser():
 
 def _require_files(parser, options):
     "End with a usage error unless all files exist and have a known suffix, and all codes of `--allow` exist"
-    from ..diagnostics.messages import WORDS
-
     for file in (*options.files, *options.units):
         if not Path(file).is_file():
             parser.error(f'{file}: No such file')
         if Path(file).suffix not in SUFFIXES:
             parser.error(f'{file}: cannot check this kind of file; known are {", ".join(SUFFIXES)}')
-    for code in options.allow:
-        if not any(code == known for _, known in WORDS):
-            parser.error(f'--allow {code}: no finding has this code; it is the last word in [kind/code] of a report')
+    try:
+        require_codes(options.allow)
+    except ValueError as e:
+        parser.error(f'--allow {e}')
 
 
 def _job(file, options, args):

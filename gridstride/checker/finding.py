@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ['Finding', 'finding_of_error', 'finding_of_warning', 'page_address', 'relative_path']
+__all__ = ['Finding', 'finding_of_error', 'finding_of_warning', 'page_address', 'relative_path', 'require_codes']
 
 
 @dataclass
@@ -83,6 +83,14 @@ def page_address(kind, code):
 
     site = site_address()
     return f'{site}/messages/{kind}-{code}.html' if site and (kind, code) in WORDS else ''
+
+
+def require_codes(codes):
+    "Raise `ValueError` for a code that no finding has"
+    from ..diagnostics.messages import WORDS
+
+    if unknown := {*codes} - {code for _, code in WORDS}:
+        raise ValueError(f'{min(unknown)}: no finding has this code; it is the last word in [kind/code] of a report')
 
 
 def _plain(xyz):

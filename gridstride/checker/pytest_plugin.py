@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from .finding import require_codes
 from .schedules import parse_schedule, schedules_of
 
 __all__ = ['CheckedTests']
@@ -117,6 +118,14 @@ class CheckedTests:
     def close(self):
         "Stop recording"
         self._stack.close()
+
+    def pytest_collection_modifyitems(self, items):
+        "Raise `UsageError` for a code of a marker, or of the option, that no finding has"
+        for item in items:
+            try:
+                require_codes(_allowed_codes(item))
+            except ValueError as e:
+                raise pytest.UsageError(f'{item.nodeid} allows {e}') from None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
