@@ -207,8 +207,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=50,
         exercises=(70, 70),
         needs=(
-            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. Without a GPU all kernels still run and are checked; '
-            'what only a GPU can show was recorded on an NVIDIA H100.'
+            'lessons {cuda_c}, {shared_memory_cuda} and {numba}. If you come from lesson 02, on the way to Triton, '
+            'skip "The square, written by you": the other sections and the exercises need Python alone. Without a GPU '
+            'all kernels still run and are checked; what only a GPU can show was recorded on an NVIDIA H100.'
         ),
         follows='[lecture 1](https://youtu.be/LuhJEEJQgUM?t=597) (Mark Saroufim), 9:57 to 26:14.',
         does=(
@@ -572,8 +573,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(40, 55),
         needs=(
-            "lesson {profiling}, {checklist}, {reductions}, and {triton}'s programs, blocks and masks. Without a GPU "
-            'all kernels still run and are checked; times are those of an NVIDIA H100.'
+            "lesson {timing}, and {programs}'s programs, blocks and masks; {traffic} and {sum} help. One kernel is in "
+            'CUDA C (lesson {cuda_c}); you can skip it. Without a GPU all kernels still run and are checked; times are '
+            'those of an NVIDIA H100.'
         ),
         follows=(
             '[lecture 4](https://youtu.be/lTmYrKwjSOU) (Thomas Viehmann), where GELU is fused, and [lecture '
@@ -626,8 +628,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=40,
         exercises=(15, 25),
         needs=(
-            "lessons {memory} and {reductions}, and {fusion}'s passes. Without a GPU all kernels still run and are "
-            'checked.'
+            'the kernels in Python of lessons {first_kernel} and {blocks_and_threads}; {memory} (sectors), {sum} '
+            '(trees and shuffles) and {norms} (passes) help. Without a GPU all kernels still run and are checked.'
         ),
         follows=(
             '[lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), whose last item is the online softmax; '
@@ -648,8 +650,10 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(55, 75),
         needs=(
-            "lesson {online_softmax} and {triton}'s softmax. Without a GPU all kernels still run and are checked; "
-            'times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their kernels.'
+            "lesson {online_softmax} and {programs}'s softmax; for the kernels in CUDA C also {shared_memory_cuda}. "
+            'If you read only the Triton kernels, skip from "A block per row" to "In Triton". Without a GPU all '
+            'kernels still run and are checked; times are those of an NVIDIA H100. A GPU older than Hopper has no '
+            'clusters, so it skips their kernels.'
         ),
         follows='',
         does=(
@@ -727,8 +731,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(75, 115),
         needs=(
-            "lesson {number_formats}, {reductions}'s sum of a warp, and {triton}'s Triton. Without a GPU all kernels "
-            'still run and are checked; times are those of an NVIDIA H100.'
+            "lesson {number_formats}, CUDA C ({shared_memory_cuda}), {sum}'s sum of a warp, and {programs}'s Triton; "
+            '{ptx_and_sass} (SASS) helps. Without a GPU all kernels still run and are checked; times are those of an '
+            'NVIDIA H100.'
         ),
         follows='[lecture 7](https://youtu.be/1u9xUK3G4VM) (Charles Hernandez) on quantization.',
         does='int4 and int8 kernels that build floats from bits; 8-bit weights and activations on tensor cores',
