@@ -7,23 +7,24 @@ import pytest
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
 ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
         '--disable-component-update', '--disable-sync']
-ABSENT = 'no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH'
+NOT_FOUND = 'Chromium not found: neither chromium, chromium-browser nor google-chrome is in PATH'
 
 
-DEMANDED = bool(os.environ.get('GRIDSTRIDE_NEED_CHROMIUM'))
-needs_chromium = pytest.mark.skipif(not CHROMIUM and not DEMANDED, reason=ABSENT)  # before fixtures build anything
+IS_REQUIRED = bool(os.environ.get('GRIDSTRIDE_NEED_CHROMIUM'))
+# as a mark, it skips before fixtures build anything
+needs_chromium = pytest.mark.skipif(not CHROMIUM and not IS_REQUIRED, reason=NOT_FOUND)
 
 
 def require_chromium():
-    "Skip the running test where there is no Chromium; fail where `.ci/run` demands one"
+    "Skip the running test on a machine without Chromium; fail if `.ci/run` requires it"
     if CHROMIUM: return
-    if DEMANDED: pytest.fail(f'{ABSENT}. Install chromium')
-    pytest.skip(ABSENT)
+    if IS_REQUIRED: pytest.fail(f'{NOT_FOUND}. Install chromium')
+    pytest.skip(NOT_FOUND)
 
 
 @contextmanager
 def chromium(*args):
-    "A running Chromium, started with `args` and the usual ones; takes a second to start"
+    "Start a Chromium with `args` and `ARGS`, which takes a second; close it at the end of the `with` block"
     require_chromium()
     from playwright.sync_api import sync_playwright
     with sync_playwright() as p:

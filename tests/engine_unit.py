@@ -1,7 +1,7 @@
-"""Kernels of tests under `engine='c'`, compiled at once.
+"""Compile the kernels that tests launch under `engine='c'` in one translation unit.
 
-Each test is called up to its first launch, whose translation is noted; all of these make one unit. What a test launches
-later, or with a fixture, is compiled alone.
+Each test is called up to its first launch, whose translation is recorded; one unit contains all of them. Later launches
+of a test, and those of tests with fixtures, are compiled separately.
 """
 import contextlib, inspect, itertools, re, warnings
 from collections import namedtuple
@@ -16,63 +16,65 @@ from gridstride.utils import cache_dir
 INCLUDE = re.compile(r'^#include .*\n', re.M)
 
 
-class Reached(BaseException): "A test is at its first launch"
+class FirstLaunch(BaseException): "Ends a test at its first launch"
 
 
-class Part(namedtuple('Part', 'unit at')):
-    "One translation of a unit, as if it were compiled alone"
-    def call(self, _, *more): return self.unit.call(self.at, *more)
+class Part(namedtuple('Part', 'unit index')):
+    "One translation of a unit, with the interface of a separately compiled one"
+    def call(self, _, *args): return self.unit.call(self.index, *args)
 
 
-def given(test):
-    "The arguments of each call of a test; none at all if it needs more than its parameters"
+def parameter_sets(test):
+    "Yield the keyword arguments of each case of a test; none if the test needs fixtures, too"
     marks = [m for m in getattr(test, 'pytestmark', []) if m.name == 'parametrize']
-    for values in itertools.product(*(m.args[1] for m in marks)):
-        found = {}
-        for m, v in zip(marks, values):
-            names = [o.strip() for o in m.args[0].split(',')]
-            found.update(zip(names, v if len(names) > 1 else [v]))
-        if set(found) == set(inspect.signature(test).parameters): yield found
+    for case in itertools.product(*(mark.args[1] for mark in marks)):
+        arguments = {}
+        for mark, values in zip(marks, case):
+            names = [name.strip() for name in mark.args[0].split(',')]
+            arguments.update(zip(names, values if len(names) > 1 else [values]))
+        if set(arguments) == set(inspect.signature(test).parameters): yield arguments
 
 
-def noted(tests):
-    "{(text, checks): translation} of what the tests launch first"
-    found = {}
-    def note(translations, checks, files):
-        found[engine.combine_translations(translations, list(files)), checks] = translations[0]
-        raise Reached
+def record_first_launches(tests):
+    "Return {(text, checks): translation} of the first launch of each test"
+    recorded = {}
+    def record(translations, checks, files):
+        recorded[engine.combine_translations(translations, list(files)), checks] = translations[0]
+        raise FirstLaunch
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), sim.options(seed=3, engine='c'):
         warnings.simplefilter('ignore')
-        patch.setattr(engine, 'CompiledTranslations', note)
+        patch.setattr(engine, 'CompiledTranslations', record)
         for test in tests:
-            for how in given(test):
-                with contextlib.suppress(Reached, Exception, pytest.fail.Exception, pytest.skip.Exception): test(**how)
-    return found
+            for arguments in parameter_sets(test):
+                with contextlib.suppress(FirstLaunch, Exception, pytest.fail.Exception, pytest.skip.Exception):
+                    test(**arguments)
+    return recorded
 
 
-def in_a_space(text, n):
-    "The text of one translation as the one with this number"
+def renumber(text, n):
+    "Return the text of a translation with namespace and entry point number `n`, without includes"
     return re.sub(r'\bt0\b(?=::| \{)', f't{n}', INCLUDE.sub('', text)).replace('void enter_0(', f'void enter_{n}(')
 
 
-def together(found):
-    "{(text, checks): Part} of checked translations, which one compilation makes"
-    keys = [k for k in found if k[1] and not _VECTOR_TYPES.search(k[0])]
-    heads = dict.fromkeys(o for text, _ in keys for o in INCLUDE.findall(text))
-    unit = ''.join([*heads, *(in_a_space(text, n) for n, (text, _) in enumerate(keys))])
+def compile_unit(recorded):
+    "Return {(text, checks): Part} of the translations with checks, compiled in one unit"
+    keys = [key for key in recorded if key[1] and not _VECTOR_TYPES.search(key[0])]
+    includes = dict.fromkeys(include for text, _ in keys for include in INCLUDE.findall(text))
+    unit = ''.join([*includes, *(renumber(text, n) for n, (text, _) in enumerate(keys))])
     with pytest.MonkeyPatch.context() as patch, lock_entry(cache_dir()/'engine_unit'):
         patch.setattr(engine, 'combine_translations', lambda *_: unit)
-        made = engine.CompiledTranslations([found[k] for k in keys], True)
-    return {k: Part(made, n) for n, k in enumerate(keys)}
+        compiled_unit = engine.CompiledTranslations([recorded[key] for key in keys], True)
+    return {key: Part(compiled_unit, n) for n, key in enumerate(keys)}
 
 
 @contextlib.contextmanager
 def compiled(tests):
-    "What `tests` launch is found compiled"
-    there, alone = together(noted(tests)), engine.CompiledTranslations
-    def ready(translations, checks, files):
+    "Compile the first launches of `tests` in one unit, which the launches in the `with` block use"
+    parts = compile_unit(record_first_launches(tests))
+    compile_separately = engine.CompiledTranslations
+    def find_or_compile(translations, checks, files):
         combined = engine.combine_translations(translations, list(files))
-        return there.get((combined, checks)) or alone(translations, checks, files)
+        return parts.get((combined, checks)) or compile_separately(translations, checks, files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, 'CompiledTranslations', ready)
+        patch.setattr(engine, 'CompiledTranslations', find_or_compile)
         yield

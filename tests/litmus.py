@@ -1,4 +1,4 @@
-"""Litmus programs: what blocks may know of each other's stores, one table for all that run kernels.
+"""Litmus programs of the memory model: one table for the simulator, its compiled engine, the emulator and `tile`.
 
 A program is a list of steps for block 0 and one for each other block, of one thread; or for all threads of a block.
 Each step is written in Numba's dialect, in CUDA C and in Triton, if it can be: a program exists in the languages that
@@ -14,7 +14,7 @@ Step = namedtuple('Step', 'python cuda triton', defaults=(None, None, None))
 def both(text): return Step(text, text)
 
 
-def ref(scope, call): return Step(cuda=f'cuda::atomic_ref<int, cuda::thread_scope_{scope}>(*flag).{call}')
+def atomic_ref(scope, call): return Step(cuda=f'cuda::atomic_ref<int, cuda::thread_scope_{scope}>(*flag).{call}')
 
 
 STEPS = dict(
@@ -46,9 +46,9 @@ STEPS = dict(
     set_plain=both('flag[0] = 1'),
     set_block=Step(cuda='atomicExch_block(flag, 1)'),
     set_system=Step(cuda='atomicExch_system(flag, 1)'),
-    set_release=ref('device', 'store(1, cuda::memory_order_release)')._replace(
+    set_release=atomic_ref('device', 'store(1, cuda::memory_order_release)')._replace(
         triton="tl.atomic_xchg(flag, 1, sem='release')"),
-    set_relaxed=ref('device', 'store(1, cuda::memory_order_relaxed)'),
+    set_relaxed=atomic_ref('device', 'store(1, cuda::memory_order_relaxed)'),
     wait=Step('while cuda.atomic.add(flag, 0, 0) == 0: pass', 'while (atomicAdd(flag, 0) == 0) { }',
               "while tl.atomic_add(flag, 0, sem='relaxed') == 0: pass"),
     wait_acquire=Step(cuda='while (!cuda::atomic_ref<int, cuda::thread_scope_device>(*flag)'
@@ -135,64 +135,64 @@ PROGRAMS = [program(row) for row in ROWS.strip().splitlines()]
 
 
 def steps(o, language):
-    "The steps of the first block, and of the others; None if the language lacks one"
-    found = [[getattr(STEPS[name], language) for name in names.split()] for names in (o.first, o.second)]
-    return None if None in sum(found, []) else found
+    "Return [steps of the first block, steps of the others]; None if a step does not exist in the language"
+    steps_of_blocks = [[getattr(STEPS[name], language) for name in names.split()] for names in (o.first, o.second)]
+    return None if None in sum(steps_of_blocks, []) else steps_of_blocks
 
 
 def programs(language): return [o for o in PROGRAMS if steps(o, language)]
 
 
 def is_right(o, x, out):
-    "Does a right program end as it must? Atomics without fences may be seen in any order"
-    ends = dict(message=out[1] == 1, counter=x[0] == 3, lock=x[0] == 3, ticket=out[0] == 3)
-    return ends.get(o.name.split()[0].rstrip('s'), True)
+    "Return whether a right program gave its only possible result; atomics without fences have several"
+    results = dict(message=out[1] == 1, counter=x[0] == 3, lock=x[0] == 3, ticket=out[0] == 3)
+    return results.get(o.name.split()[0].rstrip('s'), True)
 
 
 def kernel_name(o): return re.sub(r'\W+', '_', o.name)
 
 
-def of_threads(o): return o.name.startswith('threads')
+def is_within_block(o): return o.name.startswith('threads')
 
 
 def launch(o):
-    "Blocks, and threads of a block"
-    return (1, 64) if of_threads(o) else (3 if o.first == o.second else 2, 1)
+    "Return (number of blocks, threads per block)"
+    return (1, 64) if is_within_block(o) else (3 if o.first == o.second else 2, 1)
 
 
-def nested(lines, depth):
-    "Lines of Python, deeper after each that opens a block"
-    res = []
+def indent(lines, depth):
+    "Return lines of Python, indented by one more level after each line that opens a block"
+    indented = []
     for line in lines:
-        res.append('    '*depth + line)
+        indented.append('    '*depth + line)
         depth += line.endswith(':')
-    return res
+    return indented
 
 
-def of_python(o, language, head, who):
+def python_source(o, language, parameters, index):
     first, second = steps(o, language)
-    lines = ['    if b == 0:', *nested(first, 2), '    else:', *nested(second, 2)]
-    lines = [f'    b = {who}', *(nested(first, 1) if first == second else lines)]
-    return '\n'.join([f'def {kernel_name(o)}({head}):', *lines]) + '\n'
+    lines = ['    if b == 0:', *indent(first, 2), '    else:', *indent(second, 2)]
+    lines = [f'    b = {index}', *(indent(first, 1) if first == second else lines)]
+    return '\n'.join([f'def {kernel_name(o)}({parameters}):', *lines]) + '\n'
 
 
 def numba(o):
-    who = 'cuda.threadIdx.x' if of_threads(o) else 'cuda.blockIdx.x'
-    return '@cuda.jit\n' + of_python(o, 'python', 'x, y, flag, part, out, n', who)
+    index = 'cuda.threadIdx.x' if is_within_block(o) else 'cuda.blockIdx.x'
+    return '@cuda.jit\n' + python_source(o, 'python', 'x, y, flag, part, out, n', index)
 
 
 def triton(o):
-    return '@triton.jit\n' + of_python(o, 'triton', 'x, y, flag, part, out, n: tl.constexpr', 'tl.program_id(0)')
+    return '@triton.jit\n' + python_source(o, 'triton', 'x, y, flag, part, out, n: tl.constexpr', 'tl.program_id(0)')
 
 
-def in_c(lines):
-    ends = '}'*sum(o[-1] == '{' for o in lines)
-    return ' '.join([*(o if o[-1] in '{}' else f'{o};' for o in lines), ends])
+def c_statements(lines):
+    closing_braces = '}'*sum(o[-1] == '{' for o in lines)
+    return ' '.join([*(o if o[-1] in '{}' else f'{o};' for o in lines), closing_braces])
 
 
 def cuda_c(o):
-    first, second = map(in_c, steps(o, 'cuda'))
-    who = 'threadIdx' if of_threads(o) else 'blockIdx'
+    first, second = map(c_statements, steps(o, 'cuda'))
+    index = 'threadIdx' if is_within_block(o) else 'blockIdx'
     return (f'__global__ void {kernel_name(o)}(int *x, int *y, int *flag, int *part, int *out, int n) {{\n'
-            f'    const int b = {who}.x;\n    ' +
+            f'    const int b = {index}.x;\n    ' +
             (first if first == second else f'if (b == 0) {{ {first} }} else {{ {second} }}') + '\n}\n')

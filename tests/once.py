@@ -8,20 +8,20 @@ from gridstride.cpp.toolchain.headers import get_precompiled
 here = Path(__file__).parent/'cpp'
 
 
-def made_once(compiler, *commands, sources={}):
+def build_once(compiler, *commands, sources={}):
     """Run `commands` in a folder with `sources` (file name -> text), unless that was done before with the same sources,
     headers and compiler; return the folder"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
-    own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
-    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(compilers.CPP_FOLDER/'include'),
-                       shared=True).folder
+    test_sources = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
+    headers = cache.headers_hash(compilers.CPP_FOLDER/'include')
+    return cache.build(sources, commands, version, cache.cpu(), test_sources, headers, shared=True).folder
 
 
-def refusal(compiler, source, *more):
+def compile_errors(compiler, source, *more):
     "Return a compiler's errors for C++ source for the emulator; the headers are precompiled, as for a kernel"
     c = compilers._find_compiler((compiler,))
     flags = build.emulated_flags(c, '', checks=True)
-    made = get_precompiled(c, flags, build.KERNEL_HEADERS)
-    first = [made.with_suffix('')] if made else build.KERNEL_HEADERS
+    precompiled = get_precompiled(c, flags, build.KERNEL_HEADERS)
+    first = [precompiled.with_suffix('')] if precompiled else build.KERNEL_HEADERS
     command = [c.path, *(o for path in first for o in ('-include', path)), *flags, *more, '-fsyntax-only']
     return subprocess.run([*command, '-x', 'c++', '-'], input=source, capture_output=True, text=True).stderr

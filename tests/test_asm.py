@@ -14,7 +14,7 @@ from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.frontend.reader import device_only, kernels
-from once import made_once
+from once import build_once
 from exhaustive import mark_exhaustive
 from found import saying
 
@@ -70,7 +70,7 @@ def test_occupancy_is_that_of_cudas_calculator():
     folder = next((o for o in tools.include_folders() if (Path(o)/'cuda_occupancy.h').is_file()), None)
     if sys.platform != 'linux': pytest.skip('CUDA\'s headers are for Linux')
     assert folder, 'cuda_occupancy.h is missing: pip install nvidia-cuda-runtime'
-    made = made_once('g++', ['g++', '-O1', '-I.', '-I', folder, 'occupancy.cpp', '-o', 'occupancy'],
+    made = build_once('g++', ['g++', '-O1', '-I.', '-I', folder, 'occupancy.cpp', '-o', 'occupancy'],
                      sources={o.name: o.read_text() for o in (HERE/'occupancy.cpp', Path(folder)/'cuda_occupancy.h')})
     asked = list(cases())
     def line(arch, *rest):

@@ -24,18 +24,18 @@ def test_not(): pass
 
 
 def test_what_is_requested_and_what_is_pinned():
-    named = canary.asked_for('[DEFAULT]\nrequirements = numpy>=1\na_requirements =\n    Ruamel.Yaml>2; x == "y"\n'
-                             '    gridstride[b]\n    cuda-toolkit[crt,nvcc]<14\n')
-    assert named == ['cuda-toolkit', 'numpy', 'ruamel-yaml']
-    assert canary.pinned("# a\nA_b==1.2 ; python_version < '3'\nc==4\n") == {'a-b': '1.2', 'c': '4'}
-    ours = canary.asked_for((ROOT/'settings.ini').read_text())
+    settings = ('[DEFAULT]\nrequirements = numpy>=1\na_requirements =\n    Ruamel.Yaml>2; x == "y"\n'
+                '    gridstride[b]\n    cuda-toolkit[crt,nvcc]<14\n')
+    assert canary.required_packages(settings) == ['cuda-toolkit', 'numpy', 'ruamel-yaml']
+    assert canary.pinned_versions("# a\nA_b==1.2 ; python_version < '3'\nc==4\n") == {'a-b': '1.2', 'c': '4'}
+    ours = canary.required_packages((ROOT/'settings.ini').read_text())
     assert {'torch', 'numba', 'triton', 'jupyterlab', 'pytest'} <= set(ours)
-    assert set(ours) - set(canary.pinned((ROOT/'constraints.txt').read_text())) == set()
+    assert set(ours) - set(canary.pinned_versions((ROOT/'constraints.txt').read_text())) == set()
 
 
 def test_table():
     said = canary.table({'torch': '2.15', 'b': '1'}, {'torch': '2.13.0'}, ['b', 'c', 'torch'])
-    assert said.splitlines() == ['package  tried  pinned', 'b        1      -', 'torch    2.15   2.13.0']
+    assert said.splitlines() == ['package  tested  pinned', 'b        1       -', 'torch    2.15    2.13.0']
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_a_run_that_does_not_begin(tmp_path, monkeypatch, capfd):
 def test_torch_comes_for_the_cpu_where_the_set_up_would_take_it(index, answers, asked, monkeypatch):
     calls = []
     for name in ('VENV', 'PYTHON'): monkeypatch.setattr(course, name, getattr(course, name))
-    monkeypatch.setattr(course, 'torch_index', lambda: index if course.VENV == canary.HERE else 'another place')
+    monkeypatch.setattr(course, 'torch_index', lambda: index if course.VENV == canary.CANARY else 'another place')
     monkeypatch.setattr(course, 'answers', lambda address: answers)
     monkeypatch.setattr(canary.subprocess, 'call', lambda cmd: calls.append(cmd))
     canary.install_torch_for_cpu()

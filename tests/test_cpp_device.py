@@ -8,7 +8,7 @@ import torch
 
 from gridstride.cpp.toolchain import compilers, runtime_library
 from exhaustive import mark_exhaustive
-from once import here, made_once, refusal
+from once import here, build_once, compile_errors
 
 include = compilers.CPP_FOLDER/'include/cuda'
 compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
@@ -25,7 +25,7 @@ def command(compiler, *more):
 
 def program(name, compiler, mode, *more):
     "The path of the program that a file of tests/cpp becomes"
-    return made_once(compiler, command(compiler, *modes[mode], here/name, '-o', 'program', *more))/'program'
+    return build_once(compiler, command(compiler, *modes[mode], here/name, '-o', 'program', *more))/'program'
 
 def table(text): return [l.split('\t') for l in text.splitlines()]
 def output(path): return table(subprocess.run([path], check=True, capture_output=True, text=True).stdout)
@@ -75,7 +75,7 @@ def test_detectors_find_nothing_where_all_is_right(compiler):
     compiled = command(compiler, '-O2', '-g1', '-DCHECKED', '-Wno-psabi', *watched, '-c', here/'device_threads.cpp',
                        '-o', 'threads.o')
     linked = [compiler, 'threads.o', '-o', 'threads', str(lib), f'-Wl,-rpath,{lib.parent}']
-    assert output(made_once(compiler, compiled, linked)/'threads') == recorded('device_threads.txt')
+    assert output(build_once(compiler, compiled, linked)/'threads') == recorded('device_threads.txt')
 
 def made(path, kind, operation, data, dtype):
     return np.frombuffer(
@@ -136,7 +136,7 @@ def test_half_arithmetic_rounds_after_each_operation(compiler, mode, kind):
 ])
 @pytest.mark.parametrize('compiler', compilers)
 def test_missing_names_raise_a_clear_error(compiler, source, says):
-    assert says in refusal(compiler, source)
+    assert says in compile_errors(compiler, source)
 
 headers = sorted(p for p in include.rglob('*') if p.is_file() and p.suffix in ('', '.h', '.hpp', '.cuh'))
 
@@ -148,7 +148,7 @@ def test_headers_compile_together(compiler):
     names = [str(p.relative_to(include)) for p in there]
     sources = {f'{k}.cpp': ''.join(f'#include <{n}>\n' for n in v) for k, v in
                dict(forward=names, reverse=names[::-1]).items()}
-    made_once(compiler, [command(compiler, '-fsyntax-only', o) for o in sources], sources=sources)
+    build_once(compiler, [command(compiler, '-fsyntax-only', o) for o in sources], sources=sources)
 
 accesses = '''
 #include <cuda_fp16.h>

@@ -11,7 +11,7 @@ from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.frontend.reader import host_functions, kernels
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.cpp.frontend.tokens import directives, tokens
-from once import refusal
+from once import compile_errors
 
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
 assert COMPILERS, 'g++ or clang++ is needed, as for the course'
@@ -588,7 +588,7 @@ __global__ void kern_float(float *x) { x[0] = 1; }
 '''
 
 def test_compilers_take_it():
-    for compiler in COMPILERS: assert refusal(compiler, to_cpp(HARD), '-w')==''
+    for compiler in COMPILERS: assert compile_errors(compiler, to_cpp(HARD), '-w')==''
 
 @pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;',
     '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
@@ -596,7 +596,7 @@ def test_messages_keep_their_lines(line):
     src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
     at = next(i for i,o in enumerate(src.split('\n'), 1) if re.search('mistake|missing|Missing', o))
     reported = rf'<stdin>:{at}:\d+: (?:error|note: in expansion of macro)'
-    for compiler in COMPILERS: assert re.search(reported, refusal(compiler, to_cpp(src)))
+    for compiler in COMPILERS: assert re.search(reported, compile_errors(compiler, to_cpp(src)))
 
 
 @pytest.mark.parametrize('header',

@@ -7,7 +7,7 @@ import gridstride.cpp
 from gridstride.cpp import emulator
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.cpp.values import Library
-from once import made_once
+from once import build_once
 
 HERE = Path(gridstride.cpp.__file__).parent
 CXX = shutil.which('g++') or 'clang++'
@@ -172,7 +172,7 @@ def build(src, name, *flags):
     compiling = [CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags,
                  f"-I{HERE/'include'/'torch'}", '-c', f'{name}.cpp', '-o', f'{name}.o']
     linking = [CXX, '-shared', f'{name}.o', '-o', f'{name}.so']
-    return made_once(CXX, compiling, linking, sources={f'{name}.cpp': src})/f'{name}.so'
+    return build_once(CXX, compiling, linking, sources={f'{name}.cpp': src})/f'{name}.so'
 
 @pytest.fixture(scope='session')
 def lib(): return Library(build(SRC + EXPORTS, 'plain'), DECLARED)

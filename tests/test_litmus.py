@@ -73,7 +73,7 @@ def test_on_the_emulator(o, order):
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
-@pytest.mark.parametrize('o', [o for o in litmus.programs('triton') if not litmus.of_threads(o)], ids=names)
+@pytest.mark.parametrize('o', [o for o in litmus.programs('triton') if not litmus.is_within_block(o)], ids=names)
 def test_on_tile(o, order):
     triton = pytest.importorskip('triton', reason="the kernels are under Triton's jit")
     kernel = cell(litmus.triton(o), triton=triton, tl=triton.language)[litmus.kernel_name(o)]

@@ -1,7 +1,7 @@
-"""Fresh kernels and Pythons that need not import torch first: each is forked from a process that has done nothing else.
+"""Start Jupyter kernels and Python processes that have already imported torch: each is forked from a server process.
 
-Two of the seconds that each lesson takes would go into that. The package is not among what is imported
-beforehand, nor is what a lesson prepares by variables of the environment: Numba, Triton, pyplot."""
+This saves two seconds per lesson. The server does not import the package, nor modules that a lesson configures by
+environment variables: Numba, Triton, pyplot."""
 import gc, multiprocessing, os, runpy, subprocess, sys, types
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-KNOWN = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
-         'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
-         'ipykernel.debugger']
+PRELOADED = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
+             'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
+             'ipykernel.debugger']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -20,41 +20,43 @@ def can_fork(): return 'forkserver' in multiprocessing.get_all_start_methods() a
 
 
 @lru_cache
-def nursery():
-    "The process that kernels are forked from: not the one that a test's own processes, such as ranks, come from"
+def fork_server():
+    "Return the server that kernels are forked from; processes that a test starts itself, such as ranks, have another"
     server = forkserver.ForkServer()
-    server.set_forkserver_preload(KNOWN)
+    server.set_forkserver_preload(PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
-        own = os.environ.get('PYTHONPATH')
-        patch.setenv('PYTHONPATH', os.pathsep.join([str(Path(__file__).parent), *([own] if own else [])]))
+        python_path = os.environ.get('PYTHONPATH')
+        folders = [str(Path(__file__).parent), *([python_path] if python_path else [])]
+        patch.setenv('PYTHONPATH', os.pathsep.join(folders))
         patch.setenv('MPLBACKEND', INLINE)
-        patch.setenv('PYDEVD_DISABLE_FILE_VALIDATION', '1')  # or the debugger has something to say
+        patch.setenv('PYDEVD_DISABLE_FILE_VALIDATION', '1')  # otherwise the debugger prints a warning
         server.ensure_running()
     return server
 
 
 @lru_cache
-def fresh_path(given):
-    "Where a Python that starts with PYTHONPATH=`given` looks for modules, but for its own folder"
-    env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | ({'PYTHONPATH': given} if given else {})
-    said = subprocess.run([sys.executable, '-c', 'import sys; print(*sys.path[1:], sep="\\n")'], env=env, check=True,
+def module_path(python_path):
+    "Return `sys.path` of a Python that starts with PYTHONPATH=`python_path`, without its own folder"
+    env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}
+    env |= {'PYTHONPATH': python_path} if python_path else {}
+    output = subprocess.run([sys.executable, '-c', 'import sys; print(*sys.path[1:], sep="\\n")'], env=env, check=True,
                           capture_output=True, text=True)
-    return said.stdout.splitlines()
+    return output.stdout.splitlines()
 
 
-def stay():
-    """What was imported before is shared with other forks as long as no garbage collection touches it; and what
-    is imported now stays, too, so that is done as rarely as in `conftest`"""
+def limit_garbage_collection():
+    """Exempt imported modules from garbage collection, so that forks share their memory; collect the rest as rarely as
+    `conftest` does"""
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
 
 
 def become_kernel(argv, env, cwd, path, ready):
-    "What a started kernel would do, in a process that has just been forked; `ready` when it leads a session"
+    "Become a Jupyter kernel in a forked process; sends to `ready` when the process leads its session"
     os.setsid()
     ready.send(True)
-    stay()
+    limit_garbage_collection()
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -63,13 +65,13 @@ def become_kernel(argv, env, cwd, path, ready):
     kernelapp.launch_new_instance()
 
 
-def started(target, *args):
-    "A process forked from the nursery, which calls `target`"
+def fork_process(target, *args):
+    "Return a process, forked from the server, that calls `target`"
     with pytest.MonkeyPatch.context() as patch:
-        # IPython's shell, which some tests make, stands for `__main__` and does not say where that is from
+        # the IPython shell that some tests make replaces `__main__`, without a `__spec__`
         if not hasattr(sys.modules['__main__'], '__spec__'):
             patch.setattr(sys.modules['__main__'], '__spec__', None, raising=False)
-        patch.setattr(forkserver, 'connect_to_new_process', nursery().connect_to_new_process)
+        patch.setattr(forkserver, 'connect_to_new_process', fork_server().connect_to_new_process)
         process = multiprocessing.get_context('forkserver').Process(target=target, args=args)
         process.start()
     return process
@@ -80,10 +82,10 @@ class Forked:
     stdin = stdout = stderr = None
 
     def __init__(self, *args):
-        ready, theirs = multiprocessing.Pipe(False)
-        self.process = started(become_kernel, *args, theirs)
-        theirs.close()
-        ready.recv()  # or a signal to the kernel's group would meet the tests, too
+        ready, child_end = multiprocessing.Pipe(False)
+        self.process = fork_process(become_kernel, *args, child_end)
+        child_end.close()
+        ready.recv()  # until then a signal to the kernel's group would also reach the tests
         self.pid, self.kill, self.terminate = self.process.pid, self.process.kill, self.process.terminate
 
     def poll(self): return self.process.exitcode
@@ -94,9 +96,9 @@ class Forked:
 
 
 def become_python(args, env, cwd, path, pipes, ready):
-    "What `python *args` would do, in a process that has just been forked"
-    stay()
-    for at, pipe in enumerate(pipes, 1): os.dup2(pipe.fileno(), at)
+    "Run `python *args` in a forked process"
+    limit_garbage_collection()
+    for descriptor, pipe in enumerate(pipes, 1): os.dup2(pipe.fileno(), descriptor)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -117,16 +119,17 @@ def become_python(args, env, cwd, path, pipes, ready):
 
 
 class Python:
-    """`subprocess.Popen([sys.executable, *args], env=env, cwd=cwd, ...)` with pipes of text, where torch is imported
-    already; `args` are the path of a program, or '-c', or '-m', and what follows"""
+    """A forked Python process with the interface of `subprocess.Popen` and text pipes, in which torch is imported.
+
+    `args` are the path of a program, or '-c' or '-m', and its arguments"""
 
     def __init__(self, *args, env=None, cwd=None):
         self.args = [str(o) for o in args]
         env = dict(os.environ if env is None else env)
-        (self.stdout, out), (self.stderr, err), (ready, theirs) = (multiprocessing.Pipe(False) for _ in range(3))
-        path = ['', *fresh_path(env.get('PYTHONPATH'))]
-        self.process = started(become_python, self.args, env, str(cwd or Path.cwd()), path, (out, err), theirs)
-        for pipe in (out, err, theirs): pipe.close()
+        (self.stdout, out), (self.stderr, err), (ready, child_end) = (multiprocessing.Pipe(False) for _ in range(3))
+        path = ['', *module_path(env.get('PYTHONPATH'))]
+        self.process = fork_process(become_python, self.args, env, str(cwd or Path.cwd()), path, (out, err), child_end)
+        for pipe in (out, err, child_end): pipe.close()
         self.stdout, self.stderr = (os.fdopen(os.dup(o.fileno()), encoding='utf-8') for o in (self.stdout, self.stderr))
         ready.recv()
 
@@ -144,27 +147,27 @@ class Python:
 
 
 def python(*args, env=None, cwd=None):
-    "A Python that has just begun, forked where the system can: `Python`, or `subprocess.Popen`"
+    "Start a Python process: a forked `Python` if the system can fork, else a `subprocess.Popen`"
     if can_fork(): return Python(*args, env=env, cwd=cwd)
     return subprocess.Popen([sys.executable, *args], env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True)
 
 
 def run_python(*args, env=None, cwd=None, timeout=120):
-    "The result of such a Python, as `subprocess.run(..., capture_output=True, text=True)` returns it"
+    "Run a Python process; return its result as `subprocess.run(..., capture_output=True, text=True)` does"
     process = python(*args, env=env, cwd=cwd)
     out, err = process.communicate(timeout=timeout)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def launch_kernel(cmd, env, cwd, **others):
-    "Start the kernel that `cmd` says; replaces jupyter_client's"
+    "Start the kernel of the command `cmd`; replaces the function of jupyter_client"
     argv = cmd[cmd.index('ipykernel_launcher'):]
-    return Forked(argv, env, cwd, fresh_path(env.get('PYTHONPATH')))
+    return Forked(argv, env, cwd, module_path(env.get('PYTHONPATH')))
 
 
 @pytest.fixture
 def warm_kernels(monkeypatch):
-    "Kernels are forked, where the system can"
+    "Fork Jupyter kernels, if the system can"
     if can_fork():
         monkeypatch.setattr('jupyter_client.provisioning.local_provisioner.launch_kernel', launch_kernel)
