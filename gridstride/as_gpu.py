@@ -148,7 +148,7 @@ def _ignore_missing_compiler():
     if compiler is None or shutil.which(compiler.split()[0]):
         yield
         return
-    print(f'gridstride: {compiler} (from the variable CXX) is not installed; another compiler is used')
+    print(f'gridstride: {compiler} (from the environment variable CXX) is not installed; another compiler is used')
     del os.environ['CXX']
     try:
         yield

@@ -466,7 +466,8 @@ def test_the_data_sheet_is_shown_next_to_the_measurement():
     assert [o.get_linestyle() for o in r.plot().lines[:2]] == ['-', '--']
     assert '3,350 GB/s and 66.9 TFLOP/s' in r.plot().get_title()
     other = roofline({'k': (1e9, 8e9, 1e-3)}, roof=limits.Ceilings({**H100, 'gpu': 'NVIDIA T1000'}))
-    assert not other.sheet and 'dashed' not in other.plot().get_title() and len(other.rows()[0]) == len(other.head) == 6
+    assert not other.data_sheet and 'dashed' not in other.plot().get_title()
+    assert len(other.rows()[0]) == len(other.head) == 6
 
 
 def test_ncu_counts():

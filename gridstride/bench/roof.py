@@ -1,8 +1,8 @@
-"""`roofline`: plot the speed of kernels and its bounds over their arithmetic intensity.
+"""`roofline`: plot the speed of kernels and its bounds against their arithmetic intensity.
 
 A kernel with few operations per byte is memory-bound, a kernel with many is compute-bound. The roofline model
-(Williams, Waterman, Patterson 2009) plots both bounds over the **arithmetic intensity**, FLOP/byte: a line through the
-origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
+(Williams, Waterman, Patterson 2009) plots both bounds against the **arithmetic intensity**, FLOP/byte: a line through
+the origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
 from collections import namedtuple
@@ -53,13 +53,13 @@ def from_ncu(
     dram_bytes = metrics.get('dram__bytes.sum', read_and_written)
     if not dram_bytes or not any('_inst_executed_op_' in k or 'path_tensor' in k for k in metrics):
         counters = _EXECUTED_METRIC.replace('{}_pred_on.sum', '...')
-        raise ValueError(f'a roofline needs dram__bytes.sum and the {counters} counters: ' + ','.join(NCU))
+        raise ValueError(f'a roofline needs dram__bytes.sum and the {counters} counters: ' + ','.join(NCU_METRICS))
     ns = metrics.get('gpu__time_duration.sum')
     return Work(tensor + scalar, dram_bytes, ns and ns * 1e-9)
 
 
 # The metrics that `from_ncu` requires
-NCU = [
+NCU_METRICS = [
     'dram__bytes.sum',
     'gpu__time_duration.sum',
     *(_EXECUTED_METRIC.format(k + op) for k in 'fdh' for op in _FLOPS_OF_OP),
@@ -101,7 +101,7 @@ class Roofline(Expectations):
     """Kernels and the measured roofline bounds: a notebook shows the plot, and `table` the values, with the claims that
     `expect` adds; `points` has the values"""
 
-    baseline = None  # a speedup is one over a named kernel
+    baseline = None  # none is fixed: each expectation in 'x' names the kernel that it compares with
 
     def __init__(self, points, roof, peak, mark=''):
         self.points = points
@@ -120,14 +120,14 @@ class Roofline(Expectations):
         return cls([Point(*p) for p in data['points']], roof, data['peak'], mark)
 
     @property
-    def sheet(self) -> dict:
+    def data_sheet(self) -> dict:
         "`copy` in GB/s and `peak` in TFLOP/s from the GPU's data sheet; empty for an unknown GPU"
         rates = limits.data_sheet(self.roof.get('gpu'))
         return dict(copy=rates['copy'], peak=rates[self.peak]) if self.peak in rates else {}
 
-    def promised(self, p) -> float:  # p: a `Point`
+    def fraction_of_data_sheet(self, p) -> float:  # p: a `Point`
         "Return the fraction of the roofline bound from the data sheet that a kernel reaches; None if it is unknown"
-        return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
+        return p.tflops / attainable(p.intensity, **self.data_sheet) if p.tflops and self.data_sheet else None
 
     @property
     def names(self) -> list:
@@ -145,15 +145,15 @@ class Roofline(Expectations):
             return p.tflops
         if unit == 'x':
             return self[over].tflops and p.tflops / self[over].tflops
-        fraction = {'%': p.share, '% of the data sheet': self.promised(p)}[unit]
+        fraction = {'%': p.share, '% of the data sheet': self.fraction_of_data_sheet(p)}[unit]
         return fraction and 100 * fraction
 
     @property
     def head(self) -> list:
         "The names of the columns"
-        sheet = ['of the data sheet'] if self.sheet else []
+        data_sheet = ['of the data sheet'] if self.data_sheet else []
         claims = [EXPECTED.lstrip('<')] if self.expectations else []
-        return ['kernel', 'FLOP/byte', 'achieved', 'roofline bound', 'of the bound', *sheet, 'limiter', *claims]
+        return ['kernel', 'FLOP/byte', 'achieved', 'roofline bound', 'of the bound', *data_sheet, 'limiter', *claims]
 
     def rows(self) -> list:  # of strings, with the columns of `head`
         "Return the values, one row per kernel"
@@ -162,8 +162,8 @@ class Roofline(Expectations):
     def _row(self, p):
         speed = rate_text(tflops=p.tflops) or 'not timed'
         limit = rate_text(tflops=p.limit)
-        shares = [p.share, self.promised(p)] if self.sheet else [p.share]
-        return [p.name, f'{p.intensity:.3g}', speed, limit, *(f'{s:.0%}' if s else '' for s in shares), p.bound]
+        fractions = [p.share, self.fraction_of_data_sheet(p)] if self.data_sheet else [p.share]
+        return [p.name, f'{p.intensity:.3g}', speed, limit, *(f'{s:.0%}' if s else '' for s in fractions), p.bound]
 
     def _table(self, **options):
         return Table([f'<{column}' for column in self.head], self.rows(), **options)
@@ -192,10 +192,10 @@ class Roofline(Expectations):
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
         self._draw_bounds(ax, (low, ridge, high), copy, peak)
         title = f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}'
-        if self.sheet:
-            sheet_ridge = self.sheet['peak'] * 1000 / self.sheet['copy']
-            self._draw_bounds(ax, (low, sheet_ridge, high), **self.sheet, ls='--')
-            title += '\ndashed: its data sheet, {copy:,.0f} GB/s and {peak:,.4g} TFLOP/s'.format(**self.sheet)
+        if self.data_sheet:
+            sheet_ridge = self.data_sheet['peak'] * 1000 / self.data_sheet['copy']
+            self._draw_bounds(ax, (low, sheet_ridge, high), **self.data_sheet, ls='--')
+            title += '\ndashed: its data sheet, {copy:,.0f} GB/s and {peak:,.4g} TFLOP/s'.format(**self.data_sheet)
         for p in self.points:
             self._draw_point(ax, p)
         ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP/byte', ylabel='TFLOP/s', title=title)

@@ -95,7 +95,7 @@ class BlockPointer(_StridedBlock):
         super().__init__(base, shape, strides, block_shape)
         self.offsets, self.order = _to_ints(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
-            raise compile_error('offsets and order must have one number per axis; order is (1, 0) for row-major')
+            raise compile_error('offsets and order must have one value per axis; order is (1, 0) for row-major')
 
     type = property(lambda self: f'a pointer to {block_type(self.element_type, self.block_shape)}')
 

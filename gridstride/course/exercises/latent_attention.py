@@ -184,31 +184,32 @@ def _(fn, rng, n, heads, d, l, r, shift):
 
 
 def schedule(pages, sms, fixed, budget):
-    "Return the pieces (sequence, first, end) that each SM takes with a budget; None if pages are left"
-    todo, shares = [(i, 0, n) for i, n in enumerate(pages)], [[] for _ in range(sms)]
-    for share in shares:
+    "Return the assignment of each SM, a list of pieces (sequence, first, end); None if the budget is too small"
+    todo = [(i, 0, n) for i, n in enumerate(pages)]
+    assignments = [[] for _ in range(sms)]
+    for assignment in assignments:
         remaining = budget
         while todo and remaining > fixed:
             sequence, first, end = todo.pop(0)
             num_pages = min(end - first, remaining - fixed)
-            share.append((sequence, first, first + num_pages))
+            assignment.append((sequence, first, first + num_pages))
             remaining -= fixed + num_pages
             if first + num_pages < end:
                 todo.insert(0, (sequence, first + num_pages, end))
-    return None if todo else shares
+    return None if todo else assignments
 
 
-def cost_of_pieces(share, fixed):
+def cost_of_pieces(assignment, fixed):
     "Return the cost of an SM: its pages, plus a fixed cost per piece"
-    return sum(end - first + fixed for _, first, end in share)
+    return sum(end - first + fixed for _, first, end in assignment)
 
 
 def best_schedule(pages, sms, fixed):
-    "Return (shares, budget) with the smallest budget that covers all pages"
+    "Return (assignments, budget) with the smallest budget that covers all pages"
     budget = cdiv(sum(pages) + fixed * len(pages), sms)
-    while (shares := schedule(pages, sms, fixed, budget)) is None:
+    while (assignments := schedule(pages, sms, fixed, budget)) is None:
         budget += 1
-    return shares, budget
+    return assignments, budget
 
 
 @problem(
@@ -240,12 +241,12 @@ def _(fn, rng, pages, sms, fixed):
     _, budget = best_schedule(pages, sms, fixed)
     if not isinstance(result, (tuple, list)) or len(result) != sms:
         description = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
-        raise AssertionError(f'return a list with one share per SM, {sms} shares; got {description}')
-    for share in result:
-        for piece in share if isinstance(share, (tuple, list)) else [share]:
+        raise AssertionError(f'return a list with one list of pieces per SM, {sms} lists; got {description}')
+    for assignment in result:
+        for piece in assignment if isinstance(assignment, (tuple, list)) else [assignment]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'an SM must get a list of pieces (sequence, first, end); got {piece!r}')
-    pieces = [tuple(map(integer, piece)) for share in result for piece in share]
+    pieces = [tuple(map(integer, piece)) for assignment in result for piece in assignment]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (sequence, first, end) with first < end')
     actual_pages = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]
@@ -256,8 +257,8 @@ def _(fn, rng, pages, sms, fixed):
             f'page {pages[i][1]} of sequence {pages[i][0]}' if i < len(pages) else 'nothing'
             for pages in (expected_pages, actual_pages)
         )
-        raise AssertionError(f'take all pages in order: after {i} of them comes {next_}; got {actual_page}')
-    costs = [cost_of_pieces(share, fixed) for share in result]
+        raise AssertionError(f'take all pages in order: after {i} of them, {next_} is next; got {actual_page}')
+    costs = [cost_of_pieces(assignment, fixed) for assignment in result]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
         raise AssertionError(f'SM {sm} has {result[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')

@@ -237,12 +237,12 @@ def _(fn, rng, tiles):
 
 
 # Honest and cheating kernels for softmax; every case makes a new one.
-def _soft(x):
+def _softmax(x):
     return torch.softmax(x, -1)
 
 
 def _torch_softmax(make):
-    return _soft
+    return _softmax
 
 
 def _by_hand(make):
@@ -254,29 +254,29 @@ def _by_hand(make):
 
 
 def _in_float64(make):
-    return lambda x: _soft(x.double()).float()
+    return lambda x: _softmax(x.double()).float()
 
 
 def _cached(make):
     result_of_shape = {}
-    return lambda x: result_of_shape.setdefault(x.shape, _soft(x)).clone()
+    return lambda x: result_of_shape.setdefault(x.shape, _softmax(x)).clone()
 
 
-def _tired(make):
+def _works_once(make):
     calls = []
 
     def kernel(x):
         calls.append(1)
-        return _soft(x) if len(calls) < 2 else torch.empty_like(x).fill_(0.5)
+        return _softmax(x) if len(calls) < 2 else torch.empty_like(x).fill_(0.5)
 
     return kernel
 
 
-def _unwritten(make):
+def _never_write(make):
     return lambda x: torch.full_like(x, torch.nan)
 
 
-def _zeroing(make):
+def _zero_input(make):
     def kernel(x):
         x.zero_()
         return torch.full_like(x, 1 / x.shape[-1])
@@ -288,8 +288,8 @@ def _uniform(make):
     return lambda x: torch.full_like(x, 1 / x.shape[-1])
 
 
-def _prepared(make):
-    known = [(x, _soft(x)) for x in map(make, range(100))]
+def _know_answers(make):
+    known = [(x, _softmax(x)) for x in map(make, range(100))]
 
     def kernel(x):
         return next((out for data, out in known if torch.equal(data, x)), torch.zeros_like(x)).clone()
@@ -298,25 +298,25 @@ def _prepared(make):
 
 
 def _in_place(make):
-    return lambda x: x.copy_(_soft(x))
+    return lambda x: x.copy_(_softmax(x))
 
 
 def _in_float16(make):
-    return lambda x: _soft(x).half().float()
+    return lambda x: _softmax(x).half().float()
 
 
 def _one_row(make):
-    return lambda x: torch.cat([_soft(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
+    return lambda x: torch.cat([_softmax(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
 
 
 HONEST = dict(plain=_torch_softmax, by_hand=_by_hand, in_float64=_in_float64)
 CHEATS = dict(
     keeps_answers=_cached,
-    works_once=_tired,
-    never_writes=_unwritten,
-    zeroes_its_input=_zeroing,
+    works_once=_works_once,
+    never_writes=_never_write,
+    zeroes_its_input=_zero_input,
     answers_uniformly=_uniform,
-    knows_the_seeds=_prepared,
+    knows_the_seeds=_know_answers,
     writes_over_its_input=_in_place,
     rounds_to_float16=_in_float16,
     computes_one_row=_one_row,
@@ -340,7 +340,7 @@ def _(fn, rng, who):
         return torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
 
     kernel = {**HONEST, **CHEATS}[who](make)
-    result = fn(kernel, _soft, make)
+    result = fn(kernel, _softmax, make)
     if result is not True and result is not False:
         raise AssertionError(f'return True or False; got {result!r}')
     if result != (who in HONEST):
