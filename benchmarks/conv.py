@@ -53,7 +53,7 @@ def normal(dtype, *shape): return torch.randn(shape, device='cuda').to(dtype)
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
-CHOICES = (problems, '_slower_channels_last'), (products, 'is_faster')
+CHOICES = (problems, '_why_cudnn_is_faster'), (products, 'is_faster')
 CHOSEN, OURS = [getattr(*choice) for choice in CHOICES], (lambda problem, x: None, lambda problem: True)
 
 

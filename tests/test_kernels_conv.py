@@ -24,7 +24,7 @@ IMAGES = [('float32', (2, 3, 9, 13), 3, 1, 1, 1, 'nchw'), ('bfloat16', (2, 5, 14
 SEQUENCES = [('float32', (2, 3, 37), 4, True, True, True), ('bfloat16', (2, 5, 64), 4, True, True, False),
              ('bfloat16', (1, 2, 2100), 3, False, False, True), ('float32', (1, 3, 2), 4, True, True, True),
              ('float32', (3, 2, 600), 2, False, True, False)]
-SLOWER_CHANNELS_LAST = problems._slower_channels_last
+SLOWER_CHANNELS_LAST = problems._why_cudnn_is_faster
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
@@ -110,7 +110,7 @@ STEPS = [('float32', (2, 3, 5), 4, True, True, True), ('bfloat16', (1, 2, 2), 3,
 def at_once(request):
     "All kernels are compiled in one unit; cuDNN would compute these small images, if they are stored channels last"
     patch = pytest.MonkeyPatch()
-    patch.setattr(problems, '_slower_channels_last', lambda problem, x: None)
+    patch.setattr(problems, '_why_cudnn_is_faster', lambda problem, x: None)
     tests = [*(partial(lambda o: list(images(*o)), o) for o in IMAGES),
              *(partial(lambda o: list(sequences_of(*o)), o) for o in SEQUENCES),
              *(partial(lambda o: steps(*o), o) for o in STEPS)]
@@ -262,8 +262,8 @@ def test_the_rest_is_refused_by_name(call, error, parts):
     with pytest.raises(error, match=parts): call()
 
 
-@pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_last', 'causal',
-                                  'depthwise_last_weight', 'add_splits',
+@pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_nhwc', 'causal',
+                                  'depthwise_nhwc_weight', 'reduce_splits',
                                   'causal_backward', 'causal_update', 'dense'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
@@ -271,8 +271,8 @@ def test_a_source_is_what_is_launched(name):
     flags += ('STATE', 0), ('FINAL', 0)
     calls = [*tiles.depthwise_launches(problem, 'float32', tiles.Alignment(1, 1), True, False, H100),
              *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
-             *tiles.depthwise_last_launches(problem, 'float32', 1, True, False, H100),
-             *tiles.depthwise_last_weight_launches(problem, 'float32', H100)[0],
+             *tiles.depthwise_nhwc_launches(problem, 'float32', 1, True, False, H100),
+             *tiles.depthwise_nhwc_weight_launches(problem, 'float32', H100)[0],
              *products.dense_launches(problem, True, H100),
              *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
              *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),
@@ -289,7 +289,7 @@ def test_a_source_is_what_is_launched(name):
     ('conv_depthwise_float32', (2, 3, 9, 13, 3, 3, 1, 1), 'sums[r][c] += taps[tap]',
      'sums[r][c] += taps[WRONG ? 0 : tap]'),
     ('conv_causal_bfloat16', (2, 5, 1, 37, 5, 3, 1, 0), 'sum += taps[k]', 'sum += taps[WRONG ? 0 : k]'),
-    ('conv_depthwise_last_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);')], 4, first=1))
+    ('conv_depthwise_nhwc_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);')], 4, first=1))
 def test_an_exported_program_finds_itself_right(name, case, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     program = next(o for o in programs.PROGRAMS if o.name == name)

@@ -99,7 +99,7 @@ def test_several_blocks_share_a_row(n, small):
     x = elements((2, n))
     problem = 'float32', 2, n, 4, operators.this_device()
     assert names(operators.sum_launches(*problem)) == ['sum_rows']*2
-    assert names(operators.argmax_launches(*problem)) == ['argmax_rows', 'argmax_parts']
+    assert names(operators.argmax_launches(*problem)) == ['argmax_rows', 'argmax_partials']
     for axis in (None, -1):
         same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))

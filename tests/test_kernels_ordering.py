@@ -82,7 +82,7 @@ def small_patch(patch):
     for name, value in SMALL.items(): patch.setattr(sorts, name, value)
     patch.setattr(sorts, '_TILES', {size: sorts.Tile(256, 3, 1) for size in (1, 2, 4, 8)})
     patch.setattr(sorts, 'this_device', lambda: H100._replace(sms=1))
-    patch.setattr(top_k, '_MIN_SHARE', 300)
+    patch.setattr(top_k, '_MIN_BLOCK_ELEMENTS', 300)
 
 
 def swept(name, shape):
@@ -136,7 +136,7 @@ def test_the_first_k_of_adverse_rows(kind):
 
 
 def test_blocks_share_a_row(monkeypatch):
-    monkeypatch.setattr(top_k, '_MIN_SHARE', 300)
+    monkeypatch.setattr(top_k, '_MIN_BLOCK_ELEMENTS', 300)
     x = keys('float16', (2, 9001))
     calls, found = top_k.topk_launches(KEY_TYPES['float16'], 200, 2, 9001, True, 1, H100)
     assert found == 200*3 and [c.grid for c in calls] == [(6,), (2,)]

@@ -146,7 +146,8 @@ def test_blocks_come_back(shape, block):
     w = prune_blocks(weights(*shape), .5, block).bfloat16()
     b = to_blocks(w, block)
     assert torch.equal(from_blocks(b), w) and b.values.shape == (len(b.columns)*block[0], 64)
-    assert b.starts[0] == 0 and b.starts[-1] == len(b.columns) and b.starts.dtype == b.columns.dtype == torch.int32
+    assert b.row_offsets[0] == 0 and b.row_offsets[-1] == len(b.columns)
+    assert b.row_offsets.dtype == b.columns.dtype == torch.int32
 
 
 def test_the_smallest_blocks_go():

@@ -158,7 +158,7 @@ constexpr bool m_transposed = {transposed_flags[0]}, n_transposed = {transposed_
     operands = _LAYOUTS[spec.kernel.layout]
     description = f'{spec.description}:\nout (h x w) = m @ n in {spec.kernel.dtype}, row-major; {operands}.'
     functions = {
-        'void multiply(int number, const Number *m, const Number *n, Number *out)': [
+        'void multiply(int case_index, const Number *m, const Number *n, Number *out)': [
             _case_lines(spec, shape) for shape in spec.shapes
         ]
     }

@@ -2,7 +2,7 @@
 // Defined above: the kernel, NAME, SMS (the number of SMs that the grids are made for), Number (the type of m, n and
 // out), m_transposed and n_transposed (m or n is stored transposed), and cases (h, w, k of h x k @ k x w; the last case
 // is timed). The launches are defined below.
-void multiply(int number, const Number *m, const Number *n, Number *out);
+void multiply(int case_index, const Number *m, const Number *n, Number *out);
 
 // Normal random values, the same in each run: two hashes of the index, transformed by Box and Muller's formula.
 __device__ inline float uniform(unsigned long long x) {                    // returns a value above 0, at most 1
@@ -72,14 +72,14 @@ __global__ void compare(const Number *m, const Number *n, const Number *out, int
 }
 
 // Multiplies into memory full of NaN, and checks every element. Returns the largest error, divided by its bound.
-double check(int number, const Number *m, const Number *n, Number *out) {
-    auto [h, w, k] = cases[number];
+double check(int case_index, const Number *m, const Number *n, Number *out) {
+    auto [h, w, k] = cases[case_index];
     size_t size = (size_t)h * w;
     static Wrong *wrong = allocate<Wrong>(1);
     Wrong none = {0, ~0ull, 0}, got;
     OK(cudaMemcpy(wrong, &none, sizeof none, cudaMemcpyDefault));
     OK(cudaMemset(out, 0xff, size * sizeof(Number)));
-    multiply(number, m, n, out);
+    multiply(case_index, m, n, out);
     OK(cudaDeviceSynchronize());
     compare<<<dim3((w + SIDE - 1) / SIDE, (h + SIDE - 1) / SIDE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
     OK(cudaGetLastError());                    // without a comparison every result would pass

@@ -27,7 +27,7 @@ class Program(NamedTuple):
     main_file: str  # name of the file with the host code for this kind of kernel; it is written after `host.cuh`
     fields: str  # C++ names of the sizes of a case: 'rows, width'
     sizes: tuple  # values of `fields` per case; the last case is timed
-    # signature of a C++ function, whose parameter `number` selects the case -> per case, a list of lines of C++ and
+    # signature of a C++ function, whose parameter `case_index` selects the case -> per case, a list of lines of C++ and
     # `Launch`es
     functions: dict
     constants: str = ''  # C++ definitions that the host code needs
@@ -75,9 +75,9 @@ def _case_body(lines, namespaces):
 
 
 def _case_function(signature, cases, namespaces) -> str:
-    "Return a C++ function that switches over `number`, the case"
+    "Return a C++ function that switches over `case_index`, the case"
     body = ''.join(f'    case {i}: {{\n{_case_body(lines, namespaces)}    }}\n' for i, lines in enumerate(cases))
-    return f'{signature} {{\n    switch (number) {{\n{body}    }}\n}}\n'
+    return f'{signature} {{\n    switch (case_index) {{\n{body}    }}\n}}\n'
 
 
 def _constants(program):

@@ -1,5 +1,5 @@
 // Stores the accumulators of blocks that share the columns of w (split-K): the blocks of a cluster keep their sums in
-// shared memory, and each adds up and stores a part of the rows of x. Defined above: Number (the type of y), BIAS, BM
+// shared memory, and each adds up and stores a part of the rows of x. Defined above: Elem (the type of y), BIAS, BM
 // and BN (rows of w and of x per block), CK (blocks of a cluster).
 constexpr int PITCH = BM + 4;                               // elements per row of sums; no bank conflicts
 
@@ -16,7 +16,7 @@ __device__ float4 four_of_block(const float *p, int rank) {
 // Adds the sums of the CK blocks for part q of the rows of x, multiplies them by `scale(row)`, adds the bias, and
 // stores them: 2*BM threads, each for four rows of w. `sums`: accumulators [BN][PITCH] in shared memory.
 template<class Scale>
-__device__ void store_sums(const float *sums, Scale scale, const Number *bias, Number *y, int n, int rows,
+__device__ void store_sums(const float *sums, Scale scale, const Elem *bias, Elem *y, int n, int rows,
                            int first_row, int first_n, int q) {
     constexpr int SHARE = (BN + CK - 1) / CK, THREADS = BM / 4;        // per row of x
     const int mine = threadIdx.x % THREADS * 4, row = first_row + mine, left = rows - row;
@@ -36,9 +36,9 @@ __device__ void store_sums(const float *sums, Scale scale, const Number *bias, N
             v[0] += part.x, v[1] += part.y, v[2] += part.z, v[3] += part.w;
         }
         if (first_n + c >= n || left <= 0) continue;
-        Number *to = y + (size_t)(first_n + c) * rows + row;
-        const Number out[4] = {Number(v[0] * by[0] + plus[0]), Number(v[1] * by[1] + plus[1]),
-                               Number(v[2] * by[2] + plus[2]), Number(v[3] * by[3] + plus[3])};
+        Elem *to = y + (size_t)(first_n + c) * rows + row;
+        const Elem out[4] = {Elem(v[0] * by[0] + plus[0]), Elem(v[1] * by[1] + plus[1]),
+                               Elem(v[2] * by[2] + plus[2]), Elem(v[3] * by[3] + plus[3])};
         if (rows % 4 == 0) *(uint2 *)to = *(const uint2 *)out;
         else
             #pragma unroll

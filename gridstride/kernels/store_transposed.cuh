@@ -1,6 +1,6 @@
 // Stores the accumulators of the Hopper kernels: transposes them, and adds a bias. The stores overlap with the next
 // tile.
-// Defined above: Number, BIAS, M (tiles of 64 rows per warpgroup), N (columns per warpgroup), OUT (rows per TMA store).
+// Defined above: Elem, BIAS, M (tiles of 64 rows per warpgroup), N (columns per warpgroup), OUT (rows per TMA store).
 
 __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -13,7 +13,7 @@ __device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_gr
 
 // Transposes the 64*M x N accumulators of a warpgroup into y at row r and column c, and adds the bias of the columns:
 // OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `mine`.
-__device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Number *bias, int columns, int r, int c,
+__device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Elem *bias, int columns, int r, int c,
                              u32 mine, int wg) {
     static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0, "the first piece of the next tile is the other one");
     int lane = threadIdx.x%32, warp = threadIdx.x/32%4;

@@ -37,7 +37,7 @@ def shapes():
 def depthwise_is_right(*names):
     "Of all dtypes, or of those that are named; channels last by ours, even where cuDNN is faster"
     torch.manual_seed(0)
-    problems._slower_channels_last = lambda problem, x: None
+    problems._why_cudnn_is_faster = lambda problem, x: None
     for dtype in [getattr(torch, name) for name in names] or DTYPES:
         for shape, kernel, stride, padding, dilation in shapes():
             for layout in (torch.contiguous_format, torch.channels_last):

@@ -11,13 +11,13 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
        long long rows, int channels, int length, int chunks) {
     const int lane = threadIdx.x % ROW_THREADS, chunk = blockIdx.x % chunks;
     const long long row = (long long)(blockIdx.x / chunks) * ROWS + threadIdx.x / ROW_THREADS;
-    const bool is_row = row < rows;
-    const int channel = is_row ? row % channels : 0;
+    const bool has_row = row < rows;
+    const int channel = has_row ? row % channels : 0;
     const Elem *from = x + row * length;
     float taps[W];
     #pragma unroll
     for (int k = 0; k < W; k++) taps[k] = float(weight[channel * W + k]);
-    const float start = BIAS ? float(bias[channel]) : 0.f;
+    const float bias_term = BIAS ? float(bias[channel]) : 0.f;
     auto element = [&](int t) {                             // t may be before the first element
         if (t >= 0) return float(from[t]);
         return STATE ? float(state[row * HISTORY + HISTORY + t]) : 0.f;
@@ -26,33 +26,33 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
     #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
-        if (is_row && t < length) packs[p] = *(const Pack *)(from + t);
+        if (has_row && t < length) packs[p] = *(const Pack *)(from + t);
         else
             for (int v = 0; v < V; v++) packs[p].at[v] = Elem(0.f);
     }
     #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
-        const bool is_there = is_row && t < length;
+        const bool in_bounds = has_row && t < length;
         float window[HISTORY + V];
         #pragma unroll
         for (int v = 0; v < V; v++) window[HISTORY + v] = float(packs[p].at[v]);
         #pragma unroll
         for (int k = 0; k < HISTORY; k++) {                 // the neighbour has these elements, if it loaded enough
             float before = V >= HISTORY ? __shfl_up_sync(~0u, window[V + k], 1) : 0.f;
-            if (is_there && (V < HISTORY || threadIdx.x % 32 == 0 || lane == 0)) before = element(t - HISTORY + k);
+            if (in_bounds && (V < HISTORY || threadIdx.x % 32 == 0 || lane == 0)) before = element(t - HISTORY + k);
             window[k] = before;
         }
         Pack out;
         #pragma unroll
         for (int v = 0; v < V; v++) {
-            float sum = start;
+            float sum = bias_term;
             #pragma unroll
             for (int k = 0; k < W; k++) sum += taps[k] * window[v + k];
             out.at[v] = Elem(SILU ? sum / (1.f + __expf(-sum)) : sum);
         }
-        if (is_there) *(Pack *)(y + row * length + t) = out;
+        if (in_bounds) *(Pack *)(y + row * length + t) = out;
     }
-    if (FINAL && is_row && chunk == 0 && lane == 0)
+    if (FINAL && has_row && chunk == 0 && lane == 0)
         for (int k = 0; k < HISTORY; k++) final_state[row * HISTORY + k] = Elem(element(length - HISTORY + k));
 }

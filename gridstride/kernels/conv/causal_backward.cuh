@@ -10,31 +10,31 @@ __global__ void __launch_bounds__(THREADS)
 causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, const Elem *dy,
                 const Elem *dfinal, Elem *dx, Elem *dweight, Elem *dbias, Elem *dstate, int sequences, int channels,
                 int length) {
-    __shared__ float of_warp[WARPS][W + 1];
+    __shared__ float warp_sums[WARPS][W + 1];
     const int channel = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float taps[W], sums[W + 1] = {};                        // the last one is the gradient of the bias
     #pragma unroll
     for (int k = 0; k < W; k++) taps[k] = float(weight[channel * W + k]);
-    const float start = BIAS ? float(bias[channel]) : 0.f;
+    const float bias_term = BIAS ? float(bias[channel]) : 0.f;
     const int packs = (length + V - 1) / V;
     for (int i = threadIdx.x; i < sequences * packs; i += THREADS) {
         const long long row = (long long)(i / packs) * channels + channel;
         const int t = i % packs * V;
         const Elem *from = x + row * length, *grads = dy + row * length;
         float window[V + 2 * HISTORY], dz[V + HISTORY];     // x[t - HISTORY ...], and dy[t ...] before the activation
-        const Pack own = *(const Pack *)(from + t), own_grads = *(const Pack *)(grads + t);
+        const Pack x_pack = *(const Pack *)(from + t), dy_pack = *(const Pack *)(grads + t);
         #pragma unroll
         for (int j = 0; j < V + 2 * HISTORY; j++) {
             const int at = t - HISTORY + j;
-            if (j >= HISTORY && j < HISTORY + V) window[j] = float(own.at[j - HISTORY]);
+            if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_pack.at[j - HISTORY]);
             else if (at >= 0) window[j] = at < length ? float(from[at]) : 0.f;
             else window[j] = STATE ? float(state[row * HISTORY + HISTORY + at]) : 0.f;
         }
         #pragma unroll
         for (int j = 0; j < V + HISTORY; j++) {
-            dz[j] = j < V ? float(own_grads.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
+            dz[j] = j < V ? float(dy_pack.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
             if (SILU) {
-                float z = start;
+                float z = bias_term;
                 #pragma unroll
                 for (int k = 0; k < W; k++) z += taps[k] * window[j + k];
                 const float s = 1.f / (1.f + __expf(-z));
@@ -65,12 +65,12 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
     #pragma unroll
     for (int k = 0; k <= W; k++) {
         for (int d = 16; d > 0; d /= 2) sums[k] += __shfl_xor_sync(~0u, sums[k], d);
-        if (lane == 0) of_warp[warp][k] = sums[k];
+        if (lane == 0) warp_sums[warp][k] = sums[k];
     }
     __syncthreads();
     if (threadIdx.x > W) return;
     float sum = 0;
-    for (int w = 0; w < WARPS; w++) sum += of_warp[w][threadIdx.x];
+    for (int w = 0; w < WARPS; w++) sum += warp_sums[w][threadIdx.x];
     if (threadIdx.x < W) dweight[channel * W + threadIdx.x] = Elem(sum);
     else if (BIAS) dbias[channel] = Elem(sum);
 }

@@ -3,8 +3,8 @@
 // asynchronous copies gather them from x, and write zeros where a tap is out of bounds. mma.sync multiplies.
 // Defined above: Elem (bfloat16), KH, KW, STRIDE, DILATION, PAD_H, PAD_W, BM, BN (the tile of a block), WARPS_M,
 // WARPS_N, STAGES, BIAS. The input channels and the output channels are multiples of 8.
-constexpr int BK = 64, CHUNKS = BK / 8, THREADS = 32 * WARPS_M * WARPS_N, ROWS_AT_ONCE = THREADS / CHUNKS;
-constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N, A_ROWS = BM / ROWS_AT_ONCE, B_ROWS = BN / ROWS_AT_ONCE;
+constexpr int BK = 64, CHUNKS = BK / 8, THREADS = 32 * WARPS_M * WARPS_N, ROWS_PER_COPY = THREADS / CHUNKS;
+constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N, A_ROWS = BM / ROWS_PER_COPY, B_ROWS = BN / ROWS_PER_COPY;
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 
 // Rows of 128 bytes; a swizzle lets 8 rows of one column of chunks share no bank
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS)
 dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, int channels, int height, int width,
       int out_channels, int out_height, int out_width, int tiles_n) {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, chunk = tid % CHUNKS, loaded = tid / CHUNKS;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, chunk = tid % CHUNKS, copy_row = tid / CHUNKS;
     const int m0 = blockIdx.x / tiles_n * BM, n0 = blockIdx.x % tiles_n * BN;
     const int pixels = images * out_height * out_width, terms = KH * KW * channels, steps = (terms + BK - 1) / BK;
     const u32 stages = address(memory);
@@ -25,7 +25,7 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
     const Elem *image[A_ROWS];
     #pragma unroll
     for (int i = 0; i < A_ROWS; i++) {
-        const int m = m0 + loaded + i * ROWS_AT_ONCE, c = m % out_width, r = m / out_width % out_height;
+        const int m = m0 + copy_row + i * ROWS_PER_COPY, c = m % out_width, r = m / out_width % out_height;
         top[i] = m < pixels ? r * STRIDE - PAD_H : -(1 << 28);
         left[i] = c * STRIDE - PAD_W;
         image[i] = x + (m < pixels ? (long long)(m / out_width / out_height) * height * width * channels : 0);
@@ -43,15 +43,15 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
         #pragma unroll
         for (int i = 0; i < A_ROWS; i++) {
             const int r = top[i] + kh * DILATION, c = left[i] + kw * DILATION;
-            const bool there = kh < KH && r >= 0 && r < height && c >= 0 && c < width;
-            const Elem *from = there ? image[i] + ((long long)r * width + c) * channels + channel : x;
-            copy_async<16>(chunk_at(a, loaded + i * ROWS_AT_ONCE, chunk), from, there);
+            const bool in_bounds = kh < KH && r >= 0 && r < height && c >= 0 && c < width;
+            const Elem *from = in_bounds ? image[i] + ((long long)r * width + c) * channels + channel : x;
+            copy_async<16>(chunk_at(a, copy_row + i * ROWS_PER_COPY, chunk), from, in_bounds);
         }
         #pragma unroll
         for (int i = 0; i < B_ROWS; i++) {
-            const int row = loaded + i * ROWS_AT_ONCE, n = n0 + row;
-            const bool there = n < out_channels && k < terms;
-            copy_async<16>(chunk_at(b, row, chunk), there ? weight + (long long)n * terms + k : weight, there);
+            const int row = copy_row + i * ROWS_PER_COPY, n = n0 + row;
+            const bool in_bounds = n < out_channels && k < terms;
+            copy_async<16>(chunk_at(b, row, chunk), in_bounds ? weight + (long long)n * terms + k : weight, in_bounds);
         }
         k += BK;
         channel += BK;
@@ -72,19 +72,19 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
         const u32 a = stages + step % STAGES * STAGE_BYTES, b = a + A_BYTES;
         #pragma unroll
         for (int kk = 0; kk < CHUNKS; kk += 2) {
-            u32 left_parts[WM / 16][4], right_parts[WN / 16][4];
+            u32 a_fragments[WM / 16][4], b_fragments[WN / 16][4];
             #pragma unroll
             for (int i = 0; i < WM / 16; i++)
-                ldmatrix(left_parts[i], chunk_at(a, warp_m + i * 16 + lane % 16, kk + lane / 16));
+                ldmatrix(a_fragments[i], chunk_at(a, warp_m + i * 16 + lane % 16, kk + lane / 16));
             #pragma unroll
             for (int j = 0; j < WN / 16; j++)
-                ldmatrix(right_parts[j],
+                ldmatrix(b_fragments[j],
                          chunk_at(b, warp_n + j * 16 + lane % 8 + lane / 16 * 8, kk + lane / 8 % 2));
             #pragma unroll
             for (int i = 0; i < WM / 16; i++)
                 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    mma(sums[i][j], left_parts[i], right_parts[j / 2][j % 2 * 2], right_parts[j / 2][j % 2 * 2 + 1]);
+                    mma(sums[i][j], a_fragments[i], b_fragments[j / 2][j % 2 * 2], b_fragments[j / 2][j % 2 * 2 + 1]);
         }
     }
 

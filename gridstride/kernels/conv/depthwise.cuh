@@ -10,7 +10,7 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     const long long plane_size = (long long)height * width;
     load_tile(tile, x + first * plane_size, plane_size, planes - first, height, width, out_top * STRIDE - PAD_H,
               out_left * STRIDE - LEFT);
-    const int mine = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS, plane = first + mine;
+    const int tile_plane = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS, plane = first + tile_plane;
     const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS, channel = min(plane, planes - 1) % channels;
     float taps[KH * KW], sums[ROWS][COLS];
     #pragma unroll
@@ -19,8 +19,8 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     #pragma unroll
     for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = start;
     __syncthreads();
-    if (mine >= PLANES || plane >= planes) return;
-    for_products(tile + mine * IN_H + row * STRIDE, column,
+    if (tile_plane >= PLANES || plane >= planes) return;
+    for_each_product(tile + tile_plane * IN_H + row * STRIDE, column,
                  [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
     Elem *to = y + (size_t)plane * out_height * out_width;
     #pragma unroll

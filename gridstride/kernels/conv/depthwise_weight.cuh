@@ -1,14 +1,14 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution of planes (NCHW). A block adds the products
-// of every SPLITS-th tile of one channel, PLANES images at once; `add_splits` adds the sums of the blocks.
+// of every SPLITS-th tile of one channel, PLANES images at once; `reduce_splits` adds the sums of the blocks.
 // Defined above: what `plane_tiles` needs, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
 depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int channels, int height, int width,
                  int out_height, int out_width, int tiles_x, int tiles) {
-    __shared__ __align__(16) float tile[PLANES * IN_H][PITCH], of_warp[WARPS][TAPS + 1];
+    __shared__ __align__(16) float tile[PLANES * IN_H][PITCH], warp_sums[WARPS][TAPS + 1];
     const int channel = blockIdx.x % channels, split = blockIdx.x / channels;
-    const int mine = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS;
+    const int tile_plane = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS;
     const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS;
     const int groups = (images + PLANES - 1) / PLANES;
     const long long plane_size = (long long)height * width;
@@ -18,9 +18,9 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
         __syncthreads();
         load_tile(tile, x + ((long long)first * channels + channel) * plane_size, channels * plane_size,
                   images - first, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
-        const bool has_tile = mine < PLANES && first + mine < images;
+        const bool has_tile = tile_plane < PLANES && first + tile_plane < images;
         float grads[ROWS][COLS];
-        const Elem *from = dy + ((long long)(first + mine) * channels + channel) * out_height * out_width;
+        const Elem *from = dy + ((long long)(first + tile_plane) * channels + channel) * out_height * out_width;
         #pragma unroll
         for (int r = 0; r < ROWS; r++)
             #pragma unroll
@@ -39,19 +39,19 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
             }
         __syncthreads();
         if (has_tile)
-            for_products(tile + mine * IN_H + row * STRIDE, column,
+            for_each_product(tile + tile_plane * IN_H + row * STRIDE, column,
                          [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     #pragma unroll
     for (int k = 0; k <= TAPS; k++) {
         for (int d = 16; d > 0; d /= 2) sums[k] += __shfl_xor_sync(~0u, sums[k], d);
-        if (lane == 0) of_warp[warp][k] = sums[k];
+        if (lane == 0) warp_sums[warp][k] = sums[k];
     }
     __syncthreads();
     for (int k = threadIdx.x; k <= TAPS; k += THREADS) {
         float sum = 0;
-        for (int w = 0; w < WARPS; w++) sum += of_warp[w][k];
+        for (int w = 0; w < WARPS; w++) sum += warp_sums[w][k];
         partials[((size_t)split * channels + channel) * (TAPS + 1) + k] = sum;
     }
 }

@@ -44,11 +44,11 @@ def _launch_depthwise(problem, x, weight, bias, y, flip=False):
     if not y.numel():
         return
     dtype, addresses = dtype_name(x), (x.data_ptr(), y.data_ptr())
-    is_last = is_channels_last(x)
-    make = tiles.depthwise_last_launches if is_last else tiles.depthwise_launches
-    alignment = (tiles.last_vector_width if is_last else tiles.plane_alignment)(problem, dtype, addresses)
+    is_nhwc = is_channels_last(x)
+    make = tiles.depthwise_nhwc_launches if is_nhwc else tiles.depthwise_launches
+    alignment = (tiles.nhwc_vector_width if is_nhwc else tiles.plane_alignment)(problem, dtype, addresses)
     launches = make(problem, dtype, alignment, bias is not None, flip, this_device())
-    x, y = (o.permute(0, 2, 3, 1) for o in (x, y)) if is_last else (x, y)  # contiguous views
+    x, y = (o.permute(0, 2, 3, 1) for o in (x, y)) if is_nhwc else (x, y)  # contiguous views
     launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
 
@@ -94,8 +94,8 @@ def _gradients_by_torch(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
 def _conv2d_backward(x, weight, dy, *sizes):
     problem = _problem(x, weight, *sizes)
     gradient = problem.gradient()
-    is_dilated_last = is_channels_last(x) and problem.dilation != (1, 1)
-    if problem.stride != (1, 1) or min(gradient.padding) < 0 or not x.numel() or is_dilated_last:
+    is_dilated_nhwc = is_channels_last(x) and problem.dilation != (1, 1)
+    if problem.stride != (1, 1) or min(gradient.padding) < 0 or not x.numel() or is_dilated_nhwc:
         return NotImplemented
     dx, dweight, dbias = _empty_gradients(x, weight, dy, *sizes)
     _launch_depthwise(gradient, dy, weight, None, dx, flip=True)
@@ -107,7 +107,7 @@ def _launch_depthwise_weight(problem, x, dy, dweight, dbias):
     "Launch the gradients of the weight and of the bias"
     dtype, device = dtype_name(x), this_device()
     if is_channels_last(x):
-        launches, splits = tiles.depthwise_last_weight_launches(problem, dtype, device)
+        launches, splits = tiles.depthwise_nhwc_weight_launches(problem, dtype, device)
         x, dy = (o.permute(0, 2, 3, 1) for o in (x, dy))  # contiguous views
     else:
         alignment = tiles.plane_alignment(problem, dtype, (x.data_ptr(), dy.data_ptr()))
@@ -191,5 +191,5 @@ def explain_conv2d(
     if not problem.is_depthwise:
         return Explanation(('dense',), products.REASON)
     if is_channels_last(x):
-        return Explanation(('depthwise_last',), 'a depthwise convolution, channels last: a thread per pair of channels')
+        return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: a thread per pair of channels')
     return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

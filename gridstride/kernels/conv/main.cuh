@@ -2,12 +2,12 @@
 // Defined above: the operator (KIND), Elem (of all arrays), ROUNDING (the relative tolerance), and the sizes (cases:
 // images, channels, height, width, out_channels, kernel, stride, padding; of a causal convolution sequences, channels,
 // 1, length, channels, taps). The launches are defined below.
-void launch(int number, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
+void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
 
 struct Sizes { int out_height, out_width; size_t x, weight, y; };
 
-Sizes sizes_of(int number) {
-    auto [images, channels, height, width, out_channels, kernel, stride, padding] = cases[number];
+Sizes sizes_of(int case_index) {
+    auto [images, channels, height, width, out_channels, kernel, stride, padding] = cases[case_index];
     int out_height = KIND == CAUSAL ? 1 : (height + 2 * padding - kernel) / stride + 1;
     int out_width = KIND == CAUSAL ? width : (width + 2 * padding - kernel) / stride + 1;
     size_t taps = KIND == CAUSAL ? kernel : kernel * kernel, depth = KIND == DENSE ? channels : 1;
@@ -22,12 +22,12 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
                         unsigned long long *wrong) {
     const size_t i = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * step;
     if (i >= sizes.y) return;
-    const bool last = KIND == DEPTHWISE_LAST || KIND == DENSE;      // stored channels last
-    const size_t pixel = last ? i / out_channels : i;
+    const bool is_nhwc = KIND == DEPTHWISE_NHWC || KIND == DENSE;   // stored channels last
+    const size_t pixel = is_nhwc ? i / out_channels : i;
     const int out_c = pixel % sizes.out_width, out_r = pixel / sizes.out_width % sizes.out_height;
     const size_t plane = pixel / sizes.out_width / sizes.out_height;
-    const int channel = last ? i % out_channels : plane % out_channels, rows = KIND == CAUSAL ? 1 : kernel;
-    const size_t image = last ? plane : plane / out_channels;
+    const int channel = is_nhwc ? i % out_channels : plane % out_channels, rows = KIND == CAUSAL ? 1 : kernel;
+    const size_t image = is_nhwc ? plane : plane / out_channels;
     const int left = KIND == CAUSAL ? kernel - 1 : padding, top = KIND == CAUSAL ? 0 : padding;
     double sum = (float)bias[channel], size = fabs(sum);
     for (int kh = 0; kh < rows; kh++)
@@ -35,7 +35,7 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
             const int r = out_r * stride - top + kh, c = out_c * stride - left + kw;
             if (r < 0 || r >= height || c < 0 || c >= width) continue;
             for (int in = KIND == DENSE ? 0 : channel; in < (KIND == DENSE ? channels : channel + 1); in++) {
-                const size_t at = last ? ((image * height + r) * width + c) * channels + in
+                const size_t at = is_nhwc ? ((image * height + r) * width + c) * channels + in
                                        : ((image * channels + in) * height + r) * width + c;
                 const int tap = kh * kernel + kw;
                 const double w = (float)weight[KIND == DENSE ? ((size_t)channel * rows * kernel + tap) * channels + in
@@ -50,9 +50,9 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
 }
 
 // Exits if a result is wrong
-void check(int number, const Elem *x, const Elem *weight, const Elem *bias, const Elem *y) {
-    auto [images, channels, height, width, out_channels, kernel, stride, padding] = cases[number];
-    const Sizes sizes = sizes_of(number);
+void check(int case_index, const Elem *x, const Elem *weight, const Elem *bias, const Elem *y) {
+    auto [images, channels, height, width, out_channels, kernel, stride, padding] = cases[case_index];
+    const Sizes sizes = sizes_of(case_index);
     const size_t step = sizes.y > 1 << 22 ? 97 : 1;
     static auto *wrong = allocate<unsigned long long>(1);
     erase(wrong, 1);
@@ -65,16 +65,16 @@ void check(int number, const Elem *x, const Elem *weight, const Elem *bias, cons
     exit(1);
 }
 
-double run_case(int number, bool timed) {
-    const Sizes sizes = sizes_of(number);
-    const size_t out_channels = cases[number].out_channels;
+double run_case(int case_index, bool timed) {
+    const Sizes sizes = sizes_of(case_index);
+    const size_t out_channels = cases[case_index].out_channels;
     Elem *x = allocate<Elem>(sizes.x), *weight = allocate<Elem>(sizes.weight), *y = allocate<Elem>(sizes.y);
     Elem *bias = allocate<Elem>(out_channels);
     fill_normal<<<(sizes.x + 255) / 256, 256>>>(x, sizes.x, 0);
     fill_normal<<<(sizes.weight + 255) / 256, 256>>>(weight, sizes.weight, 1);
     fill_normal<<<(out_channels + 255) / 256, 256>>>(bias, out_channels, 2);
-    return check_and_time(timed, [&] { erase(y, sizes.y); }, [&] { launch(number, x, weight, bias, y); },
-                          [&] { check(number, x, weight, bias, y); });
+    return check_and_time(timed, [&] { erase(y, sizes.y); }, [&] { launch(case_index, x, weight, bias, y); },
+                          [&] { check(case_index, x, weight, bias, y); });
 }
 
 int run() {

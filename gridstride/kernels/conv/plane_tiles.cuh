@@ -14,25 +14,25 @@ constexpr int IN_H = (TILE_H - 1) * STRIDE + SPAN_H, IN_ROWS = (ROWS - 1) * STRI
 constexpr int LEFT = (PAD_W + V - 1) / V * V, SKIP = (LEFT - PAD_W) / 4 * 4, SHIFT = LEFT - PAD_W - SKIP;
 constexpr int READ = (SHIFT + (COLS - 1) * STRIDE + SPAN_W + 3) / 4 * 4, UNIT = V > 4 ? V : 4;
 constexpr int PITCH = (SKIP + (LANES_X - 1) * COLS * STRIDE + READ + UNIT - 1) / UNIT * UNIT;
-constexpr int ROW_PACKS = PITCH / V, TILE_PACKS = PLANES * IN_H * ROW_PACKS, AT_ONCE = 8;
+constexpr int ROW_PACKS = PITCH / V, TILE_PACKS = PLANES * IN_H * ROW_PACKS, LOADS_IN_FLIGHT = 8;
 
-// Loads the tile of PLANES planes, which are `distance` elements apart; several loads of a thread are in flight
-__device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, long long distance, int planes,
+// Loads the tile of PLANES planes, which are `plane_stride` elements apart; several loads of a thread are in flight
+__device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, long long plane_stride, int planes,
                                           int height, int width, int top, int left) {
-    for (int from = threadIdx.x; from < TILE_PACKS; from += AT_ONCE * THREADS) {
-        Pack packs[AT_ONCE];
+    for (int from = threadIdx.x; from < TILE_PACKS; from += LOADS_IN_FLIGHT * THREADS) {
+        Pack packs[LOADS_IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < AT_ONCE; a++) {
+        for (int a = 0; a < LOADS_IN_FLIGHT; a++) {
             const int i = from + a * THREADS, row = i / ROW_PACKS, plane = row / IN_H;
             const int r = top + row % IN_H, c = left + i % ROW_PACKS * V;
-            const bool there = plane < min(planes, PLANES) && r >= 0 && r < height && c >= 0 && c < width;
-            if (there) packs[a] = *(const Pack *)(x + plane * distance + r * width + c);
+            const bool in_bounds = plane < min(planes, PLANES) && r >= 0 && r < height && c >= 0 && c < width;
+            if (in_bounds) packs[a] = *(const Pack *)(x + plane * plane_stride + r * width + c);
             else
                 #pragma unroll
                 for (int v = 0; v < V; v++) packs[a].at[v] = Elem(0.f);
         }
         #pragma unroll
-        for (int a = 0; a < AT_ONCE; a++) {
+        for (int a = 0; a < LOADS_IN_FLIGHT; a++) {
             const int i = from + a * THREADS;
             Floats floats;
             #pragma unroll
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
 }
 
 // Calls use(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
-template <class Use> __device__ __forceinline__ void for_products(const float (*tile)[PITCH], int column, Use use) {
+template <class Use> __device__ __forceinline__ void for_each_product(const float (*tile)[PITCH], int column, Use use) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {
         float row[READ];

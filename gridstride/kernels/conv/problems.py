@@ -51,12 +51,12 @@ class Convolution(NamedTuple):
         return self._replace(height=height, width=width, padding=padding)
 
 
-def pair(name, value, least) -> tuple:  # (for the height, for the width)
-    "Return an integer or a pair of integers as a pair; raises `ValueError` unless both are at least `least`"
-    both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(both) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in both):
-        raise ValueError(f'conv2d: {name} is {value!r}; expected an integer of at least {least}, or two of them')
-    return both
+def pair(name, value, minimum) -> tuple:  # (for the height, for the width)
+    "Return an integer or a pair of integers as a pair; raises `ValueError` unless both are at least `minimum`"
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n >= minimum for n in values):
+        raise ValueError(f'conv2d: {name} is {value!r}; expected an integer of at least {minimum}, or two of them')
+    return values
 
 
 def padding_pair(padding, kernel, dilation) -> tuple:
@@ -110,18 +110,18 @@ def is_channels_last(x) -> bool:
 
 def depthwise_fallback(problem, x) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a depthwise convolution"
-    return _depthwise_limit(problem) or (_slower_channels_last(problem, x) if is_channels_last(x) else None)
+    return _depthwise_limit(problem) or (_why_cudnn_is_faster(problem, x) if is_channels_last(x) else None)
 
 
 # Measured on an NVIDIA H200 (benchmarks/conv.py)
-_LAST_MIN_OUTPUTS = 2**20
+_NHWC_MIN_OUTPUTS = 2**20
 
 
-def _slower_channels_last(problem, x) -> str:
+def _why_cudnn_is_faster(problem, x) -> str:
     "Return the reason why cuDNN is faster for images that are stored channels last, or None"
     (height, width), taps, element_bytes = problem.out_size, min(problem.kernel), x.element_size()
-    if problem.images * problem.channels * height * width < _LAST_MIN_OUTPUTS:
-        return f'channels last, and fewer than {_LAST_MIN_OUTPUTS:,} outputs: cuDNN is faster'
+    if problem.images * problem.channels * height * width < _NHWC_MIN_OUTPUTS:
+        return f'channels last, and fewer than {_NHWC_MIN_OUTPUTS:,} outputs: cuDNN is faster'
     if problem.stride != (1, 1) or taps < (5 if element_bytes == 4 else 7):
         return 'channels last, and a kernel of less than 5 x 5 (of 16-bit elements 7 x 7), or a stride: cuDNN is faster'
     if element_bytes == 2 and max(height, width) > 32:

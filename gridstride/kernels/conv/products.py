@@ -33,22 +33,22 @@ def product_tile(problem: Convolution, sms) -> ProductTile:
     "Return the largest tile with which each SM gets a block, or the smallest"
     out_height, out_width = problem.out_size
     pixels = problem.images * out_height * out_width
-    fitting = [tile for tile in _TILES if tile.n <= max(64, problem.out_channels)]
-    enough = (tile for tile in fitting if cdiv(pixels, tile.m) * cdiv(problem.out_channels, tile.n) >= sms)
+    candidates = [tile for tile in _TILES if tile.n <= max(64, problem.out_channels)]
+    enough = (tile for tile in candidates if cdiv(pixels, tile.m) * cdiv(problem.out_channels, tile.n) >= sms)
     return next(enough, _TILES[-1])
 
 
-def _is_stored_for_copies(x) -> bool:
+def _allows_vector_copies(x) -> bool:
     "Return whether x is stored channels last, and a thread can copy 8 channels at once"
-    is_last = is_channels_last(x) or x.is_contiguous() and 1 in (x.shape[1], x.shape[2] * x.shape[3])
-    return is_last and x.data_ptr() % MAX_LOAD_BYTES == 0
+    is_nhwc = is_channels_last(x) or x.is_contiguous() and 1 in (x.shape[1], x.shape[2] * x.shape[3])
+    return is_nhwc and x.data_ptr() % MAX_LOAD_BYTES == 0
 
 
 def dense_fallback(problem: Convolution, x, weight, device) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a dense convolution"
     if dtype_name(x) != 'bfloat16':
         return f'a dense convolution of {dtype_name(x)}: ours is of bfloat16'
-    if not (_is_stored_for_copies(x) and _is_stored_for_copies(weight)):
+    if not (_allows_vector_copies(x) and _allows_vector_copies(weight)):
         return 'a dense convolution whose x and weight are not both stored channels last, as the copies of ours need it'
     if problem.channels % 8 or problem.out_channels % 8:
         return 'a dense convolution of channels that are not multiples of 8: a copy of 16 bytes would mix pixels'

@@ -17,7 +17,7 @@ _ROUNDING = dict(float32='0x1p-22', bfloat16='0x1p-8')
 class ConvolutionProgram(NamedTuple):
     "An operator for one dtype"
 
-    kind: str  # 'depthwise', 'depthwise_last', 'dense', 'causal'
+    kind: str  # 'depthwise', 'depthwise_nhwc', 'dense', 'causal'
     dtype: str
     cases: tuple  # of `_FIELDS`; the last one is timed
 
@@ -30,7 +30,7 @@ class ConvolutionProgram(NamedTuple):
 PROGRAMS = [
     ConvolutionProgram('depthwise', 'float32', (*_DEPTHWISE, (64, 96, 56, 56, 96, 7, 1, 3))),
     ConvolutionProgram('depthwise', 'bfloat16', (*_DEPTHWISE, (64, 144, 56, 56, 144, 3, 1, 1))),
-    ConvolutionProgram('depthwise_last', 'bfloat16', (*_DEPTHWISE, (64, 384, 14, 14, 384, 7, 1, 3))),
+    ConvolutionProgram('depthwise_nhwc', 'bfloat16', (*_DEPTHWISE, (64, 384, 14, 14, 384, 7, 1, 3))),
     ConvolutionProgram(
         'dense', 'bfloat16', ((2, 16, 9, 7, 24, 3, 1, 1), (1, 8, 12, 12, 136, 3, 2, 1), (64, 128, 28, 28, 128, 3, 1, 1))
     ),
@@ -56,9 +56,9 @@ def case_launches(program, case) -> list:  # of `KernelLaunch`
     if program.kind == 'depthwise':
         alignment = tiles.plane_alignment(problem, program.dtype, addresses)
         return tiles.depthwise_launches(problem, program.dtype, alignment, True, False, H100)
-    if program.kind == 'depthwise_last':
-        vec_size = tiles.last_vector_width(problem, program.dtype, addresses)
-        return tiles.depthwise_last_launches(problem, program.dtype, vec_size, True, False, H100)
+    if program.kind == 'depthwise_nhwc':
+        vec_size = tiles.nhwc_vector_width(problem, program.dtype, addresses)
+        return tiles.depthwise_nhwc_launches(problem, program.dtype, vec_size, True, False, H100)
     if program.kind == 'dense':
         return products.dense_launches(problem, True, H100)
     images, channels, _, width, _, taps, *_ = case
@@ -73,14 +73,14 @@ def _program(program):
         [Launch(call, tuple(unused.get(name, name) for name in call.arrays)) for call in case_launches(program, case)]
         for case in program.cases
     ]
-    constants = f'''enum Kind {{ DEPTHWISE, DEPTHWISE_LAST, DENSE, CAUSAL }};
+    constants = f'''enum Kind {{ DEPTHWISE, DEPTHWISE_NHWC, DENSE, CAUSAL }};
 constexpr Kind KIND = {program.kind.upper()};
 typedef {C_TYPES[program.dtype]} Elem;
 constexpr double ROUNDING = {_ROUNDING[program.dtype]};'''
     description = (
         f'`gridstride.kernels.conv{1 if program.kind == "causal" else 2}d` of {program.dtype}: {program.kind}.'
     )
-    signature = 'void launch(int number, const Elem *x, const Elem *weight, const Elem *bias, Elem *y)'
+    signature = 'void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y)'
     return Program(program.name, description, 'conv/main.cuh', _FIELDS, program.cases, {signature: lines}, constants)
 
 

@@ -12,7 +12,7 @@ _PARTS = {
     'depthwise': ('plane_tiles',),
     'depthwise_weight': ('plane_tiles',),
 }  # kernel -> the texts that precede its own
-_ADDED = {'depthwise_weight', 'depthwise_last_weight'}  # `add_splits`, in the same source, adds their sums
+_SPLIT_KERNELS = {'depthwise_weight', 'depthwise_nhwc_weight'}  # `reduce_splits`, in the same source, adds their sums
 _PRIMITIVES = {'dense': ('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')}
 
 
@@ -26,5 +26,5 @@ def kernel_source(
     preamble = ''.join(source(part) for part in _PARTS.get(name, ()))
     if name in _PRIMITIVES:
         preamble += 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_PRIMITIVES[name])
-    text = source(name) + (source('add_splits') if name in _ADDED else '')
+    text = source(name) + (source('reduce_splits') if name in _SPLIT_KERNELS else '')
     return assemble_source(text, (('Elem', C_TYPES[dtype]),), constants, preamble)

@@ -73,8 +73,8 @@ def _tile_width(out_width):
 def _tile_height(out_height, rows, lanes):
     "Return the height of a tile with `lanes` threads per row"
     total = cdiv(out_height, rows)
-    most = max(1, _MAX_PLANE_THREADS // lanes)
-    return cdiv(total, cdiv(total, most)) * rows
+    max_rows = max(1, _MAX_PLANE_THREADS // lanes)
+    return cdiv(total, cdiv(total, max_rows)) * rows
 
 
 def _row_floats(problem, tile_width, load):
@@ -102,9 +102,9 @@ def plane_tile(problem: Convolution, planes, dtype, load, sms) -> PlaneTile:
         tile = tile._replace(height=tile.height - rows)
     tiles = cdiv(out_height, tile.height) * cdiv(out_width, width)
     most_threads = 64 if tile.plane_threads <= 16 else _MAX_THREADS[DTYPE_BYTES[dtype]]
-    fits = min(most_threads // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
+    max_planes = min(most_threads // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
     enough = max(cdiv(64, tile.plane_threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
-    return tile._replace(planes=max(1, min(fits, enough, planes)))
+    return tile._replace(planes=max(1, min(max_planes, enough, planes)))
 
 
 def _constants(problem, tile, alignment, **more):
@@ -150,57 +150,57 @@ def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) ->
     scalars = problem.images, channels, problem.height, problem.width, out_height, out_width, tiles_x, tiles
     grid, block = (splits * channels,), (tile.threads,)
     first = KernelLaunch(src, 'depthwise_weight', ('x', 'dy', 'partials'), scalars, grid, block)
-    return [first, _add_splits_launch(src, channels, taps)], splits
+    return [first, _reduce_splits_launch(src, channels, taps)], splits
 
 
-def _add_splits_launch(src, channels, taps):
+def _reduce_splits_launch(src, channels, taps):
     "Return the launch that adds the sums of the blocks"
     arrays, grid = ('partials', 'dweight', 'dbias'), (cdiv(channels * (taps + 1), 256),)
-    return KernelLaunch(src, 'add_splits', arrays, (channels,), grid, (256,))
+    return KernelLaunch(src, 'reduce_splits', arrays, (channels,), grid, (256,))
 
 
 # Images that are stored channels last
-_LAST_THREADS, _LAST_VECTOR = 128, 2
+_NHWC_THREADS, _NHWC_VECTOR = 128, 2
 
 
-def _last_cols(problem: Convolution) -> int:
+def _nhwc_cols(problem: Convolution) -> int:
     "Return the outputs of a row per thread for which the fewest elements are read"
     out_width, taps = problem.out_size[1], problem.kernel[1]
     return min((8, 7, 4), key=lambda cols: cdiv(out_width, cols) * (cols + (taps - 1) / 2))
 
 
 @lru_cache(1024)
-def depthwise_last_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device):
+def depthwise_nhwc_launches(problem: Convolution, dtype, vec_size, has_bias, flip, device):
     "Return the launch of a depthwise convolution of images that are stored channels last"
     out_height, out_width = problem.out_size
-    rows, cols = min(2, out_height), _last_cols(problem)
+    rows, cols = min(2, out_height), _nhwc_cols(problem)
     lanes = pow2_clamp(2 * cdiv(problem.channels, vec_size) - 1, 1, 32)
     groups = cdiv(problem.channels, lanes * vec_size)
     tiles_x, tiles_y = cdiv(out_width, cols), cdiv(out_height, rows)
     tiles = problem.images * tiles_x * tiles_y
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
     constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], ROWS=rows, COLS=cols, V=vec_size)
-    constants |= dict(LANES=lanes, THREADS=_LAST_THREADS, BIAS=has_bias, FLIP=flip)
-    src = kernel_source('depthwise_last', dtype, tuple(constants.items()))
+    constants |= dict(LANES=lanes, THREADS=_NHWC_THREADS, BIAS=has_bias, FLIP=flip)
+    src = kernel_source('depthwise_nhwc', dtype, tuple(constants.items()))
     sizes = problem.channels, problem.height, problem.width, out_height, out_width
-    scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _LAST_THREADS // lanes) * groups,)
-    return [KernelLaunch(src, 'depthwise_last', ('x', 'weight', 'bias', 'y'), scalars, grid, (_LAST_THREADS,))]
+    scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _NHWC_THREADS // lanes) * groups,)
+    return [KernelLaunch(src, 'depthwise_nhwc', ('x', 'weight', 'bias', 'y'), scalars, grid, (_NHWC_THREADS,))]
 
 
 @lru_cache(1024)
-def depthwise_last_weight_launches(problem: Convolution, dtype, device) -> tuple:  # (launches, splits)
+def depthwise_nhwc_weight_launches(problem: Convolution, dtype, device) -> tuple:  # (launches, splits)
     "Return the launches of the gradient of the weight, channels last, and the number of partial sums per tap"
-    (out_height, out_width), channels, threads = problem.out_size, problem.channels, _LAST_THREADS
+    (out_height, out_width), channels, threads = problem.out_size, problem.channels, _NHWC_THREADS
     rows, groups, taps = problem.images * out_height, cdiv(channels, 32), problem.kernel[0] * problem.kernel[1]
     splits = max(1, min(cdiv(rows, threads // 32), _SPLIT_BLOCKS_PER_SM * device.sms // groups))
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], PAD_H=problem.padding[0], PAD_W=problem.padding[1])
-    src = kernel_source('depthwise_last_weight', dtype, tuple(dict(constants, THREADS=threads, SPLITS=splits).items()))
+    src = kernel_source('depthwise_nhwc_weight', dtype, tuple(dict(constants, THREADS=threads, SPLITS=splits).items()))
     scalars = channels, problem.height, problem.width, out_height, out_width, rows, groups
     arrays, grid = ('x', 'dy', 'partials'), (splits * groups,)
-    first = KernelLaunch(src, 'depthwise_last_weight', arrays, scalars, grid, (threads,))
-    return [first, _add_splits_launch(src, channels, taps)], splits
+    first = KernelLaunch(src, 'depthwise_nhwc_weight', arrays, scalars, grid, (threads,))
+    return [first, _reduce_splits_launch(src, channels, taps)], splits
 
 
-def last_vector_width(problem: Convolution, dtype, addresses) -> int:
+def nhwc_vector_width(problem: Convolution, dtype, addresses) -> int:
     "Return the channels per load and store of images that are stored channels last, at these addresses"
-    return min(_LAST_VECTOR, *(vector_width(a, DTYPE_BYTES[dtype], 2, problem.channels) for a in addresses))
+    return min(_NHWC_VECTOR, *(vector_width(a, DTYPE_BYTES[dtype], 2, problem.channels) for a in addresses))

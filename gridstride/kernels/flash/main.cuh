@@ -3,8 +3,8 @@
 // and the sizes (cases; the last one is timed). The launches are defined below.
 struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *taken; };
 
-void forward(int number, const Arrays &a);
-void backward(int number, const Arrays &a);
+void forward(int case_index, const Arrays &a);
+void backward(int case_index, const Arrays &a);
 
 constexpr int CHECKED = 12;                 // rows and keys of a large head that are checked
 const double SCALE = 1 / std::sqrt((double)DIM);
@@ -15,10 +15,10 @@ struct Sum {
     void add(double x, double wrong) { value += x; off += wrong; }
 };
 
-void compare(const char *what, int number, int head, int i, int column, double got, Sum right) {
+void compare(const char *what, int case_index, int head, int i, int column, double got, Sum right) {
     if (std::abs(got - right.value) <= right.off + 0x1p-8 * std::abs(right.value) + 1e-30) return;
-    auto [batch, heads, group, rows, keys] = cases[number];
-    printf("FAIL %-34s %d x %d x %d x %d, keys %d: %s[head %d, %d, %d] is %g, and %g is right\n", NAME, batch, heads,
+    auto [batch, heads, group, rows, keys] = cases[case_index];
+    printf("FAIL %-34s %d x %d x %d x %d, keys %d: %s[head %d, %d, %d] is %g, expected %g\n", NAME, batch, heads,
            rows, DIM, keys, what, head, i, column, got, right.value);
     exit(1);
 }
@@ -42,8 +42,8 @@ struct Head {
     }
 };
 
-Head head_of(int number, int head, const Arrays &a) {
-    auto [batch, heads, group, rows, keys] = cases[number];
+Head head_of(int case_index, int head, const Arrays &a) {
+    auto [batch, heads, group, rows, keys] = cases[case_index];
     size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
     Head h = {rows, keys, read_doubles(a.q + head * of_q, of_q), read_doubles(a.k + head / group * of_k, of_k),
               read_doubles(a.v + head / group * of_k, of_k)};
@@ -55,37 +55,37 @@ Head head_of(int number, int head, const Arrays &a) {
 
 int hop(int n) { return n > 400 ? n / CHECKED : 1; }
 
-void check_forward(int number, int head, const Head &h) {
+void check_forward(int case_index, int head, const Head &h) {
     for (int i = 0; i < h.rows; i += hop(h.rows)) {
         double sum = 0;
         std::vector<double> p(h.keys);
         for (int j = 0; j < h.keys; j++)
             if (h.attends(i, j)) sum += p[j] = std::exp(h.dot(h.q, i, h.k, j) * SCALE);
-        compare("lse", number, head, i, 0, h.lse[i], {std::log(sum), 1e-4});
+        compare("lse", case_index, head, i, 0, h.lse[i], {std::log(sum), 1e-4});
         for (int c = 0; c < DIM; c++) {
             Sum right;
             for (int j = 0; j < h.keys; j++) {
                 double x = p[j] / sum * h.v[(size_t)j * DIM + c];
                 right.add(x, std::abs(x) * 0x1p-7);
             }
-            compare("out", number, head, i, c, h.out[(size_t)i * DIM + c], right);
+            compare("out", case_index, head, i, c, h.out[(size_t)i * DIM + c], right);
         }
     }
 }
 
 // Computes row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
-template <class Each> void check_row(const char *what, int number, int head, int i, const double *got, Each each) {
+template <class Each> void check_row(const char *what, int case_index, int head, int i, const double *got, Each each) {
     std::vector<Sum> right(DIM);
     each([&](Sum s, const double *x) {
         for (int c = 0; c < DIM; c++) right[c].add(s.value * x[c], s.off * std::abs(x[c]));
     });
-    for (int c = 0; c < DIM; c++) compare(what, number, head, i, c, got[c], right[c]);
+    for (int c = 0; c < DIM; c++) compare(what, case_index, head, i, c, got[c], right[c]);
 }
 
 Sum scaled(Sum s) { return {s.value * SCALE, s.off * SCALE}; }
 
-void check_backward(int number, int first, const std::vector<Head> &heads, const Arrays &a) {
-    const int group = cases[number].group, rows = cases[number].rows, keys = cases[number].keys;
+void check_backward(int case_index, int first, const std::vector<Head> &heads, const Arrays &a) {
+    const int group = cases[case_index].group, rows = cases[case_index].rows, keys = cases[case_index].keys;
     size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
     std::vector<double> dk = read_doubles(a.dk + first / group * of_k, of_k);
     std::vector<double> dv = read_doubles(a.dv + first / group * of_k, of_k);
@@ -93,16 +93,16 @@ void check_backward(int number, int first, const std::vector<Head> &heads, const
         const Head &h = heads[g];
         std::vector<double> dq = read_doubles(a.dq + (first + g) * of_q, of_q);
         for (int i = 0; i < rows; i += hop(rows))
-            check_row("dq", number, first + g, i, &dq[(size_t)i * DIM], [&](auto add) {
+            check_row("dq", case_index, first + g, i, &dq[(size_t)i * DIM], [&](auto add) {
                 for (int j = 0; j < keys; j++) add(scaled(h.ds(i, j)), &h.k[(size_t)j * DIM]);
             });
     }
     for (int j = 0; j < keys; j += hop(keys)) {
-        check_row("dk", number, first / group, j, &dk[(size_t)j * DIM], [&](auto add) {
+        check_row("dk", case_index, first / group, j, &dk[(size_t)j * DIM], [&](auto add) {
             for (const Head &h : heads)
                 for (int i = 0; i < rows; i++) add(scaled(h.ds(i, j)), &h.q[(size_t)i * DIM]);
         });
-        check_row("dv", number, first / group, j, &dv[(size_t)j * DIM], [&](auto add) {
+        check_row("dv", case_index, first / group, j, &dv[(size_t)j * DIM], [&](auto add) {
             for (const Head &h : heads)
                 for (int i = 0; i < rows; i++) {
                     double p = h.p(i, j);
@@ -113,18 +113,18 @@ void check_backward(int number, int first, const std::vector<Head> &heads, const
 }
 
 // Exits if a result is wrong; checks the first and the last head of k
-void check(int number, const Arrays &a) {
-    auto [batch, heads, group, rows, keys] = cases[number];
+void check(int case_index, const Arrays &a) {
+    auto [batch, heads, group, rows, keys] = cases[case_index];
     for (int first : {0, batch * heads - group}) {
         std::vector<Head> of;
-        for (int g = 0; g < group; g++) of.push_back(head_of(number, first + g, a));
-        for (int g = 0; g < group; g++) check_forward(number, first + g, of[g]);
-        if (BACKWARD) check_backward(number, first, of, a);
+        for (int g = 0; g < group; g++) of.push_back(head_of(case_index, first + g, a));
+        for (int g = 0; g < group; g++) check_forward(case_index, first + g, of[g]);
+        if (BACKWARD) check_backward(case_index, first, of, a);
     }
 }
 
-Arrays arrays_of(int number) {
-    auto [batch, heads, group, rows, keys] = cases[number];
+Arrays arrays_of(int case_index) {
+    auto [batch, heads, group, rows, keys] = cases[case_index];
     size_t of_q = (size_t)batch * heads * rows * DIM, of_k = (size_t)batch * (heads / group) * keys * DIM;
     Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k), allocate<bf16>(of_q),
                 allocate<bf16>(of_q), allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k),

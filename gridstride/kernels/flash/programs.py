@@ -114,7 +114,7 @@ constexpr bool CAUSAL = {str(variant.causal).lower()}, BACKWARD = {str(variant.k
 typedef __nv_bfloat16 bf16;'''
     sizes, main_file = cases_of(variant), 'flash/main.cuh'
     functions = {
-        f'void {name}(int number, const Arrays &a)': [_pass_code(variant, is_backward, size) for size in sizes]
+        f'void {name}(int case_index, const Arrays &a)': [_pass_code(variant, is_backward, size) for size in sizes]
         for name, is_backward in (('forward', False), ('backward', True))
     }
     description = (

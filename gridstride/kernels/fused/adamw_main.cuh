@@ -1,7 +1,7 @@
 // Host code of an exported AdamW: makes random tensors, runs one step, checks it against double, and times it.
 // Defined above: the sizes of the tensors (cases; the last one is timed), elements per block (CHUNK), and the
 // hyperparameters. The launches are defined below.
-void launch(int number, char *memory, const long long *table, const int2 *chunks);
+void launch(int case_index, char *memory, const long long *table, const int2 *chunks);
 
 constexpr long long CHECKED = 1 << 20;      // elements at the end of each tensor that are checked
 
@@ -33,7 +33,7 @@ void compare(const std::vector<std::vector<float>> &inputs, const std::vector<st
         double want[4] = {p, g, m, s};
         for (int k = 0; k < 4; k++)                         // a few rounding errors, each 2^-24 of a value below 4
             if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
-                printf("FAIL %-34s array %d of %lld elements: %g, and %g is right\n", NAME, k, size, got[k][i],
+                printf("FAIL %-34s array %d of %lld elements: %g, expected %g\n", NAME, k, size, got[k][i],
                        want[k]);
                 exit(1);
             }
@@ -47,11 +47,11 @@ template <class T> T *copy_to_gpu(const std::vector<T> &from) {
 }
 
 // Runs a step; returns its time if it is `timed`, else 0.
-double run_case(int number, bool timed) {
+double run_case(int case_index, bool timed) {
     std::vector<ParameterArrays> tensors;
     std::vector<long long> table;
     std::vector<int2> chunks;
-    for (long long size : cases[number]) {
+    for (long long size : cases[case_index]) {
         ParameterArrays t;
         for (int k = 0; k < 4; k++) {
             t.at[k] = allocate<float>(size);
@@ -65,12 +65,12 @@ double run_case(int number, bool timed) {
     const long long *device_table = copy_to_gpu(table);
     const int2 *device_chunks = copy_to_gpu(chunks);
     std::vector<std::vector<std::vector<float>>> inputs;
-    for (size_t i = 0; i < tensors.size(); i++) inputs.push_back(read_last(tensors[i], cases[number][i]));
-    launch(number, nullptr, device_table, device_chunks);
+    for (size_t i = 0; i < tensors.size(); i++) inputs.push_back(read_last(tensors[i], cases[case_index][i]));
+    launch(case_index, nullptr, device_table, device_chunks);
     OK(cudaDeviceSynchronize());
     for (size_t i = 0; i < tensors.size(); i++)
-        compare(inputs[i], read_last(tensors[i], cases[number][i]), cases[number][i]);
-    return timed ? median_time([&] { launch(number, nullptr, device_table, device_chunks); }) : 0;
+        compare(inputs[i], read_last(tensors[i], cases[case_index][i]), cases[case_index][i]);
+    return timed ? median_time([&] { launch(case_index, nullptr, device_table, device_chunks); }) : 0;
 }
 
 int run() {

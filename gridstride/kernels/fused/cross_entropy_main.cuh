@@ -1,7 +1,7 @@
 // Host code of an exported cross entropy: makes random logits, checks results against double, and times the last
 // size. Defined above: the type of the logits (Logit), the tolerance of gradients (ROUNDING), and the sizes (cases:
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
-void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out);
+void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out);
 
 constexpr long long IGNORED = -100;
 constexpr int CHECKED = 16;                 // rows that are checked
@@ -13,13 +13,13 @@ __global__ void fill(Logit *x, long long *target, int rows, int width) {
     if (i < rows) target[i] = i % 7 == 3 ? IGNORED : (long long)(hashed(size + i) % width);
 }
 
-void require(bool right, const char *what, int rows, int width, int row) {
-    if (right) return;
+void require(bool is_right, const char *what, int rows, int width, int row) {
+    if (is_right) return;
     printf("FAIL %-34s %d x %d: %s of row %d is wrong\n", NAME, rows, width, what, row);
     exit(1);
 }
 
-bool near(double got, double want, double relative, double absolute) {
+bool is_near(double got, double want, double relative, double absolute) {
     return std::abs(got - want) <= relative * std::abs(want) + absolute;
 }
 
@@ -34,26 +34,26 @@ double expected(const std::vector<Logit> &x, long long target, double factor, st
 }
 
 // Exits if a result is wrong.
-void check(int number, Logit *x, const long long *target, float *scale, float *loss, float *out) {
-    auto [rows, width] = cases[number];
+void check(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out) {
+    auto [rows, width] = cases[case_index];
     const int step = std::max(1, rows / CHECKED);
     std::vector<std::vector<Logit>> inputs;
     for (int row = 0; row < rows; row += step) inputs.push_back(read(x + (size_t)row * width, width));
     std::vector<long long> targets = read(target, rows);
     const int counted = rows - (int)std::count(targets.begin(), targets.end(), IGNORED);
-    launch(number, x, target, scale, loss, out);
+    launch(case_index, x, target, scale, loss, out);
     OK(cudaDeviceSynchronize());
     std::vector<float> losses = read(loss, rows);
     double sum = 0;
     for (float o : losses) sum += o;
-    require(near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
+    require(is_near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
     for (int row = 0; row < rows; row += step) {
         std::vector<Logit> got = read(x + (size_t)row * width, width);
         std::vector<double> want(width);
         double want_loss = targets[row] == IGNORED ? 0 : expected(inputs[row / step], targets[row], 1. / counted, want);
-        require(near(losses[row], want_loss, 1e-6, 1e-6), "the loss", rows, width, row);
+        require(is_near(losses[row], want_loss, 1e-6, 1e-6), "the loss", rows, width, row);
         for (int i = 0; i < width; i++)
-            require(near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
+            require(is_near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
     }
 }
 

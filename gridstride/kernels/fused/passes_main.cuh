@@ -1,12 +1,13 @@
 // Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: makes random inputs, checks
-// all results against double, and times the last size. Defined above: the operator (TOOL, BACKWARD), the types of the
-// arrays (Elem) and accumulators (Acc), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
+// all results against double, and times the last size. Defined above: the operator (OPERATOR, BACKWARD), the types of
+// the arrays (Elem) and accumulators (Acc), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
 // rows, width). The launches are defined below.
 struct Arrays { Elem *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Acc *row_stats; };
 
-void launch(int number, const Arrays &a);
+void launch(int case_index, const Arrays &a);
 
-constexpr bool CENTERED = TOOL == LAYER_NORM, NORM = TOOL == RMS_NORM || CENTERED, BIASED = TOOL == BIAS_GELU;
+constexpr bool CENTERED = OPERATOR == LAYER_NORM, NORM = OPERATOR == RMS_NORM || CENTERED;
+constexpr bool BIASED = OPERATOR == BIAS_GELU;
 
 Elem *random_array(size_t size, int which) {
     Elem *x = allocate<Elem>(size);
@@ -20,7 +21,7 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
     for (size_t i = 0; i < want.size(); i++)
         if (!(std::abs(got[i] - want[i]) <=
               ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
-            printf("FAIL %-34s %s[%zu, %zu] is %g, and %g is right\n", NAME, what, i / width, i % width, got[i],
+            printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\n", NAME, what, i / width, i % width, got[i],
                    want[i]);
             exit(1);
         }
@@ -76,16 +77,16 @@ Expected compute_expected(const Arrays &a, int rows, int width) {
     return want;
 }
 
-void check(int number, const Arrays &a, const Expected &want) {
-    auto [rows, width] = cases[number];
+void check(int case_index, const Arrays &a, const Expected &want) {
+    auto [rows, width] = cases[case_index];
     size_t size = (size_t)rows * width;
     compare(BACKWARD ? "dx" : "y", read_doubles(BACKWARD ? a.dx : a.y, size), want.rows, width, 1);
     if (BACKWARD && NORM) compare("dweight", read_doubles(a.dweight, width), want.dweight, width, rows);
     if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read_doubles(a.dbias, width), want.dbias, width, rows);
 }
 
-double run_case(int number, bool timed) {
-    auto [rows, width] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [rows, width] = cases[case_index];
     size_t size = (size_t)rows * width;
     Arrays a = {random_array(size, 0),  random_array(size, 1),  random_array(width, 2),
                 random_array(width, 3), allocate<Elem>(size),   allocate<Elem>(size),
@@ -96,7 +97,7 @@ double run_case(int number, bool timed) {
         erase(a.dweight, width);
         erase(a.dbias, width);
     };
-    return check_and_time(timed, reset, [&] { launch(number, a); }, [&] { check(number, a, want); });
+    return check_and_time(timed, reset, [&] { launch(case_index, a); }, [&] { check(case_index, a, want); });
 }
 
 int run() {

@@ -83,14 +83,14 @@ def _case_lines(operator_pass, rows, width):
 
 
 def _norm_or_gelu_program(operator_pass):
-    constants = f'''enum Tool {{ GELU, BIAS_GELU, RMS_NORM, LAYER_NORM }};
-constexpr Tool TOOL = {operator_pass.op_name.upper()};
+    constants = f'''enum Operator {{ GELU, BIAS_GELU, RMS_NORM, LAYER_NORM }};
+constexpr Operator OPERATOR = {operator_pass.op_name.upper()};
 constexpr bool BACKWARD = {str(operator_pass.is_backward).lower()};
 typedef {C_TYPES[operator_pass.dtype]} Elem;
 typedef {C_TYPES[accumulator_type(operator_pass.dtype)]} Acc;
 constexpr double EPS = {EPS}, ROUNDING = {2e-5 if operator_pass.dtype == 'float32' else 2**-8 + 2e-5};'''
     functions = {
-        'void launch(int number, const Arrays &a)': [list(_case_lines(operator_pass, *shape)) for shape in SHAPES]
+        'void launch(int case_index, const Arrays &a)': [list(_case_lines(operator_pass, *shape)) for shape in SHAPES]
     }
     return _pass_program(operator_pass, 'passes_main', SHAPES, functions, constants)
 
@@ -128,7 +128,7 @@ def _softmax_program(operator_pass):
     constants = f'''constexpr bool LOG = {str(is_log).lower()}, BACKWARD = {str(operator_pass.is_backward).lower()};
 typedef {C_TYPES[operator_pass.dtype]} Elem;
 constexpr double ROUNDING = {0.0 if operator_pass.dtype == 'float32' else 2**-8};'''
-    signature = 'void launch(int number, const Elem *x, const Elem *dy, Elem *out)'
+    signature = 'void launch(int case_index, const Elem *x, const Elem *dy, Elem *out)'
     functions = {signature: [list(_softmax_case_lines(operator_pass, *shape)) for shape in SOFTMAX_SHAPES]}
     return _pass_program(operator_pass, 'softmax_main', SOFTMAX_SHAPES, functions, constants)
 
@@ -151,7 +151,7 @@ def loss_case_launches(dtype, rows, width) -> list:  # of `KernelLaunch`
 def _loss_program(dtype):
     constants = f'''typedef {C_TYPES[dtype]} Logit;
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
-    signature = 'void launch(int number, Logit *x, const long long *target, float *scale, float *loss, float *out)'
+    signature = 'void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out)'
     in_place = dict(grad='x')  # the gradient overwrites the logits
     lines = [
         [
@@ -181,7 +181,7 @@ def _adamw_program():
     constants = f'''constexpr long long CHUNK = {4 * optimizers.THREADS};
 constexpr float {hyperparameters};
 const std::vector<std::vector<long long>> cases = {{{cases}}};'''
-    signature = 'void launch(int number, char *memory, const long long *table, const int2 *chunks)'
+    signature = 'void launch(int case_index, char *memory, const long long *table, const int2 *chunks)'
     lines = [
         [Launch(kernel_launch._replace(scalars=optimizers.SCALARS), kernel_launch.arrays)]
         for kernel_launch in adamw_case_launches()

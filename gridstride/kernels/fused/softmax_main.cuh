@@ -2,7 +2,7 @@
 // double, and times the last size. Defined above: the operator (LOG, BACKWARD), the type of the arrays (Elem), the
 // relative tolerance (ROUNDING), and the sizes (cases: rows, width). The launches are defined below; in the backward
 // pass, x is the result of the forward pass.
-void launch(int number, const Elem *x, const Elem *dy, Elem *out);
+void launch(int case_index, const Elem *x, const Elem *dy, Elem *out);
 
 constexpr int CHECKED = 16;                 // rows that are checked
 
@@ -47,28 +47,28 @@ Expected backward(const std::vector<double> &y, const std::vector<double> &dy) {
 }
 
 // Exits if a result is wrong
-void check(int number, const Elem *x, const Elem *dy, Elem *out) {
-    auto [rows, width] = cases[number];
+void check(int case_index, const Elem *x, const Elem *dy, Elem *out) {
+    auto [rows, width] = cases[case_index];
     for (int row = 0; row < rows; row += std::max(1, rows / CHECKED)) {
         size_t first = (size_t)row * width;
         std::vector<double> row_inputs = read_doubles(x + first, width), got = read_doubles(out + first, width);
         Expected want = BACKWARD ? backward(row_inputs, read_doubles(dy + first, width)) : forward(row_inputs);
         for (int i = 0; i < width; i++)
             if (!(std::abs(got[i] - want.value[i]) <= ROUNDING * std::abs(want.value[i]) + 4e-6 * want.terms[i])) {
-                printf("FAIL %-34s %d x %d: [%d, %d] is %g, and %g is right\n", NAME, rows, width, row, i, got[i],
+                printf("FAIL %-34s %d x %d: [%d, %d] is %g, expected %g\n", NAME, rows, width, row, i, got[i],
                        want.value[i]);
                 exit(1);
             }
     }
 }
 
-double run_case(int number, bool timed) {
-    auto [rows, width] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [rows, width] = cases[case_index];
     size_t size = (size_t)rows * width;
     Elem *x = allocate<Elem>(size), *dy = allocate<Elem>(size), *out = allocate<Elem>(size);
     fill<<<(size + 255) / 256, 256>>>(x, dy, size, width);
-    return check_and_time(timed, [&] { erase(out, size); }, [&] { launch(number, x, dy, out); },
-                          [&] { check(number, x, dy, out); });
+    return check_and_time(timed, [&] { erase(out, size); }, [&] { launch(case_index, x, dy, out); },
+                          [&] { check(case_index, x, dy, out); });
 }
 
 int run() {

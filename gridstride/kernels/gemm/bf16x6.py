@@ -361,7 +361,7 @@ class Bf16x6(Product):
 # Infinity is split into infinity and NaN, a value above 3.39e38 becomes infinite in bf16, and partial sums may overflow
 # with either sign. In all these cases the element of the result is NaN or huge. So the kernel computes each element
 # that is not below 2^127 again, by a chain of float32 FMAs, when it stores it. This needs no flag and no second launch,
-# and the host does not wait. All other elements stay as they are.
+# and the host does not wait. All other elements are left unchanged.
 #
 # The result differs from such a chain for values below 1e-33, which lose bits, because their lo term, and for smaller
 # values their mid term, would be smaller than any float. If the elements of one operand are near 1e-36, the error
@@ -371,7 +371,7 @@ class Bf16x6(Product):
 #
 # `_bf16x6_time` estimates the time of a product in µs on an H100. It adds the times of the two launches; the bf16
 # terms, which are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead
-# at its begin and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn
+# at its start and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn
 # at random (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32
 # over torch in the geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150
 # rows torch is faster (0.96 in the mean), so torch multiplies; fewer than 64 columns were not measured.

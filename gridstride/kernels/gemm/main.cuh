@@ -9,7 +9,7 @@ struct Arrays {
     int *ends;
 };
 
-void launch(int number, const Arrays &x);
+void launch(int case_index, const Arrays &x);
 
 template <class T> __global__ void fill(T *x, size_t size, int seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -72,8 +72,8 @@ __global__ void compare_sums(Arrays x, int M, int N, int rows, int *num_wrong) {
 }
 
 // Exits if a result is wrong; checks all elements of small results and a sample of large ones
-void check(int number, const Arrays &x) {
-    auto [count, M, N, K, rows] = cases[number];
+void check(int case_index, const Arrays &x) {
+    auto [count, M, N, K, rows] = cases[case_index];
     static int *device_count = allocate<int>(1);
     int num_wrong = 0, num_rows = GROUPS ? M : count * M;
     int row_step = num_rows > 2000 ? 41 : 1, col_step = N > 1000 ? 37 : 1;

@@ -114,7 +114,7 @@ constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first_problem.out_dtype
         for problem in product.problems
     ]
     functions = {
-        'void launch(int number, const Arrays &x)': [_case_code(product, problem) for problem in product.problems]
+        'void launch(int case_index, const Arrays &x)': [_case_code(product, problem) for problem in product.problems]
     }
     fields = 'count, M, N, K, sum_rows'
     return Program(name, product.description, 'gemm/main.cuh', fields, sizes, functions, constants)

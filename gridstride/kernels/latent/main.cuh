@@ -3,32 +3,32 @@
 // below.
 struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
-void decode(int number, const Arrays &a);
+void decode(int case_index, const Arrays &a);
 
 constexpr int DIM = 576, VALUES = 512, PAGE = 64, CHECKED = 5;      // CHECKED: heads and sequences that are checked
 
-int wide_of(int number) { return (cases[number].keys + PAGE - 1) / PAGE; }
+int table_width(int case_index) { return (cases[case_index].keys + PAGE - 1) / PAGE; }
 // the last case, which is timed, has full sequences
-int len_of(int number, int b) {
-    bool last = number == int(sizeof cases / sizeof *cases) - 1;
-    return last ? cases[number].keys : (b * 7919 + cases[number].keys) % (cases[number].keys + 1);
+int length_of(int case_index, int b) {
+    bool last = case_index == int(sizeof cases / sizeof *cases) - 1;
+    return last ? cases[case_index].keys : (b * 7919 + cases[case_index].keys) % (cases[case_index].keys + 1);
 }
 // a permutation, because 1000003 is a prime above the number of pages
-int page_of(int number, int b, int i) {
-    int wide = wide_of(number), pages = cases[number].batch * wide;
-    return ((long long)b * wide + i) * 1000003 % pages;
+int page_of(int case_index, int b, int i) {
+    int width = table_width(case_index), pages = cases[case_index].batch * width;
+    return ((long long)b * width + i) * 1000003 % pages;
 }
 
-// `off`: the tolerance
-void compare(const char *what, int number, int b, int head, int column, double got, double right, double off) {
-    if (got == right || std::abs(got - right) <= off) return;
-    printf("FAIL %-34s batch %d, %d keys: %s[%d, %d, %d] is %g, and %g is right\n", NAME, cases[number].batch,
-           len_of(number, b), what, b, head, column, got, right);
+// Exits if a value differs from the expected one by more than `tolerance`
+void compare(const char *what, int case_index, int b, int head, int column, double got, double want, double tolerance) {
+    if (got == want || std::abs(got - want) <= tolerance) return;
+    printf("FAIL %-34s batch %d, %d keys: %s[%d, %d, %d] is %g, expected %g\n", NAME, cases[case_index].batch,
+           length_of(case_index, b), what, b, head, column, got, want);
     exit(1);
 }
 
-void check_row(int number, int b, int head, const std::vector<double> &keys, const Arrays &a) {
-    int len = len_of(number, b);
+void check_row(int case_index, int b, int head, const std::vector<double> &keys, const Arrays &a) {
+    int len = length_of(case_index, b);
     size_t at = (size_t)b * HEADS + head;
     std::vector<double> q = read_doubles(a.q + at * DIM, DIM), out = read_doubles(a.out + at * VALUES, VALUES), p(len);
     double sum = 0;
@@ -37,45 +37,46 @@ void check_row(int number, int b, int head, const std::vector<double> &keys, con
         for (int c = 0; c < DIM; c++) score += q[c] * keys[(size_t)j * DIM + c];
         sum += p[j] = std::exp(score * SCALE);
     }
-    compare("lse", number, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
+    compare("lse", case_index, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
     for (int c = 0; c < VALUES; c++) {
-        double right = 0, off = 1e-30;                              // P and results are rounded to bfloat16
+        double want = 0, tolerance = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
             double x = p[j] / sum * keys[(size_t)j * DIM + c];
-            right += x;
-            off += std::abs(x) * 0x1p-7;
+            want += x;
+            tolerance += std::abs(x) * 0x1p-7;
         }
-        compare("out", number, b, head, c, out[c], right, off + 0x1p-8 * std::abs(right));
+        compare("out", case_index, b, head, c, out[c], want, tolerance + 0x1p-8 * std::abs(want));
     }
 }
 
 int hop(int n) { return n > CHECKED ? (n - 1) / CHECKED : 1; }
 
 // Exits if a result is wrong
-void check(int number, const Arrays &a) {
-    for (int b = 0; b < cases[number].batch; b += hop(cases[number].batch)) {
+void check(int case_index, const Arrays &a) {
+    for (int b = 0; b < cases[case_index].batch; b += hop(cases[case_index].batch)) {
         std::vector<double> keys;
-        for (int i = 0; i * PAGE < len_of(number, b); i++) {
-            std::vector<double> page = read_doubles(a.cache + (size_t)page_of(number, b, i) * PAGE * DIM, PAGE * DIM);
+        for (int i = 0; i * PAGE < length_of(case_index, b); i++) {
+            const bf16 *first = a.cache + (size_t)page_of(case_index, b, i) * PAGE * DIM;
+            std::vector<double> page = read_doubles(first, PAGE * DIM);
             keys.insert(keys.end(), page.begin(), page.end());
         }
-        for (int head = 0; head < HEADS; head += hop(HEADS)) check_row(number, b, head, keys, a);
+        for (int head = 0; head < HEADS; head += hop(HEADS)) check_row(case_index, b, head, keys, a);
     }
 }
 
-Arrays arrays_of(int number) {
-    int batch = cases[number].batch, wide = wide_of(number);
-    size_t rows = (size_t)batch * HEADS, of_q = rows * DIM, of_cache = (size_t)batch * wide * PAGE * DIM;
+Arrays arrays_of(int case_index) {
+    int batch = cases[case_index].batch, width = table_width(case_index);
+    size_t rows = (size_t)batch * HEADS, of_q = rows * DIM, of_cache = (size_t)batch * width * PAGE * DIM;
     Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_cache), allocate<bf16>(rows * VALUES), allocate<float>(rows),
-                allocate<int>(batch * wide), allocate<int>(batch)};
+                allocate<int>(batch * width), allocate<int>(batch)};
     fill_normal<<<(of_q + 255) / 256, 256>>>(a.q, of_q, 0);
     fill_normal<<<(of_cache + 255) / 256, 256>>>(a.cache, of_cache, 1);
     OK(cudaMemset(a.out, 0xff, rows * VALUES * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, rows * sizeof(float)));
     std::vector<int> table, lens;
     for (int b = 0; b < batch; b++) {
-        lens.push_back(len_of(number, b));
-        for (int i = 0; i < wide; i++) table.push_back(page_of(number, b, i));
+        lens.push_back(length_of(case_index, b));
+        for (int i = 0; i < width; i++) table.push_back(page_of(case_index, b, i));
     }
     OK(cudaMemcpy(a.table, table.data(), table.size() * sizeof(int), cudaMemcpyDefault));
     OK(cudaMemcpy(a.lens, lens.data(), lens.size() * sizeof(int), cudaMemcpyDefault));

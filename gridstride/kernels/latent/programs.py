@@ -72,7 +72,7 @@ typedef __nv_bfloat16 bf16;'''
         f'`gridstride.kernels.latent_attention`, {variant.kernel.replace("_", ".")}, {variant.heads} heads, bfloat16.'
     )
     main_file, sizes = 'latent/main.cuh', cases_of(variant)
-    functions = {'void decode(int number, const Arrays &a)': [_case_lines(variant, *size) for size in sizes]}
+    functions = {'void decode(int case_index, const Arrays &a)': [_case_lines(variant, *size) for size in sizes]}
     return Program(variant.name, description, main_file, 'batch, keys', sizes, functions, constants)
 
 

@@ -1,11 +1,11 @@
 // Finds the index of the largest element of each row: the first one of equal elements; NaN counts as the largest.
-// `blocks` blocks read a row of `width` elements, each of them `share` packs of V elements. A single block, or a
-// cluster, writes the index to `where`. Otherwise each block writes its best element to `values` and its index to
+// `blocks` blocks read a row of `width` elements, each of them `block_packs` packs of V elements. A single block, or a
+// cluster, writes the index to `out`. Otherwise each block writes its best element to `values` and its index to
 // `indices`, and a second kernel finds the best of these.
-// Defined above: the types From (of an element) and Value (elements are compared in this type), LOWEST (of type Value),
-// V (elements per load), THREADS, AHEAD (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may begin
-// when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
-struct alignas(V * sizeof(From)) Pack { From at[V]; };
+// Defined above: the types Elem (of an element) and Value (elements are compared in this type), LOWEST (of type Value),
+// V (elements per load), THREADS, IN_FLIGHT (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may
+// begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 struct Best { Value value; unsigned at; };
 
 __device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // a is larger, or a NaN while b is none
@@ -21,24 +21,24 @@ __device__ Best warp_best(Best best) {                      // returns the best 
 }
 
 __device__ Best block_best(Best best) {                     // returns the best element of the block to thread 0
-    __shared__ Best of_warp[THREADS / 32];
+    __shared__ Best warp_results[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     best = warp_best(best);
-    if (lane == 0) of_warp[warp] = best;
+    if (lane == 0) warp_results[warp] = best;
     __syncthreads();
-    if (warp == 0) best = warp_best(of_warp[lane < THREADS / 32 ? lane : 0]);
+    if (warp == 0) best = warp_best(warp_results[lane < THREADS / 32 ? lane : 0]);
     return best;
 }
 
 #ifdef CLUSTER
-constexpr bool TOGETHER = true;
+constexpr bool IS_CLUSTER = true;
 __device__ Best cluster_best(Best best, int blocks) {       // returns the cluster's best to thread 0 of block 0
-    __shared__ Best mine;
-    if (threadIdx.x == 0) mine = best;
+    __shared__ Best block_result;
+    if (threadIdx.x == 0) block_result = best;
     cluster_sync();
     int b = threadIdx.x % 32 < blocks ? threadIdx.x % 32 : 0;
     if (rank() == 0 && threadIdx.x < 32) {
-        float words[] = {of_block((float *)&mine, b), of_block((float *)&mine + 1, b)};
+        float words[] = {of_block((float *)&block_result, b), of_block((float *)&block_result + 1, b)};
         memcpy(&best, words, sizeof best);
         best = warp_best(best);
     }
@@ -46,48 +46,49 @@ __device__ Best cluster_best(Best best, int blocks) {       // returns the clust
     return best;
 }
 #else
-constexpr bool TOGETHER = false;
+constexpr bool IS_CLUSTER = false;
 __device__ Best cluster_best(Best best, int) { return best; }
 #endif
 
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // an SM has at most 2048 threads
-argmax_rows(const From *x, long long *where, Value *values, int *indices, unsigned width, unsigned share, int blocks) {
+argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned width, unsigned block_packs,
+            int blocks) {
     if (PDL) asm volatile("griddepcontrol.launch_dependents;");
     size_t row = blockIdx.x / blocks;
     unsigned part = blockIdx.x % blocks;
-    const From *elements = x + row * width;
+    const Elem *elements = x + row * width;
     const Pack *packs = (const Pack *)elements;
-    const unsigned count = width / V, step = AHEAD * THREADS;
-    const unsigned end = min(count, (part + 1) * share);
+    const unsigned count = width / V, step = IN_FLIGHT * THREADS;
+    const unsigned end = min(count, (part + 1) * block_packs);
     Best best = {LOWEST, 0};                                // this is the result if all elements are LOWEST
-    auto look = [&](From x, unsigned at) {                  // indices ascend, so the first of equal elements stays
+    auto update = [&](Elem x, unsigned at) {                // indices ascend, so the first of equal elements stays
         Value value = (Value)x;
         if (beats(value, best.value)) best = {value, at};
     };
-    unsigned i = part * share + threadIdx.x;
+    unsigned i = part * block_packs + threadIdx.x;
     #pragma unroll 1                                        // saves registers, so that more threads are resident
-    for (; i + (AHEAD - 1) * THREADS < end; i += step) {
-        Pack pack[AHEAD];
+    for (; i + (IN_FLIGHT - 1) * THREADS < end; i += step) {
+        Pack pack[IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * THREADS];
+        for (int a = 0; a < IN_FLIGHT; a++) pack[a] = packs[i + a * THREADS];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
+        for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) look(pack[a].at[v], (i + a * THREADS) * V + v);
+            for (int v = 0; v < V; v++) update(pack[a].at[v], (i + a * THREADS) * V + v);
     }
-    for (int a = 0; a < AHEAD; a++)                         // the last packs, fewer than AHEAD
+    for (int a = 0; a < IN_FLIGHT; a++)                     // the last packs, fewer than IN_FLIGHT
         if (i + a * THREADS < end)
-            for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
-    if (part == 0 && threadIdx.x < width % V) look(elements[count * V + threadIdx.x], count * V + threadIdx.x);
+            for (int v = 0; v < V; v++) update(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
+    if (part == 0 && threadIdx.x < width % V) update(elements[count * V + threadIdx.x], count * V + threadIdx.x);
     best = cluster_best(block_best(best), blocks);
-    if (threadIdx.x != 0 || (TOGETHER && part != 0)) return;
-    if (TOGETHER || blocks == 1) where[row] = best.at;
+    if (threadIdx.x != 0 || (IS_CLUSTER && part != 0)) return;
+    if (IS_CLUSTER || blocks == 1) out[row] = best.at;
     else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.at;
 }
 
 // One block per row: finds the best of the row's `blocks` partial results.
 __global__ void __launch_bounds__(THREADS)
-argmax_parts(const Value *values, const int *indices, long long *where, int blocks) {
+argmax_partials(const Value *values, const int *indices, long long *out, int blocks) {
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has finished
     Best best = {LOWEST, 0};
     for (int b = threadIdx.x; b < blocks; b += THREADS) {
@@ -95,5 +96,5 @@ argmax_parts(const Value *values, const int *indices, long long *where, int bloc
         best = better(best, {values[i], (unsigned)indices[i]});
     }
     best = block_best(best);
-    if (threadIdx.x == 0) where[blockIdx.x] = best.at;
+    if (threadIdx.x == 0) out[blockIdx.x] = best.at;
 }

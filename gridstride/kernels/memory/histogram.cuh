@@ -1,23 +1,23 @@
 // Counts how many of `size` elements are in each bin. The bin of an integer is its value; the bin of a float from `low`
 // to `high` is (float - low) * scale, where scale = BINS / (high - low). Elements outside all bins are not counted.
-// Defined above: the type From (of an element), V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS
-// (From is a floating-point type).
-struct alignas(V * sizeof(From)) Pack { From at[V]; };
+// Defined above: the type Elem (of an element), V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS
+// (Elem is a floating-point type).
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 typedef unsigned long long Count;
 
 __global__ void __launch_bounds__(THREADS)
-histogram(const From *x, Count *out, long long size, float low, float high, float scale) {
+histogram(const Elem *x, Count *out, long long size, float low, float high, float scale) {
     __shared__ unsigned counts[COPIES * BINS];              // private copies reduce contention of atomics
     for (int i = threadIdx.x; i < COPIES * BINS; i += THREADS) counts[i] = 0;
     __syncthreads();
-    unsigned *mine = counts + threadIdx.x / 32 % COPIES * BINS;
-    auto count = [&](From element) {
+    unsigned *warp_counts = counts + threadIdx.x / 32 % COPIES * BINS;
+    auto count = [&](Elem element) {
         if (FLOATS) {
             float f = (float)element;
-            if (f >= low && f <= high) atomicAdd(&mine[min(int((f - low) * scale), BINS - 1)], 1u);
+            if (f >= low && f <= high) atomicAdd(&warp_counts[min(int((f - low) * scale), BINS - 1)], 1u);
         } else {
             int i = (int)element;
-            if (i >= 0 && i < BINS) atomicAdd(&mine[i], 1u);
+            if (i >= 0 && i < BINS) atomicAdd(&warp_counts[i], 1u);
         }
     };
     const Pack *packs = (const Pack *)x;

@@ -1,46 +1,46 @@
 // Host code of an exported memory-bound kernel: makes random integers, checks every result, measures the time.
-// Defined above: KIND (the operator), From and To (the types of input and result), cases (rows, width; the last case is
-// timed). The launches are defined below.
-void launch(int number, const From *x, To *out);
+// Defined above: KIND (the operator), Elem and Out (the types of input and result), cases (rows, width; the last case
+// is timed). The launches are defined below.
+void launch(int case_index, const Elem *x, Out *out);
 
 constexpr int BINS = 256;
 
 // Fills x with integers from -3 to 3, whose sums are exact in each type and order, or with bytes; the same in each run
-__global__ void fill(From *x, size_t size) {
+__global__ void fill(Elem *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     unsigned long long h = hashed(i);
     int byte = h >> 56, small = (int)((h >> 33) % 7) - 3;
-    x[i] = From(sizeof(From) == 1 ? byte : small);
+    x[i] = Elem(sizeof(Elem) == 1 ? byte : small);
 }
 
 // Computes the expected result on the CPU
-std::vector<To> expected(const std::vector<From> &x, size_t rows, size_t width) {
-    std::vector<To> out(KIND == HISTOGRAM ? BINS : KIND == SUM || KIND == ARGMAX ? rows : rows * width);
+std::vector<Out> expected(const std::vector<Elem> &x, size_t rows, size_t width) {
+    std::vector<Out> out(KIND == HISTOGRAM ? BINS : KIND == SUM || KIND == ARGMAX ? rows : rows * width);
     for (size_t r = 0; r < rows; r++) {
-        const From *row = x.data() + r * width;
+        const Elem *row = x.data() + r * width;
         long long sum = 0, best = 0;
         for (size_t i = 0; i < width; i++) {
             sum += (long long)row[i];
             if (row[i] > row[best]) best = i;
-            if (KIND == SCAN) out[r * width + i] = To(sum);
-            if (KIND == TRANSPOSE) out[i * rows + r] = To(row[i]);
+            if (KIND == SCAN) out[r * width + i] = Out(sum);
+            if (KIND == TRANSPOSE) out[i * rows + r] = Out(row[i]);
             if (KIND == HISTOGRAM) out[(size_t)row[i]] += 1;
         }
-        if (KIND == SUM) out[r] = To(sum);
-        if (KIND == ARGMAX) out[r] = To(best);
+        if (KIND == SUM) out[r] = Out(sum);
+        if (KIND == ARGMAX) out[r] = Out(best);
     }
     return out;
 }
 
-double run_case(int number, bool timed) {
-    auto [rows, width] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [rows, width] = cases[case_index];
     size_t size = (size_t)rows * width;
-    From *x = allocate<From>(size);
-    To *out = allocate<To>(std::max(size, (size_t)BINS));
+    Elem *x = allocate<Elem>(size);
+    Out *out = allocate<Out>(std::max(size, (size_t)BINS));
     fill<<<(size + 255) / 256, 256>>>(x, size);
-    const std::vector<To> want = expected(read(x, size), rows, width);
-    return check_and_time(timed, [&] { erase(out, want.size()); }, [&] { launch(number, x, out); },
+    const std::vector<Out> want = expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { erase(out, want.size()); }, [&] { launch(case_index, x, out); },
                           [&] { need_equal(out, want, rows, width); });
 }
 
@@ -48,7 +48,7 @@ int run() {
     cudaDeviceProp gpu;
     double ms = run_cases(std::size(cases), gpu, run_case);
     auto [rows, width] = *(std::end(cases) - 1);
-    double bytes = (double)rows * width * (sizeof(From) + (KIND == SCAN || KIND == TRANSPOSE ? sizeof(To) : 0));
+    double bytes = (double)rows * width * (sizeof(Elem) + (KIND == SCAN || KIND == TRANSPOSE ? sizeof(Out) : 0));
     printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

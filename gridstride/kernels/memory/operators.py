@@ -121,9 +121,9 @@ def _sum_types(dtype):
 def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
     """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_first` or
     `is_second`: this is the first or the second of two launches with programmatic dependent launch"""
-    types = tuple(zip(('From', 'Sum', 'To'), c_types))
-    constants = dict(V=vec_size, THREADS=partition.threads, AHEAD=partition.in_flight)
-    constants |= dict(FIRST=is_first, SECOND=is_second)
+    types = tuple(zip(('Elem', 'Sum', 'Out'), c_types))
+    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight)
+    constants |= dict(PDL_FIRST=is_first, PDL_SECOND=is_second)
     src = kernel_source('sum', types, tuple(constants.items()))
     grid = (rows * partition.blocks,)
     scalars = Long(width), Long(partition.block_vectors), partition.blocks
@@ -155,7 +155,7 @@ def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
 
 
 def _sum(x, axis, make_launches):
-    "Compute `sum` with the launches that `make_calls` returns: `sum_launches` or `bulk_sum_launches`"
+    "Compute `sum` with the launches that `make_launches` returns: `sum_launches` or `bulk_sum_launches`"
     check_tensor('sum', x, DTYPE_BYTES)
     torch, (rows, width) = import_torch(), _rows_and_width('sum', x, axis)
     _, partial_dtype, out_dtype = _sum_types(dtype_name(x))
@@ -198,7 +198,7 @@ def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for 
     "Return the launches that sum `width` elements with bulk copies, or those of `sum_launches` where unsupported"
     if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         return sum_launches(dtype, rows, width, vec_size, device)
-    src = kernel_source('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
+    src = kernel_source('sum_bulk', (('Elem', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
     smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
     arrays, block = ('x', 'partials'), (BULK['THREADS'],)
     first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, smem_bytes)
@@ -229,8 +229,8 @@ def _argmax_partition(rows, width, vec_size, element_bytes, device):
 
 def _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster=False):
     "Return the source of the argmax kernels; `pdl`: the second one uses programmatic dependent launch"
-    types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    constants = ('V', vec_size), ('THREADS', threads), ('AHEAD', in_flight), ('PDL', pdl)
+    types = ('Elem', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
+    constants = ('V', vec_size), ('THREADS', threads), ('IN_FLIGHT', in_flight), ('PDL', pdl)
     return kernel_source('argmax', types, constants, cluster)
 
 
@@ -254,7 +254,7 @@ def argmax_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches
     arrays = 'values', 'indices', 'out'
     return [
         first_launch,
-        KernelLaunch(src, 'argmax_parts', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl),
+        KernelLaunch(src, 'argmax_partials', arrays, (blocks,), (rows,), (second_threads,), pdl=pdl),
     ], blocks
 
 
@@ -314,7 +314,7 @@ def _bulk_scan_launches(dtype, types, width, device):
 @lru_cache(1024)
 def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, tiles per row)
     "Return the launches that scan rows of `width` elements on a `Device`, with `vec_size` elements per load"
-    types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
+    types = ('Elem', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
     if (
         device.hopper
         and rows == 1
@@ -372,10 +372,10 @@ _MAX_COUNTERS = 8192  # per block: 32 KiB of shared memory
 
 @lru_cache(1024)
 def histogram_launches(dtype, num_elements, bins, low, high, vec_size, device) -> list:  # of `KernelLaunch`
-    "Return the launch that counts `size` elements on a `Device`, with `vec_size` elements per load"
+    "Return the launch that counts `num_elements` elements on a `Device`, with `vec_size` elements per load"
     threads = 1024 if num_elements >= 2**16 else 128
     constants = dict(V=vec_size, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _MAX_COUNTERS // bins)))
-    src = kernel_source('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
+    src = kernel_source('histogram', (('Elem', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
     blocks = max(1, min(2 * device.sms, cdiv(num_elements, threads * vec_size)))
     scalars = Long(num_elements), low, high, bins / (high - low)
     return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
@@ -429,7 +429,7 @@ def _few_rows_launch(element_bytes, matrices, rows, columns):
     width = max(32, _FEW_ROWS_THREADS * elements_per_thread // rows // 32 * 32)
     constants = dict(HEIGHT=rows, WIDTH=width, THREADS=_FEW_ROWS_THREADS, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
-    src = kernel_source('transpose_few_rows', (('Number', c_type),), tuple(constants.items()))
+    src = kernel_source('transpose_few_rows', (('Elem', c_type),), tuple(constants.items()))
     grid = (matrices * cdiv(columns, width),)
     return KernelLaunch(src, 'transpose_few_rows', ('x', 'out'), (columns,), grid, (_FEW_ROWS_THREADS,))
 
@@ -441,7 +441,7 @@ def transpose_launches(element_bytes, matrices, rows, columns, device) -> list: 
         return [_few_rows_launch(element_bytes, matrices, rows, columns)]
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
-    src = kernel_source('transpose', (('Number', c_type),), tuple(constants.items()))
+    src = kernel_source('transpose', (('Elem', c_type),), tuple(constants.items()))
     grid = matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
     return [KernelLaunch(src, 'transpose', ('x', 'out'), (rows, columns), (grid,), (constants['THREADS'],))]
 

@@ -79,12 +79,12 @@ def _case_lines(operator, rows, width):
 def _program(operator):
     constants = f'''enum Kind {{ SUM, ARGMAX, SCAN, HISTOGRAM, TRANSPOSE }};
 constexpr Kind KIND = {operator.name.upper()};
-typedef {operators.TYPES[operator.dtype][0]} From;
-typedef {operator.out} To;'''
+typedef {operators.TYPES[operator.dtype][0]} Elem;
+typedef {operator.out} Out;'''
     file_name = f'{operator.name}_{operator.dtype}'
     description = f'`gridstride.kernels.{operator.name}` of {operator.dtype}.'
     functions = {
-        'void launch(int number, const From *x, To *out)': [
+        'void launch(int case_index, const Elem *x, Out *out)': [
             list(_case_lines(operator, rows, width)) for rows, width in operator.cases
         ]
     }

@@ -1,15 +1,15 @@
 // Computes prefix sums along rows of `width` elements in one pass, by decoupled look-back: each block sums a tile,
 // publishes the sum, and adds the published sums of the preceding tiles.
-// Defined above: the types From (of an element) and Sum (of a sum, 32 bits), V (elements per load), THREADS, LINES
-// (loads per thread), MIN_BLOCKS (per SM). A tile has SHARE elements per warp: LINES lines of V elements per lane.
-constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
-struct alignas(V * sizeof(From)) Pack { From at[V]; };
+// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), V (elements per load), THREADS, LINES
+// (loads per thread), MIN_BLOCKS (per SM). A tile has WARP_TILE elements per warp: LINES lines of V elements per lane.
+constexpr int LINE = 32 * V, WARP_TILE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 
-// The status of a tile: a state, and the sum that it announces. NOTHING: no sum yet; OWN: the sum of the tile's
-// elements; ALL: the inclusive prefix, which is the sum of all elements of the row up to the end of the tile. State and
-// sum are stored as one word, so no fence is needed.
+// The status of a tile: a state, and the sum that it announces. INVALID: no sum yet; AGGREGATE: the sum of the tile's
+// elements; PREFIX: the inclusive prefix, which is the sum of all elements of the row up to the end of the tile. State
+// and sum are stored as one word, so no fence is needed.
 typedef unsigned long long Word;
-enum { NOTHING, OWN, ALL };
+enum { INVALID, AGGREGATE, PREFIX };
 __device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
 __device__ int state(Word w) { return w >> 32; }
 __device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
@@ -39,12 +39,12 @@ __device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? status[t] : word(ALL, 0);           // before the row begins: nothing to add
-        while (__any_sync(~0u, state(w) == NOTHING)) {
+        Word w = t >= 0 ? status[t] : word(PREFIX, 0);        // before the row begins: nothing to add
+        while (__any_sync(~0u, state(w) == INVALID)) {
             __nanosleep(100);                               // polling without a pause would delay the writers
-            if (state(w) == NOTHING) w = status[t];
+            if (state(w) == INVALID) w = status[t];
         }
-        unsigned ends = __ballot_sync(~0u, state(w) == ALL);
+        unsigned ends = __ballot_sync(~0u, state(w) == PREFIX);
         int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix
         Sum x = lane <= nearest ? sum(w) : 0;
         for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
@@ -54,28 +54,28 @@ __device__ Sum look_back(const volatile Word *status, int t) {
 }
 
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles: per row
+scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles: per row
     __shared__ Sum before_warp[WARPS];
-    __shared__ int number;
+    __shared__ int tile_index;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // tiles are numbered in the order in which blocks start, so no block waits for one that has not started
-    if (threadIdx.x == 0) number = tiles > 1 ? atomicAdd(ticket, 1ull) : blockIdx.x;
+    if (threadIdx.x == 0) tile_index = tiles > 1 ? atomicAdd(ticket, 1ull) : blockIdx.x;
     __syncthreads();
-    int row = number / tiles, t = number % tiles;
-    long long first = (long long)t * TILE + warp * SHARE + lane * V;          // index in the row
-    const From *from = x + row * width;
-    From *to = out + row * width;
-    const bool whole = (long long)(t + 1) * TILE <= width;
+    int row = tile_index / tiles, t = tile_index % tiles;
+    long long first = (long long)t * TILE + warp * WARP_TILE + lane * V;      // index in the row
+    const Elem *from = x + row * width;
+    Elem *to = out + row * width;
+    const bool is_full = (long long)(t + 1) * TILE <= width;
 
     Sum at[LINES][V], lines[LINES];                         // prefix sums within a pack; then of the packs of a line
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Pack pack;
-        if (whole) pack = *(const Pack *)(from + first + l * LINE);
+        if (is_full) pack = *(const Pack *)(from + first + l * LINE);
         else
             for (int v = 0; v < V; v++) {
                 long long i = first + l * LINE + v;
-                pack.at[v] = i < width ? from[i] : From(0);
+                pack.at[v] = i < width ? from[i] : Elem(0);
             }
         for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v];
     }
@@ -84,36 +84,36 @@ scan_rows(const From *x, From *out, Word *status, Word *ticket, long long width,
         for (int v = 1; v < V; v++) at[l][v] += at[l][v-1];
         lines[l] = warp_scan(at[l][V-1]);
     }
-    Sum share = 0;                                          // sum of the warp's lines so far
+    Sum warp_total = 0;                                     // sum of the warp's lines so far
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Sum line = __shfl_sync(~0u, lines[l], 31);
-        lines[l] = share + lane_before(lines[l]);           // the sum of the warp's elements before this pack
-        share += line;
+        lines[l] = warp_total + lane_before(lines[l]);      // the sum of the warp's elements before this pack
+        warp_total += line;
     }
-    if (lane == 0) before_warp[warp] = share;
+    if (lane == 0) before_warp[warp] = warp_total;
     __syncthreads();
     if (warp == 0) {
-        Sum upto = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, upto, 31);
-        Sum warps = lane_before(upto);                      // the sum of the warps before warp `lane`
+        Sum inclusive = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, inclusive, 31);
+        Sum exclusive = lane_before(inclusive);             // the sum of the warps before warp `lane`
         Sum before = 0;
         if (tiles > 1) {
-            volatile Word *of_row = status + (size_t)row * tiles;
+            volatile Word *row_status = status + (size_t)row * tiles;
             if (t > 0) {
-                if (lane == 0) of_row[t] = word(OWN, tile);
-                before = look_back(of_row, t);
+                if (lane == 0) row_status[t] = word(AGGREGATE, tile);
+                before = look_back(row_status, t);
             }
-            if (lane == 0) of_row[t] = word(ALL, before + tile);
+            if (lane == 0) row_status[t] = word(PREFIX, before + tile);
         }
-        if (lane < WARPS) before_warp[lane] = before + warps;
+        if (lane < WARPS) before_warp[lane] = before + exclusive;
     }
     __syncthreads();
     Sum before = before_warp[warp];
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Pack pack;
-        for (int v = 0; v < V; v++) pack.at[v] = From(before + lines[l] + at[l][v]);
-        if (whole) store((Pack *)(to + first + l * LINE), pack);
+        for (int v = 0; v < V; v++) pack.at[v] = Elem(before + lines[l] + at[l][v]);
+        if (is_full) store((Pack *)(to + first + l * LINE), pack);
         else
             for (int v = 0; v < V; v++)
                 if (first + l * LINE + v < width) to[first + l * LINE + v] = pack.at[v];

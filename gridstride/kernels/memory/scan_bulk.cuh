@@ -2,11 +2,12 @@
 // blocks are resident at once. In each round every block processes one tile, and publishes its sum. From the sums of a
 // round each block computes the prefix of its own tile, and the prefix of the next round. Bulk copies prefetch tiles,
 // and a tile's sum is published one round before other blocks need it, so that waits are rare.
-// Defined above: the types From (of an element) and Sum (of a sum, 32 bits), THREADS, LINES (16-byte loads per thread),
-// STAGES, BLOCKS (of the grid). A tile has SHARE elements per warp: LINES lines of V elements per lane.
-constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
-constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;  // bytes of a tile; status words per lane
-struct alignas(16) Pack { From at[V]; };
+// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), THREADS, LINES (16-byte loads per thread),
+// STAGES, BLOCKS (of the grid). A tile has WARP_TILE elements per warp: LINES lines of V elements per lane.
+constexpr int V = 16 / sizeof(Elem), LINE = 32 * V, WARP_TILE = LINES * LINE;
+constexpr int WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
+constexpr int BYTES = TILE * sizeof(Elem), LANE_WORDS = (BLOCKS + 31) / 32;  // bytes of a tile; status words per lane
+struct alignas(16) Pack { Elem at[V]; };
 
 // The status of a tile: 1 and its sum, stored as one word; 0 until the sum is known
 typedef unsigned long long Word;
@@ -34,16 +35,16 @@ __device__ Sum warp_scan(Sum x) {                           // inclusive scan ov
 }
 
 __global__ void __launch_bounds__(THREADS)
-scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
+scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 filled[STAGES];
-    __shared__ Sum of_warp[WARPS], before_warp[2][WARPS], before_tile;
+    __shared__ Sum warp_sums[WARPS], before_warp[2][WARPS], before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const long long whole = width / TILE;                   // full tiles
+    const long long full_tiles = width / TILE;              // full tiles
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
-        if (round >= rounds || tile(round) >= whole) return;
+        if (round >= rounds || tile(round) >= full_tiles) return;
         u32 stage = round % STAGES, bar = address(filled + stage);
         barrier_expect(bar, BYTES);
         bulk_copy(address(ring + stage * BYTES), x + tile(round) * TILE, BYTES, bar);
@@ -56,47 +57,47 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
     __syncthreads();
 
     Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
-    for (int next = 0; next <= rounds; next++) {            // sum tile `next`, and write the result of tile `now`
-        const int now = next - 1;
-        Word words[ASKS] = {};                               // the status of the blocks' tiles of round `now`
-        if (warp == 0 && now >= 0)
+    for (int next = 0; next <= rounds; next++) {            // sum tile `next`, and write the result of tile `current`
+        const int current = next - 1;
+        Word words[LANE_WORDS] = {};                         // the status of the blocks' tiles of round `current`
+        if (warp == 0 && current >= 0)
             #pragma unroll
-            for (int a = 0; a < ASKS; a++) {
+            for (int a = 0; a < LANE_WORDS; a++) {
                 int b = a * 32 + lane;
-                words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
-                    ? ((volatile Word *)status)[(long long)now * BLOCKS + b] : word(0);
+                words[a] = b < BLOCKS && (long long)current * BLOCKS + b < tiles
+                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : word(0);
             }
         if (next < rounds) {
-            From *elements = (From *)(ring + next % STAGES * BYTES);
-            if (tile(next) < whole) barrier_wait(address(filled + next % STAGES), next / STAGES);
+            Elem *elements = (Elem *)(ring + next % STAGES * BYTES);
+            if (tile(next) < full_tiles) barrier_wait(address(filled + next % STAGES), next / STAGES);
             else {
                 for (int i = threadIdx.x; i < TILE; i += THREADS)
-                    elements[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : From(0);
+                    elements[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : Elem(0);
                 __syncthreads();
             }
-            Sum share = 0;
+            Sum warp_total = 0;
             #pragma unroll
             for (int l = 0; l < LINES; l++) {
-                Pack pack = ((const Pack *)(elements + warp * SHARE))[l * 32 + lane];
-                for (int v = 0; v < V; v++) share += (Sum)pack.at[v];
+                Pack pack = ((const Pack *)(elements + warp * WARP_TILE))[l * 32 + lane];
+                for (int v = 0; v < V; v++) warp_total += (Sum)pack.at[v];
             }
-            share = warp_sum(share);
-            if (lane == 0) of_warp[warp] = share;
+            warp_total = warp_sum(warp_total);
+            if (lane == 0) warp_sums[warp] = warp_total;
         }
-        __syncthreads();                                    // of_warp is complete, and tile now-1 is written
+        __syncthreads();                                    // warp_sums is complete, and tile current-1 is written
         if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
         if (warp == 0) {
             if (next < rounds) {
-                Sum upto = warp_scan(lane < WARPS ? of_warp[lane] : Sum(0)), before = lane_before(upto);
+                Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), before = lane_before(inclusive);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
-                if (lane == 31) ((volatile Word *)status)[tile(next)] = word(upto);
+                if (lane == 31) ((volatile Word *)status)[tile(next)] = word(inclusive);
             }
-            if (now >= 0) {
+            if (current >= 0) {
                 Sum before = 0, all = 0;
                 #pragma unroll
-                for (int a = 0; a < ASKS; a++) {
+                for (int a = 0; a < LANE_WORDS; a++) {
                     int b = a * 32 + lane;
-                    while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)now * BLOCKS + b];
+                    while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)current * BLOCKS + b];
                     all += sum(words[a]);
                     if (b < block) before += sum(words[a]);
                 }
@@ -106,10 +107,10 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
             }
         }
         __syncthreads();
-        if (now < 0) continue;
-        const From *elements = (const From *)(ring + now % STAGES * BYTES) + warp * SHARE;
-        const long long first = tile(now) * TILE + warp * SHARE + lane * V;
-        Sum before = before_tile + before_warp[now % 2][warp];
+        if (current < 0) continue;
+        const Elem *elements = (const Elem *)(ring + current % STAGES * BYTES) + warp * WARP_TILE;
+        const long long first = tile(current) * TILE + warp * WARP_TILE + lane * V;
+        Sum before = before_tile + before_warp[current % 2][warp];
         Sum at[LINES][V], lines[LINES];                     // prefix sums within a pack; then of the packs of a line
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
@@ -119,10 +120,10 @@ scan_bulk(const From *x, From *out, Word *status, long long width, int tiles) {
         }
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
-            Sum line = __shfl_sync(~0u, lines[l], 31), here = before + lane_before(lines[l]);
+            Sum line = __shfl_sync(~0u, lines[l], 31), prefix = before + lane_before(lines[l]);
             Pack pack;
-            for (int v = 0; v < V; v++) pack.at[v] = From(here + at[l][v]);
-            if (tile(now) < whole) __stcg((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
+            for (int v = 0; v < V; v++) pack.at[v] = Elem(prefix + at[l][v]);
+            if (tile(current) < full_tiles) __stcg((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
             else
                 for (int v = 0; v < V; v++)
                     if (first + l * LINE + v < width) out[first + l * LINE + v] = pack.at[v];

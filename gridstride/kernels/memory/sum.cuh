@@ -1,9 +1,10 @@
 // Sums rows of `width` elements. `blocks` blocks per row write a partial sum each, and a second launch adds these. A
-// block reads `share` packs of V elements.
-// Defined above: the types From (of an element), Sum (of the accumulators) and To (of a result), V (elements per load),
-// THREADS, AHEAD (loads in flight per thread). FIRST or SECOND is set in the two launches if they use programmatic
-// dependent launch on a Hopper GPU: the second one may begin when all blocks of the first one have started.
-struct alignas(V * sizeof(From)) Pack { From at[V]; };
+// block reads `block_packs` packs of V elements.
+// Defined above: the types Elem (of an element), Sum (of the accumulators) and Out (of a result), V (elements per
+// load), THREADS, IN_FLIGHT (loads in flight per thread). PDL_FIRST or PDL_SECOND is set in the two launches if they
+// use programmatic dependent launch on a Hopper GPU: the second one may begin when all blocks of the first one have
+// started.
+struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // independent chains of additions
 
 __device__ Sum warp_sum(Sum sum) {                          // returns the sum over the warp to lane 0
@@ -12,41 +13,41 @@ __device__ Sum warp_sum(Sum sum) {                          // returns the sum o
 }
 
 __device__ Sum block_sum(Sum sum) {                         // returns the sum over the block to thread 0
-    __shared__ Sum of_warp[THREADS / 32];
+    __shared__ Sum warp_sums[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     sum = warp_sum(sum);
-    if (lane == 0) of_warp[warp] = sum;
+    if (lane == 0) warp_sums[warp] = sum;
     __syncthreads();
-    if (warp == 0) sum = warp_sum(lane < THREADS / 32 ? of_warp[lane] : Sum(0));
+    if (warp == 0) sum = warp_sum(lane < THREADS / 32 ? warp_sums[lane] : Sum(0));
     return sum;
 }
 
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // an SM has at most 2048 threads
-sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
-    if (FIRST) asm volatile("griddepcontrol.launch_dependents;");
-    if (SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");           // until the first launch has finished
+sum_rows(const Elem *x, Out *out, long long width, long long block_packs, int blocks) {
+    if (PDL_FIRST) asm volatile("griddepcontrol.launch_dependents;");
+    if (PDL_SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");       // until the first launch has finished
     long long row = blockIdx.x / blocks, part = blockIdx.x % blocks;
-    const From *elements = x + row * width;
+    const Elem *elements = x + row * width;
     const Pack *packs = (const Pack *)elements;
-    const long long count = width / V, stride = THREADS, step = AHEAD * stride;
-    const long long end = min(count, (part + 1) * share);
+    const long long count = width / V, stride = THREADS, step = IN_FLIGHT * stride;
+    const long long end = min(count, (part + 1) * block_packs);
     Sum sum[CHAINS] = {};
-    long long i = part * share + threadIdx.x;
+    long long i = part * block_packs + threadIdx.x;
     #pragma unroll 1                                        // saves registers, so that more threads are resident
-    for (; i + (AHEAD - 1) * stride < end; i += step) {
-        Pack pack[AHEAD];
+    for (; i + (IN_FLIGHT - 1) * stride < end; i += step) {
+        Pack pack[IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * stride];      // issue all loads before the first use
+        for (int a = 0; a < IN_FLIGHT; a++) pack[a] = packs[i + a * stride];  // issue all loads before the first use
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
+        for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)pack[a].at[v];
     }
-    for (int a = 0; a < AHEAD; a++)                         // the last packs, fewer than AHEAD
+    for (int a = 0; a < IN_FLIGHT; a++)                     // the last packs, fewer than IN_FLIGHT
         if (i + a * stride < end)
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
     if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)elements[count * V + threadIdx.x];    // the last elements
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum all = block_sum(sum[0]);
-    if (threadIdx.x == 0) out[blockIdx.x] = To(all);
+    if (threadIdx.x == 0) out[blockIdx.x] = Out(all);
 }

@@ -1,17 +1,17 @@
 // Sums `width` elements that begin at a multiple of 16 bytes, on a Hopper GPU; each block writes one partial sum. Bulk
 // copies fill the STAGES stages of a pipeline in shared memory, one piece per stage, while the threads add the elements
 // of the oldest piece.
-// Defined above: the types From (of an element) and Sum (of a sum), THREADS, PACKS (16-byte packs per thread and
+// Defined above: the types Elem (of an element) and Sum (of a sum), THREADS, PACKS (16-byte packs per thread and
 // piece), STAGES.
-constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
-struct alignas(16) Pack { From at[V]; };
+constexpr int V = 16 / sizeof(Elem), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
+struct alignas(16) Pack { Elem at[V]; };
 
-__global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, long long width) {
+__global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, long long width) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 filled[STAGES];
-    __shared__ Sum of_warp[THREADS / 32];
+    __shared__ Sum warp_sums[THREADS / 32];
     const int thread = threadIdx.x;
-    const long long pieces = width * sizeof(From) / PIECE;   // full pieces
+    const long long pieces = width * sizeof(Elem) / PIECE;   // full pieces
     asm volatile("griddepcontrol.launch_dependents;");      // PDL: the kernel that adds the block sums may start
     auto fill = [&](int stage, long long piece) {           // called by one thread
         barrier_expect(address(filled + stage), PIECE);
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
         if (thread == 0 && next < pieces) fill(stage, next);
         if (++stage == STAGES) stage = 0, phase ^= 1;
     }
-    const long long tail = pieces * (PIECE / sizeof(From));  // the elements after the last full piece
+    const long long tail = pieces * (PIECE / sizeof(Elem));  // the elements after the last full piece
     for (long long i = tail + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
     for (int v = 1; v < V; v++) sum[0] += sum[v];
     for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);
-    if (thread % 32 == 0) of_warp[thread / 32] = sum[0];
+    if (thread % 32 == 0) warp_sums[thread / 32] = sum[0];
     __syncthreads();
     if (thread == 0) {
-        for (int w = 1; w < THREADS / 32; w++) sum[0] += of_warp[w];
+        for (int w = 1; w < THREADS / 32; w++) sum[0] += warp_sums[w];
         out[blockIdx.x] = sum[0];
     }
 }

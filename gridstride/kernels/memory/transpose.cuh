@@ -1,17 +1,17 @@
 // Transposes matrices x (h x w) into out (w x h). A block transposes one tile in shared memory, so that loads and
 // stores are coalesced. Consecutive blocks transpose tiles of one column, so that they store to adjacent addresses.
-// Defined above: the type Number (any type with the size of an element), TILE, THREADS, PAD (elements of padding per
+// Defined above: the type Elem (any type with the size of an element), TILE, THREADS, PAD (elements of padding per
 // row, which prevent bank conflicts).
-__global__ void __launch_bounds__(THREADS) transpose(const Number *x, Number *out, int h, int w) {
-    __shared__ Number tile[TILE][TILE + PAD];
+__global__ void __launch_bounds__(THREADS) transpose(const Elem *x, Elem *out, int h, int w) {
+    __shared__ Elem tile[TILE][TILE + PAD];
     const int PER_THREAD = TILE * TILE / THREADS, ROW_STEP = THREADS / TILE;  // per thread: elements, distance in rows
     const int tiles_y = (h + TILE - 1) / TILE, tiles_x = (w + TILE - 1) / TILE;  // number of tiles
-    const int matrix = blockIdx.x / (tiles_y * tiles_x), number = blockIdx.x % (tiles_y * tiles_x);
-    const int r = number % tiles_y * TILE, c = number / tiles_y * TILE;
+    const int matrix = blockIdx.x / (tiles_y * tiles_x), tile_index = blockIdx.x % (tiles_y * tiles_x);
+    const int r = tile_index % tiles_y * TILE, c = tile_index / tiles_y * TILE;
     const int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
     x += (size_t)matrix * h * w;
     out += (size_t)matrix * h * w;
-    Number values[PER_THREAD];                                      // issue all loads before the first use
+    Elem values[PER_THREAD];                                        // issue all loads before the first use
     #pragma unroll
     for (int i = 0; i < PER_THREAD; i++)
         if (r + row + i * ROW_STEP < h && c + column < w)

@@ -2,13 +2,13 @@
 // Defined above: what `order` needs (for elements that are not compared: KIND UNSIGNED), THREADS,
 // UNIQUE (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
 // WITH_POSITIONS (the indices of the selected elements are written, too).
-constexpr int V = 4, LINES = 4, WARPS = THREADS / 32, LINE = 32 * V, SHARE = LINES * LINE, TILE = WARPS * SHARE;
+constexpr int V = 4, LINES = 4, WARPS = THREADS / 32, LINE = 32 * V, WARP_TILE = LINES * LINE, TILE = WARPS * WARP_TILE;
 struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 
-// The status of a tile: a state, and a number of selected elements. NOTHING: not counted yet; OWN: the number in the
-// tile; ALL: the number up to the end of the tile.
+// The status of a tile: a state, and a number of selected elements. INVALID: not counted yet; AGGREGATE: the number in
+// the tile (its aggregate); PREFIX: the number up to the end of the tile (the inclusive prefix).
 typedef unsigned long long Word;
-enum : Word { NOTHING = 0, OWN = 1ull << 62, ALL = 2ull << 62, NUMBER = OWN - 1 };
+enum : Word { INVALID = 0, AGGREGATE = 1ull << 62, PREFIX = 2ull << 62, VALUE_MASK = AGGREGATE - 1 };
 
 // Called by all lanes of a warp: returns the number of selected elements before tile `t`. It reads WINDOW tiles at a
 // time, because hundreds of tiles before this one are still at work.
@@ -19,14 +19,14 @@ __device__ Word look_back(const volatile Word *status, int t) {
     for (t -= 1 + lane;; t -= WINDOW) {
         Word words[WINDOW / 32];
         #pragma unroll
-        for (int w = 0; w < WINDOW / 32; w++) words[w] = t >= w * 32 ? status[t - w * 32] : (Word)ALL;
+        for (int w = 0; w < WINDOW / 32; w++) words[w] = t >= w * 32 ? status[t - w * 32] : (Word)PREFIX;
         #pragma unroll
         for (int w = 0; w < WINDOW / 32; w++) {
-            while (__any_sync(~0u, words[w] == NOTHING))
-                if (words[w] == NOTHING) words[w] = status[t - w * 32];
-            unsigned ends = __ballot_sync(~0u, (words[w] & ALL) != 0);
+            while (__any_sync(~0u, words[w] == INVALID))
+                if (words[w] == INVALID) words[w] = status[t - w * 32];
+            unsigned ends = __ballot_sync(~0u, (words[w] & PREFIX) != 0);
             int nearest = ends ? __ffs(ends) - 1 : 31;
-            Word x = lane <= nearest ? words[w] & NUMBER : 0;
+            Word x = lane <= nearest ? words[w] & VALUE_MASK : 0;
             for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
             before += x;
             if (ends) return before;
@@ -44,22 +44,22 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     extern __shared__ __align__(16) unsigned char memory[];
     Bits *exchange = (Bits *)memory;
     unsigned short *exchange_at = (unsigned short *)(exchange + TILE);   // if positions are written
-    __shared__ unsigned of_warp[WARPS];
+    __shared__ unsigned warp_sums[WARPS];
     __shared__ Word before_tile;
-    __shared__ int number;
+    __shared__ int tile_index;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull);  // so no block waits for one that has not started
+    if (threadIdx.x == 0) tile_index = atomicAdd(ticket, 1ull);  // so no block waits for one that has not started
     __syncthreads();
-    const int t = number;
-    const long long begin = (long long)t * TILE, first = begin + warp * SHARE + lane * V;
-    const bool whole = begin + TILE <= size;
+    const int t = tile_index;
+    const long long begin = (long long)t * TILE, first = begin + warp * WARP_TILE + lane * V;
+    const bool is_full = begin + TILE <= size;
 
     Pack pack[LINES];
     unsigned selected[LINES];                               // a bit per element
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         long long i = first + l * LINE;
-        if (whole && ALIGNED) pack[l] = *(const Pack *)(x + i);
+        if (is_full && ALIGNED) pack[l] = *(const Pack *)(x + i);
         else
             for (int v = 0; v < V; v++) pack[l].at[v] = i + v < size ? x[i + v] : Bits(0);
     }
@@ -75,43 +75,43 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
                 bool is_first = i + v == 0 || differ(v ? pack[l].at[v ? v - 1 : 0] : last, pack[l].at[v]);
                 selected[l] |= unsigned(i + v < size && is_first) << v;
             }
-        } else if (whole && ALIGNED) {
+        } else if (is_full && ALIGNED) {
             unsigned flags = *(const unsigned *)(keep + i);
             selected[l] = (flags & 0x01010101) * 0x10204080 >> 28;       // bits 0, 8, 16, 24 to 0, 1, 2, 3
         } else
             for (int v = 0; v < V; v++) selected[l] |= unsigned(i + v < size && keep[i + v]) << v;
         packed |= (unsigned)__popc(selected[l]) << 8 * l;
     }
-    unsigned upto = packed;                                 // a line has at most 128 elements, so no sum overflows
+    unsigned inclusive = packed;                            // a line has at most 128 elements, so no sum overflows
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned below = __shfl_up_sync(~0u, upto, d);
-        if (lane >= d) upto += below;
+        unsigned before = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += before;
     }
-    const unsigned sums = __shfl_sync(~0u, upto, 31), exclusive = upto - packed;
-    unsigned offset[LINES], of_lines = 0;
+    const unsigned sums = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
+    unsigned offset[LINES], warp_count = 0;
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
-        offset[l] = of_lines + (exclusive >> 8 * l & 255);
-        of_lines += sums >> 8 * l & 255;
+        offset[l] = warp_count + (exclusive >> 8 * l & 255);
+        warp_count += sums >> 8 * l & 255;
     }
-    if (lane == 0) of_warp[warp] = of_lines;
+    if (lane == 0) warp_sums[warp] = warp_count;
     __syncthreads();
     unsigned before_warp = 0, in_tile = 0;
     #pragma unroll
     for (int w = 0; w < WARPS; w++) {
         if (w == warp) before_warp = in_tile;
-        in_tile += of_warp[w];
+        in_tile += warp_sums[w];
     }
     if (warp == 0) {
         volatile Word *words = status;
         Word before = 0;
         if (t > 0) {
-            if (lane == 0) words[t] = OWN | in_tile;
+            if (lane == 0) words[t] = AGGREGATE | in_tile;
             before = look_back(words, t);
         }
         if (lane == 0) {
-            words[t] = ALL | (before + in_tile);
+            words[t] = PREFIX | (before + in_tile);
             before_tile = before;
             if (t == tiles - 1) *total = before + in_tile;
         }

@@ -99,9 +99,9 @@ def unique(
     check_keys('unique', x)
     ordered = sort(x.flatten())
     out, positions, total = _select(as_bits(ordered), key_type(x), with_positions=return_counts)
-    number = int(total)
-    elements = out[:number].view(x.dtype)
+    num_unique = int(total)
+    elements = out[:num_unique].view(x.dtype)
     if not return_counts:
         return elements
-    ends = torch.cat([positions[1:number], torch.tensor([x.numel()], device=x.device)]) if number else positions
-    return elements, ends - positions[:number]
+    ends = torch.cat([positions[1:num_unique], torch.tensor([x.numel()], device=x.device)]) if num_unique else positions
+    return elements, ends - positions[:num_unique]

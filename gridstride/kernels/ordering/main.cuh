@@ -1,7 +1,7 @@
 // Host code of an exported kernel that orders or selects: makes random keys, checks every result, measures the time.
 // Defined above: OPERATOR, Key and To (the types of input and result), K (of a top-k), cases (rows, width; the last
 // case is timed). The launches are defined below.
-void launch(int number, const Key *x, To *out);
+void launch(int case_index, const Key *x, Out *out);
 
 // Fills x with keys of which some are equal, or of all values if they have 32 random bits; the same in each run
 __global__ void fill(Key *x, size_t size) {
@@ -18,8 +18,8 @@ __global__ void mark(const Key *x, unsigned char *keep, size_t size) {
 }
 
 // Computes the expected result on the CPU; of a compaction, its first elements
-std::vector<To> expected(const std::vector<Key> &x, size_t rows, size_t width) {
-    std::vector<To> out;
+std::vector<Out> expected(const std::vector<Key> &x, size_t rows, size_t width) {
+    std::vector<Out> out;
     std::vector<size_t> order(width);
     for (size_t r = 0; r < rows; r++) {
         const Key *row = x.data() + r * width;
@@ -30,19 +30,19 @@ std::vector<To> expected(const std::vector<Key> &x, size_t rows, size_t width) {
         else if (OPERATOR != COMPACT) std::stable_sort(order.begin(), order.end(), less);
         for (size_t i = 0; i < (OPERATOR == TOPK ? K : width); i++)
             if (OPERATOR != COMPACT || ((long long)row[i] & 1))
-                out.push_back(OPERATOR == SORT || OPERATOR == COMPACT ? To(row[order[i]]) : To(order[i]));
+                out.push_back(OPERATOR == SORT || OPERATOR == COMPACT ? Out(row[order[i]]) : Out(order[i]));
     }
     return out;
 }
 
-double run_case(int number, bool timed) {
-    auto [rows, width] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [rows, width] = cases[case_index];
     size_t size = (size_t)rows * width;
     Key *x = allocate<Key>(size);
-    To *out = allocate<To>(size);
+    Out *out = allocate<Out>(size);
     fill<<<(size + 255) / 256, 256>>>(x, size);
-    const std::vector<To> want = expected(read(x, size), rows, width);
-    return check_and_time(timed, [&] { erase(out, want.size()); }, [&] { launch(number, x, out); },
+    const std::vector<Out> want = expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { erase(out, want.size()); }, [&] { launch(case_index, x, out); },
                           [&] { need_equal(out, want, rows, width); });
 }
 

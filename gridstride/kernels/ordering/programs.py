@@ -46,7 +46,7 @@ def _sort_plan(program, rows, width) -> Plan:
     "Return the plan of a sort or an argsort"
     key, key_c_type = KEY_TYPES[program.dtype], sorts.UNSIGNED_TYPES[KEY_TYPES[program.dtype].bytes]
     positions = program.operator == 'argsort'
-    problem = sorts.SortProblem(key, *(('positions', 4) if positions else ('nothing', 0)), rows, width, False)
+    problem = sorts.SortProblem(key, *(('positions', 4) if positions else ('none', 0)), rows, width, False)
     x, out, n = f'({key_c_type} *)x', 'out' if positions else f'({key_c_type} *)out', rows * width
     if width <= sorts._MAX_ROW:
         arrays = dict(x=x, values=x, out_values=x, out=x if positions else out)
@@ -68,8 +68,8 @@ def _topk_plan(program, rows, width) -> Plan:
     "Return the plan of a top-k"
     key = KEY_TYPES[program.dtype]
     vec_size = vector_width(0, key.bytes, rows, width)
-    kernel_launches, found = top_k.topk_launches(key, K, rows, width, True, vec_size, H100)
-    workspaces = dict(candidates=('unsigned long long', max(1, rows * found), False))
+    kernel_launches, num_candidates = top_k.topk_launches(key, K, rows, width, True, vec_size, H100)
+    workspaces = dict(candidates=('unsigned long long', max(1, rows * num_candidates), False))
     workspaces |= dict(values=('unsigned', rows * K, False))
     return Plan(kernel_launches, workspaces, dict(x='(unsigned *)x', indices='out'))
 
@@ -112,10 +112,10 @@ def _program(program):
 constexpr Operator OPERATOR = {program.operator.upper()};
 constexpr size_t K = {K};
 typedef {_C_TYPES[program.dtype]} Key;
-typedef {result} To;'''
+typedef {result} Out;'''
     description = f'`gridstride.kernels.{program.operator}` of {program.dtype}.'
     cases = [list(_case_lines(program, rows, width)) for rows, width in program.cases]
-    functions = {'void launch(int number, const Key *x, To *out)': cases}
+    functions = {'void launch(int case_index, const Key *x, Out *out)': cases}
     main_file = 'ordering/main.cuh'
     return Program(program.name, description, main_file, 'rows, width', program.cases, functions, constants)
 

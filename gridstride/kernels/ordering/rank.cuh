@@ -24,19 +24,19 @@ __device__ __forceinline__ unsigned warp_rank(unsigned digit, unsigned *counters
 }
 
 // Called by all threads: returns the exclusive prefix sum over the first DIGITS threads.
-__device__ __forceinline__ unsigned scan_digits(unsigned x, unsigned *of_warp) {
+__device__ __forceinline__ unsigned scan_digits(unsigned x, unsigned *warp_sums) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    unsigned upto = x;
+    unsigned inclusive = x;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned before = __shfl_up_sync(~0u, upto, d);
-        if (lane >= d) upto += before;
+        unsigned before = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += before;
     }
-    if (lane == 31 && warp < DIGITS / 32) of_warp[warp] = upto;
+    if (lane == 31 && warp < DIGITS / 32) warp_sums[warp] = inclusive;
     __syncthreads();
     unsigned before = 0;
     #pragma unroll
-    for (int w = 0; w < DIGITS / 32; w++) before += w < warp ? of_warp[w] : 0;
+    for (int w = 0; w < DIGITS / 32; w++) before += w < warp ? warp_sums[w] : 0;
     __syncthreads();
-    return before + upto - x;
+    return before + inclusive - x;
 }

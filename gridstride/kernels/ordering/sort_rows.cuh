@@ -10,8 +10,8 @@ sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_v
     unsigned(*counters)[DIGITS] = (unsigned(*)[DIGITS])memory;           // per warp
     Bits *exchange = (Bits *)(counters + WARPS);
     unsigned short *exchange_positions = (unsigned short *)(exchange + TILE);
-    __shared__ unsigned of_warp[DIGITS / 32];
-    constexpr bool MOVED = WITH_VALUES || WITH_POSITIONS;
+    __shared__ unsigned warp_sums[DIGITS / 32];
+    constexpr bool HAS_PAYLOAD = WITH_VALUES || WITH_POSITIONS;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tid = threadIdx.x, first = warp * 32 * ITEMS + lane;
     const size_t row = (size_t)blockIdx.x * width;
     Bits key[ITEMS];
@@ -31,29 +31,29 @@ sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_v
             rank[i] = warp_rank(digit[i], counters[warp]);
         }
         __syncthreads();
-        unsigned of_digit[WARPS], count = 0;
+        unsigned before_warp[WARPS], count = 0;
         if (tid < DIGITS)
             #pragma unroll
             for (int w = 0; w < WARPS; w++) {
-                of_digit[w] = count;
+                before_warp[w] = count;
                 count += counters[w][tid];
             }
-        const unsigned start = scan_digits(count, of_warp);
+        const unsigned start = scan_digits(count, warp_sums);
         if (tid < DIGITS)
             #pragma unroll
-            for (int w = 0; w < WARPS; w++) counters[w][tid] = start + of_digit[w];
+            for (int w = 0; w < WARPS; w++) counters[w][tid] = start + before_warp[w];
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             rank[i] += counters[warp][digit[i]];
             exchange[rank[i]] = key[i];
-            if (MOVED) exchange_positions[rank[i]] = position[i];
+            if (HAS_PAYLOAD) exchange_positions[rank[i]] = position[i];
         }
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             key[i] = exchange[first + i * 32];
-            if (MOVED) position[i] = exchange_positions[first + i * 32];
+            if (HAS_PAYLOAD) position[i] = exchange_positions[first + i * 32];
         }
     }
     #pragma unroll

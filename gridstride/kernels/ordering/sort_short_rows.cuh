@@ -4,7 +4,7 @@
 // WITH_POSITIONS (the index of each key is written instead of the keys).
 struct Element { Bits ordered; int position; };
 
-__device__ __forceinline__ bool comes_before(Element a, Element b) {
+__device__ __forceinline__ bool precedes(Element a, Element b) {
     return a.ordered < b.ordered || (a.ordered == b.ordered && a.position < b.position);
 }
 
@@ -12,9 +12,9 @@ __global__ void __launch_bounds__(THREADS)
 sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_values, long long *positions,
                 int width, long long rows) {
     const int lane = threadIdx.x % 32;
-    const long long number = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    if (number >= rows) return;                             // the whole warp
-    const size_t row = number * width;
+    const long long row_index = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    if (row_index >= rows) return;                          // the whole warp
+    const size_t row = row_index * width;
     Element at[ITEMS];
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {                       // past the end of the row: after all keys
@@ -33,10 +33,10 @@ sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *so
                     Element other = {__shfl_xor_sync(~0u, at[i].ordered, stride),
                                      __shfl_xor_sync(~0u, at[i].position, stride)};
                     bool keeps_first = ((p & stride) == 0) == ascending;
-                    if (comes_before(other, at[i]) == keeps_first) at[i] = other;
+                    if (precedes(other, at[i]) == keeps_first) at[i] = other;
                 } else if ((p & stride) == 0) {             // both elements are in this lane
                     int j = i ^ stride / 32;
-                    if (comes_before(at[j], at[i]) == ascending) {
+                    if (precedes(at[j], at[i]) == ascending) {
                         Element other = at[i];
                         at[i] = at[j];
                         at[j] = other;

@@ -23,14 +23,14 @@ class SortProblem(NamedTuple):
     "What a plan depends on"
 
     key: KeyType
-    moved: str  # with the keys: 'nothing'; 'values'; 'positions': the result is the index of each key, and no keys
+    payload: str  # moved with the keys: 'none', 'values', or 'positions' (the result is the index of each key, no keys)
     value_bytes: int  # of a value: 0, 1, 2, 4 or 8
     rows: int
     width: int  # keys per row
     descending: bool
 
     @property
-    def largest_bytes(self):
+    def max_bytes(self):
         "The size of a key or a value, whichever is larger"
         return max(self.key.bytes, self.value_bytes)
 
@@ -49,7 +49,7 @@ _TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile
 _PAIR_TILE = Tile(384, 22, 2)  # keys and values of 4 bytes
 _WIDE_TILE = Tile(384, 14, 2)  # keys and values of 8 bytes each: shared memory must hold both
 _SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
-_OLD_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
+_PRE_HOPPER_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
 
 
 def _static_bytes(threads):
@@ -60,9 +60,9 @@ def _static_bytes(threads):
 def _tile(problem, device) -> Tile:
     "Return the `Tile` for a problem"
     if not device.hopper:
-        return _OLD_TILE
-    tile = _TILES[problem.largest_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
-    tile = _PAIR_TILE if problem.moved == 'values' and problem.key.bytes == problem.value_bytes == 4 else tile
+        return _PRE_HOPPER_TILE
+    tile = _TILES[problem.max_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
+    tile = _PAIR_TILE if problem.payload == 'values' and problem.key.bytes == problem.value_bytes == 4 else tile
     return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
 
 
@@ -76,10 +76,10 @@ def _pass_array(name, index, passes):
 def _value_arguments(problem, index):
     "Return (source of the values as in onesweep.cuh, C types of a value read and written, arrays) of a pass"
     passes, key_type_name = problem.key.bytes, UNSIGNED_TYPES[problem.key.bytes]
-    if problem.moved == 'nothing':
+    if problem.payload == 'none':
         return 0, (key_type_name, key_type_name), ('x', 'x')
     arrays = [_pass_array('out_values', i, passes) for i in (index - 1, index)]
-    if problem.moved == 'values':
+    if problem.payload == 'values':
         arrays[0] = arrays[0] if index else 'values'
         return 2, (UNSIGNED_TYPES[problem.value_bytes],) * 2, tuple(arrays)
     # positions have 32 bits until the last pass; before it, half of the result is the second buffer
@@ -94,18 +94,18 @@ def _pass_launch(problem, index, tile):
     "Return the launch of pass `index`"
     passes = problem.key.bytes
     source, (read, stored), value_arrays = _value_arguments(problem, index)
-    with_keys = problem.moved != 'positions' or index < passes - 1
+    with_keys = problem.payload != 'positions' or index < passes - 1
     constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
     constants |= dict(VALUES=source, WITH_KEYS=with_keys)
-    moved = 'unsigned' if source == 1 else read
-    types = ('Value', read), ('Moved', moved), ('Stored', stored)
+    payload = 'unsigned' if source == 1 else read
+    types = ('Value', read), ('Payload', payload), ('Stored', stored)
     src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
     keys = 'x' if index == 0 else _pass_array('out', index - 1, passes), _pass_array('out', index, passes)
-    statuses = tuple(f'status{(index + i) % 2}' for i in range(2))
+    status_arrays = tuple(f'status{(index + i) % 2}' for i in range(2))
     tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
     scalars = problem.width, tiles, index
     shared = dynamic_smem_bytes(tile_keys * (problem.key.bytes + problem.value_bytes), _static_bytes(tile.threads))
-    arrays = *keys, *value_arrays, 'counts', *statuses, 'tickets'
+    arrays = *keys, *value_arrays, 'counts', *status_arrays, 'tickets'
     return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), shared)
 
 
@@ -122,21 +122,22 @@ def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (laun
     return [count, *(_pass_launch(problem, i, tile) for i in range(problem.key.bytes))], tiles
 
 
-def _sweep(problem, x, arrays):
-    "Sort rows by onesweep; `arrays`: `out`, and if something is moved `values` and `out_values`"
+def _sort_long(problem, x, arrays):
+    "Sort rows by onesweep; `arrays`: `out`, and with a payload `values` and `out_values`"
     torch, key = import_torch(), problem.key
     vec_size = vector_width(x.data_ptr(), key.bytes, problem.rows, problem.width)
     kernel_launches, tiles = onesweep_launches(problem, vec_size, this_device())
-    words = dict(dtype=torch.int32, device=x.device)
-    status = torch.empty(2, problem.rows * tiles * _DIGITS, **words).view(torch.uint32)
-    counts = torch.zeros(problem.rows * key.bytes * _DIGITS + key.bytes, **words).view(torch.uint32)  # and the tickets
+    options = dict(dtype=torch.int32, device=x.device)
+    status = torch.empty(2, problem.rows * tiles * _DIGITS, **options).view(torch.uint32)
+    counts_and_tickets = problem.rows * key.bytes * _DIGITS + key.bytes
+    counts = torch.zeros(counts_and_tickets, **options).view(torch.uint32)
     arrays |= dict(status0=status[0], status1=status[1])
     arrays |= dict(counts=counts[: -key.bytes], tickets=counts[-key.bytes :], out_buffer=torch.empty_like(x))
-    if problem.moved == 'values':
+    if problem.payload == 'values':
         arrays['out_values_buffer'] = torch.empty_like(arrays['out_values'])
-    if problem.moved == 'positions':
+    if problem.payload == 'positions':
         halves = arrays['out_values'].view(torch.int32).view(2, -1)
-        arrays |= dict(out_values_32=halves[0], out_values_buffer=torch.empty(x.numel(), **words))
+        arrays |= dict(out_values_32=halves[0], out_values_buffer=torch.empty(x.numel(), **options))
     launch(kernel_launches, x, **arrays)
 
 
@@ -145,8 +146,8 @@ def _sweep(problem, x, arrays):
 def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     "Return the launch that sorts each row by a warp or by a block"
     key, width, rows = problem.key, problem.width, problem.rows
-    constants = dict(WITH_VALUES=problem.moved == 'values', WITH_POSITIONS=problem.moved == 'positions')
-    types = (('Stored', UNSIGNED_TYPES[problem.value_bytes if problem.moved == 'values' else key.bytes]),)
+    constants = dict(WITH_VALUES=problem.payload == 'values', WITH_POSITIONS=problem.payload == 'positions')
+    types = (('Stored', UNSIGNED_TYPES[problem.value_bytes if problem.payload == 'values' else key.bytes]),)
     is_short = width <= _MAX_SHORT
     threads = 32 * _WARPS if is_short else 256 if width <= 2048 else 512
     items = 1 << (cdiv(width, 32 if is_short else threads) - 1).bit_length()
@@ -161,10 +162,10 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
 
 
 def _sort_short(problem, x, arrays):
-    "Sort each row by a warp or a block; `arrays` as for `_sweep`"
+    "Sort each row by a warp or a block; `arrays` as for `_sort_long`"
     unused = import_torch().empty(1, dtype=import_torch().int64, device=x.device)
     used = dict(out=x, values=x, out_values=x, positions=unused) | arrays
-    if problem.moved == 'positions':
+    if problem.payload == 'positions':
         used |= dict(positions=arrays['out_values'], out_values=x)
     launch(row_launches(problem), x, **used)
 
@@ -176,22 +177,22 @@ def _fallback_reason(problem):
         return f'a row has {problem.width:,} keys; the kernels support up to {_MAX_KEYS:,}'
 
 
-def _problem(x, axis, moved, value_bytes, descending):
+def _problem(x, axis, payload, value_bytes, descending):
     "Return the `SortProblem` of a tensor"
     width = x.shape[axis] if x.dim() else 1
-    return SortProblem(key_type(x), moved, value_bytes, x.numel() // max(1, width), width, bool(descending))
+    return SortProblem(key_type(x), payload, value_bytes, x.numel() // max(1, width), width, bool(descending))
 
 
 def _run(problem, x, values=None):
     "Sort rows of bits; returns (keys, values), of which one may be None"
     torch = import_torch()
     arrays = dict(out=torch.empty_like(x))
-    if problem.moved == 'values':
+    if problem.payload == 'values':
         arrays |= dict(values=values, out_values=torch.empty_like(values))
-    if problem.moved == 'positions':
+    if problem.payload == 'positions':
         arrays |= dict(out_values=torch.empty(x.shape, dtype=torch.int64, device=x.device))
     if x.numel():
-        (_sort_short if problem.width <= _MAX_ROW else _sweep)(problem, x, arrays)
+        (_sort_short if problem.width <= _MAX_ROW else _sort_long)(problem, x, arrays)
     return arrays['out'], arrays.get('out_values')
 
 
@@ -211,14 +212,14 @@ def _sort(x, values, axis, descending):
     axis = check_axis('sort', x, axis)
     if values is not None:
         _check_values(x, values)
-    problem = _problem(x, axis, 'nothing' if values is None else 'values', _element_bytes(values), descending)
+    problem = _problem(x, axis, 'none' if values is None else 'values', _element_bytes(values), descending)
     if _fallback_reason(problem):
         keys, order = import_torch().sort(x, dim=axis, descending=bool(descending), stable=True)
         return keys if values is None else (keys, values.gather(axis, order) if x.dim() else values.clone())
-    moved = None if values is None else as_bits(move_last(values, axis))
-    keys, moved = _run(problem, as_bits(move_last(x, axis)), moved)
+    payload = None if values is None else as_bits(move_last(values, axis))
+    keys, payload = _run(problem, as_bits(move_last(x, axis)), payload)
     keys = move_back(keys.view(x.dtype), x, axis)
-    return keys if values is None else (keys, move_back(moved.view(values.dtype), x, axis))
+    return keys if values is None else (keys, move_back(payload.view(values.dtype), x, axis))
 
 
 _repeated_sort = repeated(_sort)
@@ -283,7 +284,7 @@ def explain_sort(
     explain_sort(x)"""
     check_keys('sort', x)
     axis = check_axis('sort', x, axis)
-    problem = _problem(x, axis, 'nothing' if values is None else 'values', _element_bytes(values), descending)
+    problem = _problem(x, axis, 'none' if values is None else 'values', _element_bytes(values), descending)
     if reason := _fallback_reason(problem):
         return Explanation((), reason)
     if not x.numel():

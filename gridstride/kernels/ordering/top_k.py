@@ -12,7 +12,7 @@ from ...utils import cdiv
 
 _MAX_K = 256  # for a larger k, torch is faster
 _ITEMS = 8  # elements per thread and iteration
-_MIN_SHARE = 4096  # elements of a row per block, if several blocks share it
+_MIN_BLOCK_ELEMENTS = 4096  # elements of a row per block, if several blocks share it
 
 
 def _fallback_reason(key, k, width):
@@ -33,16 +33,17 @@ def pow2_at_least(n):
     return 1 << (n - 1).bit_length()
 
 
-def _source(key, k, threads, vec_size, largest, second=False, final=True, pdl=False):
-    "Return (source, bytes of shared memory) of the kernel; `second`: it reads the candidates of another launch"
+def _source(key, k, threads, vec_size, largest, reads_candidates=False, is_final=True, pdl=False):
+    "Return (source, bytes of shared memory) of the kernel; `reads_candidates`: those of another launch"
     items = max(vec_size, _ITEMS)
-    least = k + min(k, threads) * items
-    capacity = pow2_at_least(least)
-    constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity, CANDIDATES=second, FINAL=final)
+    min_capacity = k + min(k, threads) * items
+    capacity = pow2_at_least(min_capacity)
+    constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity)
+    constants |= dict(CANDIDATES=reads_candidates, FINAL=is_final)
     constants |= dict(CROWDED=min(max(256, 4 * k), capacity), GROUPS=min(threads, max(32, pow2_at_least(2 * k))))
-    constants |= dict(PDL_FIRST=pdl and not second, PDL_SECOND=pdl and second)
-    held = ('Held', 'unsigned long long' if second else UNSIGNED_TYPES[key.bytes])
-    return kernel_source('topk', key, tuple(constants.items()), (held,), largest), 8 * (capacity + threads)
+    constants |= dict(PDL_FIRST=pdl and not reads_candidates, PDL_SECOND=pdl and reads_candidates)
+    loaded_type = ('Loaded', 'unsigned long long' if reads_candidates else UNSIGNED_TYPES[key.bytes])
+    return kernel_source('topk', key, tuple(constants.items()), (loaded_type,), largest), 8 * (capacity + threads)
 
 
 def _threads(width):
@@ -53,19 +54,21 @@ def _threads(width):
 @lru_cache(1024)
 def topk_launches(key: KeyType, k, rows, width, largest, vec_size, device) -> tuple:  # (launches, candidates)
     "Return the launches, and the number of candidates per row between them, 0 if one launch is enough"
-    blocks = max(1, min(2 * device.sms // rows, cdiv(width, max(_MIN_SHARE, 4 * k))))
-    share = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
-    blocks = cdiv(width, share)
-    threads, pdl = _threads(share), device.hopper and blocks > 1
+    blocks = max(1, min(2 * device.sms // rows, cdiv(width, max(_MIN_BLOCK_ELEMENTS, 4 * k))))
+    block_elements = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
+    blocks = cdiv(width, block_elements)
+    threads, pdl = _threads(block_elements), device.hopper and blocks > 1
     arrays = 'x', 'candidates', 'candidates', 'values', 'indices'
-    src, shared = _source(key, k, threads, vec_size, largest, final=blocks == 1, pdl=pdl)
-    first = KernelLaunch(src, 'topk', arrays, (width, width, blocks, share), (rows * blocks,), (threads,), shared)
+    src, shared = _source(key, k, threads, vec_size, largest, is_final=blocks == 1, pdl=pdl)
+    scalars = width, width, blocks, block_elements
+    first = KernelLaunch(src, 'topk', arrays, scalars, (rows * blocks,), (threads,), shared)
     if blocks == 1:
         return [first], 0
-    found = blocks * k
-    src, shared = _source(key, k, _threads(found), 1, largest, second=True, pdl=pdl)
-    scalars = width, found, 1, found
-    return [first, KernelLaunch(src, 'topk', arrays, scalars, (rows,), (_threads(found),), shared, pdl=pdl)], found
+    num_candidates = blocks * k
+    threads = _threads(num_candidates)
+    src, shared = _source(key, k, threads, 1, largest, reads_candidates=True, pdl=pdl)
+    scalars = width, num_candidates, 1, num_candidates
+    return [first, KernelLaunch(src, 'topk', arrays, scalars, (rows,), (threads,), shared, pdl=pdl)], num_candidates
 
 
 def _check(x, k, axis):
@@ -119,8 +122,8 @@ def _launch(bits, values, indices, key, k, width, largest):
     "Launch for rows of bits"
     torch, rows = import_torch(), bits.numel() // width
     vec_size = vector_width(bits.data_ptr(), key.bytes, rows, width)
-    kernel_launches, found = topk_launches(key, k, rows, width, largest, vec_size, this_device())
-    candidates = torch.empty(max(1, rows * found), dtype=torch.int64, device=bits.device)
+    kernel_launches, num_candidates = topk_launches(key, k, rows, width, largest, vec_size, this_device())
+    candidates = torch.empty(max(1, rows * num_candidates), dtype=torch.int64, device=bits.device)
     launch(kernel_launches, bits, candidates=candidates, values=values, indices=indices)
 
 

@@ -102,12 +102,12 @@ def matvec_launches(
     tiling = choose_tiling(kind, batch, cdiv(columns, STEP))
     constants |= dict(
         TILES=tiling.tiles,
-        ACROSS=tiling.row_warps,
-        DEEP=tiling.k_warps,
-        AHEAD=tiling.steps_in_flight,
+        ROW_WARPS=tiling.row_warps,
+        K_WARPS=tiling.k_warps,
+        IN_FLIGHT=tiling.steps_in_flight,
         BLOCKS=tiling.blocks_per_sm,
     )
-    src = kernel_source('matvec', dtype, (*constants.items(), ('COLUMNS', _batch_tiles(batch))))
+    src = kernel_source('matvec', dtype, (*constants.items(), ('BATCH_TILES', _batch_tiles(batch))))
     blocks, block = cdiv(rows, 16 * tiling.tiles * tiling.row_warps), (32 * tiling.row_warps * tiling.k_warps,)
     grid = (min(gpu.sms * tiling.blocks_per_sm, blocks) if tiling.is_persistent else blocks,)
     smem_bytes = 4 * tiling.k_warps * 8 * _batch_tiles(batch) * (

@@ -23,12 +23,13 @@ __device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
 // Computes the row and column of a tile: tiles are visited in bands of GROUP rows, column by column within a band, so
 // that the L2 cache serves both operands.
 __device__ void tile_position(int tile, int tile_rows, int tile_columns, int &tr, int &tc) {
-    int band = tile/(GROUP*tile_columns), inside = tile%(GROUP*tile_columns), rows = min(GROUP, tile_rows - band*GROUP);
-    tr = band*GROUP + inside%rows; tc = inside/rows;
+    int band = tile/(GROUP*tile_columns), position = tile%(GROUP*tile_columns);
+    int rows = min(GROUP, tile_rows - band*GROUP);
+    tr = band*GROUP + position%rows; tc = position/rows;
 }
 
 // Waits until at most one TMA store still reads shared memory.
-__device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void oldest_store_has_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two buffers
 // of 2048 bytes (double buffering), the first of them at s.
@@ -42,7 +43,7 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
         u32 piece = s + x/64%2*2048;
-        if (lane == 0) stores_but_one_have_read();                  // frees the buffer that is filled next
+        if (lane == 0) oldest_store_has_read();                     // frees the buffer that is filled next
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -67,9 +68,9 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
               const __grid_constant__ TensorMap out, const float *a_scales, const float *b_scales, int M, int N,
               int K) {
     extern __shared__ __align__(1024) char shared[];
-    __shared__ u64 bars[2*STAGES];
+    __shared__ u64 barriers[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
-    u32 full = address(bars), empty = full + 8*STAGES;
+    u32 full = address(barriers), empty = full + 8*STAGES;
     int tile_rows = (M + 2*BM-1)/(2*BM), tile_columns = (N + BN-1)/BN, tr, tc, s = 0, phase = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }

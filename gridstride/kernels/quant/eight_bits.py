@@ -93,7 +93,8 @@ def dp4a_launches(
     K,
 ) -> list:  # of `KernelLaunch`
     "Return the launch of the int8 product (M x K) @ (N x K).T that uses dp4a"
-    constants = dict(ROWS=next(rows for rows in (1, 2, 4, 8) if M <= rows), EACH=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
+    rows = next(rows for rows in (1, 2, 4, 8) if M <= rows)
+    constants = dict(ROWS=rows, WARP_COLUMNS=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
     src = assemble_source(source('few_rows'), (('To', C_TYPES['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'b', 'out', 'a_scales', 'b_scales'), (cdiv(N, _DP4A_WARPS * _DP4A_COLUMNS),)
     return [KernelLaunch(src, 'multiply_few', arrays, (M, N, K), grid, (32 * _DP4A_WARPS,))]

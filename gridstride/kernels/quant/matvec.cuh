@@ -1,11 +1,11 @@
 // Computes y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
-// memory-bound, because w is read once. Defined above: COLUMNS (groups of 8 rows of x), TILES (tiles of 16 rows of w
-// per warp), ACROSS (warps along the rows of w), DEEP (warps that share the columns: split-K), AHEAD (steps in flight
-// per warp), BLOCKS (per SM), BIAS.
-constexpr int ROWS = 16 * TILES * ACROSS;                   // rows of w per block
+// memory-bound, because w is read once. Defined above: BATCH_TILES (groups of 8 rows of x), TILES (tiles of 16 rows of
+// w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (warps that share the columns: split-K), IN_FLIGHT (steps
+// in flight per warp), BLOCKS (per SM), BIAS.
+constexpr int ROWS = 16 * TILES * ROW_WARPS;                // rows of w per block
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
 // many registers, so the elements of w are scaled instead, which rounds them once more.
-constexpr bool SCALE_WEIGHTS = GROUP && COLUMNS > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
+constexpr bool SCALE_WEIGHTS = GROUP && BATCH_TILES > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
 
 struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // loads of a thread per step
 
@@ -15,22 +15,22 @@ __device__ void scale_up(u32 (&a)[4], u32 pair) {
     for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
 }
 
-__global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
+__global__ void __launch_bounds__(32 * ROW_WARPS * K_WARPS, BLOCKS)
 multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
                 int batch, int rows, int k) {
     extern __shared__ float shared[];
-    float (*sums)[COLUMNS * 8][ROWS + 1] = (float (*)[COLUMNS * 8][ROWS + 1])shared;
-    u32 *codebook = (u32 *)(sums + DEEP);                       // for NF4
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
+    float (*sums)[BATCH_TILES * 8][ROWS + 1] = (float (*)[BATCH_TILES * 8][ROWS + 1])shared;
+    u32 *codebook = (u32 *)(sums + K_WARPS);                    // for NF4
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, k_warp = warp / ROW_WARPS;
     const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
-    const int iterations = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // each has AHEAD steps
-    StepData in_flight[AHEAD][TILES];
+    const int iterations = ((steps + K_WARPS - 1) / K_WARPS + IN_FLIGHT - 1) / IN_FLIGHT;  // each has IN_FLIGHT steps
+    StepData in_flight[IN_FLIGHT][TILES];
 
     auto load = [&](StepData (&to)[TILES], int band, int step) {
         if (band >= bands || step >= steps) return;
         #pragma unroll
         for (int i = 0; i < TILES; i++) {
-            const int tile = (band * ACROSS + warp % ACROSS) * TILES + i;
+            const int tile = (band * ROW_WARPS + warp % ROW_WARPS) * TILES + i;
             if (tile >= tiles) return;
             const size_t at = (size_t)tile * steps + step;
             #pragma unroll
@@ -44,12 +44,12 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                     to[i].zeros[s] = __ldg(zeros + (GROUP ? at * SCALES + s : tile) * 8 + r);
         }
     };
-    float total[TILES][COLUMNS][4];
+    float total[TILES][BATCH_TILES][4];
     auto multiply = [&](const StepData (&current)[TILES], int step) {
         #pragma unroll
         for (int p = 0; p < SCALES; p++) {                    // groups of a step
             constexpr int X_LOADS = GROUP_COLUMNS / 32;                 // loads of x per group, each for 32 columns
-            float d[TILES][COLUMNS][4] = {};
+            float d[TILES][BATCH_TILES][4] = {};
             u32 offset[TILES][2];
             #pragma unroll
             for (int i = 0; i < TILES; i++) {
@@ -61,9 +61,9 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
             }
             #pragma unroll
             for (int j = p * X_LOADS; j < (p + 1) * X_LOADS; j++) {
-                u32 b[COLUMNS][4];
+                u32 b[BATCH_TILES][4];
                 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++) {
+                for (int c = 0; c < BATCH_TILES; c++) {
                     const int column = step * STEP + j * 32 + t * 8, row = c * 8 + r;
                     uint4 v = {0, 0, 0, 0};
                     if (row < batch && column < k) v = *(const uint4 *)(x + (size_t)row * k + column);
@@ -77,7 +77,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                         unpack((const u32 *)current[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
                         if constexpr (SCALE_WEIGHTS) scale_up(a, current[i].scales[p]);
                         #pragma unroll
-                        for (int c = 0; c < COLUMNS; c++)
+                        for (int c = 0; c < BATCH_TILES; c++)
                             mma(SCALE_SUMS ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
                     }
             }
@@ -85,25 +85,25 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     #pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[i][c], current[i].scales[p]);
+                    for (int c = 0; c < BATCH_TILES; c++) scale_up(total[i][c], d[i][c], current[i].scales[p]);
         }
     };
     auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns of w
         #pragma unroll
         for (int i = 0; i < TILES; i++)
             #pragma unroll
-            for (int c = 0; c < COLUMNS; c++)
+            for (int c = 0; c < BATCH_TILES; c++)
                 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    sums[deep][c * 8 + t * 2 + e % 2][(warp % ACROSS * TILES + i) * 16 + r + e / 2 * 8] =
+                    sums[k_warp][c * 8 + t * 2 + e % 2][(warp % ROW_WARPS * TILES + i) * 16 + r + e / 2 * 8] =
                         total[i][c][e];
         __syncthreads();
-        for (int i = threadIdx.x; i < COLUMNS * 8 * ROWS; i += blockDim.x) {
-            const int column = i / ROWS, mine = i % ROWS, row = band * ROWS + mine;
+        for (int i = threadIdx.x; i < BATCH_TILES * 8 * ROWS; i += blockDim.x) {
+            const int column = i / ROWS, local_row = i % ROWS, row = band * ROWS + local_row;
             if (column >= batch || row >= rows) continue;
             float sum = 0;
             #pragma unroll
-            for (int p = 0; p < DEEP; p++) sum += sums[p][column][mine];
+            for (int p = 0; p < K_WARPS; p++) sum += sums[p][column][local_row];
             if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
             if constexpr (BIAS) sum += (float)bias[row];
             y[(size_t)column * rows + row] = Elem(sum);
@@ -112,19 +112,20 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
     };
 
     #pragma unroll
-    for (int a = 0; a < AHEAD; a++) load(in_flight[a], blockIdx.x, deep + a * DEEP);
+    for (int a = 0; a < IN_FLIGHT; a++) load(in_flight[a], blockIdx.x, k_warp + a * K_WARPS);
     if constexpr (KIND == NF4) fill_codebook(codebook);             // while the first steps are loaded
     for (int band = blockIdx.x; band < bands; band += gridDim.x) {
         #pragma unroll
-        for (int i = 0; i < TILES * COLUMNS * 4; i++) total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = 0;
+        for (int i = 0; i < TILES * BATCH_TILES * 4; i++) total[i / 4 / BATCH_TILES][i / 4 % BATCH_TILES][i % 4] = 0;
         #pragma unroll 1
         for (int iteration = 0; iteration < iterations; iteration++) {
             const bool last = iteration == iterations - 1;  // then prefetch the first steps of the next band
-            const int step = deep + iteration * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
+            const int step = k_warp + iteration * IN_FLIGHT * K_WARPS;
+            const int next = last ? k_warp : step + IN_FLIGHT * K_WARPS;
             #pragma unroll
-            for (int a = 0; a < AHEAD; a++) {
-                if (step + a * DEEP < steps) multiply(in_flight[a], step + a * DEEP);
-                load(in_flight[a], last ? band + gridDim.x : band, next + a * DEEP);
+            for (int a = 0; a < IN_FLIGHT; a++) {
+                if (step + a * K_WARPS < steps) multiply(in_flight[a], step + a * K_WARPS);
+                load(in_flight[a], last ? band + gridDim.x : band, next + a * K_WARPS);
             }
         }
         finish(band);

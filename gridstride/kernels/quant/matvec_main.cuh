@@ -1,8 +1,8 @@
 // Host code of an exported product with quantized weights: makes random inputs, checks results against double, and
 // times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type Elem (of x, y and
-// the scales), KIND, GROUP (columns that share a scale; 0: the whole row), BOOK (the values of NF4) and the tolerance
-// (ROUNDING). The launches are defined below.
-void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
+// the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (the values of NF4) and the
+// tolerance (ROUNDING). The launches are defined below.
+void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
 
@@ -29,29 +29,29 @@ float from_e4m3(unsigned byte) {
 }
 
 // Returns an element of w without its scale; fragments.py describes the layout.
-float number_at(const std::vector<unsigned char> &words, int steps, int row, int column) {
+float weight_at(const std::vector<unsigned char> &words, int steps, int row, int column) {
     int at = column % STEP, product = at / 32 * 2 + at % 8 / 4, lane = row % 8 * 4 + at % 32 / 8;
     int reg = at % 4 / 2 * 2 + row % 16 / 8, element = at % 2;
     int bit = KIND == INT4 ? 4 * (reg + 4 * element) : KIND == NF4 ? 8 * reg + 4 * element
                                                                   : reg / 2 * 32 + (reg % 2 + 2 * element) * 8;
     int byte = product * BITS + bit / 8;            // index of the byte in the thread's bytes; a product has BITS bytes
     size_t load = ((size_t)(row / 16) * steps + column / STEP) * (BITS / 2) + byte / 16;
-    unsigned found = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
-    if (KIND == INT4) return int(found & 15) - 8;
-    if (KIND == NF4) return (float)Elem(BOOK[found & 15]);
-    return KIND == INT8 ? (float)(signed char)found : from_e4m3(found);
+    unsigned bits = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
+    if (KIND == INT4) return int(bits & 15) - 8;
+    if (KIND == NF4) return (float)Elem(CODEBOOK[bits & 15]);
+    return KIND == INT8 ? (float)(signed char)bits : from_e4m3(bits);
 }
 
 // Exits if a result is wrong: checks all rows of small results, and some rows in each part of large ones.
-void check(int number, const std::vector<Elem> &x, const std::vector<unsigned char> &words,
+void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigned char> &words,
            const std::vector<Elem> &scales, const std::vector<Elem> &y) {
-    auto [batch, rows, columns] = cases[number];
+    auto [batch, rows, columns] = cases[case_index];
     int steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
     std::vector<double> w(columns);
     for (int row = 0; row < rows; row += rows > 1000 ? 97 : 1) {
         for (int c = 0; c < columns; c++) {
             size_t scale = ((size_t)(row / 16) * groups + (GROUP ? c / SHARE : 0)) * 16 + row % 8 * 2 + row % 16 / 8;
-            w[c] = number_at(words, steps, row, c) * (double)(float)scales[scale];
+            w[c] = weight_at(words, steps, row, c) * (double)(float)scales[scale];
         }
         for (int b = 0; b < batch; b++) {
             double sum = 0, size = 0;
@@ -62,7 +62,7 @@ void check(int number, const std::vector<Elem> &x, const std::vector<unsigned ch
             }
             double got = (float)y[(size_t)b * rows + row];
             if (!(std::abs(got - sum) <= ROUNDING * std::abs(sum) + 1e-6 * size)) {
-                printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, and %g is right\n", NAME, batch, rows, columns, b,
+                printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, expected %g\n", NAME, batch, rows, columns, b,
                        row, got, sum);
                 exit(1);
             }
@@ -71,8 +71,8 @@ void check(int number, const std::vector<Elem> &x, const std::vector<unsigned ch
 }
 
 // Runs a product; returns its time if it is `timed`, else 0.
-double run_case(int number, bool timed) {
-    auto [batch, rows, columns] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [batch, rows, columns] = cases[case_index];
     size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
     size_t bytes = tiles * steps * 16 * STEP * BITS / 8, count = tiles * groups * 16, in = (size_t)batch * columns;
     Elem *x = allocate<Elem>(in), *scales = allocate<Elem>(count), *y = allocate<Elem>((size_t)batch * rows);
@@ -80,11 +80,11 @@ double run_case(int number, bool timed) {
     fill<<<(in + 255) / 256, 256>>>(x, in, false);
     fill<<<(count + 255) / 256, 256>>>(scales, count, true);
     fill<<<(bytes + 255) / 256, 256>>>(words, bytes);
-    const auto given = read(x, in), factors = read(scales, count);
+    const auto inputs = read(x, in), w_scales = read(scales, count);
     const auto weights = read(words, bytes);
-    auto check_result = [&] { check(number, given, weights, factors, read(y, (size_t)batch * rows)); };
+    auto check_result = [&] { check(case_index, inputs, weights, w_scales, read(y, (size_t)batch * rows)); };
     return check_and_time(timed, [&] { erase(y, (size_t)batch * rows); },
-                          [&] { launch(number, x, words, scales, y); }, check_result);
+                          [&] { launch(case_index, x, words, scales, y); }, check_result);
 }
 
 int run() {

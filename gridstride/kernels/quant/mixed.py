@@ -168,7 +168,7 @@ def mixed_launch(
     "Return the launch of x @ w.T (+ bias), whose first five arrays are passed as tensor maps"
     stages, tma_stores = stages_of(tile, kind, group, has_zeros, rows), _stores_by_tma(tile, rows)
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
-    constants |= tile._asdict() | dict(STAGES=stages, UP=232 if tile.WGS == 2 else 240)
+    constants |= tile._asdict() | dict(STAGES=stages, CONSUMER_REGISTERS=232 if tile.WGS == 2 else 240)
     constants |= dict(TMA_STORES=tma_stores, OUT=_STORED_ROWS[tile.BN], M=1, N=tile.BN, BM=64 * tile.WGS)
     src = kernel_source('mixed_gemm', dtype, tuple(constants.items()))
     pipeline_bytes = stages * _stage_bytes(tile, kind, group, has_zeros) + _CODEBOOK_BYTES * (kind == 'nf4')

@@ -4,9 +4,9 @@
 // exchange words first. TMA loads the second operand, BN rows of x, to shared memory.
 //
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
-// (blocks of a cluster that share the columns: split-K), STAGES, BIAS, UP (registers of a consumer thread), TMA_STORES
-// (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), and the
-// names of store_transposed.cuh and store_sums.cuh.
+// (blocks of a cluster that share the columns: split-K), STAGES, BIAS, CONSUMER_REGISTERS (registers of a consumer
+// thread), TMA_STORES (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x
+// per store), and the names of store_transposed.cuh and store_sums.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -15,30 +15,30 @@ constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023
 // In w, lane t of four has the columns 8t to 8t + 7 of each 32 columns, as four pairs. wgmma needs the pair t of each
 // eight columns: pair t of lane c is that of columns 8c to 8c + 7. A pair of 8-bit elements of both rows is a word,
 // which the thread loads; TMA has swizzled the words in lines of 128 bytes, so that there are no bank conflicts.
-// `words` are those of 16 rows and 64 columns; `mine` are the thread's words of each eight columns.
-__device__ void load_words(const char *words, u32 (&mine)[8]) {
+// `words` are those of 16 rows and 64 columns; `fragment` are the thread's words of each eight columns.
+__device__ void load_words(const char *words, u32 (&fragment)[8]) {
     const int lane = threadIdx.x % 32, r = lane / 4, at = r / 2 * 128 + (r % 2 * 4 ^ r / 2) * 16 + lane % 4 * 4;
     #pragma unroll
-    for (int i = 0; i < 8; i++) mine[i] = *(const u32 *)(words + i / 4 * 512 + (at ^ i * 16));
+    for (int i = 0; i < 8; i++) fragment[i] = *(const u32 *)(words + i / 4 * 512 + (at ^ i * 16));
 }
 
 // 4-bit elements are exchanged instead: four lanes transpose their pairs of both rows. First they exchange words, each
 // of two pairs, with the lane t ^ 2, then half of each word with the lane t ^ 1.
 __device__ void transpose_pairs(u32 &a, u32 &b) {
-    constexpr bool EVEN = KIND == INT4;                     // a word's first pair: bytes 0 and 2; for NF4 bytes 0 and 1
+    constexpr bool IS_INT4 = KIND == INT4;                  // a word's first pair: bytes 0 and 2; for NF4 bytes 0 and 1
     const bool upper_two = threadIdx.x & 2, odd = threadIdx.x & 1;
     const u32 word = __shfl_xor_sync(~0u, upper_two ? a : b, 2);
     (upper_two ? a : b) = word;
-    const u32 sent = __byte_perm(a, b, odd ? EVEN ? 0x6240 : 0x5410 : EVEN ? 0x7351 : 0x7632);
-    const u32 halves = __shfl_xor_sync(~0u, sent, 1);
-    a = __byte_perm(a, halves, odd ? EVEN ? 0x3614 : 0x3254 : EVEN ? 0x6240 : 0x5410);
-    b = __byte_perm(b, halves, odd ? EVEN ? 0x3715 : 0x3276 : EVEN ? 0x7250 : 0x7610);
+    const u32 exchanged = __byte_perm(a, b, odd ? IS_INT4 ? 0x6240 : 0x5410 : IS_INT4 ? 0x7351 : 0x7632);
+    const u32 halves = __shfl_xor_sync(~0u, exchanged, 1);
+    a = __byte_perm(a, halves, odd ? IS_INT4 ? 0x3614 : 0x3254 : IS_INT4 ? 0x6240 : 0x5410);
+    b = __byte_perm(b, halves, odd ? IS_INT4 ? 0x3715 : 0x3276 : IS_INT4 ? 0x7250 : 0x7610);
 }
 
-__device__ void load_words(const char *words, u32 (&mine)[4]) {
-    *(uint4 *)mine = ((const uint4 *)words)[threadIdx.x % 32];
-    transpose_pairs(mine[0], mine[1]);
-    transpose_pairs(mine[2], mine[3]);
+__device__ void load_words(const char *words, u32 (&fragment)[4]) {
+    *(uint4 *)fragment = ((const uint4 *)words)[threadIdx.x % 32];
+    transpose_pairs(fragment[0], fragment[1]);
+    transpose_pairs(fragment[2], fragment[3]);
 }
 
 __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
@@ -52,8 +52,8 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
 __device__ void dequantize(const char *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
                            const u32 (&row_offset)[2], u32 (&a)[4][4]) {
     const int lane = threadIdx.x % 32, r = lane / 4;
-    u32 mine[BITS];
-    load_words(words, mine);
+    u32 fragment[BITS];
+    load_words(words, fragment);
     #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int group = HALF_SCALES * i / 4 * 8 + r;
@@ -62,7 +62,7 @@ __device__ void dequantize(const char *words, const u32 *scales, const u32 *zero
             offset[0] = add2(NO_ZERO_POINT, upper(zeros[group]));
             offset[1] = add2(NO_ZERO_POINT, lower(zeros[group]));
         }
-        unpack(mine + i * (BITS / 4), codebook + lane, offset, a[i]);
+        unpack(fragment + i * (BITS / 4), codebook + lane, offset, a[i]);
         if constexpr (GROUP > 0) scale_both_rows(a[i], scales[group]);
     }
 }
@@ -76,10 +76,10 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                const __grid_constant__ TensorMap y_map, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
                int batch, int rows, int k) {
     extern __shared__ __align__(1024) char shared[];
-    __shared__ u64 bars[2 * STAGES];
+    __shared__ u64 barriers[2 * STAGES];
     char *buffers = shared + STAGES * STAGE_BYTES;                  // of the TMA stores, two per warpgroup
     u32 *codebook = (u32 *)(buffers + TMA_STORES * WGS * OUT * 256);        // for NF4
-    const u32 full = address(bars), empty = full + 8 * STAGES;
+    const u32 full = address(barriers), empty = full + 8 * STAGES;
     const int steps = (k + STEP - 1) / STEP, bands = (rows + BM - 1) / BM, tiles = bands * ((batch + BN - 1) / BN);
     const int q = rank(), begin = q * steps / CK, end = (q + 1) * steps / CK;
     if (threadIdx.x == 0) {
@@ -119,7 +119,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     if (++s == STAGES) { s = 0; phase++; }
                 }
     } else {                                                // consumers
-        registers_up<UP>();
+        registers_up<CONSUMER_REGISTERS>();
         float d[1][BN / 2];
         u32 a[2][4][4];
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
@@ -164,10 +164,10 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                                  address(buffers + wg * OUT * 256), wg);
             } else {
                 consumers_sync();                           // the stages are reused for the accumulators
-                float *mine = (float *)shared + wg * 64 + warp % 4 * 16 + r;
+                float *fragment = (float *)shared + wg * 64 + warp % 4 * 16 + r;
                 #pragma unroll
                 for (int e = 0; e < BN / 2; e++)
-                    mine[(e / 4 * 8 + t * 2 + e % 2) * PITCH + e / 2 % 2 * 8] = d[0][e];
+                    fragment[(e / 4 * 8 + t * 2 + e % 2) * PITCH + e / 2 % 2 * 8] = d[0][e];
             }
         }
         if constexpr (TMA_STORES) {

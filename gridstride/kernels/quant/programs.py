@@ -28,9 +28,9 @@ def _matvec_program(kind, dtype, batch):
     constants = f'''typedef {C_TYPES[dtype]} Elem;
 enum {{ {', '.join(KINDS).upper()} }};
 constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT_GROUP[kind] == 'row' else DEFAULT_GROUP[kind]};
-constexpr float BOOK[] = {{{', '.join(f'{value!r}f' for value in nf4_codebook())}}};
+constexpr float CODEBOOK[] = {{{', '.join(f'{value!r}f' for value in nf4_codebook())}}};
 constexpr double ROUNDING = {_ROUNDING[dtype]};'''
-    signature = 'void launch(int number, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
+    signature = 'void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
     argument_casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = matvec_cases(batch)
     lines = [
@@ -48,16 +48,16 @@ constexpr double ROUNDING = {_ROUNDING[dtype]};'''
 WGMMA_SHAPES = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # M, N, K; the last one is timed
 DP4A_SHAPES = (1, 40, 16), (3, 203, 400), (MAX_DP4A_ROWS, 1000, 1040), (1, *TIMED_SHAPE)
 _EIGHT_BIT_SIGNATURE = (
-    'void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, '
+    'void launch(int case_index, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, '
     'const float *a_scales, const float *b_scales)'
 )
 
 
 def _eight_bit_program(name, kind, description, sizes, lines):
     "Return the `Program` of a product of two 8-bit operands"
-    constants = f'''constexpr bool WHOLE = {str(kind == 'int8').lower()};
+    constants = f'''constexpr bool INTEGERS = {str(kind == 'int8').lower()};
 // per 32 elements along K, an e4m3 accumulator keeps about 13 bits of the largest term, which may far exceed the mean
-constexpr double TERM = {1e-6 if kind == 'int8' else 2**-10};'''
+constexpr double TERM_TOLERANCE = {1e-6 if kind == 'int8' else 2**-10};'''
     return Program(name, description, 'quant/rows_main.cuh', 'M, N, K', sizes, {_EIGHT_BIT_SIGNATURE: lines}, constants)
 
 

@@ -1,7 +1,7 @@
 // Host code of an exported 8-bit product: makes random inputs, checks elements in all parts of the result against
-// double, and times the last size. Defined above: the sizes (cases: M, N, K), WHOLE (the operands are integers, not
-// e4m3), and TERM (the tolerance of a sum). The launches are defined below.
-void launch(int number, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,
+// double, and times the last size. Defined above: the sizes (cases: M, N, K), INTEGERS (the operands are integers, not
+// e4m3), and TERM_TOLERANCE (the tolerance of a sum). The launches are defined below.
+void launch(int case_index, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,
             const float *b_scales);
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
@@ -12,11 +12,11 @@ __global__ void fill(unsigned char *x, float *scales, int rows, int columns, uns
     if (i < rows) scales[i] = (random_bits(seed << 40 | 1ull << 39 | i) >> 8) * 0x1p-25f + .5f;
     if (i >= (size_t)rows * columns) return;
     unsigned char byte = random_bits(seed << 40 | i);
-    x[i] = !WHOLE && (byte & 127) == 127 ? byte - 1 : byte;
+    x[i] = !INTEGERS && (byte & 127) == 127 ? byte - 1 : byte;
 }
 
 float number_of(unsigned char byte) {
-    if (WHOLE) return (signed char)byte;
+    if (INTEGERS) return (signed char)byte;
     int exponent = byte >> 3 & 15, fraction = byte & 7;
     float x = exponent ? std::ldexp(8.f + fraction, exponent - 10) : std::ldexp((float)fraction, -9);
     return byte & 128 ? -x : x;
@@ -25,8 +25,8 @@ float number_of(unsigned char byte) {
 struct Arrays { unsigned char *a, *b; float *a_scales, *b_scales; __nv_bfloat16 *out; };
 
 // Exits if a result is wrong: checks all elements of small results.
-void check(int number, const Arrays &arrays) {
-    auto [M, N, K] = cases[number];
+void check(int case_index, const Arrays &arrays) {
+    auto [M, N, K] = cases[case_index];
     std::vector<unsigned char> a = read(arrays.a, (size_t)M * K), b = read(arrays.b, (size_t)N * K);
     std::vector<float> by_a = read(arrays.a_scales, M), by_b = read(arrays.b_scales, N);
     std::vector<__nv_bfloat16> out = read(arrays.out, (size_t)M * N);
@@ -39,23 +39,24 @@ void check(int number, const Arrays &arrays) {
                 sum += p;
                 size += std::abs(p);
             }
-            if (!(std::abs(got - sum * scale) <= 0x1p-8 * std::abs(sum * scale) + TERM * size * scale)) {
-                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, and %g is right\n", NAME, M, N, K, r, c, got,
+            if (!(std::abs(got - sum * scale) <= 0x1p-8 * std::abs(sum * scale) + TERM_TOLERANCE * size * scale)) {
+                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, expected %g\n", NAME, M, N, K, r, c, got,
                        sum * scale);
                 exit(1);
             }
         }
 }
 
-double run_case(int number, bool timed) {
-    auto [M, N, K] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [M, N, K] = cases[case_index];
     size_t a = (size_t)M * K, b = (size_t)N * K;
     Arrays arrays = {allocate<unsigned char>(a), allocate<unsigned char>(b), allocate<float>(M), allocate<float>(N),
                      allocate<__nv_bfloat16>((size_t)M * N)};
-    fill<<<(a + 255) / 256, 256>>>(arrays.a, arrays.a_scales, M, K, 2 * number);
-    fill<<<(b + 255) / 256, 256>>>(arrays.b, arrays.b_scales, N, K, 2 * number + 1);
-    auto multiply = [&] { launch(number, arrays.a, arrays.b, arrays.out, arrays.a_scales, arrays.b_scales); };
-    return check_and_time(timed, [&] { erase(arrays.out, (size_t)M * N); }, multiply, [&] { check(number, arrays); });
+    fill<<<(a + 255) / 256, 256>>>(arrays.a, arrays.a_scales, M, K, 2 * case_index);
+    fill<<<(b + 255) / 256, 256>>>(arrays.b, arrays.b_scales, N, K, 2 * case_index + 1);
+    auto multiply = [&] { launch(case_index, arrays.a, arrays.b, arrays.out, arrays.a_scales, arrays.b_scales); };
+    return check_and_time(timed, [&] { erase(arrays.out, (size_t)M * N); }, multiply,
+                          [&] { check(case_index, arrays); });
 }
 
 int run() {

@@ -37,5 +37,5 @@ def kernel_source(
     )
     preamble += instructions.replace('bf16', ptx_name) + source('dequantize')
     preamble += (STORE_TRANSPOSED + STORE_SUMS) * (name == 'mixed_gemm')
-    types = tuple((type_name, C_TYPES[dtype]) for type_name in ('Elem', 'Number'))
+    types = (('Elem', C_TYPES[dtype]),)
     return assemble_source(source(name), types, constants, preamble)

@@ -1,7 +1,7 @@
 // Computes y = x @ w.T for a block-sparse w. `values` has the blocks of BR x 64 elements that are not all zeros, one
-// after the other, and `columns` has their positions along k; the blocks of block row r begin at index starts[r]. x is
-// n x k, y is n x rows. Two warpgroups multiply a block by 256 rows of x: each has half of the rows of w if BR is 128,
-// else half of x.
+// after the other, and `columns` has their positions along k; the blocks of block row r begin at index row_offsets[r].
+// x is n x k, y is n x rows. Two warpgroups multiply a block by 256 rows of x: each has half of the rows of w if BR is
+// 128, else half of x.
 // Defined above: BR, STAGES, the constants of `store_transposed.cuh`, and wgmma.
 constexpr int BN = 256, A_BYTES = BR*128, B_BYTES = BN*128;
 constexpr bool SPLIT_N = BR == 64;
@@ -17,12 +17,12 @@ __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool more) {
 
 __global__ void __launch_bounds__(384, 1)
 multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant__ TensorMap x,
-                const __grid_constant__ TensorMap y, const int *starts, const int *columns, int tall, int n) {
+                const __grid_constant__ TensorMap y, const int *row_offsets, const int *columns, int row_tiles, int n) {
     extern __shared__ __align__(1024) char shared[];
-    __shared__ u64 bars[2*STAGES];
+    __shared__ u64 barriers[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
-    u32 full = address(bars), empty = full + 8*STAGES;
-    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = tall*((n + BN-1)/BN), s = 0, phase = 0;
+    u32 full = address(barriers), empty = full + 8*STAGES;
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = row_tiles*((n + BN-1)/BN), s = 0, phase = 0;
     if (threadIdx.x == 256) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
         barriers_ready();
@@ -31,8 +31,8 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
     if (wg == 2) {                                                  // producer
         registers_down<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int tr = tile%tall, tc = tile/tall;
-            for (int i = starts[tr]; i < starts[tr + 1]; i++) {
+            int tr = tile%row_tiles, tc = tile/row_tiles;
+            for (int i = row_offsets[tr]; i < row_offsets[tr + 1]; i++) {
                 u32 bar = full + 8*s;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
@@ -48,7 +48,7 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
         u64 da = descriptor(a + (SPLIT_N ? 0 : wg*64*128), 16), db = descriptor(b + (SPLIT_N ? wg*N*128 : 0), 16);
         float d[M][N/2];
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int tr = tile%tall, tc = tile/tall, count = starts[tr + 1] - starts[tr], last = -1;
+            int tr = tile%row_tiles, tc = tile/row_tiles, count = row_offsets[tr + 1] - row_offsets[tr], last = -1;
             if (count == 0)
                 #pragma unroll
                 for (int i = 0; i < N/2; i++) d[0][i] = 0;

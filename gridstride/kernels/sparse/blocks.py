@@ -22,13 +22,13 @@ class Blocks(NamedTuple):
     shape: tuple  # (rows, columns)
     block: tuple  # (rows, columns) of a block
     values: object  # (number of blocks * rows of a block, columns of a block), one block row after the other
-    starts: object  # (block rows + 1,) of int32: the index of the first block of each block row
+    row_offsets: object  # (block rows + 1,) of int32: the index of the first block of each block row
     columns: object  # (number of blocks,) of int32: the block column of each block
 
     @property
     def nbytes(self):
-        "Bytes of values, starts and columns"
-        return self.values.nbytes + self.starts.nbytes + self.columns.nbytes
+        "Bytes of values, row offsets and columns"
+        return self.values.nbytes + self.row_offsets.nbytes + self.columns.nbytes
 
 
 def _check_block(op_name, block):
@@ -81,16 +81,16 @@ def to_blocks(
         raise ValueError(f'to_blocks: w is {w.shape[0]}x{w.shape[1]}; expected multiples of 8: pad it with zeros')
     blocks = _split_into_blocks(w.detach(), block)
     is_stored = (blocks != 0).flatten(2).any(-1)
-    starts = F.pad(is_stored.sum(1).cumsum(0), (1, 0)).int()
+    row_offsets = F.pad(is_stored.sum(1).cumsum(0), (1, 0)).int()
     columns = is_stored.nonzero()[:, 1].int()
-    return Blocks(tuple(w.shape), tuple(block), blocks[is_stored].flatten(0, 1), starts, columns)
+    return Blocks(tuple(w.shape), tuple(block), blocks[is_stored].flatten(0, 1), row_offsets, columns)
 
 
 def from_blocks(w: Blocks):  # (rows, columns)
     "Convert to a dense matrix"
     (rows, columns), (height, width) = w.shape, w.block
     dense_blocks = w.values.new_zeros(cdiv(rows, height), cdiv(columns, width), height, width)
-    block_row = torch.arange(len(dense_blocks), device=w.values.device).repeat_interleave(w.starts.diff())
+    block_row = torch.arange(len(dense_blocks), device=w.values.device).repeat_interleave(w.row_offsets.diff())
     dense_blocks[block_row, w.columns.long()] = w.values.view(-1, height, width)
     return dense_blocks.transpose(1, 2).reshape(len(dense_blocks) * height, -1)[:rows, :columns].contiguous()
 
@@ -108,7 +108,8 @@ def blocks_launch(
     constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=wgmma_columns, OUT=_ROWS_PER_STORE, BIAS=False)
     src, row_blocks = blocks_source(dtype, tuple(constants.items()), wgmma_columns), cdiv(rows, block_rows)
     smem_bytes = _STAGES * (block_rows + _X_ROWS_PER_BLOCK) * 128 + 2 * 256 * _ROWS_PER_STORE
-    arrays, grid = ('values', 'x', 'y', 'starts', 'columns'), (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS_PER_BLOCK)),)
+    arrays = 'values', 'x', 'y', 'row_offsets', 'columns'
+    grid = (min(gpu.sms, row_blocks * cdiv(n, _X_ROWS_PER_BLOCK)),)
     kernel_launch = KernelLaunch(src, 'multiply_blocks', arrays, (row_blocks, n), grid, (384,), smem_bytes)
     return kernel_launch, (((block_rows, 64), 128), ((_X_ROWS_PER_BLOCK, 64), 128), ((_ROWS_PER_STORE, 64), 128))
 
@@ -142,5 +143,5 @@ def multiply_blocks(
     if not len(w.columns):
         return y.zero_()
     x, problem = x.clone() if x.data_ptr() % 16 else x, (dtype_name(x), w.shape[0], x.shape[0], w.block[0])
-    launch_prepared(_prepare, (problem,), x, (w.values, x, y, w.starts, w.columns))
+    launch_prepared(_prepare, (problem,), x, (w.values, x, y, w.row_offsets, w.columns))
     return y

@@ -1,16 +1,16 @@
 // Computes out = w @ x for a sparse w in CSR. `values` and `columns` have the elements of w and their columns; row r
-// begins at index starts[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above: Number
-// (the type of all elements), and V (elements per load).
-struct alignas(V*sizeof(Number)) Vector { Number v[V]; };
+// begins at index row_offsets[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above:
+// Elem (the type of all elements), and V (elements per load).
+struct alignas(V*sizeof(Elem)) Vector { Elem v[V]; };
 
 // A warp multiplies a row of w by 32*V columns of x.
-__global__ void __launch_bounds__(256) multiply_rows(const int *starts, const int *columns, const Number *values,
-                                                     const Number *x, Number *out, int rows, int n) {
+__global__ void __launch_bounds__(256) multiply_rows(const int *row_offsets, const int *columns, const Elem *values,
+                                                     const Elem *x, Elem *out, int rows, int n) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32, c = (blockIdx.y*32 + lane)*V;
     if (row >= rows) return;
     float sum[V] = {};
-    int end = starts[row + 1];
-    for (int at = starts[row]; at < end; at += 32) {                // 32 elements per iteration, one per lane
+    int end = row_offsets[row + 1];
+    for (int at = row_offsets[row]; at < end; at += 32) {           // 32 elements per iteration, one per lane
         bool there = at + lane < end;
         int column = there ? columns[at + lane] : 0;
         float value = there ? float(values[at + lane]) : 0;
@@ -27,19 +27,19 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *starts, const in
     if (c >= n) return;
     Vector res;
     #pragma unroll
-    for (int j = 0; j < V; j++) res.v[j] = Number(sum[j]);
+    for (int j = 0; j < V; j++) res.v[j] = Elem(sum[j]);
     *(Vector *)(out + (size_t)row*n + c) = res;
 }
 
 // Multiplies by a single column: a warp multiplies a row of w, one element per lane and iteration.
-__global__ void __launch_bounds__(256) multiply_vector(const int *starts, const int *columns, const Number *values,
-                                                       const Number *x, Number *out, int rows) {
+__global__ void __launch_bounds__(256) multiply_vector(const int *row_offsets, const int *columns, const Elem *values,
+                                                       const Elem *x, Elem *out, int rows) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32;
     if (row >= rows) return;
     float sum = 0;
-    int end = starts[row + 1];
+    int end = row_offsets[row + 1];
     #pragma unroll 4
-    for (int i = starts[row] + lane; i < end; i += 32) sum += float(values[i])*float(x[columns[i]]);
+    for (int i = row_offsets[row] + lane; i < end; i += 32) sum += float(values[i])*float(x[columns[i]]);
     for (int d = 16; d; d /= 2) sum += __shfl_down_sync(~0u, sum, d);
-    if (lane == 0) out[row] = Number(sum);
+    if (lane == 0) out[row] = Elem(sum);
 }

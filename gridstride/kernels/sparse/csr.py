@@ -17,14 +17,14 @@ class Csr(NamedTuple):
     "A sparse matrix in CSR: its nonzero elements, row by row"
 
     shape: tuple  # (rows, columns)
-    starts: object  # (rows + 1,) of int32: the index of the first element of each row
+    row_offsets: object  # (rows + 1,) of int32: the index of the first element of each row
     columns: object  # (elements,) of int32: the column of each element
     values: object  # (elements,)
 
     @property
     def nbytes(self):
-        "Bytes of starts, columns and values"
-        return self.starts.nbytes + self.columns.nbytes + self.values.nbytes
+        "Bytes of row offsets, columns and values"
+        return self.row_offsets.nbytes + self.columns.nbytes + self.values.nbytes
 
 
 def to_csr(
@@ -42,13 +42,13 @@ def to_csr(
             f'expected a matrix of one of {", ".join(DTYPES)}'
         )
     is_nonzero = w != 0
-    starts = torch.nn.functional.pad(is_nonzero.sum(1).cumsum(0), (1, 0)).int()
-    return Csr(tuple(w.shape), starts, is_nonzero.nonzero()[:, 1].int(), w.detach()[is_nonzero])
+    row_offsets = torch.nn.functional.pad(is_nonzero.sum(1).cumsum(0), (1, 0)).int()
+    return Csr(tuple(w.shape), row_offsets, is_nonzero.nonzero()[:, 1].int(), w.detach()[is_nonzero])
 
 
 def from_csr(w: Csr):  # (rows, columns)
     "Convert to a dense matrix"
-    row_of_element = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.starts.diff())
+    row_of_element = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.row_offsets.diff())
     dense = w.values.new_zeros(w.shape)
     dense[row_of_element, w.columns.long()] = w.values
     return dense
@@ -82,7 +82,7 @@ def csr_launch(
     vec_size,  # elements per load
 ) -> KernelLaunch:
     "Return the launch of w @ x: of `multiply_vector` for one column, of `multiply_rows` for more"
-    src, arrays = csr_source(dtype, vec_size), ('starts', 'columns', 'values', 'x', 'out')
+    src, arrays = csr_source(dtype, vec_size), ('row_offsets', 'columns', 'values', 'x', 'out')
     if n == 1:
         return KernelLaunch(src, 'multiply_vector', arrays, (rows,), (cdiv(rows, 8),), (256,))
     return KernelLaunch(src, 'multiply_rows', arrays, (rows, n), (cdiv(rows, 8), cdiv(n, 32 * vec_size)), (256,))
@@ -111,5 +111,5 @@ def multiply_csr(
     if not out.numel():
         return out
     kernel_launch = csr_launch(dtype_name(x), rows, n, 1 if n == 1 else tensor_vector_width(x, w.shape[1], n))
-    launch([kernel_launch], x, starts=w.starts, columns=w.columns, values=w.values, out=out)
+    launch([kernel_launch], x, row_offsets=w.row_offsets, columns=w.columns, values=w.values, out=out)
     return out

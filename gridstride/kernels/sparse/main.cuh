@@ -1,10 +1,10 @@
 // Host code of an exported product with a sparse matrix: makes random inputs, checks results against double, and
-// times the last size. Defined above: the type of all elements (Number), the product (KIND; BR: rows of a block),
-// ROUNDING, KEPT (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of w, rows of x, k; for
-// CSR columns of x). The launches are defined below.
-struct Matrix { Number *dense, *values; unsigned *words; int *starts, *columns; };
+// times the last size. Defined above: the type of all elements (Elem), the product (KIND; BR: rows of a block),
+// ROUNDING, NONZERO_PER_THOUSAND (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of w,
+// rows of x, k; for CSR columns of x). The launches are defined below.
+struct Matrix { Elem *dense, *values; unsigned *words; int *row_offsets, *columns; };
 
-void launch(int number, const Matrix &w, const Number *x, Number *y);
+void launch(int case_index, const Matrix &w, const Elem *x, Elem *y);
 
 inline int read(const int *from) {
     int res;
@@ -17,9 +17,9 @@ __host__ __device__ inline unsigned random_bits(unsigned long long i) {
     return (h ^ h >> 29) >> 32;
 }
 
-__global__ void fill(Number *x, size_t size) {
+__global__ void fill(Elem *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = Number(random_number(i << 1));
+    if (i < size) x[i] = Elem(random_number(i << 1));
 }
 
 // Each thread makes four elements of a row, two of them nonzero, and writes their indices to a word of the metadata. At
@@ -30,9 +30,9 @@ __global__ void fill_24(Matrix w, int rows, int k) {
     int r = i / (k / 4), c = i % (k / 4) * 4, across = (k + 127) / 128;
     if (r >= rows) return;
     unsigned nibble = pairs[random_bits(i << 1 | 1) % 6], at = r % 8 * 4 + c % 64 / 16;
-    for (int j = 0; j < 4; j++) w.dense[(size_t)r * k + c + j] = Number(0.f);
+    for (int j = 0; j < 4; j++) w.dense[(size_t)r * k + c + j] = Elem(0.f);
     for (int j = 0; j < 2; j++) {
-        Number v(random_number((i * 2 + j) << 1 | 1));
+        Elem v(random_number((i * 2 + j) << 1 | 1));
         w.values[i * 2 + j] = v;
         w.dense[(size_t)r * k + c + (nibble >> 2 * j & 3)] = v;
     }
@@ -41,19 +41,19 @@ __global__ void fill_24(Matrix w, int rows, int k) {
 }
 
 // Launched with one thread block per block of elements, or per row.
-__global__ void fill_kept(Matrix w, int rows, int k) {
-    int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
-    for (int at = w.starts[r]; at < w.starts[r + 1]; at++)
-        for (int i = threadIdx.x; i < high * wide; i += blockDim.x) {
-            int row = r * high + i / wide, column = w.columns[at] * wide + i % wide;
-            bool inside = row < rows && column < k;
-            Number v(inside ? random_number(((size_t)at * high * wide + i) << 1 | 1) : 0.f);
-            w.values[(size_t)at * high * wide + i] = v;
-            if (inside) w.dense[(size_t)row * k + column] = v;
+__global__ void fill_nonzeros(Matrix w, int rows, int k) {
+    int block_height = KIND == BLOCKS ? BR : 1, block_width = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
+    for (int at = w.row_offsets[r]; at < w.row_offsets[r + 1]; at++)
+        for (int i = threadIdx.x; i < block_height * block_width; i += blockDim.x) {
+            int row = r * block_height + i / block_width, column = w.columns[at] * block_width + i % block_width;
+            bool in_bounds = row < rows && column < k;
+            Elem v(in_bounds ? random_number(((size_t)at * block_height * block_width + i) << 1 | 1) : 0.f);
+            w.values[(size_t)at * block_height * block_width + i] = v;
+            if (in_bounds) w.dense[(size_t)row * k + column] = v;
         }
 }
 
-template <class T> T *sent(const std::vector<T> &x) {
+template <class T> T *copy_to_device(const std::vector<T> &x) {
     T *p = allocate<T>(x.size());
     OK(cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyDefault));
     return p;
@@ -61,38 +61,39 @@ template <class T> T *sent(const std::vector<T> &x) {
 
 Matrix make(int rows, int k) {
     size_t size = (size_t)rows * k;
-    Matrix w = {allocate<Number>(size)};
-    OK(cudaMemset(w.dense, 0, size * sizeof(Number)));
+    Matrix w = {allocate<Elem>(size)};
+    OK(cudaMemset(w.dense, 0, size * sizeof(Elem)));
     if (KIND == TWO_FOUR) {
         size_t words = (size_t)(rows + 63) / 64 * ((k + 127) / 128) * 256;
-        w.values = allocate<Number>(size / 2);
+        w.values = allocate<Elem>(size / 2);
         w.words = allocate<unsigned>(words);
         OK(cudaMemset(w.words, 0x44, words * 4));
         fill_24<<<(size / 4 + 255) / 256, 256>>>(w, rows, k);
         return w;
     }
-    int high = KIND == BLOCKS ? BR : 1, wide = KIND == BLOCKS ? 64 : 1, tall = (rows + high - 1) / high;
-    std::vector<int> starts = {0}, columns;
-    for (int r = 0; r < tall; r++) {
+    int block_height = KIND == BLOCKS ? BR : 1, block_width = KIND == BLOCKS ? 64 : 1;
+    int block_rows = (rows + block_height - 1) / block_height;
+    std::vector<int> row_offsets = {0}, columns;
+    for (int r = 0; r < block_rows; r++) {
         // The first block is nonzero, and the second block row is empty
-        for (int c = 0; c < (k + wide - 1) / wide; c++) {
-            bool kept = random_bits((unsigned long long)r << 32 | c) % 1000 < KEPT;
+        for (int c = 0; c < (k + block_width - 1) / block_width; c++) {
+            bool kept = random_bits((unsigned long long)r << 32 | c) % 1000 < NONZERO_PER_THOUSAND;
             if (r + c == 0 || (r != 1 && kept)) columns.push_back(c);
         }
-        starts.push_back(columns.size());
+        row_offsets.push_back(columns.size());
     }
-    w.values = allocate<Number>(columns.size() * high * wide);
-    w.starts = sent(starts);
-    w.columns = sent(columns);
-    fill_kept<<<tall, KIND == BLOCKS ? 256 : 1>>>(w, rows, k);
+    w.values = allocate<Elem>(columns.size() * block_height * block_width);
+    w.row_offsets = copy_to_device(row_offsets);
+    w.columns = copy_to_device(columns);
+    fill_nonzeros<<<block_rows, KIND == BLOCKS ? 256 : 1>>>(w, rows, k);
     return w;
 }
 
-// Checks every `down`th row of w and every `right`th row of x. The error of a result may be ROUNDING times the result
-// plus 16 * 2^-24 times the sum of the magnitudes of its terms.
-__global__ void compare(Matrix w, const Number *x, const Number *y, int rows, int n, int k, int down, int right,
+// Checks every `row_step`th row of w and every `x_step`th row of x. The error of a result may be ROUNDING times the
+// result plus 16 * 2^-24 times the sum of the magnitudes of its terms.
+__global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n, int k, int row_step, int x_step,
                         int *wrong) {
-    int r = (blockIdx.x * blockDim.x + threadIdx.x) * down, c = blockIdx.y * right;
+    int r = (blockIdx.x * blockDim.x + threadIdx.x) * row_step, c = blockIdx.y * x_step;
     if (r >= rows) return;
     double sum = 0, size = 0;
     for (int i = 0; i < k; i++) {
@@ -106,26 +107,26 @@ __global__ void compare(Matrix w, const Number *x, const Number *y, int rows, in
 }
 
 // Exits if a result is wrong; checks all elements of small results.
-void check(int number, const Matrix &w, const Number *x, const Number *y) {
-    auto [rows, n, k] = cases[number];
+void check(int case_index, const Matrix &w, const Elem *x, const Elem *y) {
+    auto [rows, n, k] = cases[case_index];
     static int *wrong = allocate<int>(1);
-    int none = 0, down = rows > 1000 ? 7 : 1, right = n > 1000 ? 31 : 1;
+    int none = 0, row_step = rows > 1000 ? 7 : 1, x_step = n > 1000 ? 31 : 1;
     OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
-    dim3 grid((rows / down + 256) / 256, (n + right - 1) / right);
-    compare<<<grid, 256>>>(w, x, y, rows, n, k, down, right, wrong);
+    dim3 grid((rows / row_step + 256) / 256, (n + x_step - 1) / x_step);
+    compare<<<grid, 256>>>(w, x, y, rows, n, k, row_step, x_step, wrong);
     int got = read(wrong);
     if (!got) return;
     printf("FAIL %-34s %dx%d, %d: %d elements are wrong\n", NAME, rows, k, n, got);
     exit(1);
 }
 
-double run_case(int number, bool timed) {
-    auto [rows, n, k] = cases[number];
+double run_case(int case_index, bool timed) {
+    auto [rows, n, k] = cases[case_index];
     Matrix w = make(rows, k);
-    Number *x = allocate<Number>((size_t)n * k), *y = allocate<Number>((size_t)n * rows);
+    Elem *x = allocate<Elem>((size_t)n * k), *y = allocate<Elem>((size_t)n * rows);
     fill<<<((size_t)n * k + 255) / 256, 256>>>(x, (size_t)n * k);
-    return check_and_time(timed, [&] { erase(y, (size_t)n * rows); }, [&] { launch(number, w, x, y); },
-                          [&] { check(number, w, x, y); });
+    return check_and_time(timed, [&] { erase(y, (size_t)n * rows); }, [&] { launch(case_index, w, x, y); },
+                          [&] { check(case_index, w, x, y); });
 }
 
 int run() {

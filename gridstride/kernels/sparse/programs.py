@@ -13,7 +13,8 @@ _ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _TIMED_SHAPE = 8192, 8192, 8192
 _NONZERO_PER_THOUSAND = 100  # nonzero blocks or elements
 # name of an array in the launches -> C++ expression that the host code passes for it
-_C_ARGUMENTS = dict(words='(const {} *)w.words', values='w.values', starts='w.starts', columns='w.columns', out='y')
+_C_ARGUMENTS = dict(words='(const {} *)w.words', out='y')
+_C_ARGUMENTS |= {name: f'w.{name}' for name in ('values', 'row_offsets', 'columns')}
 
 
 class _Product(NamedTuple):
@@ -81,7 +82,7 @@ def _tensor_map_code(product, kernel_launch, boxes, sizes):
     "Yield C++ that defines the tensor maps of a launch"
     rows, n, k = sizes
     values_sizes = (
-        f'{product.block_rows}*read(w.starts + {-(-rows // product.block_rows)}), 64'
+        f'{product.block_rows}*read(w.row_offsets + {-(-rows // product.block_rows)}), 64'
         if product.block_rows
         else f'{rows}, {k // 2}'
     )
@@ -103,12 +104,12 @@ def _case_lines(product, *sizes):
 
 
 def _program(name, product):
-    constants = f'''typedef {C_TYPES[product.dtype]} Number;
+    constants = f'''typedef {C_TYPES[product.dtype]} Elem;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
-constexpr int KIND = {product.format}, BR = {product.block_rows or 1}, KEPT = {_NONZERO_PER_THOUSAND};
+constexpr int KIND = {product.format}, BR = {product.block_rows or 1}, NONZERO_PER_THOUSAND = {_NONZERO_PER_THOUSAND};
 constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
     functions = {
-        'void launch(int number, const Matrix &w, const Number *x, Number *y)': [
+        'void launch(int case_index, const Matrix &w, const Elem *x, Elem *y)': [
             _case_lines(product, *case) for case in product.cases
         ]
     }

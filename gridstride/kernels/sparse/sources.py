@@ -54,7 +54,7 @@ def hopper_source(
 ) -> str:
     "Return the source of a product on a Hopper GPU"
     preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
-    types = (('Number', C_TYPES[dtype]),)
+    types = (('Elem', C_TYPES[dtype]),)
     text = '\n'.join((store, *map(source, file_names)))
     return assemble_source(text, types, constants, preamble)
 
@@ -80,14 +80,14 @@ def mma_sp_source(dtype, constants) -> str:
     "Return the source of the product that uses `mma.sp`"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
     preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])
-    return assemble_source(source('two_four_warps'), (('Number', C_TYPES[dtype]),), constants, preamble)
+    return assemble_source(source('two_four_warps'), (('Elem', C_TYPES[dtype]),), constants, preamble)
 
 
 @lru_cache
 def few_rows_source(dtype, constants) -> str:
     "Return the source of the product with few rows of x, which uses `mma.sp`"
     preamble = 'typedef unsigned u32;\n' + MMA_SP.replace('bf16', F16_TYPES[dtype])
-    return assemble_source(source('two_four_few'), (('Number', C_TYPES[dtype]),), constants, preamble)
+    return assemble_source(source('two_four_few'), (('Elem', C_TYPES[dtype]),), constants, preamble)
 
 
 @lru_cache
@@ -96,4 +96,4 @@ def csr_source(
     vec_size,  # elements per load
 ) -> str:
     "Return the source of the products with CSR matrices"
-    return assemble_source(source('csr'), (('Number', C_TYPES[dtype]),), (('V', vec_size),))
+    return assemble_source(source('csr'), (('Elem', C_TYPES[dtype]),), (('V', vec_size),))

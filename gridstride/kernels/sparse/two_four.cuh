@@ -12,16 +12,17 @@ __device__ u64 narrow_descriptor(u32 at) {
 }
 
 // Computes the row and column of a tile: tiles are visited in bands of GROUP rows, column by column within a band.
-__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
-    int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
-    tr = band*GROUP + inside%rows; tc = inside/rows;
+__device__ void tile_position(int tile, int row_tiles, int column_tiles, int &tr, int &tc) {
+    int band = tile/(GROUP*column_tiles), position = tile%(GROUP*column_tiles);
+    int rows = min(GROUP, row_tiles - band*GROUP);
+    tr = band*GROUP + position%rows; tc = position/rows;
 }
 
-// Loads this block's part of a box of ROWS rows of WIDE bytes, and multicasts it to all `blocks`.
-template<int PARTS, int ROWS, int WIDE>
+// Loads this block's part of a box of ROWS rows of ROW_BYTES bytes, and multicasts it to all `blocks`.
+template<int PARTS, int ROWS, int ROW_BYTES>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
-    else tma_load_for(to + part*(ROWS/PARTS)*WIDE, x, r + part*(ROWS/PARTS), c, bar, blocks);
+    else tma_load_for(to + part*(ROWS/PARTS)*ROW_BYTES, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 
 // Issues d (+)= the product of one stage, with the first or the second of two words of metadata.
@@ -48,13 +49,14 @@ __device__ void keep(const uint2 (&metadata)[M], bool second) {
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1)
 multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ TensorMap x,
-            const __grid_constant__ TensorMap y, const uint2 *metadata, const Number *bias, int rows, int n, int k) {
+            const __grid_constant__ TensorMap y, const uint2 *metadata, const Elem *bias, int rows, int n, int k) {
     extern __shared__ __align__(1024) char shared[];
-    __shared__ u64 bars[2*STAGES];
+    __shared__ u64 barriers[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
-    u32 full = address(bars), empty = full + 8*STAGES;
-    int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
-    int tall = (rows + BM*CM-1)/(BM*CM), wide = (n + BN*CN-1)/(BN*CN), tr, tc;
+    u32 full = address(barriers), empty = full + 8*STAGES;
+    int rank_in_cluster = blockIdx.x%CLUSTER, i = rank_in_cluster%CM, j = rank_in_cluster/CM;
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
+    int row_tiles = (rows + BM*CM-1)/(BM*CM), column_tiles = (n + BN*CN-1)/(BN*CN), tr, tc;
     int steps = (k + 4*BK-1)/(4*BK)*4;                              // a multiple of 4; elements beyond k are zeros
     if (threadIdx.x == WGS*128) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
@@ -64,8 +66,9 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
     if (wg == WGS) {                                                // producer
         registers_down<40>();
         short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
-        if (threadIdx.x == WGS*128) for (int tile = blockIdx.x/CLUSTER; tile < tall*wide; tile += gridDim.x/CLUSTER) {
-            tile_position(tile, tall, wide, tr, tc);
+        if (threadIdx.x == WGS*128)
+        for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
+            tile_position(tile, row_tiles, column_tiles, tr, tc);
             for (int step = 0; step < steps; step++) {
                 u32 bar = full + 8*s;
                 barrier_wait(empty + 8*s, phase-1);
@@ -82,8 +85,8 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
         u32 mine = o + wg*OUT*256;
         u64 da = narrow_descriptor(a + wg*M*64*BK), db = descriptor(b, 16);
         float d[M][N/2];
-        for (int tile = blockIdx.x/CLUSTER; tile < tall*wide; tile += gridDim.x/CLUSTER) {
-            tile_position(tile, tall, wide, tr, tc);
+        for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
+            tile_position(tile, row_tiles, column_tiles, tr, tc);
             int row = (tr*CM + i)*BM + wg*M*64;
             const uint2 *from[M];
             uint2 e[2][M];                                          // metadata of two stages, and of the next two

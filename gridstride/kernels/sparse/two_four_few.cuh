@@ -2,13 +2,13 @@
 // memory-bound: each byte of w is loaded once, straight into registers, and the warps of a block share the columns of
 // 16 rows of w, so that many loads are in flight. `values` (rows x k/2) has the nonzero elements, `metadata` their
 // positions, two words per thread and 128 elements along k. x is n x k, y is n x rows. Defined above: N_TILES (tiles of
-// 8 rows of x), WARPS, BIAS, Number (a 16-bit float), and mma_sp.
+// 8 rows of x), WARPS, BIAS, Elem (a 16-bit float), and mma_sp.
 constexpr int ROWS = 16, TILE_K = 128;
 
-__device__ u32 load_pair(const Number *from, bool exists) { return exists ? __ldg((const u32 *)from) : 0; }
+__device__ u32 load_pair(const Elem *from, bool exists) { return exists ? __ldg((const u32 *)from) : 0; }
 
 // Adds the product of 32 elements along k, from `column` on.
-template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], const Number *values, const Number *x,
+template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], const Elem *values, const Elem *x,
                                                      int row, int column, int rows, int n, int k, u32 positions) {
     int lane = threadIdx.x % 32, pair = lane % 4 * 2;
     u32 a[4];
@@ -30,8 +30,8 @@ template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], con
     }
 }
 
-__global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Number *values, const Number *x, Number *y,
-                                                              const u32 *metadata, const Number *bias, int rows, int n,
+__global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Elem *values, const Elem *x, Elem *y,
+                                                              const u32 *metadata, const Elem *bias, int rows, int n,
                                                               int k) {
     __shared__ float sums[WARPS][N_TILES * 8][ROWS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = blockIdx.x * ROWS, row = first_row + lane / 4;
@@ -56,6 +56,6 @@ __global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Number *valu
         float sum = BIAS ? float(bias[r]) : 0;
         #pragma unroll
         for (int w = 0; w < WARPS; w++) sum += sums[w][c][i % ROWS];
-        y[(size_t)c * rows + r] = Number(sum);
+        y[(size_t)c * rows + r] = Elem(sum);
     }
 }

@@ -23,12 +23,12 @@ __device__ void keep(u32 metadata) {
 }
 
 __global__ void __cluster_dims__(CK) __launch_bounds__(128 * (WGS + 1), 1)
-multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constant__ TensorMap x, Number *y,
-                  const uint2 *metadata, const Number *bias, int rows, int n, int k) {
+multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constant__ TensorMap x, Elem *y,
+                  const uint2 *metadata, const Elem *bias, int rows, int n, int k) {
     extern __shared__ __align__(1024) char shared[];
-    __shared__ u64 bars[2 * STAGES];
+    __shared__ u64 barriers[2 * STAGES];
     const u32 a = address(shared), b = a + STAGES * A_BYTES, words = b + STAGES * B_BYTES;
-    const u32 full = address(bars), empty = full + 8 * STAGES;
+    const u32 full = address(barriers), empty = full + 8 * STAGES;
     const int steps = (k + 127) / 128, bands = (rows + BM - 1) / BM, row_tiles = (rows + 63) / 64;
     const int q = rank(), tile = blockIdx.x / CK, first_row = tile % bands * BM, first_n = tile / bands * BN;
     const int begin = q * steps / CK, end = (q + 1) * steps / CK;

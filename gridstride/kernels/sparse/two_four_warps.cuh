@@ -7,7 +7,7 @@ constexpr int A_ROW = BK/2*2 + 16, B_ROW = BK*2 + 16;               // bytes, pa
 constexpr int A_BYTES = BM*A_ROW, STAGE = A_BYTES + BN*B_ROW;
 
 // Starts asynchronous copies of the tiles of one stage.
-__device__ void load(u32 to, const Number *values, const Number *x, int r, int c, int at, int rows, int n, int k) {
+__device__ void load(u32 to, const Elem *values, const Elem *x, int r, int c, int at, int rows, int n, int k) {
     for (int i = threadIdx.x; i < BM*BK/16; i += 256) {
         int row = i/(BK/16), col = i%(BK/16)*8, from = at/2 + col;
         bool there = r + row < rows && from < k/2;
@@ -41,9 +41,9 @@ __device__ void multiply(float (&d)[2][8][4], u32 from, const u32 (&metadata)[2]
     }
 }
 
-__global__ void __launch_bounds__(256) multiply_24(const Number *values, const Number *x, Number *y,
+__global__ void __launch_bounds__(256) multiply_24(const Elem *values, const Elem *x, Elem *y,
                                                    const u32 *metadata,
-                                                   const Number *bias, int rows, int n, int k) {
+                                                   const Elem *bias, int rows, int n, int k) {
     extern __shared__ __align__(128) char shared[];
     int r = blockIdx.x*BM, c = blockIdx.y*BN, lane = threadIdx.x%32, warp = threadIdx.x/32;
     int wr = warp%4*32, wc = warp/4*64, steps = (k + BK-1)/BK, pairs = (steps + 1)/2, tiles = (rows + 63)/64;
@@ -67,6 +67,6 @@ __global__ void __launch_bounds__(256) multiply_24(const Number *values, const N
             for (int i = 0; i < 4; i++) {
                 int row = r + wr + yy*16 + lane/4 + i/2*8, column = c + wc + xx*8 + lane%4*2 + i%2;
                 if (row >= rows || column >= n) continue;
-                y[(size_t)column*rows + row] = Number(BIAS ? d[yy][xx][i] + float(bias[row]) : d[yy][xx][i]);
+                y[(size_t)column*rows + row] = Elem(BIAS ? d[yy][xx][i] + float(bias[row]) : d[yy][xx][i]);
             }
 }

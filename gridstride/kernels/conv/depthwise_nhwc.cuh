@@ -9,13 +9,13 @@ constexpr int CHANNELS = LANES * V, IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * D
 constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
 
 __global__ void __launch_bounds__(THREADS)
-depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int channels, int height, int width,
+depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int channels, int height, int width,
                int out_height, int out_width, int tiles_x, int tiles_y, long long tiles, int groups) {
     const int first = blockIdx.x % groups * CHANNELS;
     __shared__ __align__(16) float taps[KH * KW][CHANNELS];
     const int lane = threadIdx.x % LANES, channel = first + lane * V;
     const long long tile = (long long)(blockIdx.x / groups) * (THREADS / LANES) + threadIdx.x / LANES;
-    const bool is_there = tile < tiles && channel < channels;
+    const bool in_bounds = tile < tiles && channel < channels;
     const int column = tile % tiles_x * COLS, row = tile / tiles_x % tiles_y * ROWS;
     const long long image = tile / tiles_x / tiles_y;
     const int top = row * STRIDE - PAD_H, left = column * STRIDE - PAD_W;
@@ -25,7 +25,7 @@ depthwise_last(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
         taps[k][c] = first + c < channels ? float(weight[(first + c) * (KH * KW) + from]) : 0.f;
     }
     __syncthreads();
-    if (!is_there) return;
+    if (!in_bounds) return;
     float sums[ROWS][COLS][V];
     #pragma unroll
     for (int v = 0; v < V; v++) {

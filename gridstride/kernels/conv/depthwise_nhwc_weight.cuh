@@ -1,14 +1,14 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution of images that are stored channels last, with
 // a stride of 1. A lane adds the products of one channel: it goes along rows of the gradient of the result, with a
 // window of KH x KW elements of x in registers, of which a step replaces one column. Warps interleave rows;
-// `add_splits` adds the sums of the blocks.
+// `reduce_splits` adds the sums of the blocks.
 // Defined above: Elem, KH, KW (of a kernel without dilation), PAD_H, PAD_W, THREADS, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
-depthwise_last_weight(const Elem *x, const Elem *dy, float *partials, int channels, int height, int width,
+depthwise_nhwc_weight(const Elem *x, const Elem *dy, float *partials, int channels, int height, int width,
                       int out_height, int out_width, int rows, int groups) {
-    __shared__ float of_warp[WARPS][TAPS + 1][32];
+    __shared__ float warp_sums[WARPS][TAPS + 1][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = blockIdx.x / groups;
     const int channel = blockIdx.x % groups * 32 + lane;
     float sums[KH][KW] = {}, bias_sum = 0;
@@ -19,8 +19,8 @@ depthwise_last_weight(const Elem *x, const Elem *dy, float *partials, int channe
         const Elem *grads = dy + (long long)i * out_width * channels + channel;
         auto element = [&](int kh, int c) {
             const int r = top + kh;
-            const bool there = r >= 0 && r < height && c >= 0 && c < width;
-            return there ? float(from[((long long)r * width + c) * channels]) : 0.f;
+            const bool in_bounds = r >= 0 && r < height && c >= 0 && c < width;
+            return in_bounds ? float(from[((long long)r * width + c) * channels]) : 0.f;
         };
         float window[KH][KW];                               // column c is at c % KW, so that nothing moves
         #pragma unroll
@@ -43,13 +43,13 @@ depthwise_last_weight(const Elem *x, const Elem *dy, float *partials, int channe
         }
     }
     #pragma unroll
-    for (int k = 0; k < TAPS; k++) of_warp[warp][k][lane] = sums[k / KW][k % KW];
-    of_warp[warp][TAPS][lane] = bias_sum;
+    for (int k = 0; k < TAPS; k++) warp_sums[warp][k][lane] = sums[k / KW][k % KW];
+    warp_sums[warp][TAPS][lane] = bias_sum;
     __syncthreads();
     for (int i = threadIdx.x; i < (TAPS + 1) * 32; i += THREADS) {
         const int k = i / 32, c = blockIdx.x % groups * 32 + i % 32;
         float sum = 0;
-        for (int w = 0; w < WARPS; w++) sum += of_warp[w][k][i % 32];
+        for (int w = 0; w < WARPS; w++) sum += warp_sums[w][k][i % 32];
         if (c < channels) partials[((size_t)split * channels + c) * (TAPS + 1) + k] = sum;
     }
 }
