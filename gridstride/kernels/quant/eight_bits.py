@@ -95,7 +95,7 @@ def dp4a_launches(
     "Return the launch of the int8 product (M x K) @ (N x K).T that uses dp4a"
     rows = next(rows for rows in (1, 2, 4, 8) if M <= rows)
     constants = dict(ROWS=rows, WARP_COLUMNS=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
-    src = assemble_source(source('few_rows'), (('To', C_TYPES['bfloat16']),), tuple(constants.items()))
+    src = assemble_source(source('few_rows'), (('Out', C_TYPES['bfloat16']),), tuple(constants.items()))
     arrays, grid = ('x', 'b', 'out', 'a_scales', 'b_scales'), (cdiv(N, _DP4A_WARPS * _DP4A_COLUMNS),)
     return [KernelLaunch(src, 'multiply_few', arrays, (M, N, K), grid, (32 * _DP4A_WARPS,))]
 
