@@ -20,7 +20,7 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = start;
     __syncthreads();
     if (tile_plane >= PLANES || plane >= planes) return;
-    for_each_product(tile + tile_plane * IN_H + row * STRIDE, column,
+    visit_products(tile + tile_plane * IN_H + row * STRIDE, column,
                  [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
     Elem *to = y + (size_t)plane * out_height * out_width;
     #pragma unroll

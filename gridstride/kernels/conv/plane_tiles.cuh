@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
 }
 
 // Calls use(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
-template <class Use> __device__ __forceinline__ void for_each_product(const float (*tile)[PITCH], int column, Use use) {
+template <class Use> __device__ __forceinline__ void visit_products(const float (*tile)[PITCH], int column, Use use) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {
         float row[READ];
