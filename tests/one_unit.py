@@ -32,7 +32,7 @@ FUNCTION = re.compile(r'__device__ \w+ (\w+)\(')
 
 
 def use_shared(source, shared_sources):
-    """Return the source without the texts of `shared_sources`, {number: text}; it uses their namespaces instead. A
+    """Return the source without the `shared_sources`, {number: text}, whose namespaces it uses instead. A
     function with the name of a shared one would hide that one, so it gets a using declaration"""
     used = [i for i, text in shared_sources.items() if text in source]
     for i in used: source = source.replace(shared_sources[i], '')

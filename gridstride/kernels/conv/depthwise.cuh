@@ -21,7 +21,7 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     __syncthreads();
     if (tile_plane >= PLANES || plane >= planes) return;
     visit_products(tile + tile_plane * IN_H + row * STRIDE, column,
-                 [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
+                   [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
     Elem *to = y + (size_t)plane * out_height * out_width;
     #pragma unroll
     for (int r = 0; r < ROWS; r++)

@@ -40,7 +40,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
         __syncthreads();
         if (has_tile)
             visit_products(tile + tile_plane * IN_H + row * STRIDE, column,
-                         [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
+                           [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     #pragma unroll
