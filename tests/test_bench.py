@@ -1,5 +1,8 @@
 "Timing on mock clocks: what is measured, for how long, what is reported, and what is refused."
 import json, re, subprocess, sys
+from base64 import b64decode
+from functools import partial
+from io import BytesIO
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -575,6 +578,41 @@ def test_what_cannot_be_read_is_found():
     assert plots.faults(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes",
                                  "'first' and 'second' cover each other"]
     plt.close(fig)
+
+
+def drawn(draw):
+    from matplotlib.figure import Figure
+    with plots.styled():
+        draw((figure := Figure(figsize=(3, 2))).subplots())
+        return figure
+
+
+CROWDS = {'mesh': lambda ax, n: ax.pcolormesh(RNG.random((2, n//2))),
+          'scatter': lambda ax, n: ax.scatter(*RNG.random((2, n))),
+          'markers': lambda ax, n: ax.plot(RNG.random(n), 'o')}
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize('crowd', CROWDS)
+def test_many_points_are_pixels_and_few_are_shapes(crowd):
+    few, many = (plots.themed_svg(drawn(lambda ax: CROWDS[crowd](ax, n))) for n in (100, plots.MAX_SHAPES + 2))
+    shapes = [len(re.findall('<path|<use', svg)) for svg in (few, many)]
+    assert '<image' not in few and '<image' in many and shapes[0] > 100 > shapes[1]
+
+
+def test_a_large_image_of_noise_has_few_colours_and_a_small_one_all():
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.pylabtools import print_figure
+    from PIL import Image
+    formatter = DisplayFormatter()
+    formatter.formatters['image/png'].for_type_by_name('matplotlib.figure', 'Figure', lambda o: print_figure(o))
+    bundle = partial(plots._images_of, formatter.formatters)
+    formatter.mimebundle_formatter.for_type_by_name('matplotlib.figure', 'Figure', bundle)
+    def colours(n):
+        noise = drawn(lambda ax: ax.imshow(RNG.random((n, 3*n//2, 3)), interpolation='nearest', aspect='auto'))
+        png = formatter.format(noise)[0]['image/png']
+        return len(Image.open(BytesIO(b64decode(png))).convert('RGB').getcolors(1 << 24))
+    assert colours(200) <= 256 < colours(20)
 
 
 @pytest.mark.slow

@@ -174,6 +174,14 @@ def test_a_plot_that_is_shown_is_among_the_outputs(path):
     assert not [c['id'] for c in shown if not any('image/png' in o.get('data', {}) for o in c['outputs'])]
 
 
+@pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
+def test_a_notebook_is_small(path):
+    "A reader downloads it whole, and static pages show no large ones; `gridstride.support.plots` says what keeps it so"
+    outputs = [o for c in L.read(path)['cells'] for o in c.get('outputs', [])]
+    assert path.stat().st_size < 1 << 20
+    assert max((len(json.dumps(v)) for o in outputs for v in o.get('data', {}).values()), default=0) < 400_000
+
+
 IMPORT = 'from gridstride.lesson import *'
 
 

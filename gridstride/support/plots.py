@@ -2,12 +2,15 @@
 
 `plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
 which has dark colours on a dark page. `name_points` puts names next to points so that no name covers another name or
-leaves the axes. `faults` lists texts that cannot be read.
+leaves the axes. `faults` lists texts that cannot be read. Many points are pixels in the SVG image, and an image of many
+colours keeps 256 of them, because a notebook is downloaded whole.
 """
 
 import re
 import sys
+from base64 import b64decode, b64encode
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO, StringIO
 from itertools import combinations
 
@@ -68,8 +71,15 @@ def use():
 
     matplotlib.rcParams.update(_settings())
     if 'IPython' in sys.modules and (shell := sys.modules['IPython'].get_ipython()):
+        formatters = shell.display_formatter.formatters
         bundles = shell.display_formatter.mimebundle_formatter
-        bundles.for_type_by_name('matplotlib.figure', 'Figure', lambda figure: {'image/svg+xml': themed_svg(figure)})
+        bundles.for_type_by_name('matplotlib.figure', 'Figure', partial(_images_of, formatters))
+
+
+def _images_of(formatters, figure):
+    "Return the SVG image of a plot for a notebook, whose other image `formatters` make"
+    formatters['image/png'].for_type(type(figure), _png_of)  # by now, matplotlib has registered its own
+    return {'image/svg+xml': themed_svg(figure)}
 
 
 @contextmanager
@@ -119,18 +129,79 @@ def themed_svg(
     figure,  # of matplotlib
 ) -> str:
     "Return a figure as an SVG image, which has dark colours on a page with a dark colour scheme"
-    import matplotlib
-
-    buffer = StringIO()
-    with matplotlib.rc_context({'svg.hashsalt': 'gridstride'}):  # the same plot gives the same text
-        figure.savefig(
-            buffer, format='svg', bbox_inches='tight', metadata=dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
-        )
-    _, _, svg = buffer.getvalue().partition('<svg ')
-    svg = re.sub('data:[^"]*', lambda image: image[0].replace('\n', ''), svg)
+    _, _, svg = _svg_of(figure).partition('<svg ')
+    svg = re.sub('(data:image/png;base64,)([^"]*)', lambda image: image[1] + _with_few_colors(image[2]), svg)
     attributes, _, parts = re.sub(r'\s*\n\s*', ' ', svg).partition('>')
     parts = parts.replace('*{stroke-', '.gridstride *{stroke-')  # of this plot, not of the page
     return f'<svg class="gridstride" {_fitted(attributes)}>{_theme_style()}{parts}'
+
+
+def _svg_of(figure):
+    "Return matplotlib's SVG image of a figure; the same plot gives the same text"
+    import matplotlib
+
+    buffer = StringIO()
+    no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
+    dpi = _RASTER_DPI if _rasterize_crowds(figure) else figure.dpi
+    with matplotlib.rc_context({'svg.hashsalt': 'gridstride'}):
+        figure.savefig(buffer, format='svg', bbox_inches='tight', metadata=no_metadata, dpi=dpi)
+    return buffer.getvalue()
+
+
+# A shape takes about 200 bytes of an SVG image, and a browser draws it by itself.
+MAX_SHAPES = 1000  # points and cells of a figure; if there are more, they become pixels
+_RASTER_DPI = 144  # more than a notebook's 100: enlarged, a plot is still sharp
+
+
+def _num_shapes(artist):
+    "Count the markers of a line, the points of a scatter plot, or the cells of a mesh"
+    from matplotlib.collections import QuadMesh
+    from matplotlib.lines import Line2D
+
+    if isinstance(artist, Line2D):
+        return len(artist.get_xdata()) if artist.get_marker() not in ('None', 'none', ' ', '', None) else 0
+    return artist.get_array().size if isinstance(artist, QuadMesh) else len(artist.get_offsets())
+
+
+def _rasterize_crowds(figure):
+    "Make the points and cells of a figure pixels if there are too many; return whether there are"
+    from matplotlib.collections import PathCollection, QuadMesh
+    from matplotlib.lines import Line2D
+
+    counts = {
+        artist: _num_shapes(artist)
+        for ax in figure.axes
+        for artist in ax.get_children()
+        if isinstance(artist, (Line2D, PathCollection, QuadMesh))
+    }
+    is_crowded = sum(counts.values()) > MAX_SHAPES
+    for artist, count in counts.items():
+        artist.set_rasterized(is_crowded and count > 0)
+    return is_crowded
+
+
+_MAX_EXACT_BYTES = 50_000  # of a PNG image; a larger one, such as one of noise, keeps 256 colours
+
+
+def _with_few_colors(
+    png,  # in base64, with or without line breaks
+):
+    "Return a large opaque PNG image with its 256 most important colours, in base64; others unchanged"
+    from PIL import Image
+
+    image = Image.open(BytesIO(b64decode(png)))
+    if len(png) * 3 // 4 < _MAX_EXACT_BYTES or image.convert('RGBA').getextrema()[3] != (255, 255):
+        return png.replace('\n', '')
+    buffer = BytesIO()
+    image.convert('RGB').quantize(256, dither=Image.Dither.NONE).save(buffer, 'png', optimize=True)
+    return min(b64encode(buffer.getvalue()).decode(), png.replace('\n', ''), key=len)
+
+
+def _png_of(figure):
+    "Return a plot as a PNG image, in base64, with the size that matplotlib gives it in a notebook"
+    buffer = BytesIO()
+    figure.savefig(buffer, format='png', bbox_inches='tight')
+    return _with_few_colors(b64encode(buffer.getvalue()).decode())
 
 
 def image_of(
