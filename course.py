@@ -236,7 +236,9 @@ def stamp():
 
 def version():
     "Return the version of .venv's Python; None if .venv is not a working environment with pip"
-    return doctor.environment_version(VENV, environment())
+    try: return doctor.environment_version(VENV, environment())
+    except subprocess.TimeoutExpired as e:
+        fail(f"{VENV}'s Python did not answer in {e.timeout:.0f} s. The machine is busy: run the same command later")
 
 
 def remove(path):
@@ -510,7 +512,7 @@ def start_lab(page, port, browser):
     "Print the address of JupyterLab, and become JupyterLab"
     token = secrets.token_hex(16)
     where = f'http://localhost:{port}{page}?token={token}'
-    said = 'JupyterLab is at' if browser else 'Open this address in a browser'
+    said = 'JupyterLab is at' if browser else 'In a few seconds, open this address in a browser'
     print(f'{said} (stop it with Ctrl-C here):\n\n    {where}\n')
     become(*lab_command(page, port, browser), JUPYTER_TOKEN=token, JUPYTERLAB_WORKSPACES_DIR=str(VENV/WORKSPACES))
 
@@ -610,16 +612,43 @@ def progress(argv):
     except (LookupError, ValueError) as e: fail(e)
 
 
+def git(*args):
+    "Run git in the folder of the course; it prints English and asks for no password"
+    env = {**os.environ, 'LC_ALL': 'C', 'GIT_TERMINAL_PROMPT': '0'}
+    return subprocess.run(['git', *args], cwd=ROOT, capture_output=True, text=True, env=env)
+
+
+def output_of_git(*args, advice):
+    "Return what git prints; if it stops, fail with its error and an advice"
+    done = git(*args)
+    if done.returncode: fail(f'git {args[0]} stopped:\n{done.stderr.strip()}\n{advice}')
+    return done.stdout.strip()
+
+
+NOT_FETCHED = 'The newer course could not be fetched, and nothing was changed. Connect, then run this command again.'
+NO_BRANCH = 'This folder follows no branch of the published course: git switch main, then run this command again.'
+OWN_COMMITS = 'You have commits of your own: git pull --rebase, then run this command again.'
+OWN_CHANGES = ('Your own changes to files of the course stop it: save them with git stash, run this command again, '
+               'then git stash pop.')
+
+
+def pull():
+    "Bring the newest commits; return how many"
+    output_of_git('symbolic-ref', 'HEAD', advice=NO_BRANCH)
+    output_of_git('rev-parse', '--abbrev-ref', '@{upstream}', advice=NO_BRANCH)
+    output_of_git('fetch', '--quiet', advice=NOT_FETCHED)
+    own, newer = output_of_git('rev-list', '--left-right', '--count', 'HEAD...@{upstream}', advice='').split()
+    if int(newer): output_of_git('merge', '--ff-only', advice=OWN_COMMITS if int(own) else OWN_CHANGES)
+    return int(newer)
+
+
 def update(argv):
     "Bring a newer course, and newer lessons into the copies"
     parser('update', 'Bring a newer course, and keep your answers.').parse_args(argv)
     if (ROOT/'.git').exists() and shutil.which('git'):
-        pulled = subprocess.run(['git', 'pull', '--ff-only'], cwd=ROOT, capture_output=True, text=True)
-        if pulled.returncode:
-            fail(f'git pull stopped:\n{pulled.stderr.strip()}\nYour own changes to files of the course stop it: save '
-                 'them with git stash, run this command again, then git stash pop.')
-        print(pulled.stdout.strip())
-    else: print('This copy of the course was not made by git: unpack the new course over this folder first.')
+        newer = pull()
+        print(f'Fetched {newer} newer commit{"s" * (newer > 1)}.' if newer else 'The course is up to date.', flush=True)
+    else: print('git did not make this copy of the course: unpack the new course over this folder first.', flush=True)
     become(sys.executable, '-m', 'gridstride.course.copies', 'update')  # in a new process, which runs the new course
 
 

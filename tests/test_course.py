@@ -9,6 +9,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -622,6 +623,17 @@ def test_what_counts_as_an_environment(environment):
     assert doctor.environment_version(moved) == doctor.environment_version(environment) == works
 
 
+def test_an_environment_that_is_slow_is_not_broken(tmp_path, monkeypatch):
+    "As on a machine with many times more work than cores: removing it would not make it faster"
+    (python := tmp_path/'.venv/bin/python').parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nexec sleep 60\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(doctor, '_PATIENCE', .1)
+    with pytest.raises(subprocess.TimeoutExpired): doctor.environment_version(tmp_path/'.venv')
+    row = doctor._environment(SimpleNamespace(course=True, root=tmp_path))
+    assert row.state == 'missing' and 'clean' not in row.fix
+
+
 def test_what_does_not_count_as_one(environment, base):
     pip = next(environment.glob('lib/*/site-packages/pip-*.dist-info'))
     (pip/'RECORD').rename(pip/'kept')
@@ -1014,15 +1026,22 @@ def test_reset_keeps_the_old_copy(quick):
     assert (quick/'my/old_01_first.ipynb').read_text() == notebook('mine')
 
 
-@pytest.mark.slow
-def test_update_pulls_the_course_and_keeps_answers(quick, tmp_path):
-    def git(*args, cwd=quick):
-        subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args], cwd=cwd, check=True,
-                       capture_output=True, env=dict(os.environ, GIT_CONFIG_GLOBAL=os.devnull))
+def git(*args, cwd):
+    subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args], cwd=cwd, check=True,
+                   capture_output=True, env=dict(os.environ, GIT_CONFIG_GLOBAL=os.devnull))
+
+
+@pytest.fixture
+def mine(quick, tmp_path):
+    "A clone of the course `quick`, which is a repository"
     (quick/'.gitignore').write_text('/my/\n__pycache__/\n')
-    git('init', '-q'); git('add', '-A'); git('commit', '-qm', 'one')
+    for args in (['init', '-q', '-b', 'main'], ['add', '-A'], ['commit', '-qm', 'one']): git(*args, cwd=quick)
     git('clone', '-q', str(quick), str(tmp_path/'mine'), cwd=tmp_path)
-    mine = tmp_path/'mine'
+    return tmp_path/'mine'
+
+
+@pytest.mark.slow
+def test_update_pulls_the_course_and_keeps_answers(quick, mine):
     assert course(mine, 'update').returncode == 0 and (mine/'my/START.md').exists()
     copy, newer = mine/'my/01_first.ipynb', json.loads((quick/'nbs/01_first.ipynb').read_text())
     edited = json.loads(copy.read_text())
@@ -1030,15 +1049,28 @@ def test_update_pulls_the_course_and_keeps_answers(quick, tmp_path):
     copy.write_text(json.dumps(edited))
     newer['cells'].append(dict(newer['cells'][0], id='new', source='a new cell'))
     (quick/'nbs/01_first.ipynb').write_text(json.dumps(newer))
-    git('commit', '-qam', 'two')
+    git('commit', '-qam', 'two', cwd=quick)
     res = course(mine, 'update')
     assert res.returncode == 0 and '01_first' in res.stdout and '02_second' not in res.stdout, res
     assert [c['source'] for c in json.loads(copy.read_text())['cells']] == ['my answer', 'a new cell']
-    (mine/'settings.ini').write_text('[DEFAULT]\n')
+
+
+@pytest.mark.slow
+def test_an_update_that_git_stops_says_what_to_do(quick, mine):
+    def stopped(*words):
+        res = course(mine, 'update')
+        assert res.returncode == 2 and names(res.stderr, *words) and 'Traceback' not in res.stderr, res
     (quick/'settings.ini').write_text('[DEFAULT]\nname = gridstride\n')
-    git('commit', '-qam', 'three')
-    res = course(mine, 'update')
-    assert res.returncode == 2 and names(res.stderr, 'settings.ini', 'git stash'), res
+    git('commit', '-qam', 'two', cwd=quick)
+    (mine/'settings.ini').write_text('[DEFAULT]\n')
+    stopped('settings.ini', 'git stash')
+    git('commit', '-qam', 'mine', cwd=mine)
+    stopped('git pull --rebase')
+    git('checkout', '-q', '--detach', cwd=mine)
+    stopped('git switch main')
+    git('switch', '-q', 'main', cwd=mine)
+    quick.rename(quick.with_name('offline'))
+    stopped('git fetch', 'run this command again')
 
 
 BUILT = ['.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache']

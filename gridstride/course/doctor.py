@@ -103,7 +103,7 @@ def _why_no_launcher():
     probe = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
     try:
         completed = subprocess.run(
-            [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT
+            [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=_PATIENCE, cwd=ROOT
         )
     except (OSError, subprocess.SubprocessError) as e:
         return f'{type(e).__name__}: {e}'
@@ -192,6 +192,7 @@ def _venv(m):
 
 # The probe detects two kinds of broken environment. Without pyvenv.cfg, the environment's Python acts as the base
 # Python, and pip would install packages there. An interrupted installation of pip has no RECORD, which pip writes last.
+_PATIENCE = 600  # seconds; on a busy machine, or from a slow disk, what takes a second has taken more than a minute
 _PROBE = """
 import os, pip, sys
 from importlib.metadata import distribution
@@ -205,14 +206,16 @@ def environment_version(
     home,  # the folder of a virtual environment
     env=None,  # the environment variables of its Python; None: this process's
 ):  # such as '3.12', or None
-    "Return the Python version of the virtual environment `home`; None if its Python or its pip does not work"
+    """Return the Python version of the virtual environment `home`; None if its Python or its pip does not work
+
+    Raises `subprocess.TimeoutExpired` if it does not answer: that shows a busy machine, not a broken environment."""
     python = next((p for p in (home / 'bin' / 'python', home / 'Scripts' / 'python.exe') if p.exists()), home)
     cmd = [str(python), '-c', _PROBE, str(home)]
     try:
         completed = subprocess.run(
-            cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60, check=True, env=env
+            cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=_PATIENCE, check=True, env=env
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.CalledProcessError):
         return None
     return completed.stdout.strip()
 
@@ -224,7 +227,11 @@ def _environment(m):
     home = Path(m.root) / '.venv'
     if not home.exists():
         return Row('missing', 'not set up yet', 'python3 course.py setup')
-    if not environment_version(home):
+    try:
+        works = environment_version(home)
+    except subprocess.TimeoutExpired:
+        return Row('missing', f'no answer in {_PATIENCE} s: the machine is busy', 'python3 course.py doctor')
+    if not works:
         return Row('missing', 'does not work', 'python3 course.py clean && python3 course.py setup')
     return Row('ok', str(home))
 
