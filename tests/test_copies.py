@@ -115,7 +115,9 @@ def test_an_update_names_an_exercise_that_both_changed(folders):
     one, same = changed
     assert [c['id'] for c in changed[one]] == ['b'] and changed[same] == []
     _, line = copies._describe_update(changed)
-    assert names(line, one, f'{curriculum.LESSONS[0].slug}.x', f'reset {one[:2]}')
+    assert names(line, one, f'{curriculum.LESSONS[0].slug}.x', f'reset {one[:2]}') and not names(line, '2 cells')
+    _, line = copies._describe_update({one: [*changed[one], *2*[dict(cell_type='markdown', source='a text')]]})
+    assert names(line, f'{curriculum.LESSONS[0].slug}.x', '2 cells')
 
 
 def test_a_file_that_is_not_a_copy_is_left_alone(folders):

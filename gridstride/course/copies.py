@@ -222,6 +222,14 @@ def _format_solved(num_solved, num_exercises):
     return '' if not num_exercises else f'{num_solved} of {num_exercises}' + ' ✓' * (num_solved == num_exercises)
 
 
+def _describe_cells(cells):
+    "Name the exercises among cells that both the course and the reader changed, and count the other cells"
+    names = exercises(dict(cells=cells))
+    num_others = len(cells) - len(names)
+    others = [f'{num_others} cell{"s" * (num_others > 1)} that you changed'] if num_others else []
+    return ', '.join([*names, *others])
+
+
 def _describe_update(cells_of_changed_copy):  # the result of `update`
     "Yield a line on the copies that changed, and one per copy with cells that both the course and the reader changed"
     yield (
@@ -231,12 +239,10 @@ def _describe_update(cells_of_changed_copy):  # the result of `update`
     )
     for name, cells in cells_of_changed_copy.items():
         if cells:
-            names = exercises(dict(cells=cells))
-            changed_text = ', '.join(names) or f'{len(cells)} cell{"s" * (len(cells) > 1)} that you changed'
             number = name.partition('_')[0]
             yield (
-                f'{name}: the course changed {changed_text}; your copy has your own version. The new one is in '
-                f'nbs/{name}, and python3 course.py reset {number} makes a new copy.'
+                f'{name}: the course changed {_describe_cells(cells)}; your copy has your own version. The new one is '
+                f'in nbs/{name}, and python3 course.py reset {number} makes a new copy.'
             )
 
 
