@@ -1,18 +1,18 @@
 "The checker outside the course: findings of every dialect as one record, their lines, their formats, and the command"
-import json, re, subprocess, sys, warnings
+import json, os, re, signal, subprocess, sys, warnings
 from configparser import ConfigParser
 from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
 import pytest
 from gridstride import as_gpu, sim
 from gridstride.__main__ import main as gridstride
-from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing
+from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, workers
 from gridstride.checker.check import FileResult, exit_status
+from gridstride.checker.command_line import module_command
 from gridstride.checker.finding import Finding
 from gridstride.checker.recorder import Recorder
 from gridstride.checker.source_map import line_in_file, locate_in_files
@@ -359,8 +359,32 @@ def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
 @pytest.fixture
 def warm_workers(monkeypatch):
     "Fork the processes of `check` from one that has imported torch"
-    def run(command, env, **_): return run_python(*command[1:], env=env)
-    monkeypatch.setattr(check, 'subprocess', SimpleNamespace(run=run))
+    def run(self, job, output_path):
+        done = run_python(*module_command('worker', job.to_json())[1:], env=dict(os.environ, GRIDSTRIDE_BACKEND='sim'))
+        Path(output_path).write_text(done.stdout + done.stderr)
+        return done.returncode
+    monkeypatch.setattr(workers.Workers, '_run_fork', run)
+
+
+ENDS = """
+import os, signal, sys
+print('marked before:', hasattr(os, 'mark'), sys.stdin.read())
+os.mark = os.getpid()
+if sys.argv[1:] == ['crash']: os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux forks the processes')
+def test_a_fork_runs_a_program_as_if_it_were_the_first(tmp_path):
+    "With what the first one imported, but none of what it changed; also after one that crashed"
+    (tmp_path/'ends.py').write_text(ENDS)
+    def job(n, *args): return Job(str(tmp_path/'ends.py'), report=str(tmp_path/f'{n}.jsonl'), args=[*args])
+    with workers.Workers() as w:
+        ended = [w.run(job(n, *args), tmp_path/'output') for n, args in enumerate([[], [], ['crash'], []])]
+    assert [status for status, _ in ended] == [0, 0, -signal.SIGSEGV, 0]
+    assert {text.split()[2] for _, text in ended if text} == {'False'}
+    assert json.loads((tmp_path/'1.jsonl').read_text())['error'] is None
 
 
 @pytest.fixture(scope='module')

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .command_line import module_command
 from .finding import Finding, relative_path, require_codes
 from .formats import FORMATS
 from .schedules import fewest_swaps, parse_schedule, schedules_of, shrunk
 from .worker import Job
+from .workers import Workers
 
 __all__ = ['FileResult', 'check_file', 'exit_status', 'main']
 
@@ -44,16 +43,14 @@ class FileResult:
         return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
 
 
-def _run_worker(job):
+def _run_worker(job, workers):
     "Run a job in a process of its own; returns (findings, number of launches, error, what the program printed)"
     with tempfile.TemporaryDirectory() as folder:
         job = replace(job, report=os.path.join(folder, 'report.jsonl'))
-        command = module_command('worker', job.to_json())
-        env = dict(os.environ, GRIDSTRIDE_BACKEND='sim')
-        done = subprocess.run(command, env=env, text=True, errors='replace', capture_output=True)
+        status, output = workers.run(job, os.path.join(folder, 'output'))
         path = Path(job.report)
         lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
-    return *_parse_report(map(json.loads, lines), done.returncode), done.stdout + done.stderr
+    return *_parse_report(map(json.loads, lines), status), output
 
 
 def _parse_report(lines, status):
@@ -75,10 +72,15 @@ def check_file(
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
 ) -> FileResult:
     "Check a file under these schedules, one after the other, until one has a finding that stops a kernel"
+    with Workers() as workers:
+        return _check_file(job, schedules, allowed, seconds, workers)
+
+
+def _check_file(job, schedules, allowed, seconds, workers):
     result = FileResult(relative_path(job.file) or job.file)
     for schedule in schedules:
         job = replace(job, schedule=str(schedule))
-        findings, launches, error, output = _run_worker(job)
+        findings, launches, error, output = _run_worker(job, workers)
         result.schedules.append(str(schedule))
         result.launches = result.launches or launches
         known = {f.key for f in result.findings}
@@ -90,14 +92,14 @@ def check_file(
     if not result.launches and not result.findings and not result.error:
         result.error = 'no kernel was launched, so nothing was checked'
     if len(schedules) > 1 and result.findings and parse_schedule(result.findings[0].schedule).order == 'shuffle':
-        result.findings[0] = _with_fewest_swaps(job, result.findings[0], seconds)
+        result.findings[0] = _with_fewest_swaps(job, result.findings[0], seconds, workers)
         job = replace(job, schedule=result.findings[0].schedule)
     if job.launch and result.findings:
-        result.findings[0] = _with_smallest_launch(job, result.findings[0])
+        result.findings[0] = _with_smallest_launch(job, result.findings[0], workers)
     return result
 
 
-def _with_fewest_swaps(job, finding, seconds):
+def _with_fewest_swaps(job, finding, seconds, workers):
     "Return the finding of a schedule in which few threads run out of order, if one is found within these seconds"
     deadline = time.monotonic() + seconds
     found = [finding]
@@ -105,7 +107,7 @@ def _with_fewest_swaps(job, finding, seconds):
     def shows_it(schedule):
         if time.monotonic() > deadline:
             return False
-        findings = _run_worker(replace(job, schedule=str(schedule)))[0]
+        findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
         same = [f for f in findings if _is_same(f, finding)]
         found.extend(same)
         return bool(same)
@@ -114,14 +116,14 @@ def _with_fewest_swaps(job, finding, seconds):
     return next((f for f in reversed(found) if f.schedule == schedule), finding)
 
 
-def _with_smallest_launch(job, finding):
+def _with_smallest_launch(job, finding, workers):
     "Return the finding of the smallest launch that has it: its size and its number of threads are shrunk"
     sizes = {name: n for name, n in job.sizes.items() if name in ('size', 'block') and isinstance(n, int)}
     found = [replace(finding, launch=_format_sizes(job.sizes))]
 
     def shows_it(smaller):
         smaller = {**job.sizes, **smaller}
-        same = [f for f in _run_worker(replace(job, sizes=smaller))[0] if _is_same(f, finding)]
+        same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same(f, finding)]
         found.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
         return bool(same)
 

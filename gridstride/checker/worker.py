@@ -3,7 +3,8 @@
     worker.main(['{"file": "a.py", "report": "found.jsonl", ...}'])
 
 Each finding is written when it is found, so that none is lost if the program crashes or ends the process. The last line
-is the status: how many kernels were launched, and the error that ended the program, if it is not a finding."""
+is the status: how many kernels were launched, the error that ended the program, if it is not a finding, and the
+modules that later jobs can import ahead."""
 
 import json
 import os
@@ -22,6 +23,7 @@ from .schedules import parse_schedule
 __all__ = ['Job', 'main']
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_LARGE_MODULES = 'numpy', 'torch', 'torch.utils.cpp_extension', 'numba'
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
@@ -44,6 +46,11 @@ class Job:
     def to_json(self):
         "Return the job as JSON, the argument of the command"
         return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text):
+        "Return the job of such an argument"
+        return cls(**json.loads(text))
 
 
 class ProgramFailed(Exception):
@@ -148,7 +155,7 @@ def _program_frames(error):
 
 def main(argv=None) -> int:  # exit status
     "Run the job in `argv[0]`; returns 0 even if there are findings: the report has them"
-    job = Job(**json.loads((sys.argv[1:] if argv is None else argv)[0]))
+    job = Job.from_json((sys.argv[1:] if argv is None else argv)[0])
     with open(job.report, 'a', encoding='utf-8') as report:
 
         def write(**line):
@@ -161,8 +168,14 @@ def main(argv=None) -> int:  # exit status
                 _run(job)
             except BaseException as e:
                 error = _error_of(e, recorder)
-        write(launches=recorder.num_launches, error=error)
+        write(launches=recorder.num_launches, error=error, imported=_imported())
     return 0
+
+
+def _imported():
+    "Return the names of the imported modules that take long to import, and that do nothing else when they are imported"
+    own = f'{__package__.partition(".")[0]}.'
+    return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(own)]
 
 
 if __name__ == '__main__':

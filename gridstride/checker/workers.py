@@ -1,0 +1,112 @@
+"""The processes that `gridstride check` runs a program in, one for each schedule.
+
+    with Workers() as workers: status, output = workers.run(job, 'output.txt')
+
+To import torch takes seconds, and one process per schedule would spend most of its time on it. On Linux, the jobs
+therefore run in forks of one process, which imports what the first job imported: torch, and modules of this package. A
+program is never imported ahead, so each job runs it from the start."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+from .command_line import module_command
+from .worker import Job
+from .worker import main as run_job
+
+__all__ = ['Workers', 'main']
+
+_ENVIRONMENT = dict(GRIDSTRIDE_BACKEND='sim')
+
+
+class Workers:
+    "Runs jobs, one after the other, each in a process of its own"
+
+    def __init__(self):
+        self._server = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self._server:
+            self._lines.close()  # the server ends when it reads the end of the jobs
+            self._server.wait()
+
+    def run(
+        self,
+        job: Job,
+        output_path,  # of the file that receives what the program prints
+    ) -> tuple:  # (exit status, what the program printed)
+        "Run a job, and wait for its end; a status below 0 is a signal, as in `subprocess`"
+        run = self._run_fork if sys.platform == 'linux' else _run_process
+        status = run(job, output_path)
+        return status, Path(output_path).read_text(encoding='utf-8', errors='replace')
+
+    def _run_fork(self, job, output_path):
+        if self._server is None or self._server.poll() is not None:
+            self._start_server()
+        self._lines.write(json.dumps([job.to_json(), os.fspath(output_path)]) + '\n')
+        self._lines.flush()
+        answer = self._lines.readline()
+        return int(answer) if answer else self._server.wait()
+
+    def _start_server(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            command = module_command('workers', str(theirs.fileno()))
+            self._server = subprocess.Popen(command, env=os.environ | _ENVIRONMENT, pass_fds=[theirs.fileno()])
+            self._lines = ours.makefile('rw', encoding='utf-8')
+
+
+def _run_process(job, output_path):
+    "Run a job in a new Python process; returns its exit status"
+    command = module_command('worker', job.to_json())
+    with open(output_path, 'w', encoding='utf-8') as output:
+        return subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=output, stderr=output).returncode
+
+
+def main(argv) -> int:  # exit status
+    "Run the jobs whose lines arrive at the socket with the number `argv[0]`; answer each with its exit status"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the job and the command, and after these this process
+    with socket.socket(fileno=int(argv[0])) as connection, connection.makefile('rw', encoding='utf-8') as lines:
+        report = None  # of the previous job
+        for line in iter(lines.readline, ''):
+            if report:
+                _import_ahead(report)
+            job, output_path = json.loads(line)
+            report = Job.from_json(job).report
+            child = os.fork()
+            if not child:
+                break
+            _, status = os.waitpid(child, 0)
+            lines.write(f'{os.waitstatus_to_exitcode(status)}\n')
+            lines.flush()
+        else:
+            return 0
+    return _become_worker(job, output_path)
+
+
+def _become_worker(job, output_path):
+    "Run a job in a process that has just been forked"
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(output_path, 'wb') as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    return run_job([job])
+
+
+def _import_ahead(report):
+    "Import the modules that a job has imported, according to its report"
+    with suppress(OSError, ValueError, LookupError):  # the job has ended early
+        last_line = Path(report).read_text(encoding='utf-8').splitlines()[-1]
+        for name in json.loads(last_line)['imported']:
+            with suppress(ImportError):
+                import_module(name)
