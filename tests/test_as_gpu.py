@@ -762,7 +762,7 @@ def test_programs_that_cells_start_are_emulated(run_notebook, tmp_path, monkeypa
     monkeypatch.setenv('PATH', os.pathsep.join([str(Path(sys.executable).parent), os.environ['PATH']]))
     (tmp_path / 'child.py').write_text(CHILD)
     (tmp_path / 'racing.py').write_text(RACING_CHILD)
-    starts = [] if unchecked else ['!python child.py', 'said = !python child.py\nprint(said[-1])', '%run child.py']
+    starts = [] if unchecked else ['said = !python child.py\nprint(said[-1])', '%run child.py']
     sources = [*starts, '!python racing.py\nprint(_exit_code)']
     status, said = run_notebook(*['--unchecked'] * unchecked, sources=sources)
     assert status == 0, said

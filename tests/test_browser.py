@@ -81,6 +81,7 @@ def answering(server, log, seconds=60):
     pytest.fail(f'JupyterLab did not start: {log.read_text()}')
 
 
+@pytest.mark.exhaustive
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.takes(20)

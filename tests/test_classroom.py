@@ -302,7 +302,7 @@ def test_an_endless_loop_ends(servers):
     loop = 'while True:\n    try:\n        while True: pass\n    except BaseException: pass'
     endless = FLIP.replace('    if', '    while True: pass\n    if')
     nb = notebook(*map(code, [RIGHT, loop, 'while True: pass', endless]))
-    results, _ = submissions.grade_notebook(nb, LESSON, NAMES, seconds=3)
+    results, _ = submissions.grade_notebook(nb, LESSON, NAMES, seconds=1)
     assert [results[name][0] for name in NAMES] == [True, False]
 
 

@@ -473,6 +473,7 @@ def torch_wheel(folder, version, cuda):
 NO_GPU = 'import gridstride.course.doctor\ngridstride.course.doctor.has_gpu = lambda m=None: False\n'
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith('linux'), reason='elsewhere PyTorch has one build')
 def test_torch_for_the_cpu_and_for_a_gpu_that_comes_later(fresh, served):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from exhaustive import mark_exhaustive, some
 import torch
 from gridstride.judge import TASKS, FormError, Task, cheats, honest, processes, read_submission, write_submission
 from gridstride.judge.__main__ import main
@@ -38,7 +39,7 @@ def test_a_cheat_is_refused_for_its_own_reason(name):
     assert not v and v.code in reasons_for(name, ON_GPU), str(v)
 
 
-@pytest.mark.parametrize('name', sorted(honest()))
+@pytest.mark.parametrize('name', some(sorted(honest()), 2))
 def test_an_honest_kernel_is_accepted(name):
     v = judge(honest()[name])
     assert v and v.code == 'accepted', str(v)
@@ -138,7 +139,7 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), ('server', 'SIGKILL')])
+@pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), mark_exhaustive(('server', 'SIGKILL'))])
 def test_who_attacks_what_watches_over_it_is_ended_all_the_same(whom, what, monkeypatch, unconfined):
     "Stopped or killed: nothing is left, and the next submission is judged as ever. Isolated, it reaches neither"
     monkeypatch.setattr('gridstride.judge.processes._GRACE_SECONDS', .5)

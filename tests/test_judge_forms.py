@@ -4,6 +4,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from exhaustive import some
 from gridstride.cpp.toolchain import build as cpp_build
 from gridstride.cpp.toolchain import cache, compilers
 from gridstride.judge import processes, read_submission
@@ -352,7 +353,7 @@ def get_init_inputs(): return []
 )
 
 
-@pytest.mark.parametrize('name', sorted(RIGHT))
+@pytest.mark.parametrize('name', some(sorted(RIGHT), 2))
 def test_an_honest_form_is_accepted(name):
     v = judge(RIGHT[name], 'softmax')
     assert v and v.code == 'accepted', str(v)

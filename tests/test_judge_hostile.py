@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from exhaustive import mark_exhaustive
 from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
@@ -442,6 +443,7 @@ say(there=os.path.isdir(FOLDER), named=attempt(lambda: reach('named', socket.SOC
 KEYCTL, ADD_KEY = (250, 248) if os.uname().machine == 'x86_64' else (219, 217)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux has keyrings')
 def test_no_key_of_the_keyrings_is_there(servers, monkeypatch):
@@ -781,6 +783,7 @@ def test_a_file_is_read_in_a_moment(text):
     assert time.process_time() - begin < 5
 
 
+@pytest.mark.exhaustive
 # Where namespaces cannot be had
 @pytest.mark.slow
 @pytest.mark.usefixtures('sandbox')
@@ -823,7 +826,8 @@ def test_a_verdict_without_isolation_states_it(servers, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux filters system calls')
 @pytest.mark.parametrize('denied,missing', [
-    (dict(mount=(165, 40)), {'processes', 'files', 'network'}),  # as systems that allow namespaces without capabilities
+    # as systems that allow namespaces without capabilities
+    mark_exhaustive((dict(mount=(165, 40)), {'processes', 'files', 'network'})),
     (dict(unshare=(272, 97), rule=(444, 444)), {'processes', 'files', 'network', 'landlock'}),  # as in containers
 ], ids=['mounts', 'namespaces'])
 def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, missing):

@@ -319,11 +319,14 @@ lighter = build.lighter
 @pytest.fixture(scope='session')
 def lite(pytestconfig, tmp_path_factory):
     """The folder of the lessons for the browser, built once, and where nothing has changed never; tests are skipped
-    where nothing can be downloaded, and only there"""
-    known = getattr(pytestconfig, 'cache', None)
-    folder = Path(known.mkdir('lite')) if known else tmp_path_factory.mktemp('lite')
-    with open(folder/'lock', 'w') as lock:
+    where nothing can be downloaded, and only there. Only with `--all` are sources replaced by bytecode: to compile it
+    takes longer than it saves in one lesson."""
+    known, with_bytecode = getattr(pytestconfig, 'cache', None), pytestconfig.option.all_tests
+    name = 'lite' if with_bytecode else 'lite_of_sources'
+    folder = Path(known.mkdir(name)) if known else tmp_path_factory.mktemp(name)
+    with open(folder/'lock', 'w') as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not with_bytecode: patch.setattr(build.lighter, 'bytecode', lambda folder: {})
         try: build.build(folder/'_build')
         except build.fetch.Unreachable as e: pytest.skip(f'there is no network, and Pyodide is not in the cache: {e}')
     return folder/'_build'

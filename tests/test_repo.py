@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from exhaustive import some
 from gridstride.course import lessons
 from test_lessons import states
 
@@ -66,7 +67,7 @@ def test_notebooks_are_clean(tmp_path):
     assert not different, f'{different} hold what changes from run to run. Run: nbdev-clean'
 
 
-@pytest.mark.parametrize('path', LIBRARY, ids=name)
+@pytest.mark.parametrize('path', some(LIBRARY, 2), ids=name)
 def test_library_notebook_runs(path, copied_course, warm_kernels):
     "In a fresh kernel, in a copy of its folder, and nothing in that folder changes"
     before = states(copied_course)

@@ -40,6 +40,7 @@ def test_the_pythons_that_the_readme_names():
     assert f'Python 3.{OLDEST} to 3.{NEWEST}' in (ROOT/'README.md').read_text(encoding='utf-8')
 
 
+@pytest.mark.exhaustive
 @pytest.mark.takes(15)
 def test_what_is_supported_gets_the_exact_versions(tmp_path):
     (needs := tmp_path/'requirements.in').write_text('\n'.join(requirements('', 'course_', 'test_')))

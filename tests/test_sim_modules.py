@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from exhaustive import mark_exhaustive
 
 from gridstride import as_gpu, sim
 from gridstride.asm import CompilerMissing
@@ -162,7 +163,7 @@ def test_modules_are_real_numba_cuda_afterwards():
     assert sys.modules['numba.cuda'] is own and numba.cuda is own
 
 
-@pytest.mark.parametrize('before', ['', 'import numba.cuda'])
+@pytest.mark.parametrize('before', [mark_exhaustive(''), 'import numba.cuda'])
 def test_numbas_modules_are_imported_once(before):
     "Also those that are needed for the first time while the simulator's stand for them"
     code = f"""

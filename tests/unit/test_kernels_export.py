@@ -252,6 +252,7 @@ def in_a_space(name):
     return more, f'namespace {name} {{\n#line 1 "{name}.cu"\n{body}\n}}\n'
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 def test_nvcc_compiles_them():
