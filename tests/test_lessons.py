@@ -130,7 +130,7 @@ def undefined(space, seen):
 undefined(globals(), set())'''
 
 
-# To draw a plot as PNG and as SVG takes up to a second. In every fourth lesson plots are shown, in the others only made.
+# To draw a plot as PNG and as SVG takes up to a second. Every fourth lesson shows its plots; the others only make them.
 SHOWN_PLOTS = {path.name for path in L.lessons()[1::4]}
 NO_PLOTS = "import matplotlib; matplotlib.use('agg')"
 

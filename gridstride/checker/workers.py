@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
