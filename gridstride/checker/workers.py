@@ -1,4 +1,4 @@
-"""The processes that `gridstride check` runs a program in, one for each schedule.
+"""The processes in which `gridstride check` runs a program, one per schedule.
 
     with Workers() as workers: status, output = workers.run(job, 'output.txt')
 
