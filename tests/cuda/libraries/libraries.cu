@@ -4,7 +4,7 @@
 #include <complex>
 #include <cstdio>
 #include <cublasLt.h>
-#include <cufft.h>
+#include <cufftXt.h>
 #include <curand.h>
 #include <cusparse.h>
 #include <vector>
@@ -64,7 +64,9 @@ bool transforms_of_real_values() {
     for (int i = 0; i < n; i++) x[i] = float(i * i % 5);
     auto *data = to_device(x);
     auto *halves = reinterpret_cast<cufftComplex *>(data);
-    cufftHandle forward, inverse;
+    cufftHandle forward, inverse, by_types;
+    long long length = n;
+    size_t bytes;
     CALL(cufftPlan1d(&forward, n, CUFFT_R2C, 1));
     CALL(cufftPlan1d(&inverse, n, CUFFT_C2R, 1));
     CALL(cufftExecR2C(forward, data, halves));
@@ -73,6 +75,11 @@ bool transforms_of_real_values() {
     CALL(cufftExecC2R(inverse, halves, data));
     const auto again = to_host(data, n);
     for (int i = 0; i < n; i++) EXPECT(std::abs(again[i] - n * x[i]) < 1e-4);
+    CALL(cufftCreate(&by_types));
+    CALL(cufftXtMakePlanMany(
+        by_types, 1, &length, nullptr, 1, n, CUDA_R_32F, nullptr, 1, n, CUDA_C_32F, 1, &bytes, CUDA_C_32F));
+    CALL(cufftXtExec(by_types, data, halves, CUFFT_FORWARD));
+    EXPECT(std::abs(to_host(data, 1)[0] - n * first[0]) < 1e-3);
     EXPECT(cufftExecR2C(forward, x.data(), halves) != CUFFT_SUCCESS);       // host memory
     EXPECT(cufftExecC2C(forward, halves, halves, CUFFT_FORWARD) == CUFFT_INVALID_TYPE);
     return true;
