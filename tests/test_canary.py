@@ -1,6 +1,7 @@
 "The course with the newest of what it needs, and what publishes it: the commands that workflows run are there."
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import canary
@@ -84,3 +85,15 @@ def test_the_version_of_a_tag_is_that_of_the_settings():
     pattern = re.search(r"sed -n 's/(.*?)//p'", run)[1]
     (line,) = [l for l in (ROOT/'settings.ini').read_text().splitlines() if re.match(pattern, l)]
     assert re.fullmatch(r'\d+\.\d+\.\d+', re.sub(pattern, '', line))
+
+
+def test_a_package_is_published_after_its_tests_and_with_a_dated_changelog():
+    package = yaml.safe_load((ROOT/'.github/workflows/publish.yml').read_text())['jobs']['package']
+    assert package['needs'] == 'site' and package['permissions'] == {'id-token': 'write', 'contents': 'read'}
+    commands = '\n'.join(s.get('run', '') for s in package['steps'])
+    pattern = re.search('grep -E "(.*)" CHANGELOG.md', commands)[1]
+    version = re.search(r'^version = (.*)', (ROOT/'settings.ini').read_text(), re.M)[1]
+    newest = next(l for l in (ROOT/'CHANGELOG.md').read_text().splitlines() if l.startswith('## '))
+    dated = newest.replace('(unreleased)', '(2026-01-31)')
+    matches = partial(re.fullmatch, pattern.replace('${GITHUB_REF_NAME#v}', re.escape(version)))
+    assert matches(dated) and not matches(f'## {version} (unreleased)')
