@@ -492,9 +492,9 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
     assert status==1 and err.startswith(f'CompileError: {files[1]}, line 5: ')
-    files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
+    files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusolverDn.h>'))
     status, out, err = command(*files)
-    assert status==1 and re.match('NotEmulated: .* cusparse.h: .*torch.sparse', err), err
+    assert status==1 and re.match('NotEmulated: .* cusolverDn.h: .*torch.linalg', err), err
 
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')

@@ -281,7 +281,7 @@ BAD = ('\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\n'
     (cuda_begin + BAD, '#include <vector>\n', 3, 'unknown_name'),
     ('int f(torch::Tensor x) {\n    CHECK_INPUT(y);\n    return 1;\n}', cuda_begin, 2, 'y'),
     ('#include <cuda/ptx>\nint f() { return 1; }', None, 1, 'inline PTX'),
-    ('\n#include <curand.h>\nint f() { return 1; }', None, 2, 'curand'),
+    ('\n#include <cusolverDn.h>\nint f() { return 1; }', None, 2, 'cusolver'),
     ('#include "mine.h"\nint f() { return 1; }', None, 1, 'mine.h'),
     ('\n\nint f(torch::Tensor x) { return x.nonesuch(); }', cuda_begin, 3, 'nonesuch'),
     ('int f() {\n    return 1\n}', None, 2, 'expected')])
