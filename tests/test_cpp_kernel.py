@@ -216,7 +216,8 @@ def test_wrong_arguments(k, name, args, what):
 @pytest.mark.parametrize('params,what', [
     ('float &x', '^k .*float & x, .*pointer'),
     ('const float &x, int n', '^k .*const float & x.*pointer'),
-    ('int n, std::vector<float> x', '^k .*std::vector<float> x, .*pointer')])
+    ('int n, std::vector<float> x', '^k .*std::vector<float> x, .*pointer'),
+    ('const CUtensorMap x', '^k .*CUtensorMap x, .*const __grid_constant__ CUtensorMap x')])
 def test_parameters_that_python_cannot_give(params, what):
     src = f'#include <vector>\n__global__ void k({params}) {{}}'
     assert re.search(what, str(fails(ValueError, cpp.cuda_kernel, src)))

@@ -236,6 +236,9 @@ def _refuse_parameters(kernel):
             raise WrongSource(
                 f'{kernel.name} takes {description}: take a pointer to an array and its number of elements'
             )
+        if re.match(r'(const )?(CUt|T)ensorMap$', p.type) and not p.is_grid_constant:
+            remedy = f'declare it `const __grid_constant__ {p.type.removeprefix("const ")} {p.name}`'
+            raise WrongSource(f'{kernel.name} takes {p.type} {p.name}, a copy that TMA cannot read: {remedy}')
 
 
 def _to_identifier(name):

@@ -223,6 +223,9 @@ __global__ void relu_k(const __grid_constant__ TensorMap x, const __grid_constan
 def nothing_announced(): return changed(RELU, ('        barrier_expect(full, sizeof box);\n', ''))
 
 @wrong('hopper_gemm.relu')
+def a_map_per_thread(): return changed(RELU, ('const __grid_constant__ TensorMap x', 'const TensorMap x'))
+
+@wrong('hopper_gemm.relu')
 def no_wait(): return changed(RELU, ('    barrier_wait(full, 0);\n', ''))
 
 @wrong('hopper_gemm.relu')

@@ -23,6 +23,7 @@ class Param(NamedTuple):
     type: str
     name: str
     default: str
+    is_grid_constant: bool = False
 
 
 class Function(NamedTuple):
@@ -160,7 +161,8 @@ def _parameter(code, i, end):
         for word in [code[j] for j in tokens_of_type(code, i, name)] + array_suffix
         if word not in ('__restrict__', '__restrict')
     ]
-    return Param(spell(words), code.text(range(name, name_end)), code.text(range(init + 1, end)))
+    is_grid_constant = any(code[j] == '__grid_constant__' for j in range(i, name))
+    return Param(spell(words), code.text(range(name, name_end)), code.text(range(init + 1, end)), is_grid_constant)
 
 
 def _decay_to_pointer(array_suffix):
