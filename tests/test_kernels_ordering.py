@@ -124,6 +124,22 @@ def test_the_first_k(name, shape, k): assert_same(top(name, shape, k))
 def test_selected_elements(name, size): assert_same(selected(name, size))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['float32', 'uint8'])
+def test_resident_blocks_compact_by_rounds(name, monkeypatch):
+    "Tiles of several rounds, the last of which is partial, or exactly one tile"
+    monkeypatch.setattr(compaction, '_MIN_BULK_BYTES', 1)
+    monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
+    monkeypatch.setattr(compaction, '_BULK', {size: compaction.Bulk(64, 2, 3, 1) for size in (1, 4)})
+    compaction.compact_launches.cache_clear()
+    x, keep = keys(name, (5000,)), torch.rand(5000, generator=torch.Generator().manual_seed(1)) < .4
+    for n in (512, 3*512, 5000): same(compact(x[:n], keep[:n]), x[:n][keep[:n]])
+    for all_or_nothing in (keep | True, keep & False): same(compact(x, all_or_nothing), x[all_or_nothing])
+    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 5000, False, 16, False, compaction.this_device())
+    assert calls[0].cooperative and calls[0].grid == (3,) and tiles == 10
+    compaction.compact_launches.cache_clear()
+
+
 ADVERSE = {'ascending': lambda n: torch.arange(n), 'equal': lambda n: torch.zeros(n, dtype=torch.int64),
            'one thread': lambda n: (torch.arange(n) % 256 == 5)*1000 + torch.arange(n) % 97}
 
@@ -210,12 +226,14 @@ def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
 
-@pytest.mark.parametrize('name', ['count_digits', 'onesweep', 'sort_rows', 'sort_short_rows', 'topk', 'compact'])
+@pytest.mark.parametrize('name', ['count_digits', 'onesweep', 'sort_rows', 'sort_short_rows', 'topk', 'compact',
+                                  'compact_bulk'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     problem = sorts.SortProblem(KEY_TYPES['float32'], 'positions', 4, 1, 2**20, False)
     calls = [*sorts.onesweep_launches(problem, 4, H100)[0],
              *(c for width in (99, 999) for c in sorts.row_launches(problem._replace(width=width))),
              *top_k.topk_launches(KEY_TYPES['float32'], 8, 1, 999, True, 4, H100)[0],
-             *compaction.compact_launches(KEY_TYPES['int32'], 999, False, True, False, H100)[0]]
+             *(c for size in (999, 2**28)
+               for c in compaction.compact_launches(KEY_TYPES['int32'], size, False, 16, False, H100)[0])]
     assert any(c.src.endswith(source(name)) for c in calls)

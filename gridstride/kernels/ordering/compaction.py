@@ -1,6 +1,7 @@
 """`compact` and `unique`: stream compaction in one pass, by decoupled look-back."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
 from .sorts import sort
@@ -17,12 +18,46 @@ _ITEMS = 16  # elements per thread, as in compact.cuh
 _V = 4  # elements per load, as in compact.cuh
 
 
+# On a Hopper GPU bulk copies prefetch the tiles of blocks that are all resident
+class Bulk(NamedTuple):
+    "The tiling of compact_bulk.cuh"
+
+    threads: int
+    lines: int  # loads of `_V` elements per thread and tile, at most four
+    stages: int
+    blocks_per_sm: int
+
+    def smem_bytes(self, element_bytes):
+        "Return the bytes of the stages, and of the elements that are exchanged"
+        tile_elements = self.threads * self.lines * _V
+        return tile_elements * (self.stages * (element_bytes + 1) + element_bytes) + MAX_LOAD_BYTES
+
+
+# bytes per element -> the fastest of about ten tilings for 2^28 elements on an H200: large tiles need few rounds
+_BULK = {1: Bulk(1024, 4, 6, 1), 2: Bulk(1024, 4, 3, 1), 4: Bulk(768, 3, 3, 1), 8: Bulk(384, 2, 3, 2)}
+_MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
+
+
+def _bulk_launches(key, size, device) -> tuple:  # (launches, tiles)
+    "Return the launch that writes the elements that flags select on a Hopper GPU, and the number of its tiles"
+    bulk = _BULK[key.bytes]
+    blocks, tiles = device.sms * bulk.blocks_per_sm, cdiv(size, bulk.threads * bulk.lines * _V)
+    constants = dict(THREADS=bulk.threads, LINES=bulk.lines, STAGES=bulk.stages, BLOCKS=blocks)
+    src = kernel_source('compact_bulk', KeyType(key.bytes, 0), tuple(constants.items()))
+    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
+    shared = bulk.smem_bytes(key.bytes)
+    bulk_launch = KernelLaunch(src, 'compact_bulk', arrays, sizes, (blocks,), (bulk.threads,), shared)
+    return [bulk_launch._replace(cooperative=True)], tiles
+
+
 @lru_cache(1024)
-def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions, device) -> tuple:  # (launches, tiles)
+def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, device) -> tuple:  # (launches, tiles)
     "Return the launch that writes the selected elements, and the number of its tiles"
+    if device.hopper and not is_unique and alignment == MAX_LOAD_BYTES and size * key.bytes >= _MIN_BULK_BYTES:
+        return _bulk_launches(key, size, device)
     threads = _THREADS[key.bytes]
     threads = threads if size >= 2 * device.sms * threads * _ITEMS else _SMALL_THREADS
-    constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=is_aligned, WITH_POSITIONS=with_positions)
+    constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=alignment > 1, WITH_POSITIONS=with_positions)
     key = key if is_unique else KeyType(key.bytes, 0)  # otherwise elements are only moved
     src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS)
     arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
@@ -30,10 +65,13 @@ def compact_launches(key: KeyType, size, is_unique, is_aligned, with_positions, 
     return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (threads,), shared)], tiles
 
 
-def _is_aligned(bits, keep):
-    "Return whether a thread can load `_V` elements, and as many flags, at once"
+def _alignment(bits, keep):
+    "Return `MAX_LOAD_BYTES` if bulk copies can begin at the arrays; `_V` if a thread can load `_V` elements; else 1"
     load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
-    return bits.data_ptr() % load_bytes == 0 and (keep is None or keep.data_ptr() % _V == 0)
+    address, flags_address = bits.data_ptr(), 0 if keep is None else keep.data_ptr()
+    if address % MAX_LOAD_BYTES == 0 and flags_address % MAX_LOAD_BYTES == 0:
+        return MAX_LOAD_BYTES
+    return _V if address % load_bytes == 0 and flags_address % _V == 0 else 1
 
 
 def _select(bits, key, keep=None, with_positions=False):
@@ -43,7 +81,7 @@ def _select(bits, key, keep=None, with_positions=False):
     positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
     if not size:
         return out, positions, total.zero_()
-    launches, tiles = compact_launches(key, size, keep is None, _is_aligned(bits, keep), with_positions, this_device())
+    launches, tiles = compact_launches(key, size, keep is None, _alignment(bits, keep), with_positions, this_device())
     status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device)
     unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
     flags = keep if keep is not None else bits.view(torch.uint8)

@@ -77,7 +77,7 @@ def _topk_plan(program, rows, width) -> Plan:
 def _compact_plan(program, rows, width) -> Plan:
     "Return the plan of a compaction"
     size = rows * width
-    kernel_launches, tiles = compaction.compact_launches(KEY_TYPES[program.dtype], size, False, True, False, H100)
+    kernel_launches, tiles = compaction.compact_launches(KEY_TYPES[program.dtype], size, False, 16, False, H100)
     word = 'unsigned long long'
     workspaces = dict(keep=('unsigned char', size, False), status=(word, tiles, True), ticket=(word, 1, True))
     workspaces |= dict(total=('long long', 1, False))

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from .keys import KeyType
+from ..ptx import primitives
 from ..source_assembly import assemble_source, source_loader
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -15,7 +16,9 @@ _PARTS = {  # kernel -> the texts that precede its own
     'sort_short_rows': ('order',),
     'topk': ('order',),
     'compact': ('order',),
+    'compact_bulk': (),
 }
+_BULK_PRIMITIVES = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
 
 
 @lru_cache(1024)
@@ -30,6 +33,8 @@ def kernel_source(
     constants = (('KIND', key.kind), ('MANTISSA', key.mantissa), ('DESCENDING', descending), *constants)
     types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
     preamble = ''.join(source(part) for part in _PARTS[name])
+    if name == 'compact_bulk':
+        preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_BULK_PRIMITIVES)
     return assemble_source(source(name), types, constants, preamble)
 
 

@@ -1,0 +1,153 @@
+// Writes the selected elements to the front of another array, in their order, in one pass, on a Hopper GPU. Arrays
+// begin at multiples of 16 bytes. All blocks are resident at once. In each round every block processes one tile, and
+// publishes how many of its elements are selected. From the numbers of a round each block computes where its own tile's
+// elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's number is published
+// one round before other blocks need it, so that waits are rare.
+// Defined above: Bits (of an element), THREADS, LINES (loads of V elements per thread), STAGES, BLOCKS (of the grid).
+constexpr int V = 4, LINE = 32 * V, WARPS = THREADS / 32, SHARE = LINES * LINE, TILE = WARPS * SHARE;
+constexpr int X_BYTES = TILE * sizeof(Bits), STAGE_BYTES = X_BYTES + TILE;       // elements, then a flag per element
+constexpr int PER_STORE = 16 / sizeof(Bits), ASKS = (BLOCKS + 31) / 32;     // ASKS: status words per lane
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
+
+// The status of a tile: 1 and its number of selected elements, in one word; 0 until the number is known
+typedef unsigned long long Word;
+constexpr Word KNOWN = 1ull << 32;
+
+// Returns the exclusive prefix sum over the lanes of a warp; `all` becomes the sum.
+__device__ unsigned before_lane(unsigned x, unsigned &all) {
+    const int lane = threadIdx.x % 32;
+    unsigned upto = x;
+    #pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        unsigned below = __shfl_up_sync(~0u, upto, d);
+        if (lane >= d) upto += below;
+    }
+    all = __shfl_sync(~0u, upto, 31);
+    return upto - x;
+}
+
+__global__ void __launch_bounds__(THREADS)
+compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *total, Word *status, long long size,
+             int tiles) {
+    extern __shared__ __align__(128) unsigned char ring[];
+    Bits *exchange = (Bits *)(ring + STAGES * STAGE_BYTES);             // PER_STORE more elements than a tile
+    __shared__ u64 filled[STAGES];
+    __shared__ unsigned of_warp[WARPS], before_warp[2][WARPS], in_tile[2];
+    __shared__ long long before_tile;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
+    const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
+    const int first = warp * SHARE + lane * V;                          // of this thread's elements in a tile
+    auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
+    auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
+        if (round >= rounds || (tile(round) + 1) * TILE > size) return;
+        u32 to = address(ring + round % STAGES * STAGE_BYTES), bar = address(filled + round % STAGES);
+        barrier_expect(bar, STAGE_BYTES);
+        bulk_copy_once(to + X_BYTES, keep + tile(round) * TILE, TILE, bar);
+        bulk_copy_once(to, x + tile(round) * TILE, X_BYTES, bar);
+    };
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+        barriers_ready();
+        for (int s = 0; s < STAGES; s++) fill(s);
+    }
+    __syncthreads();
+
+    long long before_round = 0;                             // in warp 0: elements selected before this round
+    unsigned now_selected = 0, now_offset[LINES];              // of tile `now`: a bit per element; ranks in the warp
+    for (int next = 0; next <= rounds; next++) {            // count tile `next`, and write the elements of tile `now`
+        const int now = next - 1;
+        Word words[ASKS];                                   // the status of the blocks' tiles of round `now`
+        if (warp == 0 && now >= 0)
+            #pragma unroll
+            for (int a = 0; a < ASKS; a++) {
+                const int b = a * 32 + lane;
+                words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
+                    ? ((volatile Word *)status)[(long long)now * BLOCKS + b] : KNOWN;
+            }
+        unsigned selected = 0, offset[LINES];
+        if (next < rounds) {
+            unsigned char *flags = ring + next % STAGES * STAGE_BYTES + X_BYTES;
+            const long long begin = tile(next) * TILE;
+            if (begin + TILE <= size) barrier_wait(address(filled + next % STAGES), next / STAGES);
+            else {
+                Bits *elements = (Bits *)(flags - X_BYTES);
+                for (int i = threadIdx.x; i < TILE; i += THREADS) {
+                    elements[i] = begin + i < size ? x[begin + i] : Bits(0);
+                    flags[i] = begin + i < size ? keep[begin + i] : 0;
+                }
+                __syncthreads();
+            }
+            unsigned packed = 0, sums;                      // the number per line, in 8 bits each
+            #pragma unroll
+            for (int l = 0; l < LINES; l++) {               // bits 0, 8, 16, 24 of the flags to 0, 1, 2, 3
+                unsigned bits = (*(const unsigned *)(flags + first + l * LINE) & 0x01010101) * 0x10204080 >> 28;
+                selected |= bits << V * l;
+                packed |= __popc(bits) << 8 * l;
+            }
+            unsigned exclusive = before_lane(packed, sums), of_lines = 0;
+            #pragma unroll
+            for (int l = 0; l < LINES; l++) {
+                offset[l] = of_lines + (exclusive >> 8 * l & 255);
+                of_lines += sums >> 8 * l & 255;
+            }
+            if (lane == 0) of_warp[warp] = of_lines;
+        }
+        __syncthreads();                                    // of_warp is complete, and exchange is written to `out`
+        if (warp == 0) {
+            if (next < rounds) {
+                unsigned all, before = before_lane(lane < WARPS ? of_warp[lane] : 0, all);
+                if (lane < WARPS) before_warp[next % 2][lane] = before;
+                if (lane == 0) {
+                    ((volatile Word *)status)[tile(next)] = KNOWN | all;
+                    in_tile[next % 2] = all;
+                }
+            }
+            if (now >= 0) {
+                unsigned before = 0, all = 0;
+                for (bool is_known = false; !is_known;) {   // ask again for all unknown words at the same time
+                    #pragma unroll
+                    for (int a = 0; a < ASKS; a++)
+                        if (!words[a]) words[a] = ((volatile Word *)status)[(long long)now * BLOCKS + a * 32 + lane];
+                    is_known = true;
+                    #pragma unroll
+                    for (int a = 0; a < ASKS; a++) is_known &= words[a] != 0;
+                }
+                #pragma unroll
+                for (int a = 0; a < ASKS; a++) {
+                    all += (unsigned)words[a];
+                    if (a * 32 + lane < block) before += (unsigned)words[a];
+                }
+                before = __reduce_add_sync(~0u, before);
+                if (lane == 0) before_tile = before_round + before;
+                before_round += __reduce_add_sync(~0u, all);
+            }
+        }
+        __syncthreads();
+        if (now >= 0) {
+            const Bits *elements = (const Bits *)(ring + now % STAGES * STAGE_BYTES) + first;
+            const long long to = before_tile;
+            const int shift = to % PER_STORE, end = shift + in_tile[now % 2];       // in exchange
+            #pragma unroll
+            for (int l = 0; l < LINES; l++) {
+                const Pack pack = *(const Pack *)(elements + l * LINE);
+                unsigned at = shift + before_warp[now % 2][warp] + now_offset[l];
+                #pragma unroll
+                for (int v = 0; v < V; v++)
+                    if (now_selected >> (V * l + v) & 1) exchange[at++] = pack.at[v];
+            }
+            __syncthreads();                                // exchange is complete, and the stage of `now` is free
+            if (threadIdx.x == 0) {
+                fill(now + STAGES);
+                if (tile(now) == tiles - 1) *total = to + end - shift;
+            }
+            Bits *aligned = out + (to - shift);             // at a multiple of 16 bytes
+            for (int i = threadIdx.x * PER_STORE; i < end; i += THREADS * PER_STORE)
+                if (i >= shift && i + PER_STORE <= end) *(uint4 *)(aligned + i) = *(const uint4 *)(exchange + i);
+                else
+                    for (int e = max(i, shift); e < min(i + PER_STORE, end); e++) aligned[e] = exchange[e];
+        }
+        now_selected = selected;
+        #pragma unroll
+        for (int l = 0; l < LINES; l++) now_offset[l] = offset[l];
+    }
+}
