@@ -154,6 +154,15 @@ def test_nan_infinities_and_ties(name):
     assert histogram(x, 2, 0, 3).tolist() == [8, 4]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('dtype,width', [('float16', 517), ('float32', 260), ('uint8', 1101)])
+def test_rows_that_begin_anywhere_are_loaded_by_vectors(dtype, width):
+    x = elements((3, width), getattr(torch, dtype)).flatten()[1:2*width + 1].view(2, width)
+    launches = [operators.sum_launches(dtype, 2, n, 1, H100) for n in (width, 99)]
+    assert list(map(names, launches)) == [['sum_ragged_rows'], ['sum_rows']]
+    same(sum(x, -1), x.sum(-1))
+
+
 def test_sixteen_bits_are_added_in_float32():
     x = torch.full((300,), 1.01, dtype=torch.bfloat16)
     assert sum(x) == x.float().sum().bfloat16() and torch.equal(scan(x), x.float().cumsum(0).bfloat16())

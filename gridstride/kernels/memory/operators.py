@@ -141,9 +141,29 @@ def _add_partials_launch(dtype, rows, partials, device):
     return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
 
 
+_MIN_RAGGED_BYTES = 1024  # of a row; shorter rows are loaded element by element if they are not aligned
+
+
+def _ragged_sum_launch(dtype, rows, width):
+    "Return the launch that sums rows that begin anywhere with vectorized loads; None if it is not suitable"
+    element_bytes, (accumulator, _, out_dtype) = DTYPE_BYTES[dtype], _sum_types(dtype)
+    vec_size = MAX_LOAD_BYTES // element_bytes
+    partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
+    if partition.blocks > 1 or width * element_bytes < _MIN_RAGGED_BYTES:
+        return None
+    result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
+    types = ('From', TYPES[dtype][0]), ('Sum', accumulator), ('To', result_type)
+    constants = dict(V=vec_size, THREADS=partition.threads, AHEAD=partition.in_flight, FIRST=0, SECOND=0)
+    src = kernel_source('sum_ragged', types, tuple(constants.items()))
+    return KernelLaunch(src, 'sum_ragged_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
+
+
 @lru_cache(1024)
 def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row; 0 for one launch)
     "Return the launches that sum rows of `width` elements on a `Device`, with `vec_size` elements per load"
+    is_aligned = vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
+    if not is_aligned and (ragged_launch := _ragged_sum_launch(dtype, rows, width)):
+        return [ragged_launch], 0
     c_type, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
     partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
     if partition.blocks == 1:
