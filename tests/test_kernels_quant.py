@@ -238,7 +238,7 @@ def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, 
 def test_a_product_is_chosen_by_its_estimate():
     "Few rows are memory-bound; many fill the tensor cores; without wgmma there is no mixed-input GEMM"
     h100 = partial(mixed.choose_method, 'int4', rows=14336, columns=4096, gpu=H100)
-    assert h100(8) == h100(16) == 'matvec' and mixed.choose_method('int4', 16, 4096, 14336, H100) != 'matvec'
+    assert h100(8) == h100(16) == 'matvec' and mixed.choose_method('int4', 17, 4096, 14336, H100) != 'matvec'
     assert h100(128).BN == 128 and h100(256).BN == 256
     assert mixed.choose_method('int4', 128, 1280, 1280, H100).CK > 1, 'a small w is split along its columns'
     older = partial(mixed.choose_method, 'int4', rows=14336, columns=4096, gpu=Device(108, False))

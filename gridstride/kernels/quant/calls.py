@@ -34,11 +34,18 @@ _TILINGS = {
     8: {4: WarpTiling(2, 4, 2, 1, 1, False), 8: WarpTiling(2, 4, 1, 1, 1, True)},
 }
 _NF4_TILING = WarpTiling(1, 1, 16, 2, 2, True)  # for up to eight rows of x
+# For 9 to 16 rows of x, the fastest of 24 matrices on an H200: a block per tile, because tilings with several tiles per
+# block leave SMs idle unless the matrix has many rows
+_TILE_PER_BLOCK, _TILE_PER_SM = WarpTiling(1, 1, 16, 1, 2, False), WarpTiling(1, 1, 16, 2, 1, False)
+_MANY_ROWS, _MANY_STEPS = 10_000, 32
 
 
-def choose_tiling(kind, batch, steps) -> WarpTiling:
-    "Choose the `WarpTiling` for `batch` rows of x and `steps` steps of 128 columns"
+def choose_tiling(kind, batch, steps, rows, sms) -> WarpTiling:
+    "Choose the `WarpTiling` for `batch` rows of x and a matrix of `rows` rows and `steps` steps of 128 columns"
     tiling = _NF4_TILING if kind == 'nf4' and batch <= 8 else _TILINGS[_batch_tiles(batch)][BITS[kind]]
+    if _batch_tiles(batch) == 2 and (kind == 'nf4' or rows < _MANY_ROWS):
+        is_one_wave = cdiv(rows, 16) <= sms
+        tiling = _TILE_PER_SM if is_one_wave and (kind == 'nf4' or steps >= _MANY_STEPS) else _TILE_PER_BLOCK
     return tiling._replace(k_warps=min(tiling.k_warps, 1 << max(0, steps - 1).bit_length()))
 
 
@@ -99,7 +106,7 @@ def matvec_launches(
         )
         grid, block = (min(gpu.sms, cdiv(rows, 16)),), (32 * pipeline.warps,)
         return [KernelLaunch(src, 'multiply_streamed', arrays, (batch, rows, columns), grid, block, smem_bytes)]
-    tiling = choose_tiling(kind, batch, cdiv(columns, STEP))
+    tiling = choose_tiling(kind, batch, cdiv(columns, STEP), rows, gpu.sms)
     constants |= dict(
         TILES=tiling.tiles,
         ROW_WARPS=tiling.row_warps,

@@ -27,10 +27,16 @@ __device__ u32 lower(u32 pair) { return __byte_perm(pair, 0, 0x3232); }
 // 1024 (float16) gives 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also contains
 // the zero point, and 8, which was added to make the integers unsigned.
 constexpr u32 NO_ZERO_POINT = KIND == INT4 ? MAGIC + 0x00080008 : 0;
-__device__ u32 from_int4(u32 w, u32 offset) { return sub2((w & 0x000f000f) | MAGIC, offset); }
+// (w & mask) | bits in one instruction, which the compiler does not find if both are constants
+__device__ u32 and_or(u32 w, u32 mask, u32 bits) {
+    u32 x;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(x) : "r"(w), "r"(mask), "r"(bits));
+    return x;
+}
+__device__ u32 from_int4(u32 w, u32 offset) { return sub2(and_or(w, 0x000f000f, MAGIC), offset); }
 __device__ u32 from_int8(u32 w) {
     // The fraction of a bfloat16 has only 7 bits, so the sign bit selects the offset: 128 or 256.
-    if constexpr (FRACTION == 7) return sub2((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
+    if constexpr (FRACTION == 7) return sub2(and_or(w, 0x007f007f, MAGIC), and_or(w, 0x00800080, MAGIC));
     else return sub2((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
 }
 // The exponent and fraction bits of an e4m3 value, written to the lowest exponent bits and the highest fraction bits of
@@ -52,12 +58,12 @@ __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset
         else a[i] = from_e4m3(words[i / 2] >> i % 2 * 8);
 }
 
-__device__ void fill_codebook(u32 *codebook) {
-    for (int i = threadIdx.x; i < 256 * 32; i += blockDim.x) {
+template<int THREADS> __device__ void fill_codebook(u32 *codebook) {        // the caller synchronizes the threads
+    #pragma unroll 4
+    for (int i = threadIdx.x; i < 256 * 32; i += THREADS) {
         Pair two = {Elem(CODEBOOK[i / 32 % 16]), Elem(CODEBOOK[i / 32 / 16])};
         codebook[i] = *(const u32 *)&two;
     }
-    __syncthreads();
 }
 
 // Computes total += accumulators of a group * scales of the group.

@@ -113,7 +113,10 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
 
     #pragma unroll
     for (int a = 0; a < IN_FLIGHT; a++) load(in_flight[a], blockIdx.x, k_warp + a * K_WARPS);
-    if constexpr (KIND == NF4) fill_codebook(codebook);             // while the first steps are loaded
+    if constexpr (KIND == NF4) {                            // while the first steps are loaded
+        fill_codebook<32 * ROW_WARPS * K_WARPS>(codebook);
+        __syncthreads();
+    }
     for (int band = blockIdx.x; band < bands; band += gridDim.x) {
         #pragma unroll
         for (int i = 0; i < TILES * BATCH_TILES * 4; i++) total[i / 4 / BATCH_TILES][i / 4 % BATCH_TILES][i % 4] = 0;

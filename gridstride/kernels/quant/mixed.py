@@ -1,6 +1,6 @@
 """Products with a quantized matrix for many rows of x: a mixed-input GEMM on a Hopper GPU, and dequantization.
 
-`matvec` (module `packed`) is memory-bound, and the fastest for up to eight rows. With more rows the tensor cores are
+`matvec` (module `packed`) is memory-bound, and the fastest for up to 16 rows. With more rows the tensor cores are
 the limiter: `mixed_gemm.cuh` dequantizes w in registers, from which `wgmma` reads it. With very many rows, and on GPUs
 without `wgmma`, it is faster to dequantize w to memory and to let torch multiply.
 """
@@ -26,6 +26,7 @@ from ...utils import cdiv
 _CODEBOOK_BYTES = 4 * 256 * 32  # shared memory for the table of all pairs of NF4 values
 _SMEM_BYTES = 226 * 1024  # dynamic shared memory of a block; its barriers need static shared memory, too
 _MAX_STAGES = 8
+_RASTER = 4  # tiles of x that blocks share at the same time
 _STAGE_COLUMNS = 64  # columns of w per pipeline stage: half a step
 
 
@@ -79,17 +80,17 @@ class KindCost(NamedTuple):
     row: float  # per stage, row of x and warpgroup, if the tensor cores are the limiter
 
 
-# A cost model, fitted to 2,000 measured times of 12 weights with 16 to 4,096 rows of x on an H200. Estimates differ by
-# 4% on average; the tiles that they choose are on average 0.4% slower than the fastest.
+# A cost model, fitted to 2,300 measured times of 24 weights with 16 to 4,096 rows of x on an H200. Estimates differ by
+# 4% on average; the tiles that they choose are on average 1.2% slower than the fastest.
 _KIND_COSTS = dict(
-    int4=KindCost(2.06, 0.177, 0.098, 0.00126),
-    int8=KindCost(2.81, 0.179, 0.133, 0.00141),
-    nf4=KindCost(3.75, 0.197, 0.128, 0.00136),
-    fp8=KindCost(2.71, 0.167, 0.114, 0.00134),
+    int4=KindCost(2.71, 0.177, 0.066, 0.00122),
+    int8=KindCost(3.16, 0.151, 0.070, 0.00124),
+    nf4=KindCost(3.12, 0.191, 0.106, 0.00129),
+    fp8=KindCost(3.18, 0.165, 0.066, 0.00123),
 )
-_WAVE_US, _SPLIT_K_US = 2.84, 1.68  # per wave of blocks, per product with split-K
-_STORE_ROW_US, _MERGE_ROW_US = 0.0061, 0.0091  # per row of x and warpgroup: stores by TMA, stores with split-K
-_W_BYTES_PER_US = 3.44e6
+_WAVE_US, _SPLIT_K_US = 2.85, 1.55  # per wave of blocks, per product with split-K
+_STORE_ROW_US, _MERGE_ROW_US = 0.0051, 0.0094  # per row of x and warpgroup: stores by TMA, stores with split-K
+_W_BYTES_PER_US = 2.73e6
 # Dequantization to memory, and torch's product, fitted to the same weights
 _UNPACK_US, _CODEBOOK_US, _UNPACK_BYTES_PER_US = 4.17, 2.1, 3.55e6
 _MIN_UNPACK_US = 50  # Python takes so long to call both
@@ -123,8 +124,7 @@ def estimate_unpacked(kind, batch, rows, columns) -> float:
     return unpack_us + _TORCH_US + _overlapped_time(memory_us, 2 * w_elements * batch / _TORCH_FLOP_PER_US)
 
 
-# The largest number of rows of x for which `matvec` is chosen: in general, and if w has at least _TALL_ROWS rows
-_MAX_MATVEC_ROWS, _MAX_TALL_MATVEC_ROWS, _TALL_ROWS = 8, 16, 10_000
+_MAX_MATVEC_ROWS = 16  # rows of x for which `matvec` is chosen, at most
 
 
 @lru_cache(4096)
@@ -132,7 +132,7 @@ def choose_method(kind, batch, rows, columns, gpu):  # gpu: a `Device`
     "Choose a method: 'matvec', 'unpack' (dequantize, then multiply with torch), or a `MixedTile` on a Hopper GPU"
     if not gpu.hopper:
         return 'matvec' if batch <= MAX_ROWS else 'unpack'
-    if batch <= (_MAX_TALL_MATVEC_ROWS if rows >= _TALL_ROWS else _MAX_MATVEC_ROWS):
+    if batch <= _MAX_MATVEC_ROWS:
         return 'matvec'
     steps = cdiv(columns, STEP)
     tiles = [tile for tile in TILES if tile.CK <= steps]
@@ -169,7 +169,9 @@ def mixed_launch(
     stages, tma_stores = stages_of(tile, kind, group, has_zeros, rows), _stores_by_tma(tile, rows)
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
     constants |= tile._asdict() | dict(STAGES=stages, CONSUMER_REGISTERS=232 if tile.WGS == 2 else 240)
-    constants |= dict(TMA_STORES=tma_stores, OUT=_STORED_ROWS[tile.BN], M=1, N=tile.BN, BM=64 * tile.WGS)
+    constants |= dict(
+        TMA_STORES=tma_stores, OUT=_STORED_ROWS[tile.BN], M=1, N=tile.BN, BM=64 * tile.WGS, RASTER=_RASTER
+    )
     src = kernel_source('mixed_gemm', dtype, tuple(constants.items()))
     pipeline_bytes = stages * _stage_bytes(tile, kind, group, has_zeros) + _CODEBOOK_BYTES * (kind == 'nf4')
     accumulator_bytes = 4 * tile.BN * (64 * tile.WGS + 4)  # after the pipeline
@@ -184,14 +186,15 @@ def mixed_launch(
     return KernelLaunch(src, 'multiply_mixed', arrays, (batch, rows, columns), grid, block, smem_bytes)
 
 
-def _mapped_args(tile, kind, group, rows):
+def _mapped_args(tile, kind, group, rows, has_zeros):
     "Return (index of the argument, box, swizzle) per tensor map; w and its scales are matrices of 32-bit words"
     num_tiles = 4 * tile.WGS
-    word_box, word_swizzle = ((8, 32), 128) if BITS[kind] == 8 else ((num_tiles, 128), 0)
+    word_box, word_swizzle = ((num_tiles, 8, 32), 128) if BITS[kind] == 8 else ((num_tiles, 128), 0)
     x_box = tile.BN, _STAGE_COLUMNS
     scale_box = word_box if group == 'row' else (num_tiles, 16 if group == 32 else 8)
     y_box = (_STORED_ROWS[tile.BN], 64) if _stores_by_tma(tile, rows) else x_box
-    return (0, x_box, 128), (1, word_box, word_swizzle), (2, scale_box, 0), (3, scale_box, 0), (4, y_box, 128)
+    zero_box = scale_box if has_zeros else word_box
+    return (0, x_box, 128), (1, word_box, word_swizzle), (2, scale_box, 0), (3, zero_box, 0), (4, y_box, 128)
 
 
 @lru_cache(1024)
@@ -217,11 +220,12 @@ def run_mixed(x, packed, bias, tile):
     kernel_launch = mixed_launch(*problem, tile, this_device().sms)
     # The emulator checks that dtypes match those of the kernel's parameters.
     words, scales, zeros = (array if array is None else array.view(torch.uint32).flatten(1) for array in packed[3:])
-    words = words.view(-1, 32) if BITS[packed.kind] == 8 else words  # lines of 128 bytes, which TMA swizzles
+    # lines of 128 bytes, which TMA swizzles
+    words = words.view(words.shape[0], -1, 32) if BITS[packed.kind] == 8 else words
     arrays = dict(x=x, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
     _launch_mixed(
         kernel_launch,
-        _mapped_args(tile, packed.kind, packed.group, rows),
+        _mapped_args(tile, packed.kind, packed.group, rows, has_zeros),
         [arrays[name] for name in kernel_launch.arrays],
     )
     return y

@@ -6,7 +6,7 @@
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, CONSUMER_REGISTERS (registers of a consumer
 // thread), TMA_STORES (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x
-// per store), and the names of store_transposed.cuh and store_sums.cuh.
+// per store), RASTER (tiles of x that blocks share), and the names of store_transposed.cuh and store_sums.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -36,7 +36,12 @@ __device__ void transpose_pairs(u32 &a, u32 &b) {
 }
 
 __device__ void load_words(const char *words, u32 (&fragment)[4]) {
-    *(uint4 *)fragment = ((const uint4 *)words)[threadIdx.x % 32];
+    const uint4 four = ((const uint4 *)words)[threadIdx.x % 32];
+    fragment[0] = four.x, fragment[1] = four.y, fragment[2] = four.z, fragment[3] = four.w;
+}
+
+__device__ void exchange_words(u32 (&)[8]) {}
+__device__ void exchange_words(u32 (&fragment)[4]) {
     transpose_pairs(fragment[0], fragment[1]);
     transpose_pairs(fragment[2], fragment[3]);
 }
@@ -47,24 +52,43 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
     for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
 }
 
-// Dequantizes a stage of a warp's tile, 16 rows and 64 columns, which is four products. `words`, `scales` and `zeros`
-// are in shared memory. `offset`: that of the two rows, if all columns share the zero points.
-__device__ void dequantize(const char *words, const u32 *scales, const u32 *zeros, const u32 *codebook,
-                           const u32 (&row_offset)[2], u32 (&a)[4][4]) {
-    const int lane = threadIdx.x % 32, r = lane / 4;
-    u32 fragment[BITS];
-    load_words(words, fragment);
+// What a thread loads of a stage of a warp's tile, 16 rows and 64 columns: words, scales and zero points
+struct StageData { u32 words[BITS], scales[HALF_SCALES], zeros[HALF_SCALES]; };
+
+// `words`, `scales` and `zeros` are in shared memory.
+__device__ void load_stage(const char *words, const u32 *scales, const u32 *zeros, StageData &to) {
+    load_words(words, to.words);
+    #pragma unroll
+    for (int i = 0; i < HALF_SCALES && GROUP > 0; i++) {
+        to.scales[i] = scales[i * 8 + threadIdx.x % 32 / 4];
+        if constexpr (ZEROS) to.zeros[i] = zeros[i * 8 + threadIdx.x % 32 / 4];
+    }
+}
+
+// Dequantizes a stage of a warp's tile, which is four products. `row_offset`: the offset of the two rows, if all
+// columns share the zero points.
+__device__ void dequantize(StageData &stage, const u32 *codebook, const u32 (&row_offset)[2], u32 (&a)[4][4]) {
+    exchange_words(stage.words);
     #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int group = HALF_SCALES * i / 4 * 8 + r;
+        const int group = HALF_SCALES * i / 4;
         u32 offset[2] = {row_offset[0], row_offset[1]};
         if constexpr (GROUP > 0 && ZEROS) {
-            offset[0] = add2(NO_ZERO_POINT, upper(zeros[group]));
-            offset[1] = add2(NO_ZERO_POINT, lower(zeros[group]));
+            offset[0] = add2(NO_ZERO_POINT, upper(stage.zeros[group]));
+            offset[1] = add2(NO_ZERO_POINT, lower(stage.zeros[group]));
         }
-        unpack(fragment + i * (BITS / 4), codebook + lane, offset, a[i]);
-        if constexpr (GROUP > 0) scale_both_rows(a[i], scales[group]);
+        unpack(stage.words + i * (BITS / 4), codebook + threadIdx.x % 32, offset, a[i]);
+        if constexpr (GROUP > 0) scale_both_rows(a[i], stage.scales[group]);
     }
+}
+
+__device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
+
+// Loads 8 lines of 128 bytes per tile of 16 rows of w
+__device__ void tma_load_lines(u32 to, const TensorMap &w, int tile, int line, u32 bar) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];"
+                 :: "r"(to), "l"(&w), "r"(0), "r"(line), "r"(tile), "r"(bar) : "memory");
 }
 
 // Waits at the named barrier of the consumers; the first ones are those of the warpgroups
@@ -80,18 +104,30 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     char *buffers = shared + STAGES * STAGE_BYTES;                  // of the TMA stores, two per warpgroup
     u32 *codebook = (u32 *)(buffers + TMA_STORES * WGS * OUT * 256);        // for NF4
     const u32 full = address(barriers), empty = full + 8 * STAGES;
-    const int steps = (k + STEP - 1) / STEP, bands = (rows + BM - 1) / BM, tiles = bands * ((batch + BN - 1) / BN);
+    const int steps = (k + STEP - 1) / STEP, bands = (rows + BM - 1) / BM, columns = (batch + BN - 1) / BN;
+    const int tiles = bands * columns;
     const int q = rank(), begin = q * steps / CK, end = (q + 1) * steps / CK;
+    if (threadIdx.x == 128 * WGS) {
+        prefetch(x), prefetch(w);
+        if constexpr (GROUP > 0) prefetch(scale_map);
+        if constexpr (TMA_STORES) prefetch(y_map);
+    }
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8 * s, 1); barrier_init(empty + 8 * s, WGS); }
         barriers_ready();
     }
-    if constexpr (KIND == NF4) fill_codebook(codebook);
-    if constexpr (CK > 1) cluster_sync(); else __syncthreads();
+    __syncthreads();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
+    // Blocks that run at the same time share up to RASTER column tiles, so that w is read from L2, not from DRAM.
+    const auto locate = [&](int tile) {                     // returns the indices of a tile along w and x
+        const int group = tile / (bands * RASTER), in_group = tile % (bands * RASTER);
+        const int width = min(RASTER, columns - group * RASTER);
+        return make_int2(in_group / width, group * RASTER + in_group % width);
+    };
     // Without TMA stores, a block has a single tile, because its accumulators overwrite the stages.
-    const int first_w = blockIdx.x / CK % bands * BM, first_x = blockIdx.x / CK / bands * BN;
+    const int2 own = locate(blockIdx.x / CK);
+    const int first_w = own.x * BM, first_x = own.y * BN;
     const auto row_scale = [&](int row) {                   // those of rows r and r + 8 of a tile are adjacent
         return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
     };
@@ -99,18 +135,16 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     if (wg == WGS) {                                        // producer
         registers_down<40>();
         if (threadIdx.x == 128 * WGS)
-            for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK)
+            for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
+                const int2 at = locate(tile);
                 for (int half = 2 * begin; half < 2 * end; half++) {
                     const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES);
-                    const int w_tile = tile % bands * 4 * WGS;
+                    const int w_tile = at.x * 4 * WGS;
                     barrier_wait(empty + 8 * s, phase - 1);
                     barrier_expect(bar, X_BYTES + W_BYTES + SCALE_BYTES + ZERO_BYTES);
-                    // A box has this block's 4 * WGS tiles of 16 rows, but one tile if the elements have 8 bits.
                     if constexpr (BITS == 4) tma_load(to + X_BYTES, w, w_tile, half * 128, bar);
-                    else
-                        for (int i = 0; i < 4 * WGS; i++)
-                            tma_load(to + X_BYTES + i * 1024, w, ((w_tile + i) * 2 * steps + half) * 8, 0, bar);
-                    tma_load(to, x, tile / bands * BN, half * 64, bar);
+                    else tma_load_lines(to + X_BYTES, w, w_tile, half * 8, bar);
+                    tma_load(to, x, at.y * BN, half * 64, bar);
                     constexpr int PER_HALF = SCALES == 4 ? 16 : 8;          // 32-bit words: scales of rows r and r + 8
                     const int group = SCALES == 1 ? half / 2 * 8 : half * PER_HALF;
                     if constexpr (GROUP > 0) tma_load(to + X_BYTES + W_BYTES, scale_map, w_tile, group, bar);
@@ -118,12 +152,16 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                         tma_load(to + X_BYTES + W_BYTES + SCALE_BYTES, zero_map, w_tile, group, bar);
                     if (++s == STAGES) { s = 0; phase++; }
                 }
+            }
     } else {                                                // consumers
         registers_up<CONSUMER_REGISTERS>();
+        if constexpr (KIND == NF4) { fill_codebook<128 * WGS>(codebook); consumers_sync(); }     // while TMA loads
         float d[1][BN / 2];
         u32 a[2][4][4];
+        const u64 first_rows = descriptor(address(shared), 16);         // of x in the first stage
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
-            const int first_tile = tile % bands * 4 * WGS + warp;           // of this warp's 16 rows of w
+            const int2 at = locate(tile);
+            const int first_tile = at.x * 4 * WGS + warp;           // of this warp's 16 rows of w
             const size_t pair_at = min(first_tile, (rows + 15) / 16 - 1) * 8 + r;
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
             if constexpr (ZEROS && GROUP == 0) {
@@ -131,25 +169,32 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                 offset[1] = add2(NO_ZERO_POINT, lower(zeros[pair_at]));
             }
             int last = -1;
+            StageData data[2];
+            auto load_next = [&](StageData &to) {           // waits for stage s
+                barrier_wait(full + 8 * s, phase);
+                const char *words = shared + s * STAGE_BYTES + X_BYTES;
+                const u32 *pairs = (const u32 *)(words + W_BYTES) + warp * 8 * HALF_SCALES;
+                load_stage(words + warp * 512 * HALF_LOADS, pairs, pairs + SCALE_BYTES / 4, to);
+            };
+            load_next(data[0]);
             for (int step = begin; step < end; step++)
                 #pragma unroll
                 for (int half = 0; half < 2; half++) {
-                    barrier_wait(full + 8 * s, phase);
-                    const char *stage = shared + s * STAGE_BYTES, *words = stage + X_BYTES;
-                    const u32 *pairs = (const u32 *)(words + W_BYTES) + warp * 8 * HALF_SCALES;
-                    dequantize(words + warp * 512 * HALF_LOADS, pairs, pairs + SCALE_BYTES / 4, codebook,
-                               offset, a[half]);
+                    const u64 x_rows = first_rows + (s * STAGE_BYTES >> 4);
+                    const int now = s;
+                    if (++s == STAGES) { s = 0; phase++; }
+                    if (half == 0 || step + 1 < end) load_next(data[1 - half]);     // while this stage is dequantized
+                    dequantize(data[half], codebook, offset, a[half]);
                     fence_sums(d);
                     wgmma_fence();
                     #pragma unroll
                     for (int j = 0; j < 4; j++)
                         wgmma_kept<false>(d[0], a[half][j][0], a[half][j][1], a[half][j][2], a[half][j][3],
-                                          descriptor(address(stage) + j * 32, 16), step > begin || half || j);
+                                          x_rows + j * 2, step > begin || half || j);
                     wgmma_commit();
                     wgmma_wait<1>();                        // the previous product is complete: its stage is free
                     if (last >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
-                    last = s;
-                    if (++s == STAGES) { s = 0; phase++; }
+                    last = now;
                 }
             wgmma_wait<0>();
             fence_sums(d);
@@ -160,7 +205,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     #pragma unroll
                     for (int e = 0; e < BN / 2; e++) d[0][e] *= (float)(e / 2 % 2 ? by.y : by.x);
                 }
-                store_transposed(d, y_map, bias, rows, tile / bands * BN, tile % bands * BM + wg * 64,
+                store_transposed(d, y_map, bias, rows, at.y * BN, at.x * BM + wg * 64,
                                  address(buffers + wg * OUT * 256), wg);
             } else {
                 consumers_sync();                           // the stages are reused for the accumulators

@@ -47,7 +47,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
     for (int row = 0; row < batch; row++)                   // fill the last step with zeros
         for (int c = k + threadIdx.x; c < steps * STEP; c += blockDim.x)
             ((Elem *)(xs + row * x_row_bytes))[c] = Elem(0.f);
-    if constexpr (KIND == NF4) fill_codebook(codebook);
+    if constexpr (KIND == NF4) fill_codebook<32 * WARPS>(codebook);
     __syncthreads();
     barrier_wait(x_ready, 0);
 

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(32 * WARPS)
 unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int rows, int k) {
     extern __shared__ u32 codebook[];                       // for NF4
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, steps = (k + STEP - 1) / STEP;
-    if constexpr (KIND == NF4) fill_codebook(codebook);
+    if constexpr (KIND == NF4) { fill_codebook<32 * WARPS>(codebook); __syncthreads(); }
     const int all = (rows + 15) / 16 * steps;
     for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < all; at += gridDim.x * WARPS) {
         const int tile = at / steps, step = at % steps;
