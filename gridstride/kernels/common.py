@@ -82,6 +82,15 @@ def check_matches(
         )
 
 
+# With gradients of so few elements a call takes as long as its Python code, of which torch has none
+_MAX_SMALL_ELEMENTS = 2**12
+
+
+def is_small_on_gpu(x, dtypes) -> bool:
+    "Return whether torch differentiates an operator of a few elements of one of `dtypes` on a GPU with less overhead"
+    return getattr(x, 'is_cuda', False) and 0 < x.numel() <= _MAX_SMALL_ELEMENTS and dtype_name(x) in dtypes
+
+
 def reject_gradient(op_name, x):
     "Raise `ValueError` if `x` requires a gradient, which an operator without a backward pass cannot compute"
     if getattr(x, 'requires_grad', False) and import_torch().is_grad_enabled():

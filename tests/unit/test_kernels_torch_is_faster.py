@@ -13,6 +13,7 @@ from gridstride.kernels.gemm import plan
     (256, 4096, 4096, 'bfloat16', True), (256, 2048, 4096, 'bfloat16', False), (16, 1024, 1024, 'bfloat16', False),
     (1, 1280, 5120, 'bfloat16', True),
     (1024, 2048, 16384, 'bfloat16', True), (1024, 1024, 1024, 'bfloat16', False),
+    (512, 1024, 4096, 'bfloat16', True), (512, 768, 3072, 'bfloat16', False),
     (4096, 4096, 4096, 'bfloat16', False), (16, 4096, 4096, 'float32', False)])
 def test_products_with_a_small_result_and_a_long_sum_are_torchs(M, N, K, dtype, expected):
     assert plan._is_torch_faster(M, N, K, dtype) is expected
@@ -32,14 +33,17 @@ def test_short_sequences_are_sdpas(rows, dim, causal, has_gradient, expected, mo
     assert not attentions._is_sdpa_faster(query(rows, dim, is_cuda=False), causal, has_gradient)
 
 
-@pytest.mark.parametrize('rows,width,dtype,has_gradient,expected', [
-    (4096, 32000, torch.float32, False, True), (16, 32000, torch.float32, False, False),
-    (4096, 32000, torch.bfloat16, False, False), (4096, 18944, torch.bfloat16, True, True),
-    (4096, 8192, torch.bfloat16, True, False), (16, 32000, torch.bfloat16, True, False)])
-def test_many_long_rows_are_normalized_by_torch(rows, width, dtype, has_gradient, expected):
+@pytest.mark.parametrize('rows,width,dtype,has_gradient,centered,expected', [
+    (4096, 32000, torch.float32, False, True, True), (16, 32000, torch.float32, False, True, False),
+    (4096, 32000, torch.bfloat16, False, True, False), (4096, 18944, torch.bfloat16, True, True, True),
+    (4096, 8192, torch.bfloat16, True, True, False), (16, 32000, torch.bfloat16, True, True, False),
+    (526, 32000, torch.bfloat16, True, True, True), (526, 32000, torch.bfloat16, True, False, False),
+    (526, 32000, torch.bfloat16, False, True, False), (526, 16384, torch.float32, True, True, False)])
+def test_many_long_rows_are_normalized_by_torch(rows, width, dtype, has_gradient, centered, expected):
     x = torch.empty(rows, width, dtype=dtype, device='meta')
     on_gpu = SimpleNamespace(shape=x.shape, element_size=x.element_size, numel=x.numel, is_cuda=True)
-    assert norms._is_torch_faster(on_gpu, has_gradient) is expected and not norms._is_torch_faster(x, has_gradient)
+    assert norms._is_torch_faster(on_gpu, has_gradient, centered) is expected
+    assert not norms._is_torch_faster(x, has_gradient, centered)
 
 
 def test_torchs_norms_have_the_results_of_ours():

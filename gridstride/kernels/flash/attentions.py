@@ -607,6 +607,8 @@ def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths by torch"
     if window is None:
         is_gqa = q.size(1) != k.size(1)
+        if scale is None and not causal and not is_gqa:  # parsing options takes some microseconds
+            return scaled_dot_product_attention(q, k, v)
         return scaled_dot_product_attention(q, k, v, None, 0.0, bool(causal), scale=scale, enable_gqa=is_gqa)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
 

@@ -8,7 +8,8 @@ from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
 from ..call_tables import applier, differentiable_once, needs_autograd
-from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
+from ..common import check_matches, check_tensor, dtype_name, is_small_on_gpu, launch, tensor_vector_width
+from ..common import to_contiguous
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
 
@@ -74,7 +75,11 @@ def gelu(
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
-    return _apply_gelu(x, tanh) if needs_autograd(x) else _gelu.eager(x, tanh)
+    if not needs_autograd(x):
+        return _gelu.eager(x, tanh)
+    if is_small_on_gpu(x, DTYPE_BYTES):
+        return torch.nn.functional.gelu(x, approximate=approximate)
+    return _apply_gelu(x, tanh)
 
 
 # GELU of x + bias, with dropout

@@ -115,13 +115,23 @@ _apply_norm_function = applier(_Norm)
 
 # Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
 _TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
+# With gradients of rows too long for registers also fewer rows: (centered, bytes per element) -> ((rows, bytes), ...)
+_TORCH_LONG_ROWS = {
+    (True, 2): ((384, 16_385), (256, 24_576)),
+    (True, 4): ((512, 120_000),),
+    (False, 2): ((640, 32_768),),
+}
 
 
-def _is_torch_faster(x, has_gradient):
+def _is_torch_faster(x, has_gradient, centered):
     "Return whether torch normalizes `x` faster than our kernels"
-    row_bytes = x.shape[-1] * x.element_size()
+    if not x.is_cuda or not x.numel():
+        return False
+    rows, row_bytes = x.numel() // x.shape[-1], x.shape[-1] * x.element_size()
     max_bytes = _TORCH_GRADIENT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
-    return row_bytes > max_bytes and x.is_cuda and x.numel() >= _TORCH_MIN_ROWS * x.shape[-1]
+    long_rows = _TORCH_LONG_ROWS.get((centered, x.element_size()), ()) if has_gradient else ()
+    is_long = any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in long_rows)
+    return is_long or row_bytes > max_bytes and rows >= _TORCH_MIN_ROWS
 
 
 def _normalize_by_torch(x, weight, bias, residual, eps, centered):
@@ -138,7 +148,7 @@ def _apply_norm(x, weight, bias, residual, eps, centered):
     "Normalize, with autograd only if a gradient is needed"
     has_gradient = needs_autograd(x, weight, bias, residual)
     operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
-    if hasattr(x, 'data_ptr') and x.dim() and _is_torch_faster(x, has_gradient):
+    if hasattr(x, 'data_ptr') and x.dim() and _is_torch_faster(x, has_gradient, centered):
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
         return _normalize_by_torch(*operands)
     if has_gradient:

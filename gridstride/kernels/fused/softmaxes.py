@@ -14,7 +14,7 @@ from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
 from ..call_tables import applier, differentiable_once, needs_autograd
-from ..common import check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
+from ..common import check_tensor, dtype_name, is_small_on_gpu, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
 # The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
@@ -238,7 +238,11 @@ _apply_softmax_function = applier(_Softmax)
 def _apply_softmax(x, log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
     x = to_contiguous(x)
-    return _apply_softmax_function(x, log) if needs_autograd(x) else _softmax.eager(x, log)
+    if not needs_autograd(x):
+        return _softmax.eager(x, log)
+    if log and is_small_on_gpu(x, DTYPE_BYTES) and x.dim():
+        return x.log_softmax(-1)
+    return _apply_softmax_function(x, log)
 
 
 def softmax(

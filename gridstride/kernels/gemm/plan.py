@@ -100,9 +100,9 @@ def _capability_and_sms(device):
 # by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than a call of torch, whose launch
 # overhead is larger than ours.
 _FEW_ROWS = (128, 3 * 2**21), (256, 3 * 2**22)
-# Likewise with many rows and a result too small to occupy all SMs: the largest M * N, the smallest M * N * K; for
-# smaller products launch overhead matters more, and torch's is larger
-_SMALL_RESULT = 3 * 2**20, 2**32
+# Likewise with many rows and a result too small to occupy all SMs: (largest M * N, smallest M * N * K); for smaller
+# products launch overhead matters more, and torch's is larger
+_SMALL_RESULTS = (9 * 2**17, 3 * 2**29), (3 * 2**20, 2**32)
 
 
 def _is_torch_faster(M, N, K, dtype):
@@ -111,7 +111,7 @@ def _is_torch_faster(M, N, K, dtype):
         return False
     if M <= 256:
         return any(M <= rows and N * K >= weights for rows, weights in _FEW_ROWS)
-    return M * N <= _SMALL_RESULT[0] and M * N * K >= _SMALL_RESULT[1]
+    return any(M * N <= elements and M * N * K >= products for elements, products in _SMALL_RESULTS)
 
 
 def _select_plan(M, N, K, dtype, device, layout):
