@@ -11,7 +11,7 @@ Times are medians of interleaved runs: `written` with the L2 cache overwritten b
 import json, math, os, re
 
 import torch
-from checking import differs_elsewhere, run
+from checking import compiled_together, differs_elsewhere, run
 from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import argsort, compact, cub, sort, topk, unique
 from gridstride.kernels.ordering import compaction, sorts, sources
@@ -55,6 +55,10 @@ def taken(x, order):
 def sorts_are_right(*names):
     "Of all dtypes, or of those that are named: sorts_are_right:int32,float64"
     torch.manual_seed(0)
+    sort(random((33,), 'int32'))                                # torch's context, before the threads
+    compiled_together(lambda x=x, f=f, descending=descending: f(x, descending=descending)
+                      for name in names or DTYPES for shape in SHAPES for x in [random(shape, name)]
+                      for f in (sort, argsort) for descending in (False, True))
     for name in names or DTYPES:
         for shape in SHAPES:
             for distinct in (0, 3):

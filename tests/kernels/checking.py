@@ -1,5 +1,6 @@
 """What the checks that are run by hand on a GPU share."""
-import sys, time, traceback
+import contextlib, sys, time, traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -15,6 +16,13 @@ def run(checks, named):
         failed += bool(found)
         print(f'{"FAIL" if found else "ok"}    {f.__name__}, {time.time() - start:.1f} s', *found[:19], sep='\n  ')
     sys.exit(failed)
+
+
+def compiled_together(calls):
+    "Make all calls in threads, so that their kernels are compiled at the same time; whoever calls again sees errors"
+    def call(f):
+        with contextlib.suppress(Exception): f()
+    with ThreadPoolExecutor(14) as pool: list(pool.map(call, calls))
 
 
 def chosen(there, names):
