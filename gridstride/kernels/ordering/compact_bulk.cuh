@@ -1,7 +1,7 @@
 // Writes the selected elements to the front of another array, in their order, in one pass, on a Hopper GPU. Arrays
 // begin at multiples of 16 bytes. All blocks are resident at once. In each round every block processes one tile, and
-// publishes how many of its elements are selected. From the numbers of a round each block computes where its own tile's
-// elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's number is published
+// publishes how many of its elements are selected. From the counts of a round each block computes where its own tile's
+// elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's count is published
 // one round before other blocks need it, so that waits are rare.
 // Defined above: Bits (of an element), THREADS, LINES (loads of V elements per thread), STAGES, BLOCKS (of the grid).
 constexpr int V = 4, LINE = 32 * V, WARPS = THREADS / 32, SHARE = LINES * LINE, TILE = WARPS * SHARE;
@@ -9,7 +9,7 @@ constexpr int X_BYTES = TILE * sizeof(Bits), STAGE_BYTES = X_BYTES + TILE;      
 constexpr int PER_STORE = 16 / sizeof(Bits), ASKS = (BLOCKS + 31) / 32;     // ASKS: status words per lane
 struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 
-// The status of a tile: 1 and its number of selected elements, in one word; 0 until the number is known
+// The status of a tile: 1 and its count of selected elements, in one word; 0 until the count is known
 typedef unsigned long long Word;
 constexpr Word KNOWN = 1ull << 32;
 
@@ -77,7 +77,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 }
                 __syncthreads();
             }
-            unsigned packed = 0, sums;                      // the number per line, in 8 bits each
+            unsigned packed = 0, sums;                      // the count per line, in 8 bits each
             #pragma unroll
             for (int l = 0; l < LINES; l++) {               // bits 0, 8, 16, 24 of the flags to 0, 1, 2, 3
                 unsigned bits = (*(const unsigned *)(flags + first + l * LINE) & 0x01010101) * 0x10204080 >> 28;
