@@ -19,7 +19,7 @@ def run(checks, named):
 
 
 def compiled_together(calls):
-    "Make all calls in threads, so that their kernels are compiled at the same time; whoever calls again sees errors"
+    "Make all calls in threads, so that their kernels are compiled at the same time; errors show in later calls"
     def call(f):
         with contextlib.suppress(Exception): f()
     with ThreadPoolExecutor(14) as pool: list(pool.map(call, calls))
