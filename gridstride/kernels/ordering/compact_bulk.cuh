@@ -11,7 +11,7 @@ struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 
 // The status of a tile: 1 and its count of selected elements, in one word; 0 until the count is known
 typedef unsigned long long Word;
-constexpr Word KNOWN = 1ull << 32;
+enum : Word { KNOWN = 1ull << 32 };
 
 // Returns the exclusive prefix sum over the lanes of a warp; `all` becomes the sum.
 __device__ unsigned before_lane(unsigned x, unsigned &all) {
