@@ -166,9 +166,10 @@ def test_what_lessons_take_from_each_other_is_what_is_kept():
 
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
 def test_outputs_are_not_older_than_the_code(path):
-    where = path.name.partition('_')[0] if path.parent == NBS else path.relative_to(ROOT)
-    assert not L.stale(L.read(path)), (f'{path.name} was edited after its outputs were made. Run: '
-                                       f'python3 course.py run {where} --save')
+    where,nb = path.name.partition('_')[0] if path.parent == NBS else path.relative_to(ROOT),L.read(path)
+    assert not L.stale(nb), (f'{path.name} was edited after its outputs were made. Run: '
+                             f'python3 course.py run {where} --save')
+    assert not [o for o in shown(nb) if o.startswith('New key: ')], f'{path.name} was saved under benchmarks/rekey.py'
 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
