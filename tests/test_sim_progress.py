@@ -8,7 +8,7 @@ import pytest
 
 from gridstride import sim
 from gridstride.diagnostics.errors import EarlyReturn
-from gridstride.sim import cuda
+from gridstride.sim import cuda, spin_wait
 from gridstride.sim.program import Program
 from found import warning
 
@@ -263,3 +263,21 @@ def test_the_barrier_of_the_grid_may_be_in_a_function(order):
     x, y = ints(20_000), ints(20_000)
     with sim.options(order=order): met_in_a_function[200, 100](x, y)
     assert (y == np.arange(20_000)[::-1]).all()
+
+
+def test_each_device_function_is_analysed_once_however_many_calls_lead_to_it(monkeypatch):
+    def calling(previous):
+        @cuda.jit(device=True)
+        def called_twice(x): return previous(x) + previous(x) if x < 0 else x
+        return called_twice
+
+    called, analysed = abs, []
+    for _ in range(12): called = calling(called)
+
+    @cuda.jit
+    def kernel(out): out[0] = called(out[0])
+
+    tree_of = spin_wait.tree_of
+    monkeypatch.setattr(spin_wait, 'tree_of', lambda fn: analysed.append(fn) or tree_of(fn))
+    kernel[1, 1](np.ones(1))
+    assert len(analysed) == 2 * 12 + 11  # for two questions about the kernel, and one about `called`

@@ -19,35 +19,36 @@ _IDLE_CALLS = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_syst
 
 def may_spin(tree, fn):
     "Return whether `fn` or a function that it calls may spin until another block writes; `tree` is the tree of `fn`"
-    return _SpinAnalysis(fn, {fn}).may_spin(tree)
+    return _SpinAnalysis(fn).may_spin(tree, {fn})
 
 
 def uses_this_grid(tree, fn):
     "Return whether `fn` or a function that it calls uses `cg.this_grid`; `tree` is the tree of `fn`"
-    return _refers_to_this_grid(_SpinAnalysis(fn, {fn}), tree)
+    return _refers_to_this_grid(_SpinAnalysis(fn), tree, {fn})
 
 
-def _refers_to_this_grid(analysis, tree):
+def _refers_to_this_grid(analysis, tree, seen):
     if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
-    return any(_refers_to_this_grid(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree))
+    callees = analysis.device_functions(tree, seen)
+    return any(_refers_to_this_grid(callee, callee_tree, seen) for callee, callee_tree in callees)
 
 
 # A static analysis of the source. A `while` loop may wait for another block if its condition, or that of an `if` that
 # leaves it, depends on a value that an atomic has returned. `names_from_atomics` follows such values through
 # assignments until no name is added (a fixed point).
 class _SpinAnalysis:
-    "Analyses a function and the functions that it calls; `callers` are the functions that led to it, and itself"
+    "Analyses a function and the functions that it calls; a search analyses each once: the set `seen` has them"
 
-    def __init__(self, fn, callers):
+    def __init__(self, fn):
         closure = zip(fn.__code__.co_freevars, fn.__closure__ or ())
-        self.fn, self.callers, self.closure = fn, callers, dict(closure)  # closure: name -> cell
+        self.fn, self.closure = fn, dict(closure)  # closure: name -> cell
 
-    def may_spin(self, tree):
+    def may_spin(self, tree, seen):
         "Return whether the function with this tree, or one that it calls, may spin"
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
         return any(map(self.polls, loops)) or any(
-            callee.may_spin(callee_tree) for callee, callee_tree in self.device_functions(tree)
+            callee.may_spin(callee_tree, seen) for callee, callee_tree in self.device_functions(tree, seen)
         )
 
     def polls(self, loop):
@@ -78,14 +79,16 @@ class _SpinAnalysis:
         "Return whether the value of `node` depends on one of `names`, or on an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
-        return any(_has_atomic(callee, callee_tree) for callee, callee_tree in self.device_functions(node))
+        callees = self.device_functions(node, seen := {self.fn})
+        return any(_has_atomic(callee, callee_tree, seen) for callee, callee_tree in callees)
 
-    def device_functions(self, node):
-        "Yield (analysis, syntax tree) of each device function that is called in `node`"
+    def device_functions(self, node, seen):
+        "Yield (analysis, syntax tree) of each device function that is called in `node`, and add it to the set `seen`"
         for call in (part for part in walk(node) if isinstance(part, ast.Call)):
             fn = getattr(self.outer_value(call.func), 'py_func', None)
-            if fn is not None and fn not in self.callers and (tree := tree_of(fn)):
-                yield _SpinAnalysis(fn, self.callers | {fn}), tree
+            if fn is not None and fn not in seen and (tree := tree_of(fn)):
+                seen.add(fn)
+                yield _SpinAnalysis(fn), tree
 
     def outer_value(self, node):
         "Return the value of a name, `a` or `a.b`, outside the function; None for a local variable"
@@ -106,9 +109,9 @@ def _is_atomic(node):
     return isinstance(node, ast.Attribute) and 'atomic' in (getattr(node.value, k, '') for k in ('id', 'attr'))
 
 
-def _has_atomic(analysis, tree):
+def _has_atomic(analysis, tree, seen):
     return any(map(_is_atomic, walk(tree))) or any(
-        _has_atomic(callee, callee_tree) for callee, callee_tree in analysis.device_functions(tree)
+        _has_atomic(callee, callee_tree, seen) for callee, callee_tree in analysis.device_functions(tree, seen)
     )
 
 
