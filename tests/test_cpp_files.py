@@ -38,6 +38,18 @@ def test_variables_that_several_files_share(files, want):
     assert dict(shared_variables(files)) == want
 
 
+def test_a_file_of_the_host_reads_headers_as_they_are(tmp_path):
+    "In the other files `free` of the same header becomes a function of the emulator"
+    header = '#pragma once\n#include <cstdlib>\ninline void drop(void *p) { free(p); }\nint made();\n'
+    main = '#include "util.h"\nint main() { drop(malloc(4)); return made(); }\n'
+    gold = '#include "util.h"\nint made() { drop(malloc(4)); return %s; }\n'
+    write(tmp_path, util__h=header)
+    assert run(main, 'reads', folder=tmp_path, include=[tmp_path], units={'gold.cpp': gold % '7'}) == 7
+    with pytest.raises(CompileError) as e:
+        run(main, 'reads', folder=tmp_path, include=[tmp_path], units={'gold.cpp': gold % 'unknown'})
+    assert 'gold.cpp, line 2: ' in str(e.value)
+
+
 def test_a_variable_is_declared_with_the_bounds_of_its_definition():
     assert 'extern float gs_init_w[2]; GRIDSTRIDE_DECLARE_SYMBOL(' in to_cpp(
         'extern __device__ float w[];', shared=(('w', '[2]'),))

@@ -84,12 +84,16 @@ class CompileRequest(NamedTuple):
         host_only_flags = [
             '-include',
             OUTPUT_HEADER,
+            f'-I{ORIGINALS_FOLDER}',
             *(flag for flag in self.flags if str(CPP_FOLDER / 'include') not in flag),
         ]
         objects = [f'{unit}.o' for unit in (*units, *self.host_only_files)]
         commands = [
             *([c.path, *self.flags, '-c', f'{unit}.cpp', '-o', f'{unit}.o'] for unit in units),
-            *([c.path, *host_only_flags, '-x', 'c++', '-c', file, '-o', f'{file}.o'] for file in self.host_only_files),
+            *(
+                [c.path, *host_only_flags, '-x', 'c++', '-c', f'{ORIGINALS_FOLDER}/{file}', '-o', f'{file}.o']
+                for file in self.host_only_files
+            ),
             [c.path, '-shared', *objects, *link_flags(), '-o', f'{self.name}.so'],
         ]
         return self.sources, commands, c, cpu(), headers_hash(CPP_FOLDER / 'include'), *self.key_parts
@@ -307,7 +311,7 @@ def emulate_rewritten(
     flags = [*emulated_flags(c, '\n'.join(learners_files.values()), checks), *extra_flags, *macro_flags]
 
     def fail(log, command):
-        return _compile_exception(drop_mark_reports(log), command, learners_files, own_headers)
+        return _compile_exception(_clean(log), command, learners_files, own_headers)
 
     compiled = {name: (file, src)}
     host_only_files = [k for k, v in dict(units).items() if is_host_only(k, v, folder or current_folder(), include)]
@@ -349,6 +353,8 @@ def emulate_rewritten(
         **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
     sources |= {f'{ORIGINALS_FOLDER}/{k}': text for k, text in own_headers.items()}
+    # next to the headers that are not rewritten, which a quoted #include searches first
+    sources |= {f'{ORIGINALS_FOLDER}/{k}': learners_headers.redirect(learners_files[k]) for k in host_only_files}
     if find_constructors and any(
         runs_when_loaded(text) for k, text in originals.items() if k not in learners_headers.libraries
     ):
@@ -363,7 +369,7 @@ def emulate_rewritten(
         marked_units = [Unit(marked_sources[k], k, originals[k]) for k in judged]
         for error in find_wrong_calls(log, marked_units, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise error
-        warn_of(drop_mark_reports(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
+        warn_of(_clean(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
 
     options = dict(key_parts=sorted(other_headers.items()), extra_units=tuple(compiled)[1:])
     result = compile_module(
@@ -373,6 +379,11 @@ def emulate_rewritten(
         (result.folder / LOG).touch()  # so that each use of the cached module warns, too
         warn_learner(CompileWarning(message), *location)
     return result
+
+
+def _clean(log):
+    "Return a compiler's log without the reports about marks, and with the learner's names of files"
+    return drop_mark_reports(log).replace(f'{ORIGINALS_FOLDER}/', '')
 
 
 def _shared_variables_of(files, headers):
