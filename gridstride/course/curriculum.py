@@ -288,8 +288,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(60, 100),
         needs=(
-            'lessons {shared_memory_cuda}, {numba} and {profiling}. Without a GPU all kernels still run, are counted '
-            'and checked; times are those of an NVIDIA H100.'
+            'lessons {shared_memory_cuda}, {numba} and {profiling}. Without a GPU, all kernels still run and are '
+            'checked, and the times shown are those of an NVIDIA H100.'
         ),
         follows=(
             'the first item of [lecture 8](https://youtu.be/SGhfUhlowB4) (Mark Saroufim), coalescing, and continues '
@@ -371,9 +371,10 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=65,
         exercises=(30, 40),
         needs=(
-            'lessons {shared_memory_cuda}, {profiling} and {memory}; the exercise threads_and_barriers.block_sum of '
-            'lesson {threads_and_barriers} is the first step. Without a GPU all kernels still run and are checked; '
-            'times are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so it skips their kernel.'
+            'lessons {shared_memory_cuda}, {profiling} and {memory}. The exercise threads_and_barriers.block_sum of '
+            'lesson {threads_and_barriers} is the first step. Without a GPU, all kernels still run and are checked, '
+            'and the times shown are those of an NVIDIA H100. A GPU older than Hopper has no clusters, so the lesson '
+            'skips the kernel that needs them.'
         ),
         follows='[lecture 9](https://youtu.be/09wntC6BT5o) (Mark Saroufim), and continues where it stops.',
         does='a sum from one thread to DRAM bandwidth; five ways to combine blocks',
@@ -403,8 +404,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(60, 70),
         needs=(
-            'lesson {other_reductions}, whose scan this one uses, and {memory}. Without a GPU all kernels still run '
-            'and are checked; times are those of an NVIDIA H200.'
+            'lesson {other_reductions}, whose scan this one uses, and {memory}. Without a GPU, all kernels still run '
+            'and are checked, and the times shown are those of an NVIDIA H200.'
         ),
         follows=(
             'no lecture; chapters 11 (prefix sum), 12 (merge) and 13 (sorting) of *Programming Massively Parallel '
@@ -421,8 +422,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(60, 80),
         needs=(
             'lessons {memory}, {privatization} and {sum}; the last section uses the product of lesson '
-            '{shared_memory_cuda}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA '
-            'H200.'
+            '{shared_memory_cuda}. Without a GPU, all kernels still run and are checked, and the times shown are those '
+            'of an NVIDIA H200.'
         ),
         follows='',
         does=(
@@ -440,8 +441,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(60, 80),
         needs=(
-            'lessons {filters} and {latency_and_roofline}. Without a GPU all kernels still run and are checked; times '
-            'are those of an NVIDIA H200.'
+            'lessons {filters} and {latency_and_roofline}. Without a GPU, all kernels still run and are checked, and '
+            'the times shown are those of an NVIDIA H200.'
         ),
         follows='',
         does=(
@@ -494,9 +495,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(10, 10),
         needs=(
-            'lesson {asynchronous_copies}. Without a GPU all kernels still run and are checked; times are those of an '
-            "NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
-            'recorded times are shown.'
+            'lesson {asynchronous_copies}. Without a GPU, all kernels still run and are checked, and the times shown '
+            'are those of an NVIDIA H100. A GPU older than Ampere, such as the T4 of Colab, cannot run kernels with '
+            '`cp.async`; the lesson then shows their recorded times.'
         ),
         follows='',
         does=(
@@ -514,9 +515,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=20,
         exercises=(30, 30),
         needs=(
-            'lesson {past_the_library}. Without a GPU all kernels still run and are checked; times are those of an '
-            "NVIDIA H100. On a GPU older than Ampere, such as Colab's T4, kernels with `cp.async` do not run: their "
-            'recorded times are shown.'
+            'lesson {past_the_library}. Without a GPU, all kernels still run and are checked, and the times shown '
+            'are those of an NVIDIA H100. A GPU older than Ampere, such as the T4 of Colab, cannot run kernels with '
+            '`cp.async`; the lesson then shows their recorded times.'
         ),
         follows='',
         does='thin matrices; float32 products from bfloat16 ones; the kernel in a model',
@@ -611,8 +612,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(50, 70),
         needs=(
-            "lesson {cuda_c}'s CUDA C and lesson {fusion}'s norms. No GPU is needed: the layers of PyTorch are "
-            'measured on this CPU, and the kernels run checked, on the emulator.'
+            'the CUDA C of lesson {cuda_c} and the norms of lesson {fusion}. No GPU is needed: the lesson measures the '
+            'layers of PyTorch on this CPU, and runs the kernels on the emulator, with all checks.'
         ),
         follows='no lecture; the manual of [`torch.library`](https://docs.pytorch.org/docs/stable/library.html).',
         does=(
