@@ -62,7 +62,7 @@ LAYOUTS = (
         'stride.',
         'For a mode that is one integer, multiply the coordinate by its stride. For a pair `(a,b)`, split the '
         'coordinate, where the left integer varies fastest.',
-        'For a pair: `c % n[0]*d[0] + c//n[0]*d[1]`. Do that for both modes, and add.',
+        'For a pair, the offset is `c % n[0]*d[0] + c//n[0]*d[1]`. Compute it for both modes, and add the two offsets.',
     ],
 )
 def _(fn, rng, text):
@@ -84,8 +84,8 @@ def _(fn, rng, text):
     'memory.tile',
     cases=[dict(h=h, w=w, a=a, b=b) for h, w, a, b in ((64, 96, 32, 32), (4, 8, 2, 4), (8, 6, 8, 1), (6, 10, 3, 5))],
     hints=[
-        'Within a tile, how many elements is it to the next row of the matrix, and to the next column?',
-        'From tile to tile of the first row of tiles: `b` columns. A row has `w//b` tiles.',
+        'Within a tile, how many elements apart are two adjacent rows of the matrix, and two adjacent columns?',
+        'In the first row of tiles, adjacent tiles are `b` columns apart. A row has `w//b` tiles.',
         "f'(({a},{b}),{w//b}):((?,?),?)', with the three strides in place of the question marks.",
     ],
 )
@@ -111,9 +111,9 @@ def _(fn, rng, h, w, a, b):
     hints=[
         'Begin with rows of 32 floats, as in the lesson. Then draw rows of 16: which lanes of a column use the '
         'same bank?',
-        'A line of 32 banks holds `32//w` rows. Rows of one line have different banks anyway; '
-        'what must be permuted is one line against the next.',
-        'The number of the line is in the bits from 5 on: `shift` is 5. A row has `w` elements to permute, which '
+        'A line of 32 banks holds `32//w` rows, which are in different banks without a swizzle. Only rows of different '
+        'lines conflict, so each line needs another permutation.',
+        'The index of the line is in the bits from 5 on, so `shift` is 5. A row has `w` elements to permute, which '
         'takes log2(`w`) bits.',
     ],
 )
@@ -153,9 +153,9 @@ def trace_of(kernel, x):
     cases=[dict(h=h, w=w) for h, w in ((32, 32), (64, 96), (5, 7), (33, 31), (1, 40), (70, 3))],
     hints=[
         "Begin with the lesson's `padded_k`. Which of its four accesses to `x` and `out` can be out of bounds?",
-        'Both guards compare a row with a height and a column with a width: those of `x` in one guard, those of '
-        '`out` in the other.',
-        'Fill where `r0+tr+i < h and c0+tc < w`; write where `c0+tr+i < w and r0+tc < h`. '
+        'Each guard compares a row with a height and a column with a width. The guard of the load uses the shape of '
+        '`x`, and the guard of the store uses the shape of `out`.',
+        'Load an element if `r0+tr+i < h and c0+tc < w`. Store an element if `c0+tr+i < w and r0+tc < h`. '
         'Keep the barrier outside both guards.',
     ],
 )
