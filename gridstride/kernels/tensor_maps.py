@@ -122,11 +122,11 @@ def _fill_for_emulator(tensor_map, shape, strides, box, element_bytes, swizzle):
 
 def _valid_strides(x):
     "Return the strides; that of an axis of size 1, which torch leaves arbitrary, is replaced by one that TMA accepts"
-    strides, size_inside = [], 1  # elements that an index of the axis spans
+    strides, elements_per_index = [], 1  # elements that an index of the axis spans
     for size, stride in zip(reversed(x.shape), reversed(x.stride())):
-        stride = size_inside if size == 1 else stride
+        stride = elements_per_index if size == 1 else stride
         strides.insert(0, stride)
-        size_inside = cdiv(size * stride * x.element_size(), 16) * 16 // x.element_size()
+        elements_per_index = cdiv(size * stride * x.element_size(), 16) * 16 // x.element_size()
     return tuple(strides)
 
 

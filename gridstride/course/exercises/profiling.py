@@ -70,14 +70,16 @@ class Gpu:
 
     def __init__(self, ms, launch=0.004):
         self.ms, self.launch = ms, launch
-        self.cpu, self.until, self.runs, self.warm, self.flushed = 0.0, 0.0, 0, False, 0
+        self.cpu = 0.0  # the time on the CPU
+        self.busy_until = 0.0  # when the GPU has finished all jobs
+        self.runs, self.warm, self.flushed = 0, False, 0
         self.flush_timed, self.timed = False, 0
 
     def queue(self, ms):
         "Queue a job of `ms` after all others; return the time of its end"
         self.cpu += self.launch
-        self.until = max(self.until, self.cpu) + ms
-        return self.until
+        self.busy_until = max(self.busy_until, self.cpu) + ms
+        return self.busy_until
 
     def kernel(self):
         "Launch the kernel; `AssertionError` after 5000 runs"
@@ -93,7 +95,7 @@ class Gpu:
 
     def synchronize(self):
         "Wait on the CPU until the GPU has done all that is queued"
-        self.cpu = max(self.cpu, self.until)
+        self.cpu = max(self.cpu, self.busy_until)
 
     def Event(self):
         "Make an event that is not recorded yet"
@@ -177,7 +179,7 @@ def _likely_mistake(result, gpu, cold, warm, first):
     "Return the most likely mistake, as the end of a sentence"
     if not gpu.runs:
         return '. The kernel never ran'
-    if gpu.cpu < gpu.until:
+    if gpu.cpu < gpu.busy_until:
         return '. Nothing waits for the GPU: synchronize before you read the times'
     if gpu.flush_timed:
         return '. A flush is between the two events, so it is timed with the kernel: flush before the first event'
@@ -427,7 +429,7 @@ TRACES = {
     hints=[
         "The GPU is busy in the events whose `cat` is 'kernel', 'gpu_memcpy' or 'gpu_memset' (others have no "
         "`cat`, or no `dur`: use `get`). Sort them by `ts`.",
-        'Go through them and remember until when the GPU is busy: `until = max(until, ts + dur)`, since a long '
+        'Go through them and keep the time until which the GPU is busy: `until = max(until, ts + dur)`, since a long '
         'kernel on one stream may cover others. There is a gap if the next event begins after `until`.',
         "The overlap of an operator with the gap is `min(ts+dur, end) - max(ts, start)`, if that is above 0. "
         "`max(ops, key=lambda o: (overlap(o), -o['dur']))`, or '' if no operator overlaps.",

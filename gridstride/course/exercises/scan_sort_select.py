@@ -113,7 +113,7 @@ def _(fn, rng, n, m, distinct):
         expected = merged_from_a(a, b, d)
         if got != expected:
             raise AssertionError(
-                f'of the first {d} elements {expected} come from a, but the result is {got}: a = {a[:9]}, b = {b[:9]}'
+                f'{expected} of the first {d} elements come from a, but the result is {got}: a = {a[:9]}, b = {b[:9]}'
             )
         limit = 2 * (math.ceil(math.log2(min(n, m) + 1)) + 1)
         if len(reads) > limit:

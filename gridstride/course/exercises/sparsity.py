@@ -163,7 +163,7 @@ def _(fn, rng, h, like):
         kept = kept_magnitude(w[:, list(result)])
         best = best_kept_magnitude(w)
         if kept < best * (1 - 1e-12):
-            raise AssertionError(f'this order keeps {kept:.6g}; the best one keeps {best:.6g}')
+            raise AssertionError(f'this order keeps a magnitude of {kept:.6g}; the best one keeps {best:.6g}')
 
 
 def valid_masks():

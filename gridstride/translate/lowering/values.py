@@ -130,7 +130,7 @@ class Values(Function):
         result = self.lower(operand)
         if len(self.current_block) > num_statements:
             message = 'a call here needs a separate statement, which would run even if this part is skipped'
-            raise self.error(node, message, 'Assign it to a variable before.')
+            raise self.error(node, message, 'Assign it to a variable first.')
         return result
 
     def unsupported_syntax(self, node):
