@@ -292,6 +292,8 @@ def show_img(
     ax.axis('off')
     if title:
         ax.set_title(title)
+    else:
+        fig.patch.set_alpha(0)  # no white border on a dark page
     plt.show()
 
 # %% ../nbs/lib/01_utils.ipynb #47ae175d

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from pathlib import Path
 
 from browsers import chromium, needs_chromium
-from gridstride import draw
+from gridstride import draw, utils
 from gridstride.support import plots
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +138,14 @@ def a_plot():
     with plots.styled():
         (figure := Figure(figsize=(2, 1))).subplots().plot([1, 2])
         return plots.themed_svg(figure)
+
+
+def test_an_image_alone_has_no_background_and_a_title_keeps_one():
+    import matplotlib.pyplot as plt
+    for title, alpha in ((None, 0), ('words', None)):
+        utils.show_img([[0, 1]], title=title)
+        assert plt.gcf().patch.get_alpha() == alpha
+        plt.close()
 
 
 @needs_chromium
