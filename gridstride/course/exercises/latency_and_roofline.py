@@ -132,8 +132,9 @@ def _(fn, rng, bytes, flops, us, gbs, tflops):
     result = fn(bytes, flops, us, gbs, tflops)
     if not isinstance(result, (tuple, list)) or len(result) != 2 or (took := number(result[0])) is None:
         raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {result!r}')
-    parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, arithmetic {flops / tflops / 1e6:.4g} µs'
+    parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, compute {flops / tflops / 1e6:.4g} µs'
     if not math.isclose(took, time, rel_tol=1e-6):
-        raise AssertionError(f'{parts}: together {time:.5g} µs; got {took:.5g} µs')
+        message = f'{parts}: the latency plus the longer of the other two is {time:.5g} µs; got {took:.5g} µs'
+        raise AssertionError(message)
     if result[1] != limiter:
         raise AssertionError(f"{parts}: the limiter is '{limiter}'; got {result[1]!r}")
