@@ -152,8 +152,8 @@ def _ragged_sum_launch(dtype, rows, width):
     if partition.blocks > 1 or width * element_bytes < _MIN_RAGGED_BYTES:
         return None
     result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
-    types = ('From', TYPES[dtype][0]), ('Sum', accumulator), ('To', result_type)
-    constants = dict(V=vec_size, THREADS=partition.threads, AHEAD=partition.in_flight, FIRST=0, SECOND=0)
+    types = ('Elem', TYPES[dtype][0]), ('Sum', accumulator), ('Out', result_type)
+    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight, PDL_FIRST=0, PDL_SECOND=0)
     src = kernel_source('sum_ragged', types, tuple(constants.items()))
     return KernelLaunch(src, 'sum_ragged_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
 

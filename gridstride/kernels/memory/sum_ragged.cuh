@@ -2,29 +2,29 @@
 // As `sum_rows`, by one block per row, for rows that begin anywhere: the first and the last elements of a row, which do
 // not fill a pack that begins at a multiple of 16 bytes, are loaded one by one.
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)
-sum_ragged_rows(const From *x, To *out, long long width) {
-    const From *elements = x + blockIdx.x * width;
-    const long long head = min(width, (long long)(-(size_t)elements % 16 / sizeof(From)));
+sum_ragged_rows(const Elem *x, Out *out, long long width) {
+    const Elem *elements = x + blockIdx.x * width;
+    const long long head = min(width, (long long)(-(size_t)elements % 16 / sizeof(Elem)));
     const Pack *packs = (const Pack *)(elements + head);
     const long long count = (width - head) / V, stride = THREADS;
     Sum sum[CHAINS] = {};
     long long i = threadIdx.x;
     #pragma unroll 1
-    for (; i + (AHEAD - 1) * stride < count; i += AHEAD * stride) {
-        Pack pack[AHEAD];
+    for (; i + (IN_FLIGHT - 1) * stride < count; i += IN_FLIGHT * stride) {
+        Pack pack[IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * stride];
+        for (int a = 0; a < IN_FLIGHT; a++) pack[a] = packs[i + a * stride];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
+        for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)pack[a].at[v];
     }
-    for (int a = 0; a < AHEAD; a++)
+    for (int a = 0; a < IN_FLIGHT; a++)
         if (i + a * stride < count)
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
     const int first = threadIdx.x;                          // fewer than 2 * V elements are in no pack
     if (first < width - count * V) sum[0] += (Sum)elements[first < head ? first : first + count * V];
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum all = block_sum(sum[0]);
-    if (threadIdx.x == 0) out[blockIdx.x] = To(all);
+    if (threadIdx.x == 0) out[blockIdx.x] = Out(all);
 }
