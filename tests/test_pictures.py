@@ -7,6 +7,7 @@ from pathlib import Path
 
 from browsers import chromium, needs_chromium
 from gridstride import draw, utils
+from gridstride.cpp.listings import show_source
 from gridstride.support import plots
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -162,6 +163,18 @@ def test_a_picture_has_the_colour_scheme_of_the_page_that_shows_it():
                 is_dark = scheme == 'dark' or (body == MARKED and shown == svg)
                 want = draw._DARK_OF_COLOR[draw.CARD] if is_dark else draw.CARD
                 assert '#' + ''.join(f'{round(255*v):02x}' for v in pixel) == want, (scheme, body, shown[:60])
+
+
+@needs_chromium
+def test_a_long_line_of_a_listing_is_whole_on_paper():
+    style = (Path(__file__).resolve().parents[1]/'site/_static/site.css').read_text()
+    listing = show_source('__global__ void k() { int x = ' + '1 + '*60 + '1; }')._repr_html_()
+    with chromium() as browser:
+        page = browser.new_page(viewport=dict(width=600, height=400))
+        page.set_content(f'<style>{style}</style><div class="cell_output">{listing}</div>')
+        for medium, cut_off in (('screen', True), ('print', False)):
+            page.emulate_media(media=medium)
+            assert page.evaluate('(o => o.scrollWidth > o.clientWidth)(document.querySelector("pre"))') == cut_off
 
 
 def test_panels_that_are_too_wide_for_a_page_are_stacked():
