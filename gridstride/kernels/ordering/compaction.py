@@ -34,7 +34,7 @@ class Bulk(NamedTuple):
 
 
 # bytes per element -> the fastest of about ten tilings for 2^28 elements on an H200: large tiles need few rounds
-_BULK = {1: Bulk(1024, 4, 6, 1), 2: Bulk(1024, 4, 3, 1), 4: Bulk(768, 3, 3, 1), 8: Bulk(384, 2, 3, 2)}
+_BULK = {1: Bulk(1024, 4, 6, 1), 2: Bulk(1024, 4, 3, 1), 4: Bulk(992, 3, 3, 1), 8: Bulk(768, 2, 3, 1)}
 _MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
 
 
