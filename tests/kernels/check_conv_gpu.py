@@ -64,6 +64,9 @@ def check_depthwise(dtype, layout, shape, *kernel_and_options):
     exact, sizes = ([f(o.detach().double()).requires_grad_() for o in ours] for f in (torch.clone, torch.abs))
     want, terms = (F.conv2d(*o, *options) for o in (exact, sizes))
     yield from near(what, y, want, ROUNDING[dtype], terms)
+    kernel, stride, padding, dilation = kernel_and_options
+    is_dilated_nhwc = layout is torch.channels_last and dilation > 1
+    if stride > 1 or is_dilated_nhwc or padding > dilation*(kernel - 1): return     # their gradients are cuDNN's
     want.backward(dy.double())
     terms.backward(dy.double().abs())
     for name, a, b, c in zip(('dx', 'dweight', 'dbias'), ours, exact, sizes):

@@ -121,17 +121,25 @@ _TORCH_LONG_ROWS = {
     (True, 4): ((512, 120_000),),
     (False, 2): ((640, 32_768),),
 }
+_SHORT_ROW_BYTES = 16_384  # with gradients; no rule concerns such rows, so that their calls take no longer
 
 
 def _is_torch_faster(x, has_gradient, centered):
     "Return whether torch normalizes `x` faster than our kernels"
-    if not x.is_cuda or not x.numel():
-        return False
-    rows, row_bytes = x.numel() // x.shape[-1], x.shape[-1] * x.element_size()
-    max_bytes = _TORCH_GRADIENT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
-    long_rows = _TORCH_LONG_ROWS.get((centered, x.element_size()), ()) if has_gradient else ()
-    is_long = any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in long_rows)
-    return is_long or row_bytes > max_bytes and rows >= _TORCH_MIN_ROWS
+    row_bytes = x.shape[-1] * x.element_size()
+    max_bytes = _SHORT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
+    return row_bytes > max_bytes and x.is_cuda and _are_many_long_rows(x, row_bytes, has_gradient, centered)
+
+
+def _are_many_long_rows(x, row_bytes, has_gradient, centered):
+    "Return whether a rule leaves this many rows of `row_bytes` bytes to torch"
+    rows = x.numel() // x.shape[-1]
+    if has_gradient:
+        long_rows = _TORCH_LONG_ROWS.get((centered, x.element_size()), ())
+        rules = (_TORCH_MIN_ROWS, _TORCH_GRADIENT_ROW_BYTES + 1), *long_rows
+    else:
+        rules = ((_TORCH_MIN_ROWS, _TORCH_ROW_BYTES),)
+    return any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in rules)
 
 
 def _normalize_by_torch(x, weight, bias, residual, eps, centered):
