@@ -22,6 +22,7 @@ FORMS = {
     'kernel fusion': 'fus(?:e|es|ed|ing|ion)', 'paged KV cache': 'paged KV cache|pages',
     'partial sum': 'partial (?:sum|result)s?', 'persistent kernel': 'persistent', 'register spill': 'spill(?:s|ed)?',
     'rotary embedding': 'rotary|RoPE', 'specialization': 'speciali[sz](?:e|es|ed|ation)',
+    'tensor memory': 'tensor memory(?! Accelerator)',
     'tiling': 'til(?:e|es|ed|ing)', 'tree reduction': 'trees?', 'uninitialized': 'uninitialized|never written',
     'vectorized access': 'vectorized|four (?:floats|elements) (?:at once|per load)',
 }
