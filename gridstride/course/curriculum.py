@@ -461,8 +461,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(15, 15),
         needs=(
             'lesson {shared_memory_cuda}; {profiling} (Nsight Compute) and {source_to_sass} (registers, occupancy) '
-            'help, and so does a GPU. Without one every kernel is checked on the emulator, and measurements are those'
-            ' of an NVIDIA H100, marked as recorded.'
+            'help, and so does a GPU. Without a GPU, every kernel is checked on the emulator, and the measurements '
+            'shown are those of an NVIDIA H100, marked as recorded.'
         ),
         follows='[lecture 5](https://youtu.be/wVsR-YhaHlM?t=4015) (Jeremy Howard) beyond its end, 1:06:55.',
         does=(
@@ -612,8 +612,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(50, 70),
         needs=(
-            'the CUDA C of lesson {cuda_c} and the norms of lesson {fusion}. No GPU is needed: the lesson measures the '
-            'layers of PyTorch on this CPU, and runs the kernels on the emulator, with all checks.'
+            'the CUDA C of lesson {cuda_c} and the norms of lesson {fusion}. No GPU is needed: the lesson measures on '
+            'this CPU how long PyTorch takes to reach a kernel, and runs the kernels on the emulator, with all checks.'
         ),
         follows='no lecture; the manual of [`torch.library`](https://docs.pytorch.org/docs/stable/library.html).',
         does=(
@@ -677,7 +677,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         follows=(
             '[lecture 12](https://youtu.be/zEuwuCTEf_0) (Thomas Viehmann), then two papers: '
-            '[FlashAttention](https://arxiv.org/abs/2205.14135) and [2](https://arxiv.org/abs/2307.08691).'
+            '[FlashAttention](https://arxiv.org/abs/2205.14135) and '
+            '[FlashAttention-2](https://arxiv.org/abs/2307.08691).'
         ),
         does='attention that never stores its matrix of scores, from one line of algebra to Triton; bytes counted',
         gpu='helps',
@@ -695,8 +696,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             'run and are checked; times are those of an NVIDIA H100.'
         ),
         follows=(
-            'three papers: [FlashAttention](https://arxiv.org/abs/2205.14135), [2](https://arxiv.org/abs/2307.08691) '
-            'and [3](https://arxiv.org/abs/2407.08608).'
+            'three papers: [FlashAttention](https://arxiv.org/abs/2205.14135), '
+            '[FlashAttention-2](https://arxiv.org/abs/2307.08691) and '
+            '[FlashAttention-3](https://arxiv.org/abs/2407.08608).'
         ),
         does=(
             'a backward pass from one saved value per row; who accumulates dQ; masks and grouped queries; errors; a '
@@ -769,7 +771,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         exercises=(30, 30),
         needs=(
             'lesson {matmul_ladder}, whose tiles, stages and counters this lesson uses; lesson {source_to_sass} '
-            'helps. So does a GPU: without one the emulator runs the kernels on small products, and what an NVIDIA '
+            'helps. So does a GPU: without one, the emulator runs the kernels on small products, and what an NVIDIA '
             'H100 measured is marked as recorded.'
         ),
         follows='[lecture 4](https://youtu.be/lTmYrKwjSOU), whose end mentions tensor cores without programming them.',
@@ -868,7 +870,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         ),
         follows=(
             'the papers [FlashAttention-2](https://arxiv.org/abs/2307.08691) and '
-            '[3](https://arxiv.org/abs/2407.08608).'
+            '[FlashAttention-3](https://arxiv.org/abs/2407.08608).'
         ),
         does=(
             'attention on tensor cores, then with TMA and wgmma; which tiles a mask leaves, and how they are '
