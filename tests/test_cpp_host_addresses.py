@@ -305,9 +305,9 @@ int lt_handle() {
     cublasLtDestroy(handle);
     return e;
 }
-void lt_product() {
-    cublasLtMatmulDesc_t product;
-    cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F);   // called
+void lt_transform() {
+    cublasLtMatrixTransformDesc_t transform;
+    cublasLtMatrixTransformDescCreate(&transform, CUDA_R_32F);
 }
 __global__ void write_at(float *x, int i) { x[i] = 1; }
 float *lost;
@@ -342,7 +342,7 @@ HOST = ('errors right_symbols right_symbol_in_thrust symbol_as_argument symbol_b
         'function_in_braces lambda_in_braces right_braces '
         'right_round_trip right_objects right_integers object_of_the_host variable_of_the_host right_not_followed '
         'call_template call_pointer right_pointer right_policies sort_host_memory copy_to_host_memory '
-        'transform_host_vector sort_device_memory lt_handle lt_product allocate use_lost use_null_after_a_look '
+        'transform_host_vector sort_device_memory lt_handle lt_transform allocate use_lost use_null_after_a_look '
         'large_frame right_frame largest_frame too_large_frame').split()
 
 
@@ -488,11 +488,11 @@ def test_policies_of_thrust(module):
     assert finding(module.sort_device_memory, x()).code == 'device_memory_given'
 
 
-def test_cublaslt_is_there_and_computes_nothing(module):
+def test_cublaslt_is_there_and_transforms_nothing(module):
     assert module.lt_handle() == 0
-    with pytest.raises(NotEmulated) as e: module.lt_product()
-    assert isinstance(e.value, KernelCrash) and e.value.fields == dict(function='cublasLtMatmulDescCreate')
-    assert SRC.splitlines()[e.value.line-1].strip().startswith('cublasLtMatmulDescCreate')
+    with pytest.raises(NotEmulated) as e: module.lt_transform()
+    assert isinstance(e.value, KernelCrash) and e.value.fields == dict(function='cublasLtMatrixTransformDescCreate')
+    assert SRC.splitlines()[e.value.line-1].strip().startswith('cublasLtMatrixTransformDescCreate')
 
 
 @pytest.mark.parametrize('index', [0, 100000])

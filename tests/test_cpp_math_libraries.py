@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from found import names
+from warm import run_python
 
 from gridstride.cpp.lint.compile_errors import CompileError
 from gridstride.cpp.program import run
@@ -52,9 +53,11 @@ int main(int, char **argv) {
 """
 
 
-def test_a_program_that_names_the_error_gets_it(capfd):
-    assert run(ASSERTING % 'cudaErrorAssert', 'asserting', ()) == 0
-    assert names(capfd.readouterr().err, 'asserting.cu:4', 'bounded', '[20,0,0]')
+def test_a_program_that_names_the_error_gets_it(tmp_path):
+    "In a process of its own, as cudaDeviceReset frees the arrays of all modules of a process"
+    (tmp_path/'asserting.cu').write_text(ASSERTING % 'cudaErrorAssert')
+    ended = run_python('-m', 'gridstride.cpp', str(tmp_path/'asserting.cu'), cwd=tmp_path)
+    assert ended.returncode == 0 and names(ended.stderr, 'asserting.cu:4', 'bounded', '[20,0,0]'), ended
 
 
 def test_any_other_program_ends_with_the_finding():

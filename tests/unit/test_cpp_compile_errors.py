@@ -14,30 +14,31 @@ def test_the_line_and_the_column():
     first, *quoted = str(e).split('\n')
     assert first.startswith('mine.cu, line 2: ') and first.endswith("'x' was not declared") and e.line == 2
     assert quoted == ['      return x;', '             ^']
-    assert e.errors == [(2, 12, "'x' was not declared", None, '')]
+    assert e.errors == [(2, 12, "'x' was not declared", None, '', '')]
 
 
 @pytest.mark.parametrize('log,want', [
-    ('mine.cu(2): error: identifier "x" is undefined', (2, 0, 'identifier "x" is undefined', None)),
-    ('mine.cu(2): catastrophic error: cannot open source file "a.h"', (2, 0, 'cannot open source file "a.h"', None)),
+    ('mine.cu(2): error: identifier "x" is undefined', (2, 0, 'identifier "x" is undefined', None, '', '')),
+    ('mine.cu(2): catastrophic error: cannot open source file "a.h"', (2, 0, 'cannot open source file "a.h"', None, '', '')),
     ('In file included from mine.cu:1:\n/some/where/mma.h:2:2: error: #error no mma.h here',
-     (1, 0, '#error no mma.h here', None)),
+     (1, 0, '#error no mma.h here', None, '', '/some/where/mma.h, line 2: ')),
     ("mine.cu:5:12:   required from here\n/usr/vector:45:23: error: no match for '<'",
-     (5, 0, "no match for '<'", None)),
+     (5, 0, "no match for '<'", None, '', '')),
     ("mine.cu:2:7: error: no member named 'y' in 'int'\nmine.cu:5:12: note: in instantiation of function template "
-     "specialization 'twice<int>' requested here", (2, 7, "no member named 'y' in 'int'", 5)),
+     "specialization 'twice<int>' requested here", (2, 7, "no member named 'y' in 'int'", 5, '', '')),
     ('mine.cu(2): error: expression must have class type\n          detected during instantiation of "T twice(T) [with '
-     'T=int]" \n(at line 5)\nat line 5\n', (2, 0, 'expression must have class type', 5)),
+     'T=int]" \n(at line 5)\nat line 5\n', (2, 0, 'expression must have class type', 5, '', '')),
     ("mine.cu:1:20: error: request for member 'y'\n    1 | #define Y(x) x.y\n"
-     "mine.cu:5:10: note: in expansion of macro 'Y'", (1, 20, "request for member 'y'", 5))])
-def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [(*want, '')]
+     "mine.cu:5:10: note: in expansion of macro 'Y'", (1, 20, "request for member 'y'", 5, '', ''))])
+def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [want]
 
 
 def test_an_error_in_a_header_of_the_learners_names_the_header():
     log = ("In file included from all.cuh:2,\n                 from mine.cu:1:\n"
            "sub/bad.cuh:2:8: error: 'T' does not name a type\n/usr/h.h:1:1: error: more\nmine.cu:3:1: error: most\n")
     assert read_log(log, 'mine.cu', other_files={'sub/bad.cuh': ''}) == [
-        (2, 8, "'T' does not name a type", None, 'sub/bad.cuh'), (1, 0, 'more', None, ''), (3, 1, 'most', None, '')]
+        (2, 8, "'T' does not name a type", None, 'sub/bad.cuh', ''), (1, 0, 'more', None, '', ''),
+        (3, 1, 'most', None, '', '')]
     e = CompileError(SRC, 'mine.cu', log, other_files={'sub/bad.cuh': 'int a;\nstatic T x;'})
     assert (e.file, e.line) == ('sub/bad.cuh', 2)
     first, *quoted = str(e).split('\n')[:3]

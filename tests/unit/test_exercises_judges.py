@@ -175,7 +175,7 @@ def test_08_events_are_marks_in_a_queue():
     assert start.elapsed_time(end) == pytest.approx(3.004)
     g.flush()
     g.kernel()
-    assert g.until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
+    assert g.busy_until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
 
 
 def test_08_a_timed_flush_is_reported():

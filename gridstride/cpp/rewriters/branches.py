@@ -18,7 +18,7 @@ def record_branches(
     """Rewrite the conditions of device code.
 
     >>> record_branches('__global__ void f(int n) { if (n > 2) n = 1; }')
-    '__global__ void f(int n) { if (::gridstride::took_branch(__FILE__, __LINE__, 9, bool((n > 2)))) n = 1; }'"""
+    '__global__ void f(int n) { if (::gridstride::took_branch(__FILE__, __LINE__, 10, bool((n > 2)))) n = 1; }'"""
     code = read(text).main
     edits = []
     for first, end in _conditions(code):

@@ -390,6 +390,7 @@ static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
 bool is_newest_host_code(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - newest_host_code < newest_host_bytes;
 }
+int process_id() { return getpid(); }
 // the process in which Python has called; a forked child differs
 static thread_local pid_t guarded_process = 0;
 bool is_child() { return guarded_process && guarded_process != getpid(); }
@@ -440,7 +441,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     flush_printed();
     if (was_launch_refused()) error_code = 0;        // because the finding reports it
     ok = ok && current_finding.kind == nothing;
-    if (!ok) memory.failed.clear();           // because the finding reports them
+    if (!ok) memory.failed.clear(), error_code = 0;  // because the finding reports them
     const SignalDeferral until_end;
     for (size_t i = 0; ok && warn && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
     return ok;

@@ -140,6 +140,7 @@ public:
 // blocking: ordered with the legacy default stream
 GRIDSTRIDE_API void register_stream(const void *stream, bool blocking, int line);
 GRIDSTRIDE_API void unregister_stream(const void *stream);
+GRIDSTRIDE_API int process_id();
 GRIDSTRIDE_API void record_event(const void *event, const void *stream);
 GRIDSTRIDE_API void forget_event(const void *event);
 GRIDSTRIDE_API void stream_waits(const void *stream, const void *event);

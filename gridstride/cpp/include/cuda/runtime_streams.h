@@ -3,7 +3,6 @@
 #pragma once
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include "capture.h"
 #include "runtime_errors.h"
 
@@ -123,14 +122,14 @@ enum { cudaIpcMemLazyEnablePeerAccess = 1 };
 namespace gridstride {
 template <class T, class Handle> void write_handle(Handle *handle, T object) {
     *handle = {};
-    const pid_t process = getpid();
+    const int process = process_id();
     memcpy(handle->reserved, &object, sizeof object);
     memcpy(handle->reserved + sizeof object, &process, sizeof process);
 }
 template <class T, class Handle> cudaError_t read_handle(T *object, const Handle &handle) {
-    pid_t process;
+    int process;
     memcpy(&process, handle.reserved + sizeof *object, sizeof process);
-    if (process != getpid()) return record_error(cudaErrorMapBufferObjectFailed);
+    if (process != process_id()) return record_error(cudaErrorMapBufferObjectFailed);
     memcpy(object, handle.reserved, sizeof *object);
     return cudaSuccess;
 }
