@@ -19,7 +19,8 @@ def test_the_line_and_the_column():
 
 @pytest.mark.parametrize('log,want', [
     ('mine.cu(2): error: identifier "x" is undefined', (2, 0, 'identifier "x" is undefined', None, '', '')),
-    ('mine.cu(2): catastrophic error: cannot open source file "a.h"', (2, 0, 'cannot open source file "a.h"', None, '', '')),
+    ('mine.cu(2): catastrophic error: cannot open source file "a.h"',
+     (2, 0, 'cannot open source file "a.h"', None, '', '')),
     ('In file included from mine.cu:1:\n/some/where/mma.h:2:2: error: #error no mma.h here',
      (1, 0, '#error no mma.h here', None, '', '/some/where/mma.h, line 2: ')),
     ("mine.cu:5:12:   required from here\n/usr/vector:45:23: error: no match for '<'",
