@@ -79,6 +79,16 @@ def test_a_changed_header_is_compiled_again(tmp_path, monkeypatch):
         assert x.tolist() == [by]*4
 
 
+def test_a_header_of_another_folder_counts_too(tmp_path, monkeypatch):
+    "The first folder still has its header"
+    monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
+    for by in 2, 3:
+        monkeypatch.setenv('CPATH', str(tmp_path/f'there{by}'))
+        write(tmp_path, **{f'there{by}__value_h': f'constexpr float value = {by};'})
+        cuda_kernel('#include <value.h>\n__global__ void k(float *x) { x[0] = value; }')[1, 1](x := torch.zeros(1))
+        assert x.item() == by
+
+
 def test_a_changed_header_elsewhere_counts_too(tmp_path, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
     monkeypatch.setenv('CPATH', str(tmp_path/'there'))

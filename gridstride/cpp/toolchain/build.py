@@ -34,7 +34,8 @@ from .compilers import (
 from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
-from .includes import Headers, current_folder, files_used_by, fingerprint_of, includes_any, is_current, read_headers
+from .includes import Headers, current_folder, files_used_by, fingerprint_of, folders_in_environment, includes_any
+from .includes import is_current, read_headers
 from ..lint.static_initialization import runs_when_loaded
 from ..lint.library import ProgramNames, find_host_device_uses, guard_host_calls, find_host_uses
 from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
@@ -278,6 +279,7 @@ def emulate(
         )
 
     key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix, units, folder, include
+    key = *key, folders_in_environment()
     key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include'), _tracing.flags
     index_entry, found = index_path('headers', key), None
     if not is_current(fingerprint := read_index(index_entry)):

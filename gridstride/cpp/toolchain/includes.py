@@ -56,7 +56,7 @@ def read_headers(
     pending_includes = [('', roots[0], header) for header in _included_headers(src)]
     while pending_includes:
         includer, parent, (quoted, name) = pending_includes.pop()
-        path = _find_file(name, [*([parent] if quoted else []), *roots[1:], *_folders_in_environment()])
+        path = _find_file(name, [*([parent] if quoted else []), *roots[1:], *folders_in_environment()])
         if path is None or used is not None and path not in used:
             continue
         is_new = path not in paths_of_files
@@ -104,7 +104,7 @@ def _paths_in_build(path, name, roots, used_paths):
 
 def includes_any(src: str, folder, include=()) -> bool:
     "Return whether `src` itself includes a header that `read_headers` would find"
-    folders = [folder, *include, *_folders_in_environment()]
+    folders = [folder, *include, *folders_in_environment()]
     return any(_find_file(name, folders if quoted else folders[1:]) for quoted, name in _included_headers(src))
 
 
@@ -167,7 +167,7 @@ def _included_headers(src):
         return []
 
 
-def _folders_in_environment():
+def folders_in_environment() -> list:  # of paths
     "Return the folders of environment variables in which compilers search for headers"
     paths = (os.environ.get(variable, '') for variable in ('CPATH', 'CPLUS_INCLUDE_PATH'))
     return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]
