@@ -374,6 +374,18 @@ if sys.argv[1:] == ['crash']: os.kill(os.getpid(), signal.SIGSEGV)
 """
 
 
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux forks the processes')
+def test_later_schedules_find_large_modules_imported(tmp_path, monkeypatch):
+    "Although the report of the first one is removed before the second one begins"
+    (tmp_path/'counts.py').write_text('import sys\nprint("numpy" in sys.modules)\nimport numpy')
+    outputs = []
+    run_in_fork = workers.Workers.run
+    monkeypatch.setattr(workers.Workers, 'run', lambda *args: outputs.append(run_in_fork(*args)) or outputs[-1])
+    with workers.Workers() as w:
+        for _ in range(2): check._run_worker(Job(str(tmp_path/'counts.py')), w)
+    assert [text.strip() for _, text in outputs][1] == 'True', outputs
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='only Linux forks the processes')
 def test_a_fork_runs_a_program_as_if_it_were_the_first(tmp_path):
@@ -382,6 +394,7 @@ def test_a_fork_runs_a_program_as_if_it_were_the_first(tmp_path):
     def job(n, *args): return Job(str(tmp_path/'ends.py'), report=str(tmp_path/f'{n}.jsonl'), args=[*args])
     with workers.Workers() as w:
         ended = [w.run(job(n, *args), tmp_path/'output') for n, args in enumerate([[], [], ['crash'], []])]
+    assert 'numpy' in json.loads((tmp_path/'0.jsonl').read_text())['imported']
     assert [status for status, _ in ended] == [0, 0, -signal.SIGSEGV, 0]
     assert {text.split()[2] for _, text in ended if text} == {'False'}
     assert json.loads((tmp_path/'1.jsonl').read_text())['error'] is None

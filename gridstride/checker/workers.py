@@ -76,16 +76,15 @@ def main(argv) -> int:  # exit status
     "Run the jobs whose lines arrive at the socket with the number `argv[0]`; answer each with its exit status"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the job and the command, and after these this process
     with socket.socket(fileno=int(argv[0])) as connection, connection.makefile('rw', encoding='utf-8') as lines:
-        report = None  # of the previous job
+        imported = []  # by the previous job
         for line in iter(lines.readline, ''):
-            if report:
-                _import_ahead(report)
+            _import_ahead(imported)
             job, output_path = json.loads(line)
-            report = Job.from_json(job).report
             child = os.fork()
             if not child:
                 break
             _, status = os.waitpid(child, 0)
+            imported = _imported_by(job)  # now, because the report may be removed after the answer
             lines.write(f'{os.waitstatus_to_exitcode(status)}\n')
             lines.flush()
         else:
@@ -102,10 +101,15 @@ def _become_worker(job, output_path):
     return run_job([job])
 
 
-def _import_ahead(report):
-    "Import the modules that a job has imported, according to its report"
-    with suppress(OSError, ValueError, LookupError):  # the job has ended early
-        last_line = Path(report).read_text(encoding='utf-8').splitlines()[-1]
-        for name in json.loads(last_line)['imported']:
-            with suppress(ImportError):
-                import_module(name)
+def _imported_by(job):
+    "Return the names of the modules that a job has imported, according to its report; none if it ended early"
+    with suppress(OSError, ValueError, LookupError):
+        last_line = Path(Job.from_json(job).report).read_text(encoding='utf-8').splitlines()[-1]
+        return json.loads(last_line)['imported']
+    return []
+
+
+def _import_ahead(names):
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
