@@ -19,7 +19,7 @@ assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 def launch(callee, config, args='', takes='', gives=''):
     call = f'GRIDSTRIDE_KERNEL_CALL({callee})'
     if takes:
-        call = f'GRIDSTRIDE_NAME({callee}), __LINE__, [=]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}'
+        call = f'GRIDSTRIDE_NAME({callee}), __LINE__, [=]({takes}) GRIDSTRIDE_NO_TSAN {{ {callee}({gives}); }}'
     return f'GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG({config}), {call}{", " if args else ""}{args})'
 def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
 def symbol(name, kind='d'):
@@ -438,7 +438,7 @@ def test_kernels():
     assert got['', 'add'].params[3].type=='unsigned long long'
     assert got['', 'no_parameters'].params==[] and got['', 'aliased'].params==[('const Params', 'p', '', True)]
     footer = to_cpp(SRC).split('\n')[-2]
-    assert footer.startswith('static const ::gridstride::Names gs_names[] = {{"scale", "x,out,n,w"}, '
+    assert footer.startswith('static const ::gridstride::ParameterNames gs_names[] = {{"scale", "x,out,n,w"}, '
                              '{"add", "first,second,third,c"}, ')
     assert footer.count('{"')==5
 

@@ -312,7 +312,7 @@ def _callback(op, words, n, result_address):
 class _Python(ctypes.Structure):
     "The functions of Python that a library calls: the callback, the lock of the GIL, and reference counting"
 
-    _fields_ = [(field, c_void_p) for field in ('ask', 'initialized', 'lock', 'unlock', 'retain', 'release')]
+    _fields_ = [(field, c_void_p) for field in ('call', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
 
 _LOCK = _api.PyGILState_Ensure, _api.PyGILState_Release

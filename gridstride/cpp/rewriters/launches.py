@@ -256,7 +256,7 @@ def _kernel_call(edits, args, kernel, i):
     if not braced_indices:
         return f'GRIDSTRIDE_KERNEL_CALL({kernel})'
     parameters, arguments = _forward_braces(edits, args)
-    return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({parameters}) GRIDSTRIDE_UNSEEN {{ {kernel}({arguments}); }}'
+    return f'GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({parameters}) GRIDSTRIDE_NO_TSAN {{ {kernel}({arguments}); }}'
 
 
 def _parameter_type_code(edits, args, kernel, i):

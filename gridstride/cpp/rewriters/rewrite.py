@@ -107,7 +107,7 @@ def _parameter_names_code(kernels):
     "Return C++ code that registers the names of the kernels' parameters"
     names = ((kernel.name, ','.join(p.name for p in kernel.params)) for kernel in kernels)
     rows = ', '.join(f'{{"{name}", "{parameters}"}}' for name, parameters in names)
-    return f'static const ::gridstride::Names gs_names[] = {{{rows}}};'
+    return f'static const ::gridstride::ParameterNames gs_names[] = {{{rows}}};'
 
 
 @lru_cache(16)  # because cells are run repeatedly, and kernels are compiled with checks and without

@@ -25,7 +25,7 @@ void Detector::begin_block(Worker &worker) {
         any_acquired = acquired_since_barrier = false;
     }
     lanes_synced.clear();
-    for (auto &products : products_completed) products.clear();
+    for (auto &times : mma_groups_completed) times.clear();
     for (auto &queue : copies) {                // of the previous block, or of a launch that was ended
         for (auto &open_copy : queue.open) complete_copy(open_copy);
         queue.open.clear(), queue.group = 0;

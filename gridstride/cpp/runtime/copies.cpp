@@ -54,7 +54,7 @@ void Detector::complete_reads(const Copy &c) {
 // Checks and records a read of 16 bytes by wgmma. A cell has two reads, but more warpgroups may read the same bytes, so
 // a separate table records these reads. `checked_write` is the write of the last checked cell: most cells have the same
 // write, which is checked once.
-void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
+void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
     finish_pending_writes();
     const Access read = {me, not_completed, location};
     const size_t offset = a - shared_base;
@@ -66,33 +66,33 @@ void Detector::read_by_product(uintptr_t a, uint32_t location, uint32_t group, A
                 check_read(cells[byte], word.owner, false, shared_base + i + byte, read, nullptr);
                 checked_write = cells[byte].write;
             }
-            cells[byte].in_product = 1;
+            cells[byte].read_by_mma = 1;
         }
     }
-    if (product_reads.empty()) product_reads.resize(max_threads / 128 * shared_cap / 16);
-    product_reads[me % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
+    if (mma_reads.empty()) mma_reads.resize(max_threads / 128 * shared_cap / 16);
+    mma_reads[me % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
 }
-// Records that the current thread has waited for the first `groups` groups of products of its warpgroup.
-void Detector::complete_products(uint32_t groups) {
+// Records that the current thread has waited for the first `groups` wgmma-groups of its warpgroup.
+void Detector::complete_mma_groups(uint32_t groups) {
     const uint32_t warpgroup = me % max_threads / 128;
-    auto &completion_times = products_completed[warpgroup];
+    auto &completion_times = mma_groups_completed[warpgroup];
     while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
     wait_for_engine(thread_number(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
 }
-// Checks a write to bytes that wgmma has read since the write `before`: each warpgroup must have waited for its
-// products, and the current thread must have synchronized with it since.
-void Detector::check_product_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
+// Checks a write to bytes that wgmma has read since the previous write: each warpgroup must have waited for its
+// wgmma-groups, and the current thread must have synchronized with it since.
+void Detector::check_mma_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
     const Worker &holder = holder_of(a);
     const BlockClock &holder_clock = &holder == w ? *this : *holder.clock;
     const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
     for (int warpgroup = 0; warpgroup * 128 < holder.num_threads; warpgroup++) {
-        const ProductRead &product_read = holder_clock.product_reads[size_t(warpgroup) * shared_cap / 16 + index];
-        if (product_read.time < std::max(previous_write.time, holder_clock.block_start)) continue;
-        const auto &completion_times = holder_clock.products_completed[warpgroup];
-        const uint32_t completed_at = product_read.group < completion_times.size()
-            ? completion_times[product_read.group] : not_completed;
-        const Access read = {thread_number(holder, warpgroup * 128), completed_at, product_read.location};
+        const MmaRead &mma_read = holder_clock.mma_reads[size_t(warpgroup) * shared_cap / 16 + index];
+        if (mma_read.time < std::max(previous_write.time, holder_clock.block_start)) continue;
+        const auto &completion_times = holder_clock.mma_groups_completed[warpgroup];
+        const uint32_t completed_at = mma_read.group < completion_times.size()
+            ? completion_times[mma_read.group] : not_completed;
+        const Access read = {thread_number(holder, warpgroup * 128), completed_at, mma_read.location};
         if (!happens_before(read, block_start))
             race(read, write, "read", changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
     }

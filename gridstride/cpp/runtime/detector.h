@@ -66,9 +66,9 @@ struct BlockClock {
     VectorClock proxy_fenced_others;
     Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
-    std::vector<ProductRead> product_reads;
-    // By warpgroup and group of products: the time at which a thread first waited for the group
-    std::vector<uint32_t> products_completed[max_threads / 128];
+    std::vector<MmaRead> mma_reads;
+    // By warpgroup and wgmma-group: the time at which a thread first waited for the group
+    std::vector<uint32_t> mma_groups_completed[max_threads / 128];
     // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of
     // barriers of a part of the warp
     std::vector<uint32_t> lanes_synced;
@@ -265,9 +265,9 @@ struct Detector : BlockClock {
     void wait_for_copies(unsigned groups);
     void complete_copy(const Copy &);
     void complete_reads(const Copy &);
-    void read_by_product(uintptr_t a, uint32_t location, uint32_t group, Access &fine);
-    void complete_products(uint32_t groups);
-    void check_product_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
+    void record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &fine);
+    void complete_mma_groups(uint32_t groups);
+    void check_mma_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
     void fence_proxy();
     bool is_proxy_fenced(const Access &) const;
     static bool changes(uint32_t location) { return (location & (atomic_bit | volatile_bit)) == atomic_bit; }
@@ -282,7 +282,7 @@ struct Detector : BlockClock {
         if (c.has_byte_cells | !c.owner | (c.write.time >= block_synced)) return false;
         const bool read = c.read.time >= block_synced, read2 = c.second_read.time >= block_synced;
         if (write) {
-            if (read | read2 | (c.in_product != 0)) return false;
+            if (read | read2 | (c.read_by_mma != 0)) return false;
             c.write = {me, now, location};
             return true;
         }
@@ -430,7 +430,7 @@ struct Detector : BlockClock {
         for (const Access *r : {&c.read, &c.second_read})
             if (conflicts(c, *r, current, since, a, true))
                 race(*r, current, "read", changes(location) ? "changed atomically" : "written", a, owner, p);
-        if (__builtin_expect(c.in_product, 0) && !p) check_product_reads(c.write, current, a, owner), c.in_product = 0;
+        if (__builtin_expect(c.read_by_mma, 0) && !p) check_mma_reads(c.write, current, a, owner), c.read_by_mma = 0;
         // An atomic operation does not replace the thread's own plain write, with which other threads may race.
         if (!(location & atomic_bit && c.write.thread == me && c.write.time >= (p ? launch_start : block_synced) &&
                 !(c.write.location & atomic_bit)))
@@ -565,7 +565,7 @@ struct Detector : BlockClock {
     void report_null(bool write, uint32_t location);
     void report_constant_write(const Allocation &p, uintptr_t a, uint32_t location);
     void report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t location);
-    [[noreturn]] void report_misplaced(const void *p, unsigned n, const char *instruction, int line);
+    [[noreturn]] void report_misaligned_operand(const void *p, unsigned n, const char *instruction, int line);
     void host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc);
 
     // Accesses and allocations of the host (detector.cpp)

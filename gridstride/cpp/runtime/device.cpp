@@ -123,7 +123,7 @@ struct Registered {
     char *device;                   // null until it is needed
 };
 static std::vector<Registered> registered;
-void carry_registered(bool to_device) {
+void sync_registered_memory(bool to_device) {
     for (auto &r : registered)
         if (r.device) memcpy(to_device ? r.device : r.host, to_device ? r.host : r.device, r.bytes);
 }
@@ -149,19 +149,19 @@ void device_copy(void *to, const void *from, size_t bytes) {
     record_device_use(from, bytes, "reads");
     record_device_use(to, bytes, "writes");
     const bool any = is_mapped(to) || is_mapped(from);
-    if (any) carry_registered(true);
+    if (any) sync_registered_memory(true);
     memmove(to, from, bytes);
     const bool to_host = is_host_memory(to);
     if (is_host_memory(from) && !to_host) gridstride::hide_host_addresses(to, bytes, false);
     if (!is_host_memory(from) && to_host) restore_host_addresses(to, bytes);
-    if (any) carry_registered(false);
+    if (any) sync_registered_memory(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
     record_device_use(p, bytes, "writes");
     const bool any = is_mapped(p);
-    if (any) carry_registered(true);
+    if (any) sync_registered_memory(true);
     memset(p, value, bytes);
-    if (any) carry_registered(false);
+    if (any) sync_registered_memory(false);
 }
 size_t device_total() { return memory.bytes; }
 size_t device_size() {

@@ -33,8 +33,8 @@ struct PendingResult { // the accumulators of one thread, from a wgmma that it h
 struct Requests { // the requests of one thread to the engines
     std::vector<PendingResult> pending_results;
     std::vector<Copy> stores; // bulk stores in flight, which read shared memory
-    std::vector<uint32_t> products_of_groups; // per committed group: the number of products in it and earlier groups
-    uint32_t num_products = 0, num_store_groups = 0;
+    std::vector<uint32_t> mmas_of_groups; // per committed group: the number of wgmma in it and earlier groups
+    uint32_t num_mmas = 0, num_store_groups = 0;
     bool is_fenced = false;
     const Barrier *tried_barrier = nullptr; // the mbarrier of its last try_wait without success
     uint32_t tried_phase = 0;

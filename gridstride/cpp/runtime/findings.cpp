@@ -432,12 +432,12 @@ void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
 // If a launch was refused and the host has not read its error, that is reported, as it is more specific than the exit.
-[[noreturn]] static void leave_from(int code, const void *caller) {
+[[noreturn]] static void exit_from(int code, const void *caller) {
     if (is_child()) end_child(code);
     if (!on_device() && crash_guard && was_launch_refused()) siglongjmp(*crash_guard, 1);
     fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, caller, 0);
 }
-void leave(int code) { leave_from(code, CALLER); }
+void exit_program(int code) { exit_from(code, CALLER); }
 void report_host_only_call(const char *function, int line) {
     if (on_device()) fail(Code::host_called, {{"function", function}}, line);
 }
@@ -455,7 +455,7 @@ extern "C" {
 #define GRIDSTRIDE_WRAP(name) \
     [[noreturn]] GRIDSTRIDE_API void __wrap_##name(int code) { \
         if (!gridstride::crash_guard && !gridstride::on_device()) _exit(code); \
-        gridstride::leave_from(code, CALLER); \
+        gridstride::exit_from(code, CALLER); \
     }
 GRIDSTRIDE_WRAP(_exit)
 GRIDSTRIDE_WRAP(_Exit)

@@ -28,7 +28,7 @@
 
 namespace gridstride {
 
-Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters) {
+ParameterNames::ParameterNames(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters) {
     all_names.push_back(this);
     register_module(this);
 }
@@ -68,7 +68,8 @@ size_t max_dynamic_shared_of(const Launch &l) {
 std::string parameters_of(const Launch &l) {
     const std::string kernel = base_name(l.kernel);
     const auto names = std::find_if(
-        all_names.rbegin(), all_names.rend(), [&](const Names *candidate) { return kernel == candidate->kernel; });
+        all_names.rbegin(), all_names.rend(),
+        [&](const ParameterNames *candidate) { return kernel == candidate->kernel; });
     return names == all_names.rend() ? "" : (*names)->parameters;
 }
 // Names the arrays that a launch gets as arguments after the parameters of the kernel.
@@ -117,7 +118,7 @@ void Worker::begin_block(uint64_t block_number) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
     memset(state, ready, size_t(num_threads));
-    next = 0, live = num_threads, excused_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
+    next = 0, live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
     uses_warps = has_undefined_values = reports_itself = has_polled = false;
     if (detector.on)
         memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));
@@ -329,16 +330,16 @@ static bool continues_after_assertion() {
 void run(const Launch &l) {
     end_if_interrupted(__builtin_return_address(0));
     if (lasting_error) return;
-    carry_registered(true);
+    sync_registered_memory(true);
     const bool succeeded = run_launch_in_order(l);
-    carry_registered(false);
+    sync_registered_memory(false);
     flush_printed();
     if (succeeded && children.empty() && tail_children.empty()) return;
     const StreamScope same_stream(l.stream);
     if (succeeded) return run_children();
     drop(children), drop(tail_children);
     if (continues_after_assertion()) return;
-    if (crash_guard) throw Stop(); // in a thread of the host code, no code could catch it
+    if (crash_guard) throw LaunchStopped(); // in a thread of the host code, no code could catch it
 }
 
 static void launch_now(const Config &c, const Call &call) {
@@ -422,7 +423,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
         crash_guard = &end_of_call;
         try {
             f(arg);
-        } catch (const Stop &) {}
+        } catch (const LaunchStopped &) {}
     } else ok = false;
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_process = outer_process;

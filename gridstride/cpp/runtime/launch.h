@@ -5,7 +5,7 @@
 
 namespace gridstride {
 
-void carry_registered(bool to_device); // copies registered host memory to the device, or back
+void sync_registered_memory(bool to_device); // copies registered host memory to the device, or back
 bool is_newest_host_code(const void *pc);                  // is it in the module that Python called last?
 std::string parameters_of(const Launch &);                 // parameter names of its kernel, `x,out,n`; "": unknown
 Worker &this_worker();                 // of this OS thread

@@ -204,7 +204,7 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
 }
 
 // Reports an address that an instruction does not allow, whatever the pointer's type: a GPU traps there.
-[[noreturn]] void Detector::report_misplaced(const void *pointer, unsigned alignment, const char *instruction,
+[[noreturn]] void Detector::report_misaligned_operand(const void *pointer, unsigned alignment, const char *instruction,
     int line) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer), offset = address - shared_base;
     const Allocation *allocation = memory.at(address);

@@ -142,7 +142,7 @@ const Operation *Operations::at(uint32_t time) const {
 }
 const Operation *Operations::unordered(uint32_t time) const {
     const Operation *match = at(time);
-    return match && running && !running->after(*match) ? match : nullptr;
+    return match && running && !running->is_after(*match) ? match : nullptr;
 }
 
 // A launch
@@ -159,7 +159,7 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unorde
     if (!any) return false;
     any = false;
     for (const Operation &op : pending)
-        if (!running->after(op)) {
+        if (!running->is_after(op)) {
             any = true, add_unordered_regions(op);
             if (op.is_launch) unordered_since = std::min(unordered_since, op.begin);
         }

@@ -19,8 +19,8 @@ struct StreamClock {
         if (counts.size() <= stream) counts.resize(stream + 1);
         counts[stream] = std::max(counts[stream], count);
     }
-    void join(const StreamClock &o) {
-        for (uint32_t s = 0; s < o.counts.size(); s++) raise(s, o.counts[s]);
+    void join(const StreamClock &other) {
+        for (uint32_t stream = 0; stream < other.counts.size(); stream++) raise(stream, other.counts[stream]);
     }
 };
 
@@ -45,7 +45,7 @@ struct Operation {
     uintptr_t image;
     std::vector<Region> regions;
     void add(const Region &);
-    bool after(const Operation &o) const { return clock.of(o.stream) >= o.number; }
+    bool is_after(const Operation &other) const { return clock.of(other.stream) >= other.number; }
 };
 
 // an operation that is not ordered before an access, and the address of the conflict
@@ -116,8 +116,8 @@ public:
     void forget(uintptr_t lo, uintptr_t hi);
     Code phrase_code(const Operation &) const;
     Code stream_code(const Operation &) const;
-    uint32_t label(const Operation &o) const { return streams[o.stream].label; }
-    int created_at(const Operation &o) const { return streams[o.stream].line; }
+    uint32_t label(const Operation &operation) const { return streams[operation.stream].label; }
+    int created_at(const Operation &operation) const { return streams[operation.stream].line; }
 };
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
@@ -143,8 +143,8 @@ public:
 };
 
 // The fields of a phrase for an operation
-#define GRIDSTRIDE_OPERATION(name_of_field, o) \
-    {name_of_field, operations.phrase_code(o), 5}, {"name", base_name((o).name).c_str()}, \
-        {"line", (o).line}, {"stream", operations.stream_code(o), 2}, {"number", operations.label(o)}, \
-        {"created", operations.created_at(o)}
+#define GRIDSTRIDE_OPERATION(name_of_field, operation) \
+    {name_of_field, operations.phrase_code(operation), 5}, {"name", base_name((operation).name).c_str()}, \
+        {"line", (operation).line}, {"stream", operations.stream_code(operation), 2}, \
+        {"number", operations.label(operation)}, {"created", operations.created_at(operation)}
 }

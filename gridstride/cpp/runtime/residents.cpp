@@ -51,7 +51,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     Poll &poll = polls[rank[current]];
     if (poll.address != address) {
         poll = {address, 0, 0, 0, location};
-        note_progress();
+        record_progress();
         return false;
     }
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
@@ -64,7 +64,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     memcpy(&value, address, bytes = std::min(bytes, 8u));
     if (poll.bytes != bytes || poll.value != value) {
         poll = {address, value, bytes, 0, location};
-        note_progress();
+        record_progress();
         return false;
     }
     if (++poll.repeats % 4) return false;
@@ -75,7 +75,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
 uint32_t Worker::idle_limit() const {
     return uint32_t(size_t(num_threads) * leader->blocks() + 16);
 }
-// Suspends the block; `Residents` decides which one runs next.
+// Suspends the block; `BlockScheduler` decides which one runs next.
 void Worker::suspend_block(Fiber &self) {
     leader->running_block = this, leader->idle_switches = 0;
     switch_fiber(self, root->main);
@@ -106,7 +106,7 @@ bool Worker::can_progress() const {
 }
 
 // The barrier of the grid orders all accesses before it before all accesses after it.
-static void order_all(Worker &current) {
+static void order_all_accesses(Worker &current) {
     for (Worker *team : teams_of_thread())
         for (size_t i = 0; i < team->blocks(); i++)
             if (Worker &block = *team->block_at(i); block.running) {
@@ -120,20 +120,21 @@ static void order_all(Worker &current) {
 }
 static void complete_grid_barrier(Worker &last) {
     grid_barrier.arrived = 0;
-    if (detector.on) order_all(last);
+    if (detector.on) order_all_accesses(last);
     grid_barrier.phase++;
 }
 // Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, including the
 // first one: on a GPU the first thread arrives for the whole block.
-bool Worker::excuse_from_grid() {
-    if (!live || live == num_threads || state[slot[0]] == done || excused_phase == grid_barrier.phase + 1) return false;
+bool Worker::count_exited_at_grid_barrier() {
+    const bool is_counted = exited_counted_in_phase == grid_barrier.phase + 1;
+    if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
     int returned_rank = -1;
     for (int i = 0; i < num_threads; i++) {
         const uint8_t thread_state = state[slot[i]];
         if (thread_state == done) returned_rank = returned_rank < 0 ? i : returned_rank;
         else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
-    excused_phase = grid_barrier.phase + 1;
+    exited_counted_in_phase = grid_barrier.phase + 1;
     warn_of_returned_thread(*this, line[0], live, returned_rank);
     if ((grid_barrier.arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
         return false;
@@ -165,7 +166,7 @@ bool is_cooperative() {
 namespace {
 // The scheduler of the blocks, or clusters, on one OS thread. A team is a block or a cluster, represented by its
 // leader.
-class Residents {
+class BlockScheduler {
     const Launch &l;
     Worker &root;
     std::vector<Worker *> &free_teams, &suspended_teams; // leaders of teams; the newest suspended one is last
@@ -175,7 +176,7 @@ class Residents {
     uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
 
 public:
-    Residents(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
+    BlockScheduler(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
         : l(l), root(root), free_teams(lists[0]), suspended_teams(lists[1]), os_threads(os_threads) {
         free_teams.clear(), suspended_teams.clear();
         file_scope_bytes = bytes_at_file_scope();
@@ -364,16 +365,16 @@ static void forget_blocks() {
     }
 }
 // The loops over the threads of a block record no thread, so after a fault the block runs again, step by step, and
-// signals the fault with its thread. If there is no fault now, because the block has changed memory, the thread remains
+// reports the fault with its thread. If there is no fault now, because the block has changed memory, the thread remains
 // unknown.
 static void find_thread_of_fault(Worker &root, Worker &block) {
     const int signal_number = block.signal;
-    block.signal = 0, block.finds_fault = true;
+    block.signal = 0, block.reruns_after_fault = true;
     if (sigsetjmp(root.escape, 0) == 0) {
         block.begin_single(block.block);
         switch_fiber(root.main, *block.fiber[block.current]);
     }
-    block.finds_fault = false;
+    block.reruns_after_fault = false;
     if (!block.signal) block.signal = signal_number, block.is_thread_unknown = true;
 }
 static bool is_fault(int signal_number) {
@@ -385,7 +386,7 @@ void work(const Launch &l, int os_threads) {
     Worker &root = this_worker();
     set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
-    if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
+    if (sigsetjmp(root.escape, 0) == 0) BlockScheduler(l, root, os_threads, lists).run();
     else {
         if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);

@@ -32,13 +32,13 @@ struct Cell {
     uint16_t owner;                // shared memory: 1 + the index of the array
     uint8_t has_byte_cells;        // do its bytes have cells of their own?
     union {
-        // `written`: the host has written this global memory; `in_product`: the tensor cores have read this shared
+        // `written`: the host has written this global memory; `read_by_mma`: the tensor cores have read this shared
         // memory since the last write
-        uint8_t written, in_product;
+        uint8_t written, read_by_mma;
     };
 };
-// A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its group of products
-struct ProductRead {
+// A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its wgmma-group
+struct MmaRead {
     uint32_t time, location, group;
 };
 

@@ -88,7 +88,7 @@ char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, in
     return block.shared + offset;
 }
 void must_be_aligned(const void *p, unsigned bytes, const char *operation, int line) {
-    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misplaced(p, bytes, operation, line);
+    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misaligned_operand(p, bytes, operation, line);
 }
 void report_access(const void *p, unsigned bytes, bool write, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));

@@ -23,7 +23,7 @@ std::vector<Finding> pending_warnings;
 std::atomic<bool> stops_launch{false};
 thread_local sigjmp_buf *crash_guard = nullptr;
 std::atomic<int> running_calls{0};
-std::vector<const Names *> all_names;
+std::vector<const ParameterNames *> all_names;
 thread_local int error_code = 0;
 bool handles_assertions = false;
 int lasting_error = 0;

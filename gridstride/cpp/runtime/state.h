@@ -18,7 +18,7 @@ extern std::vector<Finding> pending_warnings;    // reported at the end of the c
 extern std::atomic<bool> stops_launch;           // is the launch ended, because of a finding or signal?
 extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash of host code
 extern std::atomic<int> running_calls;           // the number of calls from Python that are running
-extern std::vector<const Names *> all_names;     // of the kernels' parameters
+extern std::vector<const ParameterNames *> all_names;     // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
 extern bool handles_assertions;        // does the program name cudaErrorAssert?
 extern int lasting_error;              // the code that all later calls return; 0: none

@@ -84,7 +84,7 @@ inline void Worker::finish() {
     if (leader->engines) end_thread(*this);
     state[current] = done;
     live--;
-    note_progress();
+    record_progress();
     if (uses_warps) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
@@ -226,7 +226,7 @@ bool Worker::resolve(bool reports_deadlock) {
             is_any_ready = true;
         }
     if (is_any_ready) return true;
-    if (wake() || (excuse_from_grid() && wake())) return true;
+    if (wake() || (count_exited_at_grid_barrier() && wake())) return true;
     int num_waiting = 0;
     for (int i = 0; i < num_threads; i++) num_waiting += state[i] == at_barrier;
     if (num_waiting < live && !reports_deadlock) return false;
@@ -237,7 +237,7 @@ bool Worker::resolve(bool reports_deadlock) {
         if (state[i] == at_barrier)
             num_true += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
     detector.block_barrier(*this);
-    note_progress();
+    record_progress();
     return true;
 }
 
@@ -277,7 +277,7 @@ void yield_thread() {
 }
 // The first thread of the block runs all of them.
 ThreadLoops::ThreadLoops()
-    : order(options.order || worker->finds_fault ? worker->rank : nullptr), block(worker->launch->block) {
+    : order(options.order || worker->reruns_after_fault ? worker->rank : nullptr), block(worker->launch->block) {
     worker->runs_loops = true, worker->is_thread_unknown = !order, worker->num_loop_arrays = 0;
 }
 void ThreadLoops::record_step(int step) {

@@ -128,10 +128,12 @@ static bool can_unload(const link_map *library) {
     return !symbols.must_stay;
 }
 
-static std::vector<const Names *> remove_names(const Image &module) {
+static std::vector<const ParameterNames *> remove_names(const Image &module) {
     const auto removed = std::stable_partition(all_names.begin(), all_names.end(),
-        [&](const Names *n) { return reinterpret_cast<uintptr_t>(n) - module.base >= module.end - module.base; });
-    std::vector<const Names *> removed_names(removed, all_names.end());
+        [&](const ParameterNames *n) {
+            return reinterpret_cast<uintptr_t>(n) - module.base >= module.end - module.base;
+        });
+    std::vector<const ParameterNames *> removed_names(removed, all_names.end());
     all_names.erase(removed, all_names.end());
     return removed_names;
 }
@@ -149,7 +151,7 @@ static int unload(void *handle) {
     dlclose(handle);
     if (void *reopened = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
-        for (const Names *entry : names) register_module(entry);
+        for (const ParameterNames *entry : names) register_module(entry);
         restore_device_variables(symbols);
         dlclose(reopened);
         return 1;

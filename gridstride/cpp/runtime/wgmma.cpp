@@ -114,7 +114,7 @@ static void record_operand_reads(const Operand &operand, int first_row, int rows
     Access checked_write = {0, not_completed, 0};                 // matches no write
     for (int row = 0; row < rows; row += operand.transposed ? step : 1)
         for (int i = 0; i < k; i += operand.transposed ? 1 : step)
-            detector.read_by_product(reinterpret_cast<uintptr_t>(operand_at(operand, first_row + row, i, line)),
+            detector.record_mma_read(reinterpret_cast<uintptr_t>(operand_at(operand, first_row + row, i, line)),
                 engine_location(line), group, checked_write);
 }
 
@@ -153,7 +153,7 @@ static void multiply_rows(void *const *lanes) {
         const ThreadView before = detector.view();
         detector.acquire(accumulator);
         detector.proxy_fenced[first_thread] = std::max(first_thread_fence, detector.proxy_fenced[me % max_threads]);
-        const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].products_of_groups.size());
+        const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].mmas_of_groups.size());
         if (!w.a_registers) record_operand_reads(a, first_row, 16, k, group, line);
         if (warp % 4 == 0) record_operand_reads(b, 0, w.n, rows_of_b, group, line);
         detector.view() = before, detector.proxy_fenced[first_thread] = first_thread_fence, detector.me = me;
@@ -228,27 +228,27 @@ void wgmma(const Wgmma &w, int line) {
     if (!result) requests.pending_results.emplace_back(), result = &requests.pending_results.back();
     result->targets.assign(w.results, w.results + num_accumulators),
         result->values.assign(lane.accumulators, lane.accumulators + num_accumulators);
-    result->group = uint32_t(requests.products_of_groups.size()), result->line = line, result->is_awaited = false;
-    requests.num_products++;
+    result->group = uint32_t(requests.mmas_of_groups.size()), result->line = line, result->is_awaited = false;
+    requests.num_mmas++;
     for (size_t i = 0; i < num_accumulators; i++) *w.accumulators[i] = placeholder(i);
 }
-void wgmma_commit() { current_requests().products_of_groups.push_back(current_requests().num_products); }
-// The product of a warpgroup is complete when all of its four warps have issued it.
+void wgmma_commit() { current_requests().mmas_of_groups.push_back(current_requests().num_mmas); }
+// A wgmma of a warpgroup is complete when all of its four warps have issued it.
 void wgmma_wait(uint32_t groups, int line) {
     Requests &requests = current_requests();
-    const uint32_t num_groups = uint32_t(requests.products_of_groups.size()), num_awaited = num_groups > groups
+    const uint32_t num_groups = uint32_t(requests.mmas_of_groups.size()), num_awaited = num_groups > groups
         ? num_groups - groups : 0;
     struct Wait {
         Requests *first;
-        uint32_t num_awaited, products;
+        uint32_t num_awaited, num_mmas;
     } wait{&engines_of(*worker).requests[size_t(current_rank() / 128 * 128)], num_awaited,
-        num_awaited ? requests.products_of_groups[num_awaited - 1] : 0};
+        num_awaited ? requests.mmas_of_groups[num_awaited - 1] : 0};
     wait_until(
         [](void *p) {
             const auto &state = *static_cast<Wait *>(p);
             for (int i = 0; i < 128; i += 32)
-                if (state.first[i].products_of_groups.size() < state.num_awaited ||
-                    state.first[i].num_products < state.products) return false;
+                if (state.first[i].mmas_of_groups.size() < state.num_awaited ||
+                    state.first[i].num_mmas < state.num_mmas) return false;
             return true;
         },
         &wait, line, [](void *, Finding &f, const char *name) { f.add({{name, Code::for_wgmma}}); });
@@ -258,6 +258,6 @@ void wgmma_wait(uint32_t groups, int line) {
         for (size_t i = 0; i < result.targets.size(); i++)
             if (is_placeholder(result.targets[i], i)) *result.targets[i] = result.values[i];
     }
-    if (detector.on && num_awaited) detector.complete_products(num_awaited);
+    if (detector.on && num_awaited) detector.complete_mma_groups(num_awaited);
 }
 }

@@ -99,7 +99,7 @@ struct Worker {
     bool running = false, shuffled = false;
     bool runs_loops = false;                       // does the kernel run all threads itself (block_loops.h)?
     bool is_thread_unknown = false;                // do its loops not record the current thread?
-    bool finds_fault = false;                      // does the block run again, to find the thread of a fault?
+    bool reruns_after_fault = false;                      // does the block run again, to find the thread of a fault?
     std::vector<std::unique_ptr<char[]>> loop_memory;      // of variables with an element per thread
     std::vector<size_t> loop_memory_bytes;
     size_t num_loop_arrays = 0;
@@ -147,7 +147,7 @@ struct Worker {
     Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
     bool has_polled = false;                       // has any thread polled?
     // 1 + the phase of the grid's barrier for which exited threads were counted
-    uint32_t excused_phase = 0;
+    uint32_t exited_counted_in_phase = 0;
     int num_at_grid = 0;                           // threads that wait for `grid_phase` of the grid's barrier to end
     uint32_t grid_phase = 0;
     uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
@@ -173,8 +173,8 @@ struct Worker {
     bool is_past_stack(uintptr_t a) const {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
     }
-    bool excuse_from_grid();
-    void note_progress() { leader->idle_switches = 0; }
+    bool count_exited_at_grid_barrier();
+    void record_progress() { leader->idle_switches = 0; }
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
     uint32_t idle_limit() const;

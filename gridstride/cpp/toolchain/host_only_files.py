@@ -17,12 +17,12 @@ OUTPUT_HEADER_TEXT = r"""#include <cstdio>
 #include <cstdlib>
 int gridstride_printf(const char *format, ...);
 namespace gridstride {
-[[noreturn]] void leave(int code);
+[[noreturn]] void exit_program(int code);
 int print(const char *format, ...);
 }
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
-[[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
+[[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::exit_program(code); }
 namespace std {
 using ::gridstride_exit;
 using ::gridstride_printf;

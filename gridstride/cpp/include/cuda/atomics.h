@@ -8,14 +8,14 @@ namespace gridstride {
 // An exchange whose result is unused
 struct Store { template <class T> static auto apply(T, T v) { return v; } };
 
-template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomic_update(T *p, T value, Scope scope, int line) {
+template <class Op, class T> GRIDSTRIDE_NO_TSAN auto atomic_update(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);
     const T old = peek(p);
     poke<T>(p, Op::apply(old, value));
     atomic_end(p);
     return old;
 }
-template <class T> GRIDSTRIDE_UNSEEN auto compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
+template <class T> GRIDSTRIDE_NO_TSAN auto compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), Use::swap, scope, Order::relaxed, line);
     const T old = peek(p);
     if (old == expected) poke(p, value);

@@ -10,7 +10,7 @@
 
 namespace gridstride {
 inline const void *const after_children = reinterpret_cast<const void *>(3);
-template <class F> GRIDSTRIDE_UNSEEN auto make_work(F f) {
+template <class F> GRIDSTRIDE_NO_TSAN auto make_work(F f) {
     void *const copy = ::operator new(sizeof(F));
     if constexpr (std::is_trivially_copyable_v<F>) copy_unchecked(copy, &f, sizeof f);
     else new (copy) F(f);
@@ -19,7 +19,7 @@ template <class F> GRIDSTRIDE_UNSEEN auto make_work(F f) {
 }
 // Defers `f`: on a captured stream, it becomes a node of the graph; in a kernel, it runs after the grid. Returns false
 // if neither holds; then the caller must run `f`.
-template <class F> GRIDSTRIDE_UNSEEN auto defer(const void *stream, NodeKind kind, F f) {
+template <class F> GRIDSTRIDE_NO_TSAN auto defer(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
         const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
         launch_after_grid(make_work(f), stream == after_children);

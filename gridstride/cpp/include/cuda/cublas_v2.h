@@ -279,7 +279,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
     cudaDataType type_a, type_b, type_c, type_scalar;
     int lda, ldb, ldc;
 
-    GRIDSTRIDE_UNSEEN static std::vector<double> columns(
+    GRIDSTRIDE_NO_TSAN static std::vector<double> columns(
         bool transposed, cudaDataType type, const void *p, int ld, int rows, int num_columns) {
         std::vector<double> res(size_t(rows) * size_t(num_columns));
         double *to = res.data();
@@ -291,7 +291,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
         return res;
     }
     // Adds the products of one column of the result to `sums`.
-    GRIDSTRIDE_UNSEEN static void add_column(
+    GRIDSTRIDE_NO_TSAN static void add_column(
         double *sums, const double *left, const double *factors, int rows, int inner) {
         for (int i = 0; i < inner; i++)
             for (int row = 0; row < rows; row++) sums[row] += left[size_t(i) * size_t(rows) + size_t(row)] * factors[i];

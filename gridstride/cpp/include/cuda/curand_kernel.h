@@ -35,14 +35,14 @@ GRIDSTRIDE_INLINE void step(unsigned (&v)[5]) {
 struct Jumps {
     static constexpr int subsequence = 67;
     Bits160 powers[subsequence + 64][160];
-    GRIDSTRIDE_UNSEEN static Bits160 apply(const Bits160 &x, const Bits160 *rows) {
+    GRIDSTRIDE_NO_TSAN static Bits160 apply(const Bits160 &x, const Bits160 *rows) {
         Bits160 res{};
         for (int i = 0; i < 160; i++)
             if (x.v[i / 32] >> i % 32 & 1)
                 for (int w = 0; w < 5; w++) res.v[w] ^= rows[i].v[w];
         return res;
     }
-    GRIDSTRIDE_UNSEEN Jumps() {
+    GRIDSTRIDE_NO_TSAN Jumps() {
         for (int i = 0; i < 160; i++) {
             powers[0][i] = {};
             powers[0][i].v[i / 32] = 1u << i % 32;
@@ -53,7 +53,7 @@ struct Jumps {
     }
 };
 // `n` times 2^`first_power` steps
-GRIDSTRIDE_UNSEEN inline Bits160 advance(Bits160 x, unsigned long long n, int first_power) {
+GRIDSTRIDE_NO_TSAN inline Bits160 advance(Bits160 x, unsigned long long n, int first_power) {
     const bool enabled = enable_checks(false);                       // the table is host memory
     static const Jumps *const jumps = new Jumps;
     for (int k = first_power; n; n >>= 1, k++)

@@ -176,16 +176,16 @@ inline cusparseStatus_t cusparseDnMatSetValues(cusparseDnMatDescr_t m, void *val
 
 namespace gridstride {
 namespace sparse {
-GRIDSTRIDE_UNSEEN inline int64_t read_index(cusparseIndexType_t type, const void *p, int64_t i) {
+GRIDSTRIDE_NO_TSAN inline int64_t read_index(cusparseIndexType_t type, const void *p, int64_t i) {
     return type == CUSPARSE_INDEX_64I ? static_cast<const int64_t *>(p)[i]
          : type == CUSPARSE_INDEX_32I ? static_cast<const int *>(p)[i] : static_cast<const unsigned short *>(p)[i];
 }
 inline size_t bytes_of_index(cusparseIndexType_t type) { return type == CUSPARSE_INDEX_64I ? 8 : 2 * type; }
-GRIDSTRIDE_UNSEEN inline size_t index_of(const cusparseDnMatDescr &m, int64_t row, int64_t column) {
+GRIDSTRIDE_NO_TSAN inline size_t index_of(const cusparseDnMatDescr &m, int64_t row, int64_t column) {
     return size_t(m.order == CUSPARSE_ORDER_COL ? column * m.ld + row : row * m.ld + column);
 }
 // Calls `f(row, column, value)` per nonzero; returns false if an index is out of bounds.
-template <class F> GRIDSTRIDE_UNSEEN bool visit_nonzeros(const cusparseSpMatDescr &m, F f) {
+template <class F> GRIDSTRIDE_NO_TSAN bool visit_nonzeros(const cusparseSpMatDescr &m, F f) {
     const bool is_csc = m.format == CUSPARSE_FORMAT_CSC, is_coo = m.format == CUSPARSE_FORMAT_COO;
     const void *const offsets = is_csc ? m.column_indices : m.row_indices;
     const void *const indices = is_csc ? m.row_indices : m.column_indices;
@@ -226,7 +226,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
     bool transpose_a, transpose_b;
     double alpha, beta;
 
-    GRIDSTRIDE_UNSEEN bool add_products(std::vector<double> &sums) const {
+    GRIDSTRIDE_NO_TSAN bool add_products(std::vector<double> &sums) const {
         return visit_nonzeros(a, [this, &sums](int64_t row, int64_t column, double value) {
             const int64_t to = transpose_a ? column : row, from = transpose_a ? row : column;
             for (int64_t i = 0; i < c.columns; i++)
@@ -234,7 +234,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
                     library::read_element(b.type, b.values, transpose_b ? index_of(b, i, from) : index_of(b, from, i));
         });
     }
-    GRIDSTRIDE_UNSEEN void run() const {
+    GRIDSTRIDE_NO_TSAN void run() const {
         std::vector<double> sums(size_t(c.rows * c.columns));
         if (!add_products(sums)) {
             set_error(cudaErrorIllegalAddress);

@@ -57,7 +57,7 @@
 #define GRIDSTRIDE_LAUNCH ::gridstride::launch
 #define GRIDSTRIDE_CONFIG ::gridstride::Config
 #define GRIDSTRIDE_KERNEL_CALL(...) \
-    GRIDSTRIDE_NAME(__VA_ARGS__), __LINE__, [=](auto... gs_a) GRIDSTRIDE_UNSEEN { __VA_ARGS__(gs_a...); }
+    GRIDSTRIDE_NAME(__VA_ARGS__), __LINE__, [=](auto... gs_a) GRIDSTRIDE_NO_TSAN { __VA_ARGS__(gs_a...); }
 
 // The first statement of a kernel: reports a call by host code, which may only launch it. Outside a launch, the grid is
 // empty.
@@ -97,7 +97,7 @@ template <class R, class... A> Arg make_arg(R (*const &)(A...)) { return {nullpt
 inline Arg make_arg(void *const &p) { return {p, 1}; }
 inline Arg make_arg(const void *const &p) { return {p, 1}; }
 
-template <class T> GRIDSTRIDE_UNSEEN void pass_to_device([[maybe_unused]] T &x) {
+template <class T> GRIDSTRIDE_NO_TSAN void pass_to_device([[maybe_unused]] T &x) {
     if constexpr (sizeof(T) >= sizeof(void *) && (std::is_pointer_v<T> || std::is_class_v<T>) &&
                   std::is_trivially_copyable_v<T>)
         hide_host_addresses(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
@@ -110,7 +110,7 @@ static thread_local const bool has_worker = make_worker();
 static inline bool begin_worker() { return has_worker; }
 
 template <class F> struct CallOf {
-    GRIDSTRIDE_UNSEEN static void thread(void *f) { (*static_cast<F *>(f))(); }
+    GRIDSTRIDE_NO_TSAN static void thread(void *f) { (*static_cast<F *>(f))(); }
     static void copy(void *to, const void *f) { new (to) F(*static_cast<const F *>(f)); }
     static void drop(void *f) { static_cast<F *>(f)->~F(); }
     static constexpr bool is_trivial = std::is_trivially_copyable_v<F>;
@@ -118,11 +118,11 @@ template <class F> struct CallOf {
         sizeof(F), alignof(F), thread, is_trivial ? nullptr : copy, is_trivial ? nullptr : drop, begin_worker};
 };
 template <class F, class... A>
-GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
+GRIDSTRIDE_NO_TSAN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     (pass_to_device(args), ...);
     const Arg list[sizeof...(A) + 1] = {make_arg(args)..., {nullptr, 0}};
     // not instrumented, because copying the arguments for a thread is not an access of the kernel
-    auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
+    auto call = [=]() GRIDSTRIDE_NO_TSAN { kernel_call(const_cast<A &>(args)...); };
     launch(config, {&CallOf<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
 }
 
@@ -188,7 +188,7 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
 // `exit` and `abort` must not end the notebook, and printed text must appear in it.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
-[[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
+[[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::exit_program(code); }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() {
     ::gridstride::trap(::gridstride::Code::abort_called);
 }
@@ -214,7 +214,7 @@ using ::gridstride_puts;
 #define GRIDSTRIDE_ALLOCATE_EXCEPTION __wrap___cxa_allocate_exception
 #endif
 #ifdef GRIDSTRIDE_CHECKED
-#define GRIDSTRIDE_HOOK extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
+#define GRIDSTRIDE_HOOK extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_NO_TSAN
 GRIDSTRIDE_HOOK void *GRIDSTRIDE_ALLOCATE_EXCEPTION(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }

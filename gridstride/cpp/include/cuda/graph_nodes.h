@@ -207,7 +207,7 @@ inline cudaError_t cudaGraphConditionalHandleCreate(
     *handle = reinterpret_cast<uintptr_t>(new gridstride::Condition{initial, initial});
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
+GRIDSTRIDE_NO_TSAN inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
     reinterpret_cast<gridstride::Condition *>(handle)->value = value;
 }
 inline cudaError_t cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,

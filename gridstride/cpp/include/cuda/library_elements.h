@@ -7,11 +7,11 @@
 
 namespace gridstride {
 namespace library {
-GRIDSTRIDE_UNSEEN inline int bytes_of(cudaDataType kind) {
+GRIDSTRIDE_NO_TSAN inline int bytes_of(cudaDataType kind) {
     return kind == CUDA_R_64F ? 8 : kind == CUDA_R_32F || kind == CUDA_R_32I ? 4
          : kind == CUDA_R_16F || kind == CUDA_R_16BF ? 2 : kind == CUDA_R_8I || kind == CUDA_R_8U ? 1 : 0;
 }
-GRIDSTRIDE_UNSEEN inline double read_element(cudaDataType kind, const void *p, size_t i) {
+GRIDSTRIDE_NO_TSAN inline double read_element(cudaDataType kind, const void *p, size_t i) {
     switch (kind) {
         case CUDA_R_64F: return static_cast<const double *>(p)[i];
         case CUDA_R_32F: return double(static_cast<const float *>(p)[i]);
@@ -22,7 +22,7 @@ GRIDSTRIDE_UNSEEN inline double read_element(cudaDataType kind, const void *p, s
         default: return static_cast<const unsigned char *>(p)[i];
     }
 }
-GRIDSTRIDE_UNSEEN inline void write_element(cudaDataType kind, void *p, size_t i, double x) {
+GRIDSTRIDE_NO_TSAN inline void write_element(cudaDataType kind, void *p, size_t i, double x) {
     switch (kind) {
         case CUDA_R_64F: static_cast<double *>(p)[i] = x; break;
         case CUDA_R_32F: static_cast<float *>(p)[i] = float(x); break;
@@ -37,6 +37,6 @@ template <class T> T load_scalar(const T *p) {
     const DeviceAccessScope access;
     return *p;
 }
-GRIDSTRIDE_UNSEEN inline double load_scalar(cudaDataType kind, const void *p) { return read_element(kind, p, 0); }
+GRIDSTRIDE_NO_TSAN inline double load_scalar(cudaDataType kind, const void *p) { return read_element(kind, p, 0); }
 }
 }

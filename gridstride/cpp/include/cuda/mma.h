@@ -80,13 +80,13 @@ template <class... A> void bmma_sync(A &&...) { ::gridstride::not_emulated("wmma
 namespace emulator {
 template <class T>
 using Real = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, int>, double, float>;
-template <class T, class X> GRIDSTRIDE_UNSEEN Real<T> value(X x) {
+template <class T, class X> GRIDSTRIDE_NO_TSAN Real<T> value(X x) {
     if constexpr (std::is_same_v<T, precision::tf32>)
         return gridstride::ptx::tf32::value(gridstride::bit_cast<uint32_t>(x), 0);
     else return Real<T>(x);
 }
 // Sums of integers wrap around at 2^31.
-template <class T> GRIDSTRIDE_UNSEEN T rounded(double sum) {
+template <class T> GRIDSTRIDE_NO_TSAN T rounded(double sum) {
     if constexpr (std::is_same_v<T, int>) return int(unsigned(static_cast<long long>(sum)));
     else return T(sum);
 }
@@ -94,7 +94,7 @@ inline void do_nothing(void *const *) {}
 
 // Loads or stores the lane's elements; elements that are contiguous in memory are one access.
 template <bool stores, class F, class P>
-GRIDSTRIDE_UNSEEN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
+GRIDSTRIDE_NO_TSAN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
     // PTX requires an alignment of as many bytes as a lane holds: 8 for 16x16 signed chars. The CUDA guide requires 32,
     // but CUDA's own samples violate that.
     gridstride::must_be_aligned(p, sizeof f.x, function, line);
@@ -120,7 +120,7 @@ template <class D, class A, class B, class C> struct Product {
     const A *a;
     const B *b;
     const C *c;
-    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *products) {
+    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *products) {
         using T = Real<typename A::element_type>;
         T a[A::rows][A::columns], b[B::rows][B::columns];
         double sum[C::rows][C::columns];
@@ -134,7 +134,7 @@ template <class D, class A, class B, class C> struct Product {
             }
     }
     template <class Array, class F>
-    static GRIDSTRIDE_UNSEEN void fill(void *const *products, Array &to, const F *Product::*operand) {
+    static GRIDSTRIDE_NO_TSAN void fill(void *const *products, Array &to, const F *Product::*operand) {
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < F::num_elements; i++) {
                 const int index = F::element_index(lane, i);

@@ -111,26 +111,26 @@ template <int m> void to_pair(int, uint32_t &d, float upper, float lower) {
 
 inline uint32_t window_address(uint32_t address) { return address; }
 inline uint32_t window_address(uint64_t address) { return uint32_t(address); }
-template <class A, class... D> GRIDSTRIDE_UNSEEN void load_shared(int line, A address, D &...d) {
+template <class A, class... D> GRIDSTRIDE_NO_TSAN void load_shared(int line, A address, D &...d) {
     constexpr unsigned bytes = (sizeof(D) + ...);
     const char *p = shared_pointer(window_address(address), bytes, "ld.shared", line);
     report_access(p, bytes, false, line);
     ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
 }
-template <class A, class... S> GRIDSTRIDE_UNSEEN void store_shared(int line, A address, S... s) {
+template <class A, class... S> GRIDSTRIDE_NO_TSAN void store_shared(int line, A address, S... s) {
     constexpr unsigned bytes = (sizeof(S) + ...);
     char *p = shared_pointer(window_address(address), bytes, "st.shared", line);
     report_access(p, bytes, true, line);
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
 }
 
-template <class... D> GRIDSTRIDE_UNSEEN void load_global(int line, uint64_t address, D &...d) {
+template <class... D> GRIDSTRIDE_NO_TSAN void load_global(int line, uint64_t address, D &...d) {
     const char *p = reinterpret_cast<const char *>(address);
     must_be_aligned(p, (sizeof(D) + ...), "ld.global", line);
     report_access(p, (sizeof(D) + ...), false, line);
     ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
 }
-template <class... S> GRIDSTRIDE_UNSEEN void store_global(int line, uint64_t address, S... s) {
+template <class... S> GRIDSTRIDE_NO_TSAN void store_global(int line, uint64_t address, S... s) {
     char *p = reinterpret_cast<char *>(address);
     must_be_aligned(p, (sizeof(S) + ...), "st.global", line);
     report_access(p, (sizeof(S) + ...), true, line);
@@ -235,7 +235,7 @@ template <class T, class S> T narrowed(S s) {
     else return T(s);
 }
 template <class T, class... D>
-GRIDSTRIDE_UNSEEN void load_ordered(int line, Order order, Scope scope, uint64_t address, D &...d) {
+GRIDSTRIDE_NO_TSAN void load_ordered(int line, Order order, Scope scope, uint64_t address, D &...d) {
     const char *p = reinterpret_cast<const char *>(address);
     must_be_aligned(p, sizeof(T) * sizeof...(D), "ld", line);
     const auto load_one = [&](auto &to) {
@@ -247,7 +247,7 @@ GRIDSTRIDE_UNSEEN void load_ordered(int line, Order order, Scope scope, uint64_t
     (load_one(d), ...);
 }
 template <class T, class... S>
-GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, Scope scope, uint64_t address, S... s) {
+GRIDSTRIDE_NO_TSAN void store_ordered(int line, Order order, Scope scope, uint64_t address, S... s) {
     char *p = reinterpret_cast<char *>(address);
     must_be_aligned(p, sizeof(T) * sizeof...(S), "st", line);
     const auto store_one = [&](auto from) {
@@ -261,7 +261,7 @@ GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, Scope scope, uint64_
 
 // atom and red
 template <class Op, class T, class D>
-GRIDSTRIDE_UNSEEN void update(int line, Order order, Scope scope, D &&d, uint64_t address, T value) {
+GRIDSTRIDE_NO_TSAN void update(int line, Order order, Scope scope, D &&d, uint64_t address, T value) {
     T *p = reinterpret_cast<T *>(address);
     must_be_aligned(p, sizeof(T), "atom", line);
     atomic_begin(p, sizeof(T), Use::modify, scope, order, line);
@@ -332,7 +332,7 @@ template <int m, class F> void apply_pair(int, uint32_t &d, F f, uint32_t a, uin
 
 template <int n> struct Rows { char *row; uint32_t part[n]; };
 
-template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_rows(void *const *lanes) {
+template <int n, bool transposed, bool stores> GRIDSTRIDE_NO_TSAN void exchange_rows(void *const *lanes) {
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < n; i++)
             for (int e = 0; e < 2; e++) {
@@ -345,21 +345,21 @@ template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_r
             }
 }
 template <int n, bool transposed, bool stores>
-GRIDSTRIDE_UNSEEN void exchange_matrices(const char *instruction, Rows<n> &own, uint32_t address, int line) {
+GRIDSTRIDE_NO_TSAN void exchange_matrices(const char *instruction, Rows<n> &own, uint32_t address, int line) {
     if (lane() < 8 * n) {
         own.row = shared_pointer(address, 16, instruction, line);
         report_access(own.row, 16, stores, line);
     }
     run_for_warp(instruction, &own, exchange_rows<n, transposed, stores>, line);
 }
-template <int n, bool transposed, class A, class... D> GRIDSTRIDE_UNSEEN void ldmatrix(int line, A address, D &...d) {
+template <int n, bool transposed, class A, class... D> GRIDSTRIDE_NO_TSAN void ldmatrix(int line, A address, D &...d) {
     static_assert(sizeof...(D) == n, "ldmatrix.x1, .x2 and .x4 have 1, 2 and 4 destinations");
     Rows<n> own;
     exchange_matrices<n, transposed, false>("ldmatrix", own, window_address(address), line);
     const uint32_t *part = own.part;
     (set_register(d, *part++), ...);
 }
-template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void stmatrix(int line, A address, S... s) {
+template <int n, bool transposed, class A, class... S> GRIDSTRIDE_NO_TSAN void stmatrix(int line, A address, S... s) {
     static_assert(sizeof...(S) == n, "stmatrix.x1, .x2 and .x4 have 1, 2 and 4 sources");
     Rows<n> own = {nullptr, {register_bits(s)...}};
     exchange_matrices<n, transposed, true>("stmatrix", own, window_address(address), line);
@@ -402,7 +402,7 @@ struct bf16 {
 
 // out[m][n] = a[m][k] @ b[k][n] + c[m][n]
 template <int m, int n, int k, class T = float>
-GRIDSTRIDE_UNSEEN void multiply(const T (*a)[k], const T (*b)[n], double (*c)[n]) {
+GRIDSTRIDE_NO_TSAN void multiply(const T (*a)[k], const T (*b)[n], double (*c)[n]) {
     for (int row = 0; row < m; row++)
         for (int i = 0; i < k; i++)
             for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
@@ -414,7 +414,7 @@ template <int k, class T, class Sum> struct Mma {
     static constexpr int step = 4 * T::per_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::per_word;
     uint32_t a[a_words], b[b_words], c[sums];
 
-    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *lanes) {
+    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *lanes) {
         float a[16][k], b[k][8];
         double c[16][8];
         for (int lane = 0; lane < 32; lane++) {
@@ -440,7 +440,7 @@ template <int k, class T, class Sum> struct Mma {
         }
     }
 };
-template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void run_mma(int line, uint32_t *sums, R... r) {
+template <int k, class T, class Sum, class... R> GRIDSTRIDE_NO_TSAN void run_mma(int line, uint32_t *sums, R... r) {
     using M = Mma<k, T, Sum>;
     M own;
     const uint32_t words[] = {register_bits(r)...};
@@ -449,7 +449,7 @@ template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void run_mma(
     __builtin_memcpy(sums, own.c, sizeof own.c);
 }
 template <int k, class T, class Sum, class D, class... R>
-GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
+GRIDSTRIDE_NO_TSAN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 1,
         "mma.sync: wrong number of registers for this shape");
     uint32_t sums[4];
@@ -462,7 +462,7 @@ GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
 template <int k, class T, int selector> struct SparseMma {
     uint32_t a[k / 8], b[k / 8], c[4], metadata;
 
-    static GRIDSTRIDE_UNSEEN void multiply_all(void *const *lanes) {
+    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *lanes) {
         const auto registers_of = [&](int lane) -> SparseMma & { return *static_cast<SparseMma *>(lanes[lane]); };
         float b[k][8];
         for (int lane = 0; lane < 32; lane++)
@@ -485,7 +485,7 @@ template <int k, class T, int selector> struct SparseMma {
     }
 };
 template <int k, class T, bool ordered, int selector, class D, class... R>
-GRIDSTRIDE_UNSEEN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
+GRIDSTRIDE_NO_TSAN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     using M = SparseMma<k, T, selector>;
     static_assert(
         selector >= 0 && selector < (k == 32 ? 2 : 4), "mma.sp: the selector must be 0 or 1, for m16n8k16 0 to 3");
@@ -499,7 +499,7 @@ GRIDSTRIDE_UNSEEN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
     set_register(d0, own.c[0]), set_register(d1, own.c[1]), set_register(d2, own.c[2]), set_register(d3, own.c[3]);
 }
 template <int k, class T, class Sum, class... R>
-GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
+GRIDSTRIDE_NO_TSAN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
     static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 2,
         "mma.sync: wrong number of registers for this shape");
     uint32_t sums[2];

@@ -9,7 +9,7 @@
 typedef struct GridstrideStream *cudaStream_t;
 
 #define GRIDSTRIDE_NOINLINE __attribute__((noinline))
-#define GRIDSTRIDE_UNSEEN __attribute__((no_sanitize("thread")))   // a function whose accesses are not instrumented
+#define GRIDSTRIDE_NO_TSAN __attribute__((no_sanitize("thread")))   // a function whose accesses are not instrumented
 #define GRIDSTRIDE_API __attribute__((visibility("default")))
 #ifdef __clang__
 #define GRIDSTRIDE_NOT_READ(n)
@@ -73,12 +73,12 @@ GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
 // Load and store that are not checked; the `=` of a struct would be an instrumented function.
-template <class T> GRIDSTRIDE_UNSEEN auto peek(const T *p) {
+template <class T> GRIDSTRIDE_NO_TSAN auto peek(const T *p) {
     alignas(T) char bytes[sizeof(T)];
     __builtin_memcpy(bytes, static_cast<const void *>(p), sizeof bytes);
     return *reinterpret_cast<T *>(bytes);
 }
-template <class T> GRIDSTRIDE_UNSEEN auto poke(T *p, const T &value) {
+template <class T> GRIDSTRIDE_NO_TSAN auto poke(T *p, const T &value) {
     __builtin_memcpy(static_cast<void *>(p), static_cast<const void *>(&value), sizeof value);
 }
 
@@ -309,9 +309,9 @@ GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
 GRIDSTRIDE_API void wgmma_commit();
 GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
 
-struct Names {                       // the names of a kernel's parameters, separated by commas
+struct ParameterNames {              // the names of a kernel's parameters, separated by commas
     const char *kernel, *parameters;
-    GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
+    GRIDSTRIDE_API ParameterNames(const char *kernel, const char *parameters);
 };
 
 struct PlainVariables {              // this module has device variables that are ordinary C++ variables
@@ -389,7 +389,7 @@ GRIDSTRIDE_API bool is_launch_refused();
 // An index of `rank` dimensions is out of bounds for an array with these sizes; `access`: "read" or "write".
 [[noreturn]] GRIDSTRIDE_API void report_index_outside(
     const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line);
-[[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
+[[noreturn]] GRIDSTRIDE_API void exit_program(int code);                  // exit()
 [[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
 // reports a host function that is called in device code, from a __host__ __device__ function
 GRIDSTRIDE_API void report_host_only_call(const char *function, int line = __builtin_LINE());
@@ -400,7 +400,7 @@ GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Thrown in host code if a finding has ended a launch; `finding()` returns the finding.
-struct GRIDSTRIDE_API Stop {};
+struct GRIDSTRIDE_API LaunchStopped {};
 // Fourier transforms, which Python computes (../../runtime/transforms.cpp)
 struct ArrayLayout { int embed[3], stride, distance; };              // element (x, y): (x * embed[1] + y) * stride
 struct Transform {

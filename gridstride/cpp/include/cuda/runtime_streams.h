@@ -22,7 +22,7 @@ enum {
 #define cudaStreamLegacy ((cudaStream_t)0)
 #define cudaStreamPerThread ((cudaStream_t)0)
 
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamCreateWithFlags(
+GRIDSTRIDE_NO_TSAN inline cudaError_t cudaStreamCreateWithFlags(
     cudaStream_t *s, unsigned flags, int line = __builtin_LINE()) {
     *s = new GridstrideStream();
     gridstride::register_stream(*s, !(flags & cudaStreamNonBlocking), line);
@@ -49,7 +49,7 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
     *priority = s ? s->priority : 0;
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
+GRIDSTRIDE_NO_TSAN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
     gridstride::unregister_stream(s);
     delete s;
     return cudaSuccess;
@@ -82,17 +82,17 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data
     if (!gridstride::defer(s, gridstride::NodeKind::host, call)) call();
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e, unsigned = cudaEventDefault) {
+GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventCreate(cudaEvent_t *e, unsigned = cudaEventDefault) {
     *e = new GridstrideEvent{-1, nullptr};
     return cudaSuccess;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
     gridstride::forget_event(e);
     delete e;
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
+GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
     e->graph = gridstride::capture_graph(s);
     if (e->graph) gridstride::record_capture_event(e, s);
     else gridstride::record_event(e, s);

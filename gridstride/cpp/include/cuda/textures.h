@@ -27,7 +27,7 @@ template <class T> struct Texel<T, std::void_t<decltype(T::x)>> {
     typedef decltype(T::x) Element;
     static constexpr int num_channels = sizeof(T) / sizeof(Element);
 };
-GRIDSTRIDE_UNSEEN inline int texel_bytes(const cudaChannelFormatDesc &d) { return (d.x + d.y + d.z + d.w) / 8; }
+GRIDSTRIDE_NO_TSAN inline int texel_bytes(const cudaChannelFormatDesc &d) { return (d.x + d.y + d.z + d.w) / 8; }
 }
 template <class T> cudaChannelFormatDesc cudaCreateChannelDesc() {
     typedef typename gridstride::Texel<T>::Element Element;
@@ -316,7 +316,7 @@ inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc *description,
 
 namespace gridstride {
 // The value of one channel of a texel
-template <class Element> GRIDSTRIDE_UNSEEN Element channel_value(const Texture &t, const char *p, int c) {
+template <class Element> GRIDSTRIDE_NO_TSAN Element channel_value(const Texture &t, const char *p, int c) {
     const int bits = t.desc.x;
     uint32_t raw = 0;
     for (int byte = 0; byte < bits / 8; byte++) raw |= uint32_t((unsigned char)p[c * bits / 8 + byte]) << 8 * byte;
@@ -335,7 +335,7 @@ template <class Element> GRIDSTRIDE_UNSEEN Element channel_value(const Texture &
     }
     return Element(is_signed ? uint32_t(signed_value) : raw);
 }
-template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long long y, long long z, int line) {
+template <class T> GRIDSTRIDE_NO_TSAN T texel(const Texture &t, long long x, long long y, long long z, int line) {
     typedef typename Texel<T>::Element Element;
     const int n = !t.desc.y ? 1 : !t.desc.z ? 2 : !t.desc.w ? 3 : 4;
     T result;
@@ -351,7 +351,7 @@ template <class T> GRIDSTRIDE_UNSEEN T texel(const Texture &t, long long x, long
 }
 
 // Converts a coordinate along an axis of n texels to texels, by the address mode.
-GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
+GRIDSTRIDE_NO_TSAN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
     if (!t.description.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
     const float period = floorf(x), fraction = x - period;
@@ -362,7 +362,7 @@ GRIDSTRIDE_UNSEEN inline float texel_position(const Texture &t, float x, size_t 
     }
 }
 // Returns the index of a texel; -1 for the border. Only normalized coordinates wrap.
-GRIDSTRIDE_UNSEEN inline long long texel_index(const Texture &t, long long i, size_t n, int axis) {
+GRIDSTRIDE_NO_TSAN inline long long texel_index(const Texture &t, long long i, size_t n, int axis) {
     const auto mode = t.description.addressMode[axis];
     const long long size = (long long)n;
     if (i >= 0 && i < size) return i;
@@ -373,14 +373,14 @@ GRIDSTRIDE_UNSEEN inline long long texel_index(const Texture &t, long long i, si
 // The two texels between which a coordinate is, and its distance from the first. Texture units round the distance to
 // 1/256.
 struct TexelPair { long long low, high; float distance; };
-GRIDSTRIDE_UNSEEN inline TexelPair texel_pair(const Texture &t, float x, size_t n, int axis) {
+GRIDSTRIDE_NO_TSAN inline TexelPair texel_pair(const Texture &t, float x, size_t n, int axis) {
     const float position = texel_position(t, x, n, axis);
     if (t.description.filterMode == cudaFilterModePoint)
         return {texel_index(t, (long long)floorf(position), n, axis), 0, 0};
     const float low = floorf(position - 0.5f), distance = rintf((position - 0.5f - low) * 256) / 256;
     return {texel_index(t, (long long)low, n, axis), texel_index(t, (long long)low + 1, n, axis), distance};
 }
-template <class T> GRIDSTRIDE_UNSEEN T interpolate(const T &a, const T &b, float distance) {
+template <class T> GRIDSTRIDE_NO_TSAN T interpolate(const T &a, const T &b, float distance) {
     T result = a;
     if constexpr (std::is_same_v<typename Texel<T>::Element, float>)
         for (int c = 0; c < Texel<T>::num_channels; c++) {
@@ -390,36 +390,36 @@ template <class T> GRIDSTRIDE_UNSEEN T interpolate(const T &a, const T &b, float
     return result;
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T interpolate_x(const Texture &t, TexelPair x, long long y, long long z, int line) {
+GRIDSTRIDE_NO_TSAN T interpolate_x(const Texture &t, TexelPair x, long long y, long long z, int line) {
     const T low = texel<T>(t, x.low, y, z, line);
     return x.distance > 0 ? interpolate(low, texel<T>(t, x.high, y, z, line), x.distance) : low;
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T interpolate_xy(const Texture &t, TexelPair x, TexelPair y, long long z, int line) {
+GRIDSTRIDE_NO_TSAN T interpolate_xy(const Texture &t, TexelPair x, TexelPair y, long long z, int line) {
     const T low = interpolate_x<T>(t, x, y.low, z, line);
     return y.distance > 0 ? interpolate(low, interpolate_x<T>(t, x, y.high, z, line), y.distance) : low;
 }
-GRIDSTRIDE_UNSEEN inline long long clamp_layer(const Texture &t, int layer, int faces = 1) {
+GRIDSTRIDE_NO_TSAN inline long long clamp_layer(const Texture &t, int layer, int faces = 1) {
     return std::min(std::max(layer, 0), int(t.depth) / faces - 1);
 }
 inline const Texture &texture(unsigned long long object) { return *reinterpret_cast<const Texture *>(object); }
 }
 
 #define GRIDSTRIDE_LINE int line = __builtin_LINE()
-template <class T> GRIDSTRIDE_UNSEEN T tex1Dfetch(cudaTextureObject_t object, int i, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex1Dfetch(cudaTextureObject_t object, int i, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
     return i < 0 || size_t(i) >= t.width ? T{} : gridstride::texel<T>(t, i, 0, 0, line);
 }
-template <class T> GRIDSTRIDE_UNSEEN T tex1D(cudaTextureObject_t object, float x, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex1D(cudaTextureObject_t object, float x, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
     return gridstride::interpolate_x<T>(t, gridstride::texel_pair(t, x, t.width, 0), 0, 0, line);
 }
-template <class T> GRIDSTRIDE_UNSEEN T tex2D(cudaTextureObject_t object, float x, float y, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex2D(cudaTextureObject_t object, float x, float y, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
     return interpolate_xy<T>(t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), 0, line);
 }
-template <class T> GRIDSTRIDE_UNSEEN T tex3D(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex3D(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
     const TexelPair a = texel_pair(t, x, t.width, 0), b = texel_pair(t, y, t.height, 1),
@@ -427,27 +427,27 @@ template <class T> GRIDSTRIDE_UNSEEN T tex3D(cudaTextureObject_t object, float x
     const T low = interpolate_xy<T>(t, a, b, c.low, line);
     return c.distance > 0 ? interpolate(low, interpolate_xy<T>(t, a, b, c.high, line), c.distance) : low;
 }
-template <class T> GRIDSTRIDE_UNSEEN T tex1DLayered(cudaTextureObject_t object, float x, int layer, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex1DLayered(cudaTextureObject_t object, float x, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
     return interpolate_x<T>(t, texel_pair(t, x, t.width, 0), 0, clamp_layer(t, layer), line);
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T tex2DLayered(cudaTextureObject_t object, float x, float y, int layer, GRIDSTRIDE_LINE) {
+GRIDSTRIDE_NO_TSAN T tex2DLayered(cudaTextureObject_t object, float x, float y, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
     return interpolate_xy<T>(
         t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), clamp_layer(t, layer), line);
 }
 // There is one level only; the argument is ignored.
-template <class T> GRIDSTRIDE_UNSEEN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
     return tex1D<T>(object, x, line);
 }
-template <class T> GRIDSTRIDE_UNSEEN T tex2DLod(cudaTextureObject_t object, float x, float y, float, GRIDSTRIDE_LINE) {
+template <class T> GRIDSTRIDE_NO_TSAN T tex2DLod(cudaTextureObject_t object, float x, float y, float, GRIDSTRIDE_LINE) {
     return tex2D<T>(object, x, y, line);
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T tex3DLod(cudaTextureObject_t object, float x, float y, float z, float, GRIDSTRIDE_LINE) {
+GRIDSTRIDE_NO_TSAN T tex3DLod(cudaTextureObject_t object, float x, float y, float z, float, GRIDSTRIDE_LINE) {
     return tex3D<T>(object, x, y, z, line);
 }
 
@@ -455,14 +455,14 @@ GRIDSTRIDE_UNSEEN T tex3DLod(cudaTextureObject_t object, float x, float y, float
 // position on it. A texel past the edge of a face is on the neighbouring face; three texels meet at a corner.
 namespace gridstride {
 struct FacePosition { int face; float s, t; };
-GRIDSTRIDE_UNSEEN inline FacePosition face_position(float x, float y, float z) {
+GRIDSTRIDE_NO_TSAN inline FacePosition face_position(float x, float y, float z) {
     const float ax = fabsf(x), ay = fabsf(y), az = fabsf(z);
     if (ax >= ay && ax >= az) return {x < 0, (x < 0 ? z : -z) / ax, -y / ax};
     if (ay >= az) return {2 + (y < 0), x / ay, (y < 0 ? -z : z) / ay};
     return {4 + (z < 0), (z < 0 ? -x : x) / az, -y / az};
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T cube_texel(const Texture &t, int face, long long i, long long j, int first, int line) {
+GRIDSTRIDE_NO_TSAN T cube_texel(const Texture &t, int face, long long i, long long j, int first, int line) {
     const long long n = (long long)t.width;
     const bool outside_x = i < 0 || i >= n, outside_y = j < 0 || j >= n;
     if (outside_x && outside_y) {
@@ -482,7 +482,7 @@ GRIDSTRIDE_UNSEEN T cube_texel(const Texture &t, int face, long long i, long lon
     return texel<T>(t, to_index(o.s), to_index(o.t), first + o.face, line);
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T sample_cube(const Texture &t, float x, float y, float z, long long layer, int line) {
+GRIDSTRIDE_NO_TSAN T sample_cube(const Texture &t, float x, float y, float z, long long layer, int line) {
     const FacePosition o = face_position(x, y, z);
     const float n = float(t.width), s = (o.s + 1) / 2 * n, u = (o.t + 1) / 2 * n;
     const int first = int(layer) * 6;
@@ -500,11 +500,11 @@ GRIDSTRIDE_UNSEEN T sample_cube(const Texture &t, float x, float y, float z, lon
 }
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T texCubemap(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
+GRIDSTRIDE_NO_TSAN T texCubemap(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
     return gridstride::sample_cube<T>(gridstride::texture(object), x, y, z, 0, line);
 }
 template <class T>
-GRIDSTRIDE_UNSEEN T texCubemapLayered(
+GRIDSTRIDE_NO_TSAN T texCubemapLayered(
     cudaTextureObject_t object, float x, float y, float z, int layer, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
     return gridstride::sample_cube<T>(t, x, y, z, gridstride::clamp_layer(t, layer, 6), line);
@@ -523,7 +523,7 @@ enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero = 0, cudaBoundaryModeClamp =
 namespace gridstride {
 // Returns the address of an element; null outside the surface, where zero is read and nothing is written
 template <class T>
-GRIDSTRIDE_UNSEEN char *surface_address(
+GRIDSTRIDE_NO_TSAN char *surface_address(
     unsigned long long object, int x, int y, int z, int mode, const char *access, int line) {
     const Texture &t = texture(object);
     if (x % int(sizeof(T))) must_be_aligned(reinterpret_cast<const void *>(uintptr_t(unsigned(x))), sizeof(T),
@@ -541,12 +541,12 @@ GRIDSTRIDE_UNSEEN char *surface_address(
     return t.data + clamped[0] * (long long)t.slice + clamped[1] * (long long)t.pitch +
            clamped[2] * (long long)sizeof(T);
 }
-template <class T> GRIDSTRIDE_UNSEEN T read_surface(char *p, int line) {
+template <class T> GRIDSTRIDE_NO_TSAN T read_surface(char *p, int line) {
     T result{};
     if (p) report_access(p, sizeof(T), false, line), __builtin_memcpy(&result, p, sizeof(T));
     return result;
 }
-template <class T> GRIDSTRIDE_UNSEEN void write_surface(char *p, const T &value, int line) {
+template <class T> GRIDSTRIDE_NO_TSAN void write_surface(char *p, const T &value, int line) {
     if (p) report_access(p, sizeof(T), true, line), __builtin_memcpy(p, &value, sizeof(T));
 }
 }

@@ -24,10 +24,10 @@ namespace gridstride {
 template <class T> struct LaneValues {
     const void *bytes;
     unsigned participants;
-    GRIDSTRIDE_UNSEEN LaneValues(unsigned mask, const T &own_value, int line) {
+    GRIDSTRIDE_NO_TSAN LaneValues(unsigned mask, const T &own_value, int line) {
         participants = warp_exchange(mask, &own_value, sizeof(T), bytes, line);
     }
-    GRIDSTRIDE_UNSEEN auto operator[](int i) const {
+    GRIDSTRIDE_NO_TSAN auto operator[](int i) const {
         T value;
         __builtin_memcpy(static_cast<void *>(&value), static_cast<const char *>(bytes) + 16 * i, sizeof value);
         return value;
@@ -37,7 +37,7 @@ template <class T> struct LaneValues {
 // Returns the value of lane `source`. It is copied in parts of constant size, because the detectors check calls of
 // memcpy.
 template <size_t offset = 0, class T>
-GRIDSTRIDE_UNSEEN auto shuffle(unsigned mask, T value, int source, int line) {
+GRIDSTRIDE_NO_TSAN auto shuffle(unsigned mask, T value, int source, int line) {
     constexpr int bytes = sizeof(T) - offset < 16 ? sizeof(T) - offset : 16;
     char *part = reinterpret_cast<char *>(&value) + offset;
     const void *all_parts;
@@ -67,24 +67,24 @@ struct Segment {
 };
 
 // Returns the mask of the lanes for whose value `f` holds.
-template <class T, class F> GRIDSTRIDE_UNSEEN auto lanes_where(const LaneValues<T> &values, F f) {
+template <class T, class F> GRIDSTRIDE_NO_TSAN auto lanes_where(const LaneValues<T> &values, F f) {
     unsigned lanes = 0;
     for (int i = 0; i < 32; i++) if (values.participants >> i & 1 && f(values[i])) lanes |= 1u << i;
     return lanes;
 }
-GRIDSTRIDE_UNSEEN inline unsigned ballot(unsigned mask, bool predicate, unsigned &participants, int line) {
+GRIDSTRIDE_NO_TSAN inline unsigned ballot(unsigned mask, bool predicate, unsigned &participants, int line) {
     const LaneValues<bool> values(mask, predicate, line);
     participants = values.participants;
     return lanes_where(values, [](bool p) { return p; });
 }
 template <class T>
-GRIDSTRIDE_UNSEEN unsigned lanes_equal_to(unsigned mask, T own_value, unsigned &participants, int line) {
+GRIDSTRIDE_NO_TSAN unsigned lanes_equal_to(unsigned mask, T own_value, unsigned &participants, int line) {
     const LaneValues<T> values(mask, own_value, line);
     participants = values.participants;
     return lanes_where(values, [=](T other) { return __builtin_memcmp(&other, &own_value, sizeof own_value) == 0; });
 }
 // Reduces the values of the lanes by `op`, in order of the lanes.
-template <class T, class F> GRIDSTRIDE_UNSEEN auto reduce_lanes(unsigned mask, T own_value, F op, int line) {
+template <class T, class F> GRIDSTRIDE_NO_TSAN auto reduce_lanes(unsigned mask, T own_value, F op, int line) {
     const LaneValues<T> values(mask, own_value, line);
     unsigned remaining = values.participants;
     if (!remaining) return own_value;

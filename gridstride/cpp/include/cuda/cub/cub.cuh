@@ -51,7 +51,7 @@ template <class T> struct Slot {
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
 // Returns a value for a result that CUB leaves undefined: a NaN or a large integer, which is never right by chance
-template <class T> GRIDSTRIDE_UNSEEN T undefined_value(T x, gridstride::Code owner_phrase, Line line) {
+template <class T> GRIDSTRIDE_NO_TSAN T undefined_value(T x, gridstride::Code owner_phrase, Line line) {
     if constexpr (std::is_same_v<T, double>)
         __builtin_memcpy(&x, &gridstride::undefined_nan_of_double, sizeof(T));
     else if constexpr (std::is_same_v<T, float>) __builtin_memcpy(&x, &gridstride::undefined_nan, sizeof(T));

@@ -155,13 +155,13 @@ struct Item {                         // an argument of an operation
     Item(const T &x)
         : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
 };
-// Runs an operation in Python, e.g. ask("sum", {x}); throws PythonError if it raises an exception.
-GRIDSTRIDE_BINDING Reader ask(const char *operation, std::initializer_list<Item> args);
-[[noreturn]] GRIDSTRIDE_BINDING void refuse_answer(const char *operation);
-template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
-    Reader r = ask(operation, args);
+// Runs an operation in Python, e.g. call_python("sum", {x}); throws PythonError if it raises an exception.
+GRIDSTRIDE_BINDING Reader call_python(const char *operation, std::initializer_list<Item> args);
+[[noreturn]] GRIDSTRIDE_BINDING void refuse_result(const char *operation);
+template <class R> R call_python_for(const char *operation, std::initializer_list<Item> args) {
+    Reader r = call_python(operation, args);
     R result{};
-    if (!Type<R>::read(r, result)) refuse_answer(operation);
+    if (!Type<R>::read(r, result)) refuse_result(operation);
     return result;
 }
 }
@@ -189,28 +189,28 @@ bool Type<std::string>::read(Reader &r, std::string &x) {
 struct PythonError : torch::Error {   // Python stores the exception itself
     PythonError() : torch::Error("an exception of Python", python_error) {}
 };
-Reader ask(const char *operation, std::initializer_list<Item> args) {
+Reader call_python(const char *operation, std::initializer_list<Item> args) {
     Writer w;
     for (const Item &item : args) item.write(w, item.value);
-    const int64_t *answer = nullptr;
+    const int64_t *result = nullptr;
 #ifdef GRIDSTRIDE_EMULATOR
     set_in_python(true);
-    const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
+    const bool raised = python.call(operation, w.words.data(), int64_t(args.size()), &result);
     set_in_python(false);
 #else
-    const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
+    const bool raised = python.call(operation, w.words.data(), int64_t(args.size()), &result);
 #endif
     if (raised) throw PythonError();
-    return {answer, true};
+    return {result, true};
 }
-void refuse_answer(const char *operation) {
+void refuse_result(const char *operation) {
     fail(type_error, std::string(operation) + " gave something that C++ does not take here");
 }
 }
 }
 #endif
 #define TORCH_WARN(...) \
-    ((void)::gridstride::bindings::ask( \
+    ((void)::gridstride::bindings::call_python( \
         "warn", {::torch::str(__VA_ARGS__), ::torch::str(__FILE__), int64_t(__LINE__)}))
 #define TORCH_WARN_ONCE(...) \
     do { \

@@ -17,7 +17,7 @@
 extern "C" {
 struct gs_python {   // the functions of Python, which it passes to a library after loading it
     // nonzero: it has raised an exception
-    int64_t (*ask)(const char *operation, const int64_t *args, int64_t n, const int64_t **answer);
+    int64_t (*call)(const char *operation, const int64_t *args, int64_t n, const int64_t **result);
     int (*initialized)();
     int (*lock)();
     void (*unlock)(int);

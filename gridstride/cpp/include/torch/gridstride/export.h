@@ -65,7 +65,7 @@ GRIDSTRIDE_BINDING int64_t run_call(void (*f)(gs_call *, const void *), gs_call 
 [[noreturn]] GRIDSTRIDE_BINDING void refuse_argument(int64_t number, const char *why);
 [[noreturn]] GRIDSTRIDE_BINDING void refuse_count(int64_t min_count, int64_t max_count, int64_t count);
 [[noreturn]] GRIDSTRIDE_BINDING void refuse_function();
-GRIDSTRIDE_BINDING Writer &answer();               // an empty Writer for the result of the call
+GRIDSTRIDE_BINDING Writer &new_result();               // an empty Writer for the result of the call
 
 template <class T> using ArgumentOf = Argument<std::decay_t<T>>;
 template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t number) {
@@ -82,7 +82,7 @@ template <class F, class All, size_t... i> constexpr bool accepts(std::index_seq
 }
 
 template <class R> void write_result(gs_call *call, const R &result) {
-    Writer &w = answer();
+    Writer &w = new_result();
     Type<std::decay_t<R>>::write(w, result);
     call->result = w.words.data();
 }
@@ -200,7 +200,7 @@ inline int run_and_catch(const Run &run) {
         return store_outcome(e.outcome, e.what());
     }
 #ifdef GRIDSTRIDE_EMULATOR
-    catch (const Stop &) { return store_outcome(finding, ""); }
+    catch (const LaunchStopped &) { return store_outcome(finding, ""); }
 #endif
     catch (const std::out_of_range &e) { return store_outcome(index_error, e.what()); }
     catch (const std::overflow_error &e) { return store_outcome(overflow_error, e.what()); }
@@ -240,7 +240,7 @@ void refuse_count(int64_t min_count, int64_t max_count, int64_t count) {
 void refuse_function() {
     fail(type_error, "it has a type that values of Python have no counterpart for; only C++ can call it");
 }
-Writer &answer() {
+Writer &new_result() {
     static thread_local Writer w;
     w.words.clear();
     w.gives_references = true;

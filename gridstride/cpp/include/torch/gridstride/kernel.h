@@ -56,11 +56,11 @@ GRIDSTRIDE_BINDING int64_t launch_exported(gs_call *call, const KernelDescriptio
 
 // K has the kernel and its name.
 template <class K, class... A, size_t... i>
-GRIDSTRIDE_UNSEEN void run_thread([[maybe_unused]] void *const *addresses, std::index_sequence<i...>) {
+GRIDSTRIDE_NO_TSAN void run_thread([[maybe_unused]] void *const *addresses, std::index_sequence<i...>) {
     K::kernel()(*static_cast<std::remove_const_t<A> *>(addresses[i])...);
 }
 template <class K, class... A> struct Launcher {
-    GRIDSTRIDE_UNSEEN static void thread(void *addresses) {
+    GRIDSTRIDE_NO_TSAN static void thread(void *addresses) {
         run_thread<K, A...>(static_cast<void *const *>(addresses), std::index_sequence_for<A...>());
     }
     static int64_t call(gs_call *c) {

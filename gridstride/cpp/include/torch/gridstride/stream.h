@@ -15,7 +15,7 @@
 #ifdef GRIDSTRIDE_EMULATOR
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() \
     do { \
-        if (::gridstride::is_launch_refused()) throw ::gridstride::Stop(); \
+        if (::gridstride::is_launch_refused()) throw ::gridstride::LaunchStopped(); \
         C10_CUDA_CHECK(cudaGetLastError()); \
     } while (0)
 #else
@@ -59,7 +59,8 @@ inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
     using namespace ::gridstride::bindings;
     if (d < 0) d = current_device();
     const gs_call *call = current();
-    void *s = call && call->device == d ? call->stream : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
+    void *s = call && call->device == d
+        ? call->stream : reinterpret_cast<void *>(call_python_for<int64_t>("stream", {int(d)}));
     return CUDAStream(static_cast<cudaStream_t>(s), d);
 }
 inline CUDAStream getDefaultCUDAStream(DeviceIndex d = -1) { return CUDAStream(nullptr, d < 0 ? current_device() : d); }

@@ -21,7 +21,7 @@ class Tensor {
     GRIDSTRIDE_BINDING int64_t wrap_dim(int64_t d) const;
     GRIDSTRIDE_BINDING void *address() const;
     GRIDSTRIDE_BINDING void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
-    GRIDSTRIDE_BINDING Tensor ask(const char *operation,
+    GRIDSTRIDE_BINDING Tensor call_python(const char *operation,
         std::initializer_list<::gridstride::bindings::Item> args) const;
 
 public:
@@ -99,11 +99,12 @@ public:
     Tensor cuda() const { return is_cuda() ? *this : to(kCUDA); }
     GRIDSTRIDE_BINDING Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const;
 #define GRIDSTRIDE_METHOD(name) \
-    template <class... A> Tensor name(const A &...a) const { return ask(#name, {*this, a...}); }
-#define GRIDSTRIDE_METHOD_OF_SIZES(name) Tensor name(IntArrayRef sizes) const { return ask(#name, {*this, sizes}); }
+    template <class... A> Tensor name(const A &...a) const { return call_python(#name, {*this, a...}); }
+#define GRIDSTRIDE_METHOD_OF_SIZES(name) \
+    Tensor name(IntArrayRef sizes) const { return call_python(#name, {*this, sizes}); }
 #define GRIDSTRIDE_IN_PLACE(name) \
     template <class... A> const Tensor &name(const A &...a) const { \
-        ask(#name, {*this, a...}); \
+        call_python(#name, {*this, a...}); \
         return *this; \
     }
     GRIDSTRIDE_METHOD_OF_SIZES(view) GRIDSTRIDE_METHOD_OF_SIZES(reshape) GRIDSTRIDE_METHOD_OF_SIZES(permute)
@@ -270,7 +271,7 @@ template <class R> R compute_value(const char *operation, std::initializer_list<
 #ifdef GRIDSTRIDE_EMULATOR
     const PythonComputation question(operation);
 #endif
-    return ask_for<R>(operation, args);
+    return call_python_for<R>(operation, args);
 }
 torch::Tensor compute([[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
     torch::Tensor result = compute_value<torch::Tensor>(operation, args);
@@ -310,15 +311,15 @@ void *Tensor::address_of(ScalarType want) const {
     return address();
 }
 TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
-Tensor Tensor::ask(const char *operation, std::initializer_list<::gridstride::bindings::Item> args) const {
+Tensor Tensor::call_python(const char *operation, std::initializer_list<::gridstride::bindings::Item> args) const {
     return ::gridstride::bindings::compute(device(), operation, args);
 }
 Tensor Tensor::to(Device d, ScalarType t, bool, bool copy) const {
     return ::gridstride::bindings::compute(d, "to", {*this, d, t, copy || d.type() != device().type()});
 }
-Tensor Tensor::contiguous(MemoryFormat) const { return is_contiguous() ? *this : ask("contiguous", {*this}); }
+Tensor Tensor::contiguous(MemoryFormat) const { return is_contiguous() ? *this : call_python("contiguous", {*this}); }
 const Tensor &Tensor::fill_(Scalar value) const {
-    ask("fill_", {*this, value});
+    call_python("fill_", {*this, value});
     return *this;
 }
 bool Tensor::equal(const Tensor &t) const { return ::gridstride::bindings::compute_value<bool>("equal", {*this, t}); }
@@ -326,7 +327,7 @@ bool Tensor::requires_grad() const { return ::gridstride::bindings::compute_valu
 Scalar Tensor::item() const { return ::gridstride::bindings::compute_value<Scalar>("item", {*this}); }
 Tensor Tensor::operator[](int64_t i) const { return select(0, i); }
 Tensor Tensor::operator-() const { return neg(); }
-void Tensor::print() const { ask("print", {*this}); }
+void Tensor::print() const { call_python("print", {*this}); }
 
 Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
     return ::gridstride::bindings::mark_uninitialized(::gridstride::bindings::make_tensor(o, "empty", sizes));
