@@ -139,7 +139,9 @@ void launched(int64_t which) {
 
 
 def run(name, order='forward'):
-    with cpp.options(order=order, seconds=5): load_cuda(SRC + HOST, funcs=['launched']).launched(NAMES.index(name))
+    seconds = 1 if name == 'unwritten_flag' else 5  # it spins until its time is up
+    with cpp.options(order=order, seconds=seconds):
+        load_cuda(SRC + HOST, funcs=['launched']).launched(NAMES.index(name))
 
 
 def line(what, name): return next(n for n, o in enumerate(SRC.splitlines(), 1) if o.endswith(f'// {what} {name}'))

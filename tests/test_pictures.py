@@ -11,7 +11,9 @@ from gridstride.cpp.listings import show_source
 from gridstride.support import plots
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDTHS, THEMES = (800, 1280), dict(light='rgb(255, 255, 255)', dark='rgb(17, 17, 17)')
+THEMES = dict(light='rgb(255, 255, 255)', dark='rgb(17, 17, 17)')
+# Sizes do not depend on the theme, nor colours on the width.
+PAGES = {800: ['light', 'dark'], 1280: ['dark']}
 MARKED = '<body data-jp-theme-light="false">'  # as nbconvert --theme dark writes it
 PAGE = '<!doctype html><body style="margin:0;font:14px sans-serif">{}</body>'
 
@@ -80,9 +82,10 @@ def looked_at(pictures):
     with chromium() as browser:
         page = browser.new_page()
         page.set_content(PAGE.format(''.join(f'<div id="{name}">{svg}</div>' for name, svg in pictures.items())))
-        for width in WIDTHS:
+        for width, themes in PAGES.items():
             page.set_viewport_size(dict(width=width, height=900))
-            for theme, color in THEMES.items():
+            for theme in themes:
+                color = THEMES[theme]
                 page.evaluate('o => Object.assign(document.body.style, o)', dict(background=color, colorScheme=theme))
                 for name, what in page.evaluate(LOOK, [color, 1]):
                     found.setdefault(f'{name}: {what}', []).append(f'{width} {theme}')

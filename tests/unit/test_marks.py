@@ -82,6 +82,10 @@ def test_a_run_counts_what_it_leaves_to_all(tmp_path):
     assert usual.keys() == USUAL and {end for name, end in usual.items() if name != 'test_on_a_gpu'} == {'PASSED'}
     assert usual['test_on_a_gpu'] in ('PASSED', 'SKIPPED')
     assert left(said) == LEFT and f'{LEFT} deselected' in said
+
+
+@pytest.mark.exhaustive
+def test_all_leaves_nothing(tmp_path):
     said = ran(tmp_path, '--all', '-n', '2')
     assert len(re.findall('PASSED|SKIPPED', said)) >= len(USUAL) + LEFT and not left(said)
 
