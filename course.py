@@ -483,7 +483,7 @@ def open_lab(argv):
     page = first_page(args.lesson)
     setup()
     copy_lessons()
-    run_in_background('gridstride.course.lessons', 'trust')  # or JupyterLab hides pictures until a cell is run
+    run_in_background('gridstride.course.lessons', 'trust')  # or JupyterLab hides pictures, and sees a change
     run_in_background('gridstride.cpp.toolchain.build')  # the emulator, so that no cell waits for it
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
 

@@ -523,6 +523,7 @@ def execute(
         nb,
         kernel_name='python3',  # this Python, even if the notebook names another kernel
         timeout=seconds,
+        startup_timeout=300,  # seconds: the default, 60, is too short on a loaded machine
         interrupt_on_timeout=True,
         allow_errors=True,
         resources=dict(metadata=dict(path=str(path.parent))),

@@ -13,6 +13,7 @@ from pathlib import Path
 import course
 course.PYTHON = Path(sys.executable)  # the packages are here already
 course.copy_lessons()
+course.lessons.main(['trust'])
 course.start_lab(course.first_page('01'), course.free_port(8900), False)
 '''
 WHOLE_PAGE = {'windowingMode': 'none'}  # cells that are scrolled away stay in the page
@@ -91,6 +92,7 @@ def test_lesson_01_in_the_browser(course, address):
         page = browser.new_page(viewport=dict(width=1200, height=900))
         page.goto(address)
         page.wait_for_function(READY, arg=len(code), timeout=60_000, polling=RARELY)
+        assert page.locator('.lm-TabBar-tab.jp-mod-current').count() == 1 and page.locator('.jp-mod-dirty').count() == 0
         page.click('.lm-MenuBar-itemLabel:text-is("Run")')
         page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
         wrong_on_purpose = sum('raises-exception' in c['metadata'].get('tags', []) for c in code)

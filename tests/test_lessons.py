@@ -459,3 +459,20 @@ def test_lessons_are_trusted_once_signed(tmp_path, monkeypatch):
     assert [L.trust(tmp_path), L.trust(tmp_path)] == [1, 0]
     write(tmp_path/'01_a.ipynb', '1+2')
     assert L.trust(tmp_path) == 1
+
+
+def test_a_copy_names_the_kernel_as_jupyterlab_does(tmp_path):
+    path, other = write(tmp_path/'01_a.ipynb', '1+1'), write(tmp_path/'02_b.ipynb', '1+1')
+    other.write_text(other.read_text().replace('"python3"', '"another"'))  # the reader chose another kernel
+    assert [L.name_kernel(tmp_path), L.name_kernel(tmp_path)] == [1, 0]
+    reported = asyncio.run(L.execute(path)).metadata  # nbclient writes what the kernel reports
+    assert reported['language_info'] == L.read(path)['metadata']['language_info']
+    assert 'language_info' not in L.read(other)['metadata']
+
+
+def test_kernels_have_minutes_to_start():
+    "The default, one minute, is too short on a machine that compiles for others"
+    calls = [n for p in (ROOT/'gridstride').rglob('*.py') if 'NotebookClient(' in (text := p.read_text())
+             for n in ast.walk(ast.parse(text)) if getattr(getattr(n, 'func', None), 'id', '') == 'NotebookClient']
+    assert len(calls) == 2 and all('startup_timeout' in {k.arg for k in c.keywords} for c in calls)
+    assert L._make_client({}, NBS, None, None).startup_timeout >= 300

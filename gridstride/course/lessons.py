@@ -33,6 +33,7 @@ __all__ = [
     'stale',
     'LessonError',
     'execute',
+    'name_kernel',
     'trust',
     'clean',
     'save',
@@ -53,6 +54,7 @@ __all__ = [
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 NBS = ROOT / 'nbs'
 _START_FOLDER = Path.cwd()  # a notebook starts in its own folder, and may change it
+_KERNEL_START_SECONDS = 300  # nbclient's default is 60, which a kernel exceeds on a machine that compiles for others
 
 
 def lessons(
@@ -142,6 +144,7 @@ def _make_client(nb, folder, on_cell_start, on_cell_end):
         nb,
         kernel_name='python3',
         timeout=600,
+        startup_timeout=_KERNEL_START_SECONDS,
         shutdown_kernel='immediate',
         record_timing=False,
         coalesce_streams=True,
@@ -185,6 +188,36 @@ async def execute(
 
 # A cell that is wrong on purpose has the tag `raises-exception`; its error is an output like any other.
 #
+# When JupyterLab opens a notebook, it writes the kernel's name, language and Python version into the notebook's
+# metadata. If they were not there, a lesson that was only opened has an unsaved change. They differ between machines,
+# so the course's own notebooks do not have them; a reader's copies do.
+def _kernel_metadata():
+    "Return the metadata that JupyterLab writes into a notebook whose kernel is `python3`"
+    from ipykernel.ipkernel import IPythonKernel
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = KernelSpecManager().get_kernel_spec('python3')
+    return dict(
+        kernelspec=dict(display_name=spec.display_name, language=spec.language, name='python3'),
+        language_info=IPythonKernel.language_info,
+    )
+
+
+def name_kernel(
+    folder,  # where the copies are
+) -> int:  # number of copies that were written
+    "Write the kernel's name and language into the reader's copies, as JupyterLab does when it opens them"
+    metadata, num_written = _kernel_metadata(), 0
+    for path in lessons(folder):
+        nb = read(path)
+        if nb['metadata'].get('kernelspec', {}).get('name') != 'python3' or metadata.items() <= nb['metadata'].items():
+            continue
+        nb['metadata'] |= metadata
+        write_whole(path, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
+        num_written += 1
+    return num_written
+
+
 # JupyterLab shows a picture from another user only if the notebook is trusted. A reader who starts the course trusts
 # its lessons, so this module signs those that have no valid signature.
 def trust(
@@ -513,7 +546,8 @@ _USAGE = """usage: python -m gridstride.course.lessons run|progress|trust ...
 
 run [--save] [--jobs N] [NN ...]  execute these lessons, or all
 progress [NN ...]                 show how many exercises are solved, and which lesson comes next; or those of lesson NN
-trust                             sign the lessons, so that JupyterLab shows their pictures"""
+trust                             sign the lessons and the copies, so that JupyterLab shows their pictures, and name
+                                  the kernel in the copies, so that they have no unsaved change when they are opened"""
 
 
 def main(
@@ -530,6 +564,7 @@ def main(
         return print(_USAGE) or 0
     try:
         if command == 'trust':
+            name_kernel(ROOT / 'my')
             return sum(map(trust, (folder, ROOT / 'my'))) and 0
         if command == 'progress':
             return print(progress(folder, chosen=arguments)) or 0

@@ -47,6 +47,7 @@ _MAX_NOTEBOOK_BYTES = 64 << 20
 _MAX_PROGRESS_BYTES = 1 << 20
 _CELL_SECONDS = 120
 _GRACE_SECONDS = 10  # after the time limit: until then the process must report that it interrupted the cell
+_START_SECONDS = 300  # limit for the imports of a process, on a loaded machine, too
 _MAX_NOTE = 200
 
 
@@ -145,7 +146,7 @@ def grade_notebook(
         process = processes.Process(submission, 'lesson', seconds, worker=f'{__package__}.notebook_worker')
         try:
             with process:
-                _ask(process, dict(op='start', chapter=lesson.chapter), 60)
+                _ask(process, dict(op='start', chapter=lesson.chapter), _START_SECONDS)
                 _run_cells(process, code(nb), seconds, results, skipped_cells, current_cell)
                 break
         except wire.ProcessEnded as e:
