@@ -1,7 +1,7 @@
 """Check the kind, code and fields of a finding, not its wording.
 
     with finding('racecheck race', line=12, index=(3,)): k[1, 64](x)
-    with finding('synccheck stuck lacks_bytes|racecheck'): ...
+    with finding('synccheck deadlock missing_bytes|racecheck'): ...
 
 A third word is the code of a phrase among the fields; a kind alone matches all of its codes."""
 import re
@@ -17,9 +17,9 @@ def codes(error):
 
 
 def fits(error, want):
-    "Return whether an error is the finding `want`; `stuck` also matches `stuck_together`, which names a second thread"
+    "Return whether an error is the finding `want`; `deadlock` also matches `mutual_deadlock`, with a second thread"
     kind, *others = want.split()
-    code = (error.code or '').removesuffix('_together')
+    code = (error.code or '').removeprefix('mutual_')
     return error.kind == kind and (not others or code == others[0]) and set(others[1:]) <= set(codes(error)[2:])
 
 
@@ -28,7 +28,7 @@ def finding(want, **facts):
     "Expect one of these findings; `facts` are its fields, or attributes (line, index, advice)"
     with pytest.raises(KernelError) as e: yield e
     error = e.value
-    assert any(fits(error, o) for o in want.split('|')), (codes(error), want, str(error))
+    assert any(fits(error, option) for option in want.split('|')), (codes(error), want, str(error))
     found = {**vars(error), **error.fields}
     assert {k: found.get(k) for k in facts} == facts, str(error)
 
@@ -37,14 +37,14 @@ def finding(want, **facts):
 def warning(code, **facts):
     "Expect a warning of a finding with this code; `facts` are fields of the first one"
     with pytest.warns(Warning) as caught: yield caught
-    found = [o.message for o in caught if getattr(o.message, 'code', None) == code]
-    assert found, [str(o.message) for o in caught]
+    found = [w.message for w in caught if getattr(w.message, 'code', None) == code]
+    assert found, [str(w.message) for w in caught]
     assert {k: found[0].fields.get(k) for k in facts} == facts, str(found[0])
 
 
 def saying(*parts):
     "Make a pattern for `match`: these names, values and terms in this order, with any text between them"
-    return '(?s:.*)'.join(re.escape(str(o)) for o in parts)
+    return '(?s:.*)'.join(re.escape(str(part)) for part in parts)
 
 
 def names(text, *parts):

@@ -1086,7 +1086,7 @@ def test_a_long_loop_is_not_a_wait_and_an_endless_one_ends_with_its_line():
     x = np.ones(40)
     plain[1, 32](x, 12000)
     assert x[1] == 12000
-    with sim.options(seconds=.3), finding('timeout endless', seconds='0.3') as e:
+    with sim.options(seconds=.3), finding('timeout time_limit', seconds='0.3') as e:
         counts[1, 32](np.zeros(3))
     assert 'sim.options' in e.value.hint and 'while x[0] == 0.: n += 1' in str(e.value)
     with pytest.raises(ValueError, match=r'seconds.* 0\b'):

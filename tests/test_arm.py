@@ -193,7 +193,7 @@ def test_an_endless_loop_in_a_stub_has_the_line_of_its_caller(program):
     "Which Arm keeps in a register, where the stack has the caller of that one"
     _, found = run(program, 'program_endless', FORWARD, 0, .5)
     here, called = (n for n, line in enumerate(ENDLESS.splitlines(), 1) if '// ' in line)
-    assert (found.code, found.line, found.call_line) == ('endless', here, called)
+    assert (found.code, found.line, found.call_line) == ('time_limit', here, called)
 
 
 @pytest.mark.parametrize('checks', [ALL, 0])

@@ -64,8 +64,8 @@ def given(fields):
 
 
 # Python finds in the source an array's name and the access, and adds the phrases on which thread waits for what
-ADDED = {'outside_type': {'access'}, 'outside_named': {'array', 'access'}, 'stuck': {'why'},
-         'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'},
+ADDED = {'outside_type': {'access'}, 'outside_named': {'array', 'access'}, 'deadlock': {'why'},
+         'mutual_deadlock': {'why', 'other_why'}, 'warp_diverged': {'state'},
          'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
          'undefined_lane': {'line', 'kernel', 'stored'}, 'undefined_result': {'line', 'kernel', 'stored'},
          'unordered_operations': {'first', 'second'}, 'host_race': {'first'},
@@ -89,8 +89,8 @@ def test_each_call_gives_the_fields_that_its_words_need(codes):
 
 def test_a_phrase_is_part_of_a_sentence():
     barrier = Phrase('element', dict(array='full', index=(2,)))
-    why = Phrase('lacks_bytes', dict(mbarrier=barrier, phase=1, bytes=64))
-    what, _ = text_of('synccheck', 'stuck', 'cuda', dict(why=why))
+    why = Phrase('missing_bytes', dict(mbarrier=barrier, phase=1, bytes=64))
+    what, _ = text_of('synccheck', 'deadlock', 'cuda', dict(why=why))
     assert re.search(r'full\[2\].* 1 .* 64 ', what) and '{' not in what
 
 
@@ -99,11 +99,11 @@ def test_fields_are_read_with_the_phrases_that_they_belong_to():
         f = finding.CField(name, type, count, string=string)
         f.values[:len(numbers)] = numbers
         return f
-    got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'lacks_bytes'),
+    got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'missing_bytes'),
                              field(b'mbarrier', 3, 1, b'of_line'), field(b'line', 0, 1, numbers=[7]),
                              field(b'bytes', 0, 1, numbers=[64]), field(b'index', 2, 2, numbers=[1, 2]),
                              field(b'type', 1, 0, b'float [4]')])
-    assert got == dict(lane=3, why=Phrase('lacks_bytes', dict(mbarrier=Phrase('of_line', dict(line=7)), bytes=64)),
+    assert got == dict(lane=3, why=Phrase('missing_bytes', dict(mbarrier=Phrase('of_line', dict(line=7)), bytes=64)),
                        index=(1, 2), type='float [4]')
 
 

@@ -256,16 +256,16 @@ def copies(wrong, checks=True):
     return out.equal(x)
 
 COPY_MISTAKES = [
-    (1, 'synccheck stuck lacks_arrivals', 'wait'),
+    (1, 'synccheck deadlock missing_arrivals', 'wait'),
     (2, 'racecheck barrier_not_visible', 'bulk_load'),
-    (4, 'synccheck stuck lacks_bytes', 'wait'),
-    (5, 'synccheck stuck gets_more', 'wait'),
-    (7, 'memcheck misplaced', 'bulk_load'), (8, 'memcheck misplaced', 'bulk_load'),
+    (4, 'synccheck deadlock missing_bytes', 'wait'),
+    (5, 'synccheck deadlock surplus_bytes', 'wait'),
+    (7, 'memcheck misaligned_operand', 'bulk_load'), (8, 'memcheck misaligned_operand', 'bulk_load'),
     (9, 'memcheck bulk_bytes', 'bulk_load'),
     (10, 'synccheck no_mbarrier', None),
     (11, 'racecheck bulk_in_flight', 'issuer'),
     (16, 'synccheck no_mbarrier', 'wait'),
-    (18, 'synccheck stuck lacks_arrivals', 'asks')]
+    (18, 'synccheck deadlock missing_arrivals', 'asks')]
 
 @pytest.mark.parametrize('wrong,want,mark', COPY_MISTAKES)
 def test_mistakes_with_bulk_copies(wrong, want, mark, order):
@@ -289,7 +289,7 @@ def test_what_an_unchecked_kernel_still_says():
         if not want.startswith('racecheck') and wrong not in (7,8):
             raises(want, MISTAKES, mark, lambda: copies(wrong, checks=False))
     for wrong in 7,8:
-        with finding('memcheck misplaced', bytes=16): copies(wrong, checks=False)
+        with finding('memcheck misaligned_operand', bytes=16): copies(wrong, checks=False)
 
 def stores(wrong):
     out = torch.zeros(68, dtype=torch.int32)
@@ -298,7 +298,7 @@ def stores(wrong):
 
 @pytest.mark.parametrize('wrong,want,mark', [
     (1, 'racecheck no_proxy_fence', 'bulk_store'), (2, 'racecheck|initcheck', None),
-    (3, 'memcheck misplaced', 'bulk_store'), (4, 'memcheck bulk_bytes', 'bulk_store'),
+    (3, 'memcheck misaligned_operand', 'bulk_store'), (4, 'memcheck bulk_bytes', 'bulk_store'),
     (5, 'racecheck engine_reads|racecheck store_not_awaited', None),
     (6, 'racecheck engine_reads|racecheck store_not_awaited', None), (7, 'racecheck', None)])
 def test_mistakes_with_bulk_stores(wrong, want, mark, order):
@@ -424,13 +424,13 @@ def handed_on(wrong=0, checks=True):
 def test_barriers_with_a_number(order): assert handed_on() and handed_on(checks=False)
 
 @pytest.mark.parametrize('wrong,want,mark', [
-    (1, 'synccheck stuck at_barrier', 'named_wait'),
-    (2, 'synccheck stuck at_barrier|synccheck barrier_threads', None),
+    (1, 'synccheck deadlock at_barrier', 'named_wait'),
+    (2, 'synccheck deadlock at_barrier|synccheck barrier_threads', None),
     (3, 'racecheck', None), (4, 'synccheck no_such_barrier', 'named_arrive'), (5, 'racecheck', None),
     (6, 'synccheck', 'named_sync')])
 def test_mistakes_with_named_barriers(wrong, want, mark, order):
     # the makers and half of the takers: the other half deadlocks, if no thread arrives too early
-    if wrong==3 and order=='forward': want = 'racecheck|synccheck stuck at_barrier'
+    if wrong==3 and order=='forward': want = 'racecheck|synccheck deadlock at_barrier'
     raises(want, THREADS, mark, lambda: handed_on(wrong))
     assert handed_on()
 
@@ -609,7 +609,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
 @pytest.mark.slow
 def test_the_block_at_fault_is_named(order):
     for checks in True,False:
-        for wrong,want,mark in ((1, 'synccheck stuck lacks_arrivals', 'times out'),
+        for wrong,want,mark in ((1, 'synccheck deadlock missing_arrivals', 'times out'),
                                 (2, 'synccheck waits_unarrived', 'cluster_wait')):
             e = raises(want, CLUSTERS, mark,
                        lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
@@ -646,7 +646,7 @@ def signalled(wrong=0, checks=True):
 def test_stores_whose_bytes_another_block_counts(order): assert signalled() and signalled(checks=False)
 
 @pytest.mark.parametrize('wrong,want', [
-    (1, 'synccheck stuck lacks_bytes'), (2, 'synccheck no_mbarrier'), (3, 'racecheck')])
+    (1, 'synccheck deadlock missing_bytes'), (2, 'synccheck no_mbarrier'), (3, 'racecheck')])
 def test_mistakes_with_stores_whose_bytes_are_counted(wrong, want, order):
     with finding(want): signalled(wrong)
 
@@ -1017,9 +1017,9 @@ def test_a_ring_with_a_producer_and_consumers(h, k, order):
 @pytest.mark.parametrize('wrong,want,marks', [
     (1, 'racecheck|initcheck', ('wgmma','tensor_load')),
     (2, 'racecheck|synccheck|initcheck', ('wgmma','tensor_load','wait')),
-    (3, 'synccheck stuck lacks_bytes', ('wait',)), (4, 'synccheck stuck gets_more', ('wait',)),
-    (5, 'synccheck stuck lacks_arrivals', ('wait',)),
-    (6, 'synccheck stuck lacks_arrivals|racecheck', ('wait','tensor_load')),
+    (3, 'synccheck deadlock missing_bytes', ('wait',)), (4, 'synccheck deadlock surplus_bytes', ('wait',)),
+    (5, 'synccheck deadlock missing_arrivals', ('wait',)),
+    (6, 'synccheck deadlock missing_arrivals|racecheck', ('wait','tensor_load')),
     (7, 'racecheck', ('tensor_load',)), (8, 'racecheck', ('tensor_load','wgmma')),
     (10, 'racecheck result_not_awaited', ('wgmma',)), (11, 'racecheck registers_written', ('wgmma',)),
     (12, 'racecheck barrier_not_visible', ('tensor_load',)),
@@ -1027,8 +1027,8 @@ def test_a_ring_with_a_producer_and_consumers(h, k, order):
     (14, 'synccheck no_mbarrier', ('wait','expect')), (15, 'racecheck no_proxy_fence', ('tensor_store',)),
     (16, 'racecheck engine_reads', ('rewritten','tensor_store')),
     (17, 'racecheck store_not_awaited', ('tensor_store',)),
-    (18, 'synccheck stuck for_wgmma', ('wgmma_wait',)), (19, 'synccheck warp_apart apart_waits', ('wgmma',)),
-    (20, 'memcheck misplaced', ('tensor_load',)), (21, 'racecheck registers_written', ('wgmma',))])
+    (18, 'synccheck deadlock for_wgmma', ('wgmma_wait',)), (19, 'synccheck warp_diverged lane_waits', ('wgmma',)),
+    (20, 'memcheck misaligned_operand', ('tensor_load',)), (21, 'racecheck registers_written', ('wgmma',))])
 def test_mistakes_in_a_ring(wrong, want, marks, order):
     with finding(want) as e: ring(wrong)
     assert e.value.line in [line(RING, o) for o in marks], (e.value.line, str(e.value))

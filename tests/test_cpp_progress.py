@@ -220,7 +220,7 @@ def test_the_barrier_of_the_grid(checked):
     assert e.value.line == line_of('g.sync();')
     with finding('launch cooperative_size', blocks=5000, resident=4224):
         checked.go_grid(a, b, 640, 5000)
-    with finding('synccheck stuck at_grid', advice='at_grid') as e: checked.go_early(a)
+    with finding('synccheck deadlock at_grid', advice='at_grid') as e: checked.go_early(a)
     assert e.value.fields['why'].fields == dict(arrived=96, threads=128)
     assert e.value.line == line_of('line of the barrier')
     with pytest.raises(RacecheckError): checked.go_race(a, 640)
@@ -234,7 +234,7 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
         with warning('returned', here=38, threads=64): checked.go_excused(a, 230, 0)
         with cpp.options(threads=2): unchecked.go_excused(a, 230, 0)
         assert (a == 12).all()
-        with finding('synccheck stuck at_grid') as e: checked.go_excused(ints(256), 256, 1)
+        with finding('synccheck deadlock at_grid') as e: checked.go_excused(ints(256), 256, 1)
         assert e.value.fields['why'].fields['arrived'] in (255, 256)
         assert e.value.line == line_of('those that are left')
 

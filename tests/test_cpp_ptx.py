@@ -177,7 +177,7 @@ def test_copies_that_a_gpu_refuses():
         with finding('memcheck copy_target') as e:
             copies('__pipeline_memcpy_async(&out[t], x+t, 4);', checks=checks)
         assert e.value.line==6
-        with finding('memcheck misplaced') as e:
+        with finding('memcheck misaligned_operand') as e:
             copies('if (t < 8) __pipeline_memcpy_async(&s[4*t], x+t, 16);', checks=checks)
         assert e.value.line==6
         with finding('memcheck no_shared_address') as e:
@@ -201,10 +201,10 @@ LOAD = ('unsigned a; asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%0
         '"memory"); out[t] = a;')
 
 @pytest.mark.parametrize('body,block,want,facts', [
-    ('if (t % 32 != 9) { MULTIPLY }', 32, 'warp_apart apart_returned', dict(lane=0, other_lane=9)),
-    ('MULTIPLY', 48, 'warp_apart apart_absent', dict(other_lane=16)),
-    ('if (t < 16) { MULTIPLY }\nelse { MULTIPLY }', 32, 'warp_apart apart_elsewhere', {}),
-    ('if (t < 16) { MULTIPLY } __syncthreads();', 32, 'warp_apart apart_elsewhere', dict(other_lane=16))])
+    ('if (t % 32 != 9) { MULTIPLY }', 32, 'warp_diverged lane_returned', dict(lane=0, other_lane=9)),
+    ('MULTIPLY', 48, 'warp_diverged lane_absent', dict(other_lane=16)),
+    ('if (t < 16) { MULTIPLY }\nelse { MULTIPLY }', 32, 'warp_diverged lane_at_other_call', {}),
+    ('if (t < 16) { MULTIPLY } __syncthreads();', 32, 'warp_diverged lane_at_other_call', dict(other_lane=16))])
 def test_mma_needs_the_whole_warp(body, block, want, facts):
     multiply = ('asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4}, {%4}, '
                 '{%0,%1,%2,%3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(t));')
@@ -215,7 +215,7 @@ def test_mma_needs_the_whole_warp(body, block, want, facts):
 
 def test_rows_of_ldmatrix():
     fill = 'for (int i = t; i < 128; i += 32) s[i] = x[i];\n__syncwarp();\n'
-    with finding('memcheck misplaced', array='s', index=(2,)) as e:
+    with finding('memcheck misaligned_operand', array='s', index=(2,)) as e:
         copies(fill + LOAD.format('address(&s[2*(t%8)])'))
     assert (e.value.line,e.value.thread)==(8,(1,0,0))
     with finding('memcheck', array='s', index=(128,)) as e:
@@ -261,8 +261,9 @@ def test_wmma_is_the_exact_sum_rounded_once():
     assert out.equal((a[1::2].double() @ b.double().T).float())
 
 @pytest.mark.parametrize('how,want,line', [
-    (('+8', 16, '', 16), 'memcheck misplaced', 8), (('+256+32', 16, '', 16), 'memcheck outside', 8),
-    (('', 12, '', 16), 'crash trap matrix_stride', 8), (('', 16, 'if (threadIdx.x) ', 16), 'synccheck warp_apart', 10),
+    (('+8', 16, '', 16), 'memcheck misaligned_operand', 8), (('+256+32', 16, '', 16), 'memcheck outside', 8),
+    (('', 12, '', 16), 'crash trap matrix_stride', 8),
+    (('', 16, 'if (threadIdx.x) ', 16), 'synccheck warp_diverged', 10),
     (('', 16, '', 20), 'memcheck outside', 11)])
 def test_mistakes_with_wmma(how, want, line):
     with finding(want) as e: by_wmma(*how)
@@ -308,7 +309,7 @@ def test_wmma_of_bytes_and_of_doubles():
         out = torch.zeros_like(c)
         k[names[m, n, d]][1, 32](a, b, c, out, shift, a.shape[1])
         if whole:
-            with finding('memcheck misplaced', array='a', bytes=shift):
+            with finding('memcheck misaligned_operand', array='a', bytes=shift):
                 k[names[m, n, d]][1, 32](a, b, c, out, shift//2, a.shape[1])
         a = a[:, shift:shift+d]
         if whole: assert out.equal((a.long() @ b.long().T + c).to(torch.int32))

@@ -76,8 +76,8 @@ def line_of(text): return 1 + TILES[:TILES.index(text)].count('\n')
     (dict(FENCE=''), 'racecheck no_proxy_fence', 'cp_async_bulk_tensor_2d_shared_to_global'),
     (dict(FENCE_INIT=''), 'racecheck barrier_not_visible', 'cp_async_bulk_tensor_2d_global_to_shared'),
     (dict(LAST=''), 'racecheck store_not_awaited', 'cp_async_bulk_tensor_2d_shared_to_global'),
-    (dict(BYTES='2*sizeof tile'), 'synccheck stuck lacks_bytes', 'WAIT'),
-    (dict(BYTES='sizeof tile/2'), 'synccheck stuck gets_more', 'WAIT')])
+    (dict(BYTES='2*sizeof tile'), 'synccheck deadlock missing_bytes', 'WAIT'),
+    (dict(BYTES='sizeof tile/2'), 'synccheck deadlock surplus_bytes', 'WAIT')])
 def test_what_is_left_out_is_found(changed, want, line):
     for order in 'forward','reverse','shuffle':
         with cpp.options(order=order), finding(want) as e: twice(torch.randn(8, 32), **changed)

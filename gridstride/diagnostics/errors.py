@@ -405,11 +405,11 @@ WARNINGS = {
 # kind -> codes of findings that are reported even if their check is disabled, because the kernel cannot continue
 ALWAYS_REPORTED = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
-    'host_function host_virtual misplaced host_reads host_writes host_reads_symbol host_writes_symbol host_symbol '
-    'host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block not_its_own bulk_bytes '
-    'no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
-    synccheck='grid_diverged endless_wait blocks_wait stuck stuck_together warp_apart '
-    'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
+    'host_function host_virtual misaligned_operand host_reads host_writes host_reads_symbol host_writes_symbol '
+    'host_symbol host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block '
+    'memory_of_other_block bulk_bytes no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
+    synccheck='grid_diverged endless_wait blocks_wait deadlock mutual_deadlock warp_diverged '
+    'lane_elsewhere different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
     'not_cooperative programs_wait',
 )

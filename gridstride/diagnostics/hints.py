@@ -53,6 +53,6 @@ def hint_for(
         return 'in_step', {}
     if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:
         return 'misaligned_pair', {}
-    if kind == 'synccheck' and code == 'stuck' and fields['why'].code == 'at_grid':
+    if kind == 'synccheck' and code == 'deadlock' and fields['why'].code == 'at_grid':
         return 'at_grid', {}
     return None

@@ -243,7 +243,7 @@ WORDS = {
         'An access of {bytes} bytes must begin at a multiple of {bytes}: a float4, which has 16, at every fourth '
         'float, or at every eighth bfloat16.',
     ),
-    ('memcheck', 'misplaced'): Words(
+    ('memcheck', 'misaligned_operand'): Words(
         '{operation}: the address of {element} must be a multiple of {bytes} bytes', _ALIGN_OFFSETS
     ),
     # Two threads access one element: two programs of Triton, one block, two blocks
@@ -439,7 +439,7 @@ WORDS = {
         'a copy targets a block rank that is not in the cluster',
         'Set only the bits of blocks in the cluster: bit i of the mask is block rank i.',
     ),
-    ('memcheck', 'not_its_own'): Words(
+    ('memcheck', 'memory_of_other_block'): Words(
         "{operation} requires an address in the block's own shared memory; got one in another block's shared memory",
         "Another block's shared memory can be used only by loads, stores, atomics, bulk copies, mbarrier.arrive and "
         '.expect_tx.',
@@ -578,8 +578,8 @@ WORDS = {
     ('synccheck', 'not_cooperative'): Words(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
     ),
-    ('synccheck', 'stuck'): Words(_DEADLOCK, _CHECK_MBARRIER),
-    ('synccheck', 'stuck_together'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
+    ('synccheck', 'deadlock'): Words(_DEADLOCK, _CHECK_MBARRIER),
+    ('synccheck', 'mutual_deadlock'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
     # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
     ('synccheck', 'unnamed_lane'): Words(
         'a thread executes {operation} with mask {mask:#x}, which does not include that thread',
@@ -602,7 +602,7 @@ WORDS = {
         '{stored} stores a value computed from it. Write the result to shared memory in the thread that gets it; after '
         'a barrier, all threads can read it'
     ),
-    ('synccheck', 'own_mask'): Words(
+    ('synccheck', 'caller_not_in_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} of its own call',
         'Include each calling lane in the mask that it passes.',
     ),
@@ -613,7 +613,7 @@ WORDS = {
     ('synccheck', 'different_calls'): Words(
         'the lanes of mask {mask:#x} wait at different operations or with different masks', _REACH_SAME_CALL
     ),
-    ('synccheck', 'warp_apart'): Words(
+    ('synccheck', 'warp_diverged'): Words(
         '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
         '{state}',
         'Move it out of branches that depend on the lane, and make the block size a multiple of 32.',
@@ -790,7 +790,7 @@ WORDS = {
         'no memory for the stack of another thread',
         'A limit on virtual memory (ulimit -v) prevents it, or no memory is left: use smaller blocks.',
     ),
-    ('timeout', 'endless'): Words(
+    ('timeout', 'time_limit'): Words(
         'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
         dict(
             python='If it is only slow, raise the limit: with sim.options(seconds=...): ...',
@@ -958,16 +958,16 @@ PHRASES = {
     'at_cluster': 'at the cluster barrier for threads that do not arrive',
     'at_grid': 'at the grid barrier, where {arrived} of {threads} threads have arrived',
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
-    'gets_more': f'{_MBARRIER_PHASE} got {{bytes}} bytes more than it expects',
-    'lacks_both': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
-    'lacks_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
-    'lacks_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
+    'surplus_bytes': f'{_MBARRIER_PHASE} got {{bytes}} bytes more than it expects',
+    'missing_arrivals_and_bytes': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
+    'missing_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
+    'missing_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
     # the state of the other lane of a warp
-    'apart_waits': 'waits {why}',
-    'apart_absent': 'does not exist',
-    'apart_returned': 'has returned',
-    'apart_elsewhere': 'executes other code',
+    'lane_waits': 'waits {why}',
+    'lane_absent': 'does not exist',
+    'lane_returned': 'has returned',
+    'lane_at_other_call': 'executes other code',
     'not_in_mask': 'is not in its mask',
     # the threads to which a collective operation returns its result
     'first_of_block': 'only the first thread of the block',

@@ -583,7 +583,7 @@ class Synccheck:
         If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
         is checked even if the detector is disabled, because the launch would hang."""
         if time.monotonic() > ctx.deadline:
-            raise ctx.finding('timeout', 'endless', site, loop.mask, seconds=f'{settings.seconds:g}')
+            raise ctx.finding('timeout', 'time_limit', site, loop.mask, seconds=f'{settings.seconds:g}')
         if loop.progress_count != ctx.progress_count:
             loop.iterations = 0
             loop.progress_count = ctx.progress_count

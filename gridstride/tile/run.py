@@ -169,7 +169,7 @@ class LaunchContext:
     def check_deadline(self):
         "Raise the finding that the launch takes too long, after `settings.seconds`"
         if time.monotonic() > self.deadline:
-            raise finding('timeout', 'endless', dict(seconds=self.seconds))
+            raise finding('timeout', 'time_limit', dict(seconds=self.seconds))
 
 
 _PAST_TENSE = dict(read='read', written='wrote', atomic='updated')

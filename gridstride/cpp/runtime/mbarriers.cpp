@@ -10,7 +10,7 @@ namespace gridstride {
 
 void require_own_block(uint32_t address, const char *operation, int line) {
     if (&block_at(address, line) == worker) return;
-    fail(Code::not_its_own, {{"operation", operation}}, line);
+    fail(Code::memory_of_other_block, {{"operation", operation}}, line);
 }
 
 Barrier &barrier_at(uint32_t address, const char *operation, int line) {
@@ -34,11 +34,11 @@ void complete_phase_if_done(Barrier &barrier) {
 static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
     const uintptr_t barrier_address = reinterpret_cast<uintptr_t>(b.address);
-    const Code code = bytes < 0         ? Code::gets_more
-                      : b.num_pending && bytes ? Code::lacks_both
-                      : bytes           ? Code::lacks_bytes
-                                        : Code::lacks_arrivals;
-    const bool counts_arrivals = code == Code::lacks_both || code == Code::lacks_arrivals;
+    const Code code = bytes < 0         ? Code::surplus_bytes
+                      : b.num_pending && bytes ? Code::missing_arrivals_and_bytes
+                      : bytes           ? Code::missing_bytes
+                                        : Code::missing_arrivals;
+    const bool counts_arrivals = code == Code::missing_arrivals_and_bytes || code == Code::missing_arrivals;
     f.add({{name, code, 1 + (detector.on ? 3 : 2) + 1 + (counts_arrivals ? 2 : 0)}});
     if (detector.on) {
         const auto element = detector.element_name(barrier_address, detector.shared_cell(barrier_address).owner,

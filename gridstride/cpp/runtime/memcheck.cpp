@@ -211,9 +211,10 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     const int owner = on && offset < shared_cap ? shared_cell(address).owner : 0;
     const ElementName element = on ? element_name(address, owner, allocation) : ElementName{};
     if (element.name[0])
-        find(Code::misplaced, {element.array(), element.index(), {"operation", instruction}, {"bytes", alignment}},
+        find(Code::misaligned_operand,
+            {element.array(), element.index(), {"operation", instruction}, {"bytes", alignment}},
             {me, now, line_bit | uint32_t(line)});
-    fail(Code::misplaced,
+    fail(Code::misaligned_operand,
         {{"space", allocation ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", alignment}},
             line);
 }

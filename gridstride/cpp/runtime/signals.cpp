@@ -406,7 +406,7 @@ static const void *user_pc(const Worker &w, bool include_current = true) {
 static void report_time_limit(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
-    if (!claim_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
+    if (!claim_finding(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int rank = w.rank[w.current];
     const bool has_polled_address = w.has_polled && w.polls[rank].address,
                waits = has_polled_address && w.polls[rank].repeats >= 4 && !is_user_code(w.pc);

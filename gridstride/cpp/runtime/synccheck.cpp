@@ -71,7 +71,7 @@ void Worker::report_where_it_waits() {
     end_launch();
 }
 void Worker::deadlock_on_condition(int thread_rank) {
-    if (!claim_finding(Code::stuck, {})) end_launch();
+    if (!claim_finding(Code::deadlock, {})) end_launch();
     // too large for a fiber's stack; no other thread is here
     static Finding reason, other_reason;
     reason.num_fields = 0;
@@ -84,7 +84,7 @@ void Worker::deadlock_on_condition(int thread_rank) {
         if (other_reason.num_fields == reason.num_fields &&
             !memcmp(other_reason.fields, reason.fields, sizeof(Field) * size_t(reason.num_fields)))
             continue;
-        begin_finding(Code::stuck_together, {thread_field(*this, i)});
+        begin_finding(Code::mutual_deadlock, {thread_field(*this, i)});
         condition[i].describe(condition[i].arg, current_finding, "other_why");
     }
     condition[thread_rank].describe(condition[thread_rank].arg, current_finding, "why");
@@ -121,11 +121,11 @@ void Worker::deadlock_in_collective(int thread_rank) {
     const int other_rank = thread_rank / 32 * 32 + other_lane;
     const bool exists_other = warp.exists >> other_lane & 1;
     const bool waits = exists_other && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
-    const Code state_of_other = waits                     ? Code::apart_waits
-                                : !exists_other                 ? Code::apart_absent
-                                : warp.finished >> other_lane & 1 ? Code::apart_returned
-                                                          : Code::apart_elsewhere;
-    if (claim_finding(Code::warp_apart,
+    const Code state_of_other = waits                     ? Code::lane_waits
+                                : !exists_other                 ? Code::lane_absent
+                                : warp.finished >> other_lane & 1 ? Code::lane_returned
+                                                          : Code::lane_at_other_call;
+    if (claim_finding(Code::warp_diverged,
             {{"operation", warp.instruction[thread_rank % 32]}, {"lane", thread_rank % 32},
                 {"other_lane", other_lane}})) {
         Finding reason = {};
@@ -152,6 +152,6 @@ void Worker::deadlock_at_active_mask(int r) {
 }
 
 void report_wrong_mask(Worker &w, unsigned mask, int line) {
-    fail(Code::own_mask, {{"lane", w.rank[w.current] % 32}, {"mask", mask}}, line);
+    fail(Code::caller_not_in_mask, {{"lane", w.rank[w.current] % 32}, {"mask", mask}}, line);
 }
 }

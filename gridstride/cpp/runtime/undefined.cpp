@@ -50,10 +50,10 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
 void forget_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code state_of_absent_lane(const Warp &warp, int from, int reader) {
-    return !(warp.exists >> from & 1)         ? Code::apart_absent
+    return !(warp.exists >> from & 1)         ? Code::lane_absent
            : !(warp.mask[reader] >> from & 1) ? Code::not_in_mask
-           : warp.finished >> from & 1        ? Code::apart_returned
-                                           : Code::apart_elsewhere;
+           : warp.finished >> from & 1        ? Code::lane_returned
+                                           : Code::lane_at_other_call;
 }
 // Returns the byte of the pattern for a read of lane `from`, -1 if the value is defined. The sign alternates, so that
 // neither a maximum nor a minimum hides all undefined values.

@@ -26,8 +26,8 @@ enum Kind {
     X(memcheck, host_symbol) X(memcheck, host_function) X(memcheck, host_virtual) X(memcheck, host_memory_given) \
     X(memcheck, device_memory_given) X(memcheck, fault_outside) \
     X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
-    X(memcheck, misaligned) X(memcheck, misplaced) X(memcheck, block_ended) X(memcheck, block_may_end) \
-    X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, not_its_own) X(memcheck, bulk_bytes) \
+    X(memcheck, misaligned) X(memcheck, misaligned_operand) X(memcheck, block_ended) X(memcheck, block_may_end) \
+    X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, memory_of_other_block) X(memcheck, bulk_bytes) \
     X(memcheck, no_tensor_map) X(memcheck, coordinates) X(memcheck, box_misaligned) X(memcheck, box_before) \
     X(memcheck, descriptor) X(memcheck, metadata) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
@@ -39,11 +39,12 @@ enum Kind {
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
     X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
-    X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, stuck) \
-    X(synccheck, stuck_together) X(synccheck, warp_apart) \
+    X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, deadlock) \
+    X(synccheck, mutual_deadlock) X(synccheck, warp_diverged) \
     X(synccheck, lane_elsewhere) X(synccheck, undefined_lane) \
     X(synccheck, undefined_result) \
-    X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
+    X(synccheck, different_calls) X(synccheck, caller_not_in_mask) X(synccheck, arrives_twice) \
+    X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
     X(synccheck, not_resident) X(synccheck, not_cooperative) \
@@ -59,15 +60,16 @@ enum Kind {
     X(crash, host_division) X(crash, host_division_overflows) \
     X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) X(crash, not_emulated) \
     X(crash, shifted_too_far) X(crash, does_not_fit) \
-    X(timeout, endless) \
+    X(timeout, time_limit) \
     X(interrupted, stopped) \
     X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \
     X(phrase, kernel_on) X(phrase, call_on) X(phrase, kernel_in) X(phrase, call_in) \
     X(phrase, default_stream) X(phrase, created_stream) X(phrase, given_stream) \
     X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_grid) X(phrase, at_barrier) \
-    X(phrase, gets_more) X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) \
+    X(phrase, surplus_bytes) X(phrase, missing_arrivals_and_bytes) \
+    X(phrase, missing_bytes) X(phrase, missing_arrivals) \
     X(phrase, for_wgmma) \
-    X(phrase, apart_waits) X(phrase, apart_absent) X(phrase, apart_returned) X(phrase, apart_elsewhere) \
+    X(phrase, lane_waits) X(phrase, lane_absent) X(phrase, lane_returned) X(phrase, lane_at_other_call) \
     X(phrase, not_in_mask) X(phrase, first_of_block) X(phrase, first_of_warp) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
     X(phrase, tile_threads) \
