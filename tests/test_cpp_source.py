@@ -601,7 +601,7 @@ def test_messages_keep_their_lines(line):
 
 @pytest.mark.parametrize('header',
     ['cusolverDn.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasXt.h', 'cuda/ptx',
-     'cuda/std/span', 'cuda_fp6.h'])
+     'cuda/std/span'])
 def test_unsupported_headers_are_named(header):
     "If the compiler does not find them; a folder of the program may have them"
     src = f'int a;\n#include <{header}>\n'

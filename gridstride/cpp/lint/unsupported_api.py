@@ -18,8 +18,6 @@ _UNSUPPORTED_HEADERS = {
     'cusolver': 'call torch.linalg from Python',
     'curand': 'generate random numbers with curand_kernel.h in a kernel, or with torch.rand from Python',
     'nccl': 'use one GPU',
-    'cuda_fp6': 'use cuda_fp8.h or cuda_fp16.h',
-    'cuda_fp4': 'use cuda_fp8.h or cuda_fp16.h',
     'cuda/ptx': 'write inline PTX with asm',
     'cuda/semaphore': 'use cuda::atomic',
     'cuda/latch': 'use cuda::barrier',

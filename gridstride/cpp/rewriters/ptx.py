@@ -23,7 +23,8 @@ def _cpp_bool(x):
 
 
 _COMPARISON_OPERATORS = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
-_TYPES = dict(pred='bool', **{f'{k}{n}': f'uint{n}_t' for n in (16, 32, 64) for k in 'bus'}, f32='float', f64='double')
+_TYPES = dict(pred='bool', f32='float', f64='double')
+_TYPES |= {f'{k}{n}': f'uint{n}_t' for n in (8, 16, 32, 64) for k in 'bus'}
 
 
 def _comparison(op, type, p, a, b):
@@ -94,6 +95,20 @@ def _tensor_copy(name, rank, operands, map_index):
 def _matrices(words):
     "Return the template arguments of `ldmatrix` and `stmatrix` for the words of the instruction, in any order"
     return f"<{re.search('x([124])', words)[1]}, {_cpp_bool('.trans' in words)}>"
+
+
+_SMALL_FLOAT = '(e2m1|e2m3|e3m2|e4m3|e5m2)'
+
+
+def _small_float(function, type, operands):
+    "Translate a conversion from or to a pair of floats of 4, 6 or 8 bits"
+    return _ptx(f'{function}<::gridstride::{type.upper()}>', *operands)
+
+
+def _pack(bits, d, *parts):
+    "Translate `mov d, {a, b}`; a part that is a number has the size of the others"
+    part_type = f'uint{int(bits) // len(parts)}_t'
+    return _ptx('pack', d, *(f'{part_type}({x})' if x.isdigit() else x for x in parts))
 
 
 _ATOMIC_OPERATIONS = dict(add='Add', exch='Exchange', min='Minimum', max='Maximum', xor='Xor', inc='Increment')
@@ -333,6 +348,28 @@ _CALLS = [
         (r'cvt\.u(?:32\.u64|64\.u32)', lambda d, s: _ptx('convert', d, s)),
         (r'cvt\.rna\.tf32\.f32', lambda d, s: _ptx('to_tf32', d, s)),
         (r'cvt\.rn\.(b?f16)x2\.f32', lambda t, d, a, b: _ptx(f"to_pair<{7 if t == 'bf16' else 10}>", d, a, b)),
+        (
+            rf'cvt\.rn\.satfinite\.{_SMALL_FLOAT}x2\.f32',
+            lambda t, *operands: _small_float('to_small_pair', t, operands),
+        ),
+        (
+            rf'cvt\.rn\.satfinite\.{_SMALL_FLOAT}x2\.f16x2',
+            lambda t, *operands: _small_float('halves_to_small_pair', t, operands),
+        ),
+        (
+            rf'cvt\.rn\.f16x2\.{_SMALL_FLOAT}x2',
+            lambda t, *operands: _small_float('small_pair_to_halves', t, operands),
+        ),
+        (
+            r'cvt\.(rz|rp)(\.satfinite)?\.ue8m0x2\.(f32|bf16x2)',
+            lambda rounding, saturates, source, *operands: _ptx(
+                'to_scales' if source == 'f32' else 'bfloats_to_scales',
+                *operands,
+                _cpp_bool(saturates),
+                dict(rz='::cudaRoundZero', rp='::cudaRoundPosInf')[rounding],
+            ),
+        ),
+        (r'cvt\.rn\.bf16x2\.ue8m0x2', lambda d, s: _ptx('scales_to_bfloats', d, s)),
         (r'ex2\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = ::exp2f({s})'),
         (r'rcp\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = 1 / {s}'),
         (
@@ -377,8 +414,8 @@ _CALLS = [
             _video,
         ),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
-        (r'mov\.[bsuf](?:32|64)\.pack', lambda *operands: _ptx('pack', *operands)),
-        (r'mov\.[bsuf](?:32|64)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
+        (r'mov\.[bsuf](16|32|64)\.pack', _pack),
+        (r'mov\.[bsuf](?:16|32|64)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
         (r'lop3\.b32', lambda *operands: _ptx('lop3', *operands)),
         (r'fma\.rn(?:\.ftz)?\.(b?f16)x2', lambda t, *operands: _ptx(f'fma_pair<{_MANTISSA[t]}>', *operands)),
         (
@@ -402,7 +439,8 @@ _SUPPORTED = (
     'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix and stmatrix; mma.sync of '
     'm16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
     'm16n8k32 and m16n8k16 for bf16 and f16; ld and st of shared and global memory, '
-    'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, rcp.approx, mov, '
+    'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, e2m1x2, e2m3x2, e3m2x2, e4m3x2, e5m2x2, '
+    'ue8m0x2, addresses), ex2.approx, rcp.approx, mov, '
     'add, sub, mul, mad, and, or, xor, not, shl, shr, min, max, popc, clz, brev, bfind, fma; '
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '

@@ -3,7 +3,7 @@
 // uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
 #pragma once
 #include "atomics.h"
-#include "sixteen_bits.h"
+#include "small_floats.h"
 #include "warp.h"
 
 namespace gridstride {
@@ -105,6 +105,26 @@ inline uint32_t round_to_tf32(float x) {
 template <class D> void to_tf32(int, D &d, float x) { set_register(d, round_to_tf32(x)); }
 template <int m> void to_pair(int, uint32_t &d, float upper, float lower) {
     d = uint32_t(narrow<m>(upper)) << 16 | narrow<m>(lower);
+}
+
+// Floats of 4, 6 and 8 bits, two at once: the second source has the lowest bits
+template <class Format, class D> void to_small_pair(int, D &d, float upper, float lower) {
+    d = D(encode_pair<Format>(lower, upper));
+}
+template <class Format, class D> void halves_to_small_pair(int, D &d, uint32_t halves) {
+    d = D(encode_pair<Format>(widen<10>(halves & 0xffff), widen<10>(halves >> 16)));
+}
+template <class Format, class S> void small_pair_to_halves(int, uint32_t &d, S pair) {
+    d = uint32_t(narrow<10>(decode_slot<Format>(pair, 1))) << 16 | narrow<10>(decode_slot<Format>(pair, 0));
+}
+template <class D> void to_scales(int, D &d, float upper, float lower, bool saturate, cudaRoundMode rounding) {
+    d = D(encode_pair<E8M0>(lower, upper, saturate, rounding));
+}
+template <class D> void bfloats_to_scales(int line, D &d, uint32_t pair, bool saturate, cudaRoundMode rounding) {
+    to_scales(line, d, widen<7>(pair >> 16), widen<7>(pair & 0xffff), saturate, rounding);
+}
+inline void scales_to_bfloats(int, uint32_t &d, uint16_t scales) {
+    d = uint32_t(narrow<7>(decode_slot<E8M0>(scales, 1))) << 16 | narrow<7>(decode_slot<E8M0>(scales, 0));
 }
 
 // Shared memory, by addresses of 32 bits
