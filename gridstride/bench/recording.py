@@ -552,6 +552,8 @@ class Expectations:
 
     A subclass has `names`, `baseline`, `mark`, and `in_unit(name, unit, over)`."""
 
+    where = TEXT_GPU  # the GPU on which the ranges were measured
+
     def expect(
         self,
         name,  # of the row
@@ -583,6 +585,11 @@ class Expectations:
         "Row -> the claims about it, as text"
         return self.__dict__.setdefault('_expectations', {})
 
+    @property
+    def expected_head(self) -> str:
+        "The head of the column of claims"
+        return f'<expected on {self.where}'
+
     def expectation(self, name) -> str:
-        "Return the cell of a row in the column `EXPECTED`"
+        "Return the cell of a row in the column of claims"
         return '; '.join(self.expectations.get(name, []))

@@ -20,7 +20,7 @@ from textwrap import shorten
 
 from . import compare
 from .keys import function_within, key, without_comments
-from .recording import EXPECTED, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
+from .recording import TEXT_GPU, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShortTracebackError
 from ..support.tables import Table
@@ -311,12 +311,13 @@ _CHANGED_SOURCE_NOTE = 'the source differs from the recorded one, so it is timed
 class Contest(Expectations):
     "The result of a contest: `contest[name]` in milliseconds, `speedup`, `expect`, and a table with the GPU and date"
 
-    def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None):
+    def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None, where=TEXT_GPU):
         self.title = title
         self.rows = rows
         self.baseline = baseline
         self.flops = flops
         self.bytes = bytes
+        self.where = where
         self.made, self.warnings = made, list(warnings)
 
     def __getitem__(self, name):  # None where it was not measured
@@ -386,7 +387,7 @@ class Contest(Expectations):
         ]
         rows = [self._row(name, columns) for name in self.rows]
         if self.expectations:
-            head = [*head, EXPECTED]
+            head = [*head, self.expected_head]
             rows = [[*row, self.expectation(name)] for name, row in zip(self.rows, rows)]
         title = ', '.join(filter(None, [self.title, self.made]))
         return Table(head, rows, title, '\n'.join(_merge_warnings(self.warnings, self.rows)))
@@ -450,6 +451,7 @@ def contest(
     seconds=0.5,  # time limit per variant
     clock=None,  # as for `bench.compare`
     folder='recorded',  # of recordings
+    where=TEXT_GPU,  # the GPU on which the ranges of `expect` were measured
 ) -> Contest:
     """Check variants, and time them interleaved. Without a GPU, show the recorded times of unchanged variants.
 
@@ -479,4 +481,4 @@ def contest(
         return rows, data['warnings']
 
     rows, warnings = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
-    return Contest(title, rows, baseline, flops, made_on(), warnings, bytes)
+    return Contest(title, rows, baseline, flops, made_on(), warnings, bytes, where)
