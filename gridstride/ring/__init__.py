@@ -2,10 +2,13 @@
 `attention` is ring attention, `simulate` predicts its time for more GPUs. All modules require torch, and are imported
 on first use.
 
+`all_reduce`, `all_gather_matmul` and `matmul_reduce_scatter` are collectives over memory that all GPUs can access.
+
 The modules, in the best order to read them: `sharding` (which rank has which positions), `parts` (attention to a part
 of the keys, and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and
 backward pass of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a
-notebook), `timestamps` (a timeline of all ranks), `model` (a simulation of the ring).
+notebook), `timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `collectives` (all-reduce, and
+matrix products that overlap their communication).
 """
 
 from ..support.lazy_exports import lazy_exports_of
@@ -16,6 +19,7 @@ _NAMES = {
     'parts': ('Kernels', 'cudnn', 'kernels_for', 'merge', 'ours', 'plain', 'slowed'),
     'transport': ('Copies', 'Messages'),
     'passes': ('attention', 'gathered_attention'),
+    'collectives': ('Communicator', 'all_gather_matmul', 'all_reduce', 'communicator', 'matmul_reduce_scatter'),
     'ulysses_and_tree': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
     'timestamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
     'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),

@@ -1,4 +1,9 @@
 # Made by tests/front_stubs.py from the exports of this package, which are imported on first use.
+from .collectives import Communicator as Communicator
+from .collectives import all_gather_matmul as all_gather_matmul
+from .collectives import all_reduce as all_reduce
+from .collectives import communicator as communicator
+from .collectives import matmul_reduce_scatter as matmul_reduce_scatter
 from .model import Link as Link
 from .model import Simulated as Simulated
 from .model import Task as Task

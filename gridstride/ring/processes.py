@@ -78,7 +78,15 @@ def rank_and_ranks() -> tuple:
 
 
 _INTERNAL_FOLDERS = os.path.dirname(torch.__file__), os.path.dirname(__file__), contextlib.__file__
+_failure_reports = []  # functions that return why a kernel of this rank has ended with an error, or None
 _wait_stack = []  # descriptions of what this rank waits for, the innermost last
+
+
+def add_failure_report(
+    report,  # () -> the reason for which a kernel of this rank has ended with an error, or None
+):
+    "Let errors of this rank begin with the reason that `report` returns"
+    _failure_reports.append(report)
 
 
 @contextmanager
@@ -115,9 +123,10 @@ def _describe_gloo_error(message):
 def _error_text(error):
     "Describe an exception of a rank and the line that raised it"
     message = (str(error).splitlines() or [''])[0]
+    kernel_reason = next(filter(None, (report() for report in _failure_reports)), None)
     description = (
-        message
-        if isinstance(error, PeerError)
+        kernel_reason or message
+        if kernel_reason or isinstance(error, PeerError)
         else _describe_gloo_error(message) or f'raised {type(error).__name__}: {message}'
     )
     return f'{description}\n    in {_last_line(traceback.extract_tb(error.__traceback__))}'

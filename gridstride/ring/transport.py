@@ -153,7 +153,25 @@ def _copy_keys(stream, destination_start, tensor, keys, heads):
     _call_driver('cuMemcpy2DAsync_v2', ctypes.byref(copy), stream)
 
 
-class _SymmetricMemory:
+def copy_in_stream(
+    stream,  # the handle of a stream
+    destination,  # an address, also in the memory of another GPU
+    tensor,  # contiguous
+):
+    "Copy a tensor in stream order, by a copy engine if the destination is on another GPU"
+    _call_driver('cuMemcpyAsync', destination, tensor.data_ptr(), tensor.numel() * tensor.element_size(), stream)
+
+
+def set_flag_in_stream(
+    stream,  # the handle of a stream
+    address,  # of 32 bits, also in the memory of another GPU
+    value,
+):
+    "Store a flag in stream order, after all earlier copies of the stream"
+    _call_driver('cuStreamWriteValue32_v2', stream, address, value & 0xFFFFFFFF, 0)
+
+
+class SymmetricMemory:
     "Memory of the same size on every rank, which all ranks can read and write"
 
     def __init__(self, shape, dtype, device):
@@ -203,7 +221,7 @@ class Copies:
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.copy_stream, self.num_calls, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.event = torch.cuda.Event()
-        self.flags = _SymmetricMemory((4, self.ranks), torch.int32, self.device)
+        self.flags = SymmetricMemory((4, self.ranks), torch.int32, self.device)
         self.flags.local.zero_()
         self.local_flags = [row.split(1) for row in self.flags.local]  # [kind][rank]
         self.awaited_value = torch.zeros(1, dtype=torch.int32, device=self.device)
@@ -217,7 +235,7 @@ class Copies:
             torch.cuda.synchronize()
             dist.barrier()  # no rank uses the old memory after it
             self.shape = shape, dtype
-            self.keys, self.grads = (_SymmetricMemory((2, 2, *shape), dtype, self.device) for _ in range(2))
+            self.keys, self.grads = (SymmetricMemory((2, 2, *shape), dtype, self.device) for _ in range(2))
             self.buffers = [list(keys_and_values) for keys_and_values in self.keys.local]
             self.addresses = [
                 [[tensor.data_ptr() for tensor in pair] for pair in rank_buffers]
@@ -227,7 +245,7 @@ class Copies:
     def _set_flag(self, rank, kind, value, stream=None):
         "Set a flag in the memory of `rank`, in stream order"
         address = self.flags.addresses[rank] + 4 * (kind * self.ranks + self.rank)
-        _call_driver('cuStreamWriteValue32_v2', stream or _current_stream_handle(), address, value & 0xFFFFFFFF, 0)
+        set_flag_in_stream(stream or _current_stream_handle(), address, value)
 
     def _wait_flag(self, rank, kind, value, stream=None):
         "Make a stream wait for a flag that `rank` sets in this rank's memory"

@@ -1,0 +1,395 @@
+"""`ring.all_reduce` and products that overlap their communication, next to NCCL: the course's goals, and a prediction.
+
+    python collectives.py > collectives.txt     # all parts, on all GPUs of a machine; writes collectives.json
+    python collectives.py check reduce          # some parts; writes nothing
+    python collectives.py predict               # from collectives.json, without a GPU: fits a model of all-reduce to
+                                                # measurements, predicts 4 and 8; writes collectives_prediction.json
+
+`check` compares results with float64, and sums bit by bit with those added in the order of the ranks. `link` measures
+what a link carries, per message size: copies by copy engines, stores and loads by kernels, in one direction and in
+both, and the latency of a flag. `reduce` times all-reduce of bfloat16: calls from Python, and CUDA graphs of 20 calls,
+which leave out Python. `tune` varies the launches. `overlap` times products that overlap communication, the product
+alone, the communication alone, and one after the other. `faults` lets a rank die or hang. All candidates of a row are
+interleaved: medians over the rounds of the slowest rank.
+"""
+import argparse, json, math, os, signal, statistics, sys, time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from gridstride import kernels, ring
+from gridstride.bench.recording import machine
+from gridstride.cpp import cuda_kernel
+from gridstride.ring import collectives, transport
+
+HERE = Path(__file__).parent
+BF16 = torch.bfloat16
+SIZES = [1 << k for k in (10, 12, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28)]
+# tokens, columns of x, columns of w per rank; of the feed-forward layers of language models with 70 and 8 billion
+# parameters, and products that take about as long as their communication
+GATHER_SHAPES = (8192, 8192, 14336), (4096, 4096, 7168), (8192, 8192, 2048), (8192, 8192, 1024)
+SCATTER_SHAPES = (8192, 14336, 8192), (4096, 7168, 4096), (8192, 2048, 8192), (8192, 1024, 8192)
+
+LINK_SRC = '''
+typedef unsigned long long u64;
+typedef uint4 vector;
+__global__ void copy_vectors(const vector *from, vector *to, long long n) {
+    const long long step = gridDim.x*(long long)blockDim.x;
+    long long i = blockIdx.x*(long long)blockDim.x + threadIdx.x;
+    for (; i + 3*step < n; i += 4*step) {
+        vector a = from[i], b = from[i + step], c = from[i + 2*step], d = from[i + 3*step];
+        to[i] = a; to[i + step] = b; to[i + 2*step] = c; to[i + 3*step] = d;
+    }
+    for (; i < n; i += step) to[i] = from[i];
+}
+// Two ranks send a number back and forth: each way is one store and one load of system scope.
+__global__ void ping_pong(u64 *own, u64 *other, long long rounds, int rank, u64 *nanoseconds) {
+    u64 begin, end, x;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    for (u64 i = 1; i <= rounds; i++) {
+        if (rank == 0) asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(other), "l"(i) : "memory");
+        do {
+            asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(own) : "memory");
+            asm volatile("mov.u64 %0, %globaltimer;" : "=l"(end));
+            if (end - begin > 5000000000) __trap();
+        } while (x < i);
+        if (rank == 1) asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(other), "l"(i) : "memory");
+    }
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(end));
+    *nanoseconds = end - begin;
+}
+'''
+
+
+def rank_and_ranks(): return dist.get_rank(), dist.get_world_size()
+
+
+def random(*shape, dtype=BF16): return torch.randn(*shape, device='cuda').to(dtype)
+
+
+def from_all(x):
+    "Return the values of x on all ranks, to each rank"
+    values = [None]*dist.get_world_size()
+    dist.all_gather_object(values, x)
+    return values
+
+
+def milliseconds(run, calls):
+    "Measure the milliseconds per call on this GPU, while all ranks call it"
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    dist.barrier()
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls): run()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)/calls
+
+
+def time_interleaved(candidates, rounds, seconds, per_call=1):
+    "Time candidates interleaved; return {name: [milliseconds of the slowest rank, per round]}"
+    calls, found = {}, {}
+    for name, run in candidates.items():
+        milliseconds(run, 2)
+        calls[name] = max(2, math.ceil(seconds*1e3/max(from_all(milliseconds(run, 3)))))
+    for i in range(rounds):
+        for name in list(candidates)[::(-1)**i]:
+            found.setdefault(name, []).append(max(from_all(milliseconds(candidates[name], calls[name])))/per_call)
+    return found
+
+
+def working(candidates):
+    "Return the candidates that run; those that raise an error do so on all ranks"
+    for name, run in list(candidates.items()):
+        try:
+            run()
+            torch.cuda.synchronize()
+        except (RuntimeError, ValueError, TypeError, AttributeError) as e:
+            del candidates[name]
+            print('left out:', name, str(e).splitlines()[0])
+    return candidates
+
+
+def row_of(part, name, ms, **fields):
+    return dict(part=part, way=name, ms=statistics.median(ms), low=min(ms), high=max(ms), **fields)
+
+
+def graph_of(run, calls=20):
+    "Return a function that replays a CUDA graph of some calls"
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream): run()
+    torch.cuda.synchronize()
+    dist.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode='thread_local'):
+        for _ in range(calls): run()
+    return graph.replay
+
+
+def repeat(run, calls=20):
+    "Return a function that makes some calls"
+    return lambda: [run() for _ in range(calls)]
+
+
+# check
+def sum_in_order(x):
+    xs = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(xs, x)
+    total = torch.zeros(x.shape, device='cuda')
+    for part in xs: total += part
+    return total.to(x.dtype)
+
+
+def check():
+    communicator, (rank, ranks) = ring.communicator(), rank_and_ranks()
+    torch.manual_seed(rank)
+    compared = 0
+    for n in (1, 7, 8, 4095, 4096, 100_001, 1 << 20, (40 << 20) + 24):
+        for dtype in (BF16, torch.float16, torch.float32):
+            for algorithm in (None, *communicator.ALGORITHMS):
+                if algorithm == 'one_shot' and ranks > collectives.Tuning.one_shot_ranks: continue
+                x = random(n, dtype=dtype)
+                want, got = sum_in_order(x), communicator.all_reduce(x, algorithm=algorithm)
+                assert torch.equal(got, want), (n, dtype, algorithm, (got != want).sum().item())
+                communicator.all_reduce(x, x, algorithm)
+                assert torch.equal(x, want), (n, dtype, algorithm, 'in place')
+                compared += 1
+    for n, algorithm in [(1 << 12, 'words'), (1 << 22, 'two_shots'), (1 << 18, 'words'), (1 << 20, 'two_shots')]*50:
+        x = random(n)
+        assert torch.equal(communicator.all_reduce(x, algorithm=algorithm), sum_in_order(x)), algorithm
+    yield dict(part='check', way='all_reduce', compared=compared, differing=0)
+    for name in ('all_gather_matmul', 'matmul_reduce_scatter'):
+        for rows, k, n in ((256, 512, 384), (2048, 1024, 1024), (1000, 512, 264)):
+            for _ in range(5): yield check_product(name, rows, k, n, communicator)
+    torch.cuda.synchronize()
+    dist.barrier()
+
+
+def check_product(name, rows, k, n, communicator):
+    rank, ranks = rank_and_ranks()
+    x, w = random(rows*(1 if name == 'all_gather_matmul' else ranks), k), random(k, n)
+    got = getattr(communicator, name)(x, w)
+    if name == 'all_gather_matmul':
+        xs = [torch.empty_like(x) for _ in range(ranks)]
+        dist.all_gather(xs, x)
+        want = torch.cat(xs).double() @ w.double()
+    else:
+        want = x.double() @ w.double()
+        dist.all_reduce(want)
+        want = want.chunk(ranks)[rank]
+    error = ((got.double() - want).square().mean()/want.square().mean()).sqrt().item()
+    assert error < 5e-3, (name, rows, k, n, error)        # bfloat16 has 8 bits: one rounding has an error of about 2e-3
+    return dict(part='check', way=name, shape=(rows, k, n), error=error)
+
+
+# link
+def by_hand(x):
+    "Return the other ranks' x by handles of CUDA IPC, which another process opens"
+    from torch.multiprocessing.reductions import reduce_tensor
+    return [x if i == dist.get_rank() else open_tensor(*arguments)
+            for i, (open_tensor, arguments) in enumerate(from_all(reduce_tensor(x)))]
+
+
+def link():
+    (rank, ranks), kernel = rank_and_ranks(), cuda_kernel(LINK_SRC, ['copy_vectors', 'ping_pong'])
+    peer, most = (rank + 1) % ranks, 256 << 20
+    memory = transport.SymmetricMemory((most,), torch.uint8, torch.device('cuda', rank))
+    theirs, mine = memory.buffer_of_rank[peer], torch.randint(255, (most,), dtype=torch.uint8, device='cuda')
+    yield from latency(kernel.ping_pong, rank)
+    stream = torch.cuda.current_stream().cuda_stream
+    for size in [1 << k for k in range(4, 29, 2)]:
+        grid, vectors = min(264, max(1, size//16//512)), size//16
+        ways = {
+            'copy engine': lambda: transport.copy_in_stream(stream, theirs.data_ptr(), mine[:size]),
+            'stores': lambda: kernel.copy_vectors[grid, 512](mine.view(torch.int32), theirs.view(torch.int32), vectors),
+            'loads': lambda: kernel.copy_vectors[grid, 512](theirs.view(torch.int32), mine.view(torch.int32), vectors),
+            'within one GPU': lambda: kernel.copy_vectors[grid, 512](
+                mine.view(torch.int32), memory.local.view(torch.int32), vectors),
+        }
+        for directions in ('one', 'both'):
+            graphs = {name: repeat(run) if name == 'copy engine' else graph_of(run) for name, run in ways.items()}
+            if directions == 'one' and rank: graphs = dict.fromkeys(ways, lambda: None)
+            for name, ms in time_interleaved(graphs, 3, .004, 20).items():
+                yield row_of('link', name, ms, bytes=size, directions=directions, gbs=size/statistics.median(ms)/1e6)
+    a = torch.full((4,), rank + 1., device='cuda')
+    assert [t.tolist() for t in by_hand(a)] == [[r + 1.]*4 for r in range(ranks)]
+    torch.cuda.synchronize()
+    dist.barrier()
+
+
+def latency(ping_pong, rank):
+    "Yield the nanoseconds that a flag takes from one GPU to the other"
+    memory = transport.SymmetricMemory((2,), torch.int64, torch.device('cuda', rank))
+    memory.local.zero_()
+    nanoseconds, rounds, found = torch.zeros(1, dtype=torch.int64, device='cuda'), 1000, []
+    for _ in range(5):
+        memory.local.zero_()
+        torch.cuda.synchronize()
+        dist.barrier()
+        ping_pong[1, 1](memory.local, memory.buffer_of_rank[1 - rank], rounds, rank, nanoseconds)
+        torch.cuda.synchronize()
+        found.append(max(from_all(nanoseconds.item()))/rounds/2/1e6)
+    yield row_of('link', 'flag', found, bytes=8, directions='one')
+
+
+# reduce
+def torch_symmetric(size):
+    "Return PyTorch's own all-reduce over symmetric memory, in one shot and in two"
+    import torch.distributed._symmetric_memory as symmetric
+    x, group = symmetric.empty(size//2, dtype=BF16, device='cuda'), dist.group.WORLD.group_name
+    x.normal_()
+    symmetric.rendezvous(x, dist.group.WORLD)
+    return {"PyTorch's one shot": lambda: torch.ops.symm_mem.one_shot_all_reduce(x, 'sum', group),
+            "PyTorch's two shots": lambda: torch.ops.symm_mem.two_shot_all_reduce_(x, 'sum', group)}
+
+
+def reduce():
+    communicator, ranks = ring.communicator(), dist.get_world_size()
+    for size in SIZES:
+        x, y = random(size//2), random(size//2)
+        ways = {'NCCL': lambda: dist.all_reduce(x), 'ours': lambda: ring.all_reduce(y, y)}
+        by_algorithm = {name: lambda name=name: communicator.all_reduce(y, y, name) for name in communicator.ALGORITHMS
+                        if not (name == 'words' and size > 1 << 22 or name == 'one_shot' and ranks > 2)}
+        for name, ms in time_interleaved(ways, 7, .02).items():
+            yield row_of('reduce', name, ms, bytes=size, launched='Python', ranks=ranks)
+        every = working(ways | by_algorithm | torch_symmetric(size))
+        calls = 20 if size < 1 << 24 else 4
+        graphs = {name: graph_of(run, calls) for name, run in every.items()}
+        for name, ms in time_interleaved(graphs, 7, .012, calls).items():
+            yield row_of('reduce', name, ms, bytes=size, launched='graph', ranks=ranks)
+
+
+def tune():
+    communicator, tuning = ring.communicator(), collectives.Tuning
+    chosen = {name: getattr(tuning, name) for name in ('word_blocks', 'blocks', 'vectors', 'lead')}
+    def graph_with(run, **options):
+        for name, value in (chosen | options).items(): setattr(tuning, name, value)
+        return graph_of(run, 8)
+    for size in (1 << 20, 1 << 23, 1 << 26):
+        y = random(size//2)
+        for algorithm in ('one_shot', 'two_shots'):
+            graphs = {}
+            for vectors, blocks, lead in ((4, 132, 2), (4, 132, 1), (4, 132, 4), (2, 264, 2), (2, 264, 4),
+                                          (8, 132, 2), (4, 64, 2), (8, 64, 2), (8, 32, 2)):
+                graphs[f'{vectors} vectors, {blocks} blocks, lead {lead}'] = graph_with(
+                    lambda: communicator.all_reduce(y, y, algorithm), vectors=vectors, blocks=blocks, lead=lead)
+            for name, ms in time_interleaved(graphs, 3, .01, 8).items():
+                yield row_of('tune', f'{algorithm}, {name}', ms, bytes=size)
+    for size in (1 << 10, 1 << 16, 1 << 18, 1 << 19):
+        y = random(size//2)
+        def run(): return communicator.all_reduce(y, y, 'words')
+        graphs = {f'words, {blocks} blocks': graph_with(run, word_blocks=blocks) for blocks in (16, 32, 64, 128, 256)}
+        for name, ms in time_interleaved(graphs, 3, .01, 8).items(): yield row_of('tune', name, ms, bytes=size)
+    for name, value in chosen.items(): setattr(tuning, name, value)
+
+
+# overlap
+def gather_ways(tokens, k, n, communicator):
+    (rank, ranks), group = rank_and_ranks(), dist.group.WORLD.group_name
+    x, w, gathered = random(tokens//ranks, k), random(k, n), random(tokens, k)
+    def copies():
+        communicator._begin_copies()
+        memory = communicator._buffers('gathered', (ranks, *x.shape), BF16)
+        for step in range(1, ranks):
+            destination = (rank - step) % ranks
+            communicator._send(x, memory.buffer_of_rank[destination][communicator.copy_round % 2, rank], destination, 0)
+        for step in range(1, ranks): communicator._wait_copy((rank + step) % ranks, 0)
+    def one_after_the_other():
+        dist.all_gather_into_tensor(gathered, x)
+        return torch.matmul(gathered, w)
+    ways = {'product, torch': lambda: torch.matmul(gathered, w), 'product, ours': lambda: kernels.matmul(gathered, w),
+            'communication, NCCL': lambda: dist.all_gather_into_tensor(gathered, x), 'communication, copies': copies,
+            'one after the other': one_after_the_other,
+            "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_all_gather_matmul(x, [w], 0, group)}
+    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.all_gather_matmul(x, w, c) for c in (1, 2, 4)}
+
+
+def scatter_ways(tokens, k, n, communicator):
+    ranks, group = dist.get_world_size(), dist.group.WORLD.group_name
+    x, w, out = random(tokens, k), random(k, n), random(tokens//ranks, n)
+    product = torch.matmul(x, w)
+    def one_after_the_other(): dist.reduce_scatter_tensor(out, torch.matmul(x, w))
+    ways = {'product, torch': lambda: torch.matmul(x, w), 'product, ours': lambda: kernels.matmul(x, w),
+            'communication, NCCL': lambda: dist.reduce_scatter_tensor(out, product),
+            'one after the other': one_after_the_other,
+            "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w, 'sum', 0, group)}
+    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.matmul_reduce_scatter(x, w, c)
+                   for c in (1, 2, 4)}
+
+
+def overlap():
+    communicator = ring.communicator()
+    for name, shapes, ways_of in (('all_gather_matmul', GATHER_SHAPES, gather_ways),
+                                  ('matmul_reduce_scatter', SCATTER_SHAPES, scatter_ways)):
+        for shape in shapes:
+            found = time_interleaved(working(ways_of(*shape, communicator)), 3, .08)
+            rows = [row_of('overlap', way, ms, op=name, shape=shape) for way, ms in found.items()]
+            def best(prefix): return min((r['ms'] for r in rows if r['way'].startswith(prefix)), default=math.nan)
+            for row in rows:
+                yield row | dict(fraction=max(best('product'), best('communication'))/row['ms'])
+
+
+# faults
+def dies(rank, kind):
+    x, communicator = random(1 << 12), ring.Communicator(patience=2)
+    communicator.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 1 and kind == 'dies': os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1: time.sleep(1000)
+    communicator.all_reduce(x)
+    torch.cuda.synchronize()
+
+
+def faults(ranks):
+    "Yield what the caller gets, and after how many seconds, if a rank dies or hangs while a kernel of another waits"
+    for kind in ('dies', 'hangs'):
+        start = time.time()
+        try:
+            ring.launch(dies, ranks, kind, backend='nccl', patience=60)
+            raise AssertionError('no error')
+        except ring.RankError as e:
+            yield dict(part='faults', way=kind, seconds=time.time() - start, message=str(e))
+
+
+def run_parts(rank, parts):
+    "Run parts on this rank; rank 0 prints rows as they come, and returns all"
+    torch.manual_seed(rank)
+    rows, start = [], time.time()
+    for part in parts:
+        try:
+            for row in globals()[part]():
+                rows.append(row)
+                if rank == 0: print(f'{time.time() - start:5.1f} s', text_of(row), file=sys.stderr, flush=True)
+        except (RuntimeError, ValueError, TypeError, AssertionError, AttributeError) as e:
+            import traceback
+            print(f'{part} failed on rank {rank}:', ''.join(traceback.format_exception(e)), file=sys.stderr, flush=True)
+            if 'CUDA' in str(e): raise
+    return rows
+
+
+def text_of(row):
+    fields = ' '.join(f'{k} {v:.4g}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()
+                      if k not in ('part', 'way', 'ms', 'low', 'high', 'part'))
+    us = f"{row['ms']*1e3:10.2f} us ({row['low']*1e3:.2f} to {row['high']*1e3:.2f})" if 'ms' in row else ''
+    return f"{row['part']:8} {row['way']:38} {us} {fields}"
+
+
+PARTS = 'check', 'link', 'reduce', 'tune', 'overlap', 'faults'
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('parts', nargs='*')
+    parser.add_argument('--out', type=Path, default=HERE)
+    args = parser.parse_args()
+    parts, ranks = args.parts or PARTS, torch.cuda.device_count()
+    rows = ring.launch(run_parts, ranks, [p for p in parts if p != 'faults'], backend='nccl', patience=120)[0]
+    if 'faults' in parts: rows += faults(ranks)
+    print(ranks, 'x', ', '.join(map(str, machine().values())))
+    for row in rows: print(text_of(row))
+    if not args.parts or args.out != HERE:
+        record = dict(machine=machine() | dict(gpus=ranks), rows=rows)
+        (args.out/'collectives.json').write_text(json.dumps(record, indent=1))
+
+
+if __name__ == '__main__': main()

@@ -1,0 +1,368 @@
+"""All-reduce, and matrix products that overlap their communication, between GPUs that can access each other's memory.
+
+A `Communicator` has memory that all ranks can access. Its kernels (`collectives.cuh`) exchange data through it; copy
+engines do so during a matrix product. `all_reduce`, `all_gather_matmul` and `matmul_reduce_scatter` use the
+communicator of this process; on CPU tensors, they send messages by `torch.distributed`, and add in the same order.
+"""
+
+from functools import lru_cache
+from importlib.resources import files
+
+import torch
+import torch.distributed as dist
+
+from .processes import PeerError, add_failure_report, rank_and_ranks
+from .transport import SymmetricMemory, copy_in_stream, set_flag_in_stream
+from ..cpp import cuda_kernel
+from ..kernels.gemm.dispatch import matmul
+from ..kernels.gemm.epilogues import Epilogue
+from ..utils import cdiv
+
+_THREADS, _MAX_BLOCKS, _STAGES = 512, 512, 2  # as in collectives.cuh
+_C_TYPES = {torch.float32: 'float', torch.float16: '__half', torch.bfloat16: '__nv_bfloat16'}
+_MAX_COPIES = 64  # flags per pair of ranks and call, for copies
+
+
+class Tuning:
+    "The sizes at which all-reduce changes its algorithm, and the sizes of its launches"
+
+    word_bytes = 512 << 10  # at most: words that carry their own flag
+    one_shot_ranks = 2  # at most: one shot for larger arrays; more ranks use two shots
+    word_blocks, blocks, vectors, lead = 128, 132, 4, 2
+
+
+@lru_cache
+def _kernel(name, dtype=None, vectors=Tuning.vectors, lead=Tuning.lead):
+    "Compile a kernel of collectives.cuh"
+    text = files(__package__).joinpath('collectives.cuh').read_text(encoding='utf-8')
+    full_name = f'{name}<{_C_TYPES[dtype]}>' if dtype else name
+    return cuda_kernel(f'#define VECTORS {vectors}\n#define LEAD {lead}\n{text}', full_name)
+
+
+def _check_operand(name, x):
+    "Raise TypeError or ValueError unless a collective can send `x`"
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f'ring: {name} is a {type(x).__name__}; expected a torch tensor')
+    if x.dtype not in _C_TYPES:
+        names = ', '.join(str(dtype).removeprefix('torch.') for dtype in _C_TYPES)
+        raise TypeError(f'ring: {name} is {x.dtype}; expected one of {names}: convert it with .to(...)')
+    if not x.is_contiguous():
+        raise ValueError(f'ring: {name} must be contiguous; its strides are {x.stride()}: use .contiguous()')
+
+
+class Communicator:
+    """Memory of all ranks through which their GPUs exchange data, and the state of their collectives.
+
+    All ranks create it, and call its methods in the same order with the same shapes. If a rank does not take part
+    within `patience` seconds, the kernels of the others end with an error."""
+
+    ALGORITHMS = 'words', 'one_shot', 'two_shots'
+
+    def __init__(
+        self,
+        capacity=64 << 20,  # bytes that an exchange can have; a larger all-reduce takes several
+        patience=10.0,  # seconds
+    ):
+        self.rank, self.ranks = rank_and_ranks()
+        if not torch.cuda.is_available():
+            raise RuntimeError('ring.Communicator: peer memory needs a GPU, and none was found; use ring.all_reduce')
+        self.device, self.patience = torch.device('cuda', torch.cuda.current_device()), patience
+        self.capacity = cdiv(capacity, 16 * self.ranks) * 16 * self.ranks
+        self.word_slot = Tuning.word_bytes // 4
+        sizes = dict(  # bytes of each algorithm's part of the inbox
+            words=2 * self.ranks * self.word_slot * 8,
+            one_shot=2 * self.ranks * self.capacity if self.ranks <= Tuning.one_shot_ranks else 0,
+            two_shots=2 * self.capacity,
+        )
+        self.inbox = SymmetricMemory((sum(sizes.values()),), torch.uint8, self.device)
+        self.flags = SymmetricMemory((_STAGES * _MAX_BLOCKS * self.ranks,), torch.int64, self.device)
+        self.inbox.local[: sizes['words']].zero_()
+        self.flags.local.zero_()
+        self.tables, offset = {}, 0
+        for name, size in sizes.items():
+            self.tables[name] = self._table(address + offset for address in self.inbox.addresses)
+            offset += size
+        self.flag_table = self._table(self.flags.addresses)
+        self.state = torch.zeros(2, dtype=torch.int32, device=self.device)
+        self.report = torch.zeros(2, dtype=torch.int64).pin_memory()
+        self.watch = self.report.data_ptr(), int(patience * 1e9)
+        self.copy_stream, self.event = torch.cuda.Stream(priority=-1), torch.cuda.Event()
+        self.copy_round, self.copies = 0, {}
+        self.copy_flags = SymmetricMemory((self.ranks, _MAX_COPIES), torch.int32, self.device)
+        self.copy_flags.local.zero_()
+        add_failure_report(self.failure)
+        torch.cuda.synchronize()
+        dist.barrier()
+
+    def _table(self, addresses):
+        "Return addresses as a tensor on the GPU"
+        return torch.tensor(list(addresses), dtype=torch.int64, device=self.device)
+
+    def failure(self):
+        "Return the reason for which a kernel has trapped, or None"
+        rank, round_number = self.report.tolist()
+        if not rank:
+            return None
+        return f'timed out waiting for rank {rank - 1} in round {round_number}: not within {self.patience:g} s'
+
+    def check(self):
+        "Raise PeerError if a kernel has timed out waiting for a rank"
+        if reason := self.failure():
+            raise PeerError(reason)
+
+    def algorithm_for(self, num_bytes):
+        "Return the name of the algorithm for an array of this size"
+        if num_bytes <= Tuning.word_bytes:
+            return 'words'
+        return 'one_shot' if self.ranks <= Tuning.one_shot_ranks else 'two_shots'
+
+    def all_reduce(
+        self,
+        x,  # a contiguous tensor of float32, float16 or bfloat16; the same shape on all ranks
+        out=None,  # like `x`, or `x` itself; None: a new tensor
+        algorithm=None,  # one of `ALGORITHMS`; None: chosen by size
+    ):
+        """Return the sum of the ranks' `x`, added in float32 in the order of the ranks, and rounded once.
+
+        CUDA graphs can capture the call. Raises TypeError or ValueError for other tensors."""
+        _check_operand('x', x)
+        out = torch.empty_like(x) if out is None else out
+        num_bytes = x.numel() * x.element_size()
+        if num_bytes % 16 or x.data_ptr() % 16 or out.data_ptr() % 16:
+            return self._all_reduce_padded(x, out, algorithm)
+        algorithm = algorithm or self.algorithm_for(num_bytes)
+        piece_bytes = Tuning.word_bytes if algorithm == 'words' else self.capacity
+        if num_bytes <= piece_bytes:
+            self._launch_all_reduce(algorithm, x, out, num_bytes)
+            return out
+        for pair in zip(*(tensor.view(-1).split(piece_bytes // x.element_size()) for tensor in (x, out))):
+            self._launch_all_reduce(algorithm, *pair, pair[0].numel() * x.element_size())
+        return out
+
+    def _all_reduce_padded(self, x, out, algorithm):
+        "Sum arrays that are not whole vectors of 16 bytes, or not aligned"
+        length = cdiv(x.numel() * x.element_size(), 16) * 16 // x.element_size()
+        padded = torch.zeros(length, dtype=x.dtype, device=x.device)
+        padded[: x.numel()] = x.view(-1)
+        out.view(-1).copy_(self.all_reduce(padded, padded, algorithm)[: x.numel()])
+        return out
+
+    def _launch_all_reduce(self, algorithm, x, out, num_bytes):
+        "Launch the kernel of an algorithm"
+        if num_bytes == 0:
+            return
+        state, ranks = (self.state, *self.watch, self.rank, self.ranks), self.ranks
+        if algorithm == 'words':
+            words = num_bytes // 4
+            launch = _kernel('all_reduce_words', x.dtype)[min(cdiv(words, _THREADS), Tuning.word_blocks), _THREADS]
+            return launch(x, out, words, self.tables['words'], self.word_slot, *state)
+        vectors, kernel = num_bytes // 16, _kernel(f'all_reduce_{algorithm}', x.dtype, Tuning.vectors, Tuning.lead)
+        part = cdiv(vectors, ranks) if algorithm == 'two_shots' else vectors
+        grid = min(cdiv(part, _THREADS * Tuning.vectors), Tuning.blocks)
+        if algorithm == 'one_shot':
+            return kernel[grid, _THREADS](
+                x, out, vectors, self.tables[algorithm], self.capacity // 16, self.flag_table, *state
+            )
+        kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.flag_table, *state)
+
+    # Products that overlap their communication. A copy engine sends one chunk of rows after the other, and stores the
+    # number of the round in a flag after each. A stream waits for the flag in a kernel of one thread, which can time
+    # out. Buffers have two slots, for even and odd rounds, for the reason that collectives.cuh explains.
+    def _buffers(self, name, shape, dtype):
+        "Return symmetric memory [2 slots, *shape]; allocated by all ranks when the shape first occurs"
+        key = name, tuple(shape), dtype
+        if key not in self.copies:
+            torch.cuda.synchronize()
+            dist.barrier()
+            self.copies = {other: memory for other, memory in self.copies.items() if other[0] != name}
+            self.copies[key] = SymmetricMemory((2, *shape), dtype, self.device)
+        return self.copies[key]
+
+    def _begin_copies(self):
+        "Begin a round of copies, which wait for the current stream"
+        self.copy_round += 1
+        self._let_copies_wait()
+
+    def _let_copies_wait(self):
+        "Make the copy stream wait for the current stream"
+        self.event.record()
+        self.event.wait(self.copy_stream)
+
+    def _send(self, tensor, buffer, destination, index):
+        "Copy a tensor to a buffer of the rank `destination`, then set flag `index` there"
+        stream = self.copy_stream.cuda_stream
+        copy_in_stream(stream, buffer.data_ptr(), tensor)
+        flag = self.copy_flags.addresses[destination] + 4 * (self.rank * _MAX_COPIES + index)
+        set_flag_in_stream(stream, flag, self.copy_round)
+
+    def _wait_copy(self, source, index):
+        "Make the current stream wait until copy `index` of the rank `source` has arrived"
+        flag = self.copy_flags.local[source, index : index + 1]
+        _kernel('wait_copy')[1, 1](flag, self.copy_round, source, *self.watch)
+
+    def all_gather_matmul(
+        self,
+        x,  # [rows, K], this rank's rows; the same shape on all ranks
+        w,  # [K, N], any on each rank
+        chunks=4,  # copies per pair of ranks
+    ):  # [ranks * rows, N]
+        """Return `all_gather(x) @ w`: the product of this rank's rows begins at once, those of others as they arrive.
+
+        Raises TypeError or ValueError for operands that do not match."""
+        _check_product(x, w, 'all_gather_matmul')
+        self._begin_copies()
+        memory, slot = self._buffers('gathered', (self.ranks, *x.shape), x.dtype), self.copy_round % 2
+        out = x.new_empty(self.ranks, x.shape[0], w.shape[1])
+        slices = _row_slices(x.shape[0], chunks)
+        for step in range(1, self.ranks):
+            destination = (self.rank - step) % self.ranks
+            for index, rows in enumerate(slices):
+                self._send(x[rows], memory.buffer_of_rank[destination][slot, self.rank, rows], destination, index)
+        x.record_stream(self.copy_stream)
+        matmul(x, w, out=out[self.rank])
+        for step in range(1, self.ranks):
+            source = (self.rank + step) % self.ranks
+            for index, rows in enumerate(slices):
+                self._wait_copy(source, index)
+                matmul(memory.local[slot, source, rows], w, out=out[source, rows])
+        return out.view(-1, w.shape[1])
+
+    def matmul_reduce_scatter(
+        self,
+        x,  # [rows, K], with other columns of the whole matrix on each rank
+        w,  # [K, N], with the rows that belong to these columns
+        chunks=4,  # copies per pair of ranks
+    ):  # [rows / ranks, N]
+        """Return this rank's rows of the sum of all ranks' `x @ w`. Rows that others need are computed and sent first.
+
+        Products are rounded to the type of `x` before they are sent. Raises TypeError or ValueError for operands that
+        do not match, or rows that the number of ranks does not divide."""
+        _check_product(x, w, 'matmul_reduce_scatter')
+        if x.shape[0] % self.ranks:
+            raise ValueError(f'matmul_reduce_scatter: {x.shape[0]} rows cannot be split among {self.ranks} ranks')
+        rows_per_rank = x.shape[0] // self.ranks
+        self._begin_copies()
+        shape = self.ranks, rows_per_rank, w.shape[1]
+        memory, slot = self._buffers('partial sums', shape, x.dtype), self.copy_round % 2
+        parts, slices = x.view(self.ranks, rows_per_rank, -1), _row_slices(rows_per_rank, chunks)
+        for step in range(1, self.ranks):
+            destination = (self.rank + step) % self.ranks
+            for index, rows in enumerate(slices):
+                product = matmul(parts[destination, rows], w)
+                self._let_copies_wait()
+                self._send(product, memory.buffer_of_rank[destination][slot, self.rank, rows], destination, index)
+                product.record_stream(self.copy_stream)
+        return self._add_own_product(parts[self.rank], w, memory.local[slot], slices)
+
+    def _add_own_product(self, x, w, inbox, slices):
+        "Return `x @ w` plus the partial sums of the other ranks, chunk by chunk"
+        out = x.new_empty(x.shape[0], w.shape[1])
+        others = [(self.rank - step) % self.ranks for step in range(1, self.ranks)]
+        for index, rows in enumerate(slices):
+            if self.ranks == 2:  # the kernel of the product adds the other partial sum
+                self._wait_copy(others[0], index)
+                matmul(x[rows], w, out=out[rows], epilogue=Epilogue(residual=inbox[others[0], rows]))
+                continue
+            product = matmul(x[rows], w)
+            for source in others:
+                self._wait_copy(source, index)
+            self._add_partial_sums(product, inbox[:, rows], out[rows])
+        return out
+
+    def _add_partial_sums(self, own, inbox, out):
+        "Add this rank's product and those of the other ranks, in the order of the ranks"
+        if own.numel():
+            _kernel('add_partial_sums', own.dtype)[cdiv(own.numel(), _THREADS), _THREADS](
+                own, inbox[0], out, own.numel(), inbox.stride(0), self.rank, self.ranks
+            )
+
+
+def _row_slices(rows, chunks):
+    "Return slices that split rows into at most `chunks` parts, of a multiple of 128 rows if possible"
+    size = max(1, cdiv(cdiv(rows, chunks), 128) * 128)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _check_product(x, w, op_name):
+    "Raise TypeError or ValueError unless x @ w is a product of matrices that can be sent"
+    for name, tensor in dict(x=x, w=w).items():
+        _check_operand(name, tensor)
+    if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or (x.dtype, x.device) != (w.dtype, w.device):
+        actual = ' @ '.join(f'{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}' for tensor in (x, w))
+        raise ValueError(f'{op_name}: expected (rows, K) @ (K, N) of one type and device; got {actual}')
+
+
+@lru_cache
+def _communicator_of(group):
+    "Return the communicator of this process for a process group"
+    return Communicator()
+
+
+def communicator() -> Communicator:
+    "Return the communicator of this process, which all ranks create at their first call"
+    return _communicator_of(dist.group.WORLD)
+
+
+def _gather(x):
+    "Return the tensors of all ranks, by messages"
+    tensors = [torch.empty_like(x) for _ in range(rank_and_ranks()[1])]
+    dist.all_gather(tensors, x)
+    return tensors
+
+
+def _add_in_order(tensors):
+    "Add tensors in float32, one after the other, and round once"
+    total = torch.zeros(tensors[0].shape, dtype=torch.float32, device=tensors[0].device)
+    for tensor in tensors:
+        total += tensor
+    return total.to(tensors[0].dtype)
+
+
+def all_reduce(
+    x,  # a contiguous tensor of float32, float16 or bfloat16; the same shape on all ranks
+    out=None,  # like `x`, or `x` itself; None: a new tensor
+):
+    """Return the sum of the ranks' `x`, with the same bits on all ranks: added in float32 in the order of the ranks.
+
+        ring.launch(lambda rank: ring.all_reduce(torch.full((4,), rank + 1.)), 4)  # four times [10, 10, 10, 10]
+
+    On GPUs, the memory of all ranks is used (`Communicator`). Raises TypeError or ValueError for other tensors, and
+    RuntimeError in a process that is not a rank."""
+    _check_operand('x', x)
+    if x.is_cuda:
+        return communicator().all_reduce(x, out)
+    total = _add_in_order(_gather(x))
+    return total if out is None else out.copy_(total)
+
+
+def all_gather_matmul(
+    x,  # [rows, K], this rank's rows; the same shape on all ranks
+    w,  # [K, N], any on each rank
+):  # [ranks * rows, N]
+    """Return `all_gather(x) @ w`; on GPUs, rows of other ranks are multiplied as they arrive.
+
+        ring.launch(lambda rank: ring.all_gather_matmul(torch.full((2, 3), rank + 1.), torch.ones(3, 4)), 2)
+
+    Raises TypeError or ValueError for operands that do not match, RuntimeError in a process that is not a rank."""
+    _check_product(x, w, 'all_gather_matmul')
+    if x.is_cuda:
+        return communicator().all_gather_matmul(x, w)
+    return torch.cat(_gather(x)) @ w
+
+
+def matmul_reduce_scatter(
+    x,  # [rows, K], with other columns of the whole matrix on each rank
+    w,  # [K, N], with the rows that belong to these columns
+):  # [rows / ranks, N]
+    """Return this rank's rows of the sum of all ranks' `x @ w`; on GPUs, products are sent while others are computed.
+
+        ring.launch(lambda rank: ring.matmul_reduce_scatter(torch.ones(4, 3), torch.ones(3, 5)), 2)
+
+    Raises TypeError or ValueError for operands that do not match, RuntimeError in a process that is not a rank."""
+    _check_product(x, w, 'matmul_reduce_scatter')
+    rank, ranks = rank_and_ranks()
+    if x.shape[0] % ranks:
+        raise ValueError(f'matmul_reduce_scatter: {x.shape[0]} rows cannot be split among {ranks} ranks')
+    if x.is_cuda:
+        return communicator().matmul_reduce_scatter(x, w)
+    return _add_in_order(_gather(x @ w)).chunk(ranks)[rank].contiguous()
