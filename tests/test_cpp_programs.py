@@ -236,6 +236,15 @@ def test_what_the_machine_has_not_is_refused_by_itself(capfd):
     assert sizes[0] == 2**28 or sizes[0] < free/8
 
 
+def test_a_program_starts_without_the_error_of_an_earlier_one():
+    src = """int main(int n, char **) {
+    void *p;
+    return n > 1 ? cudaMalloc(&p, 1ull << 60) != cudaSuccess : cudaGetLastError();
+}"""
+    with pytest.warns(OutOfMemory): assert run(src, 'error_left', ['fail']) == 1
+    assert run(src, 'error_left') == 0
+
+
 def test_headers_see_that_the_runtime_is_included(tmp_path, capfd):
     "As those of NVIDIA's samples do, which declare their own helpers only then"
     (tmp_path/'helper.h').write_text('#ifdef __DRIVER_TYPES_H__\n#define SEEN 1\n#endif\n')

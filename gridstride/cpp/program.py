@@ -20,6 +20,7 @@ extern "C" int gs_program(int, char **) __asm__("main");
 #endif
 static int gs_run(std::vector<std::string> words) {
     ::gridstride::handle_assertions(%s);
+    cudaGetLastError();  // of an earlier program in this process
     std::vector<char *> argv;
     for (auto &word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
