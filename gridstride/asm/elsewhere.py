@@ -115,7 +115,7 @@ class TileKernel(NamedTuple):
     "A kernel as the compiler of a tile language has generated it"
 
     by: str  # package and version
-    written: str  # the CUDA C or PTX that it generated; empty if it generated machine code only
+    written: str  # the CUDA C, Triton or PTX that it generated; empty if it generated machine code only
     sass: list  # instructions of the kernel, for `arch`
     registers: int  # per thread
     arch: str
@@ -216,7 +216,7 @@ def disassemble_output(
     arch: str,  # the GPU for which PTX is assembled
 ) -> TileKernel:
     "Compile the output of a compiler to machine code and disassemble it. Raises CompilerMissing without NVIDIA's tools"
-    generated_src = outputs.get('.cu', outputs.get('.ptx', b'')).decode()
+    generated_src = next((outputs[suffix] for suffix in ('.cu', '.triton', '.ptx') if suffix in outputs), b'').decode()
     if '.cubin' in outputs:
         cubin = outputs['.cubin']
     elif '.ptx' in outputs:

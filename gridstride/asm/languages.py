@@ -12,7 +12,7 @@ class Language(NamedTuple):
 
     package: str  # on PyPI
     prologue: str  # code before the kernel: the imports
-    epilogue: str  # code after the kernel, which writes kernel.cu, kernel.ptx or kernel.cubin
+    epilogue: str  # code after the kernel, which writes kernel.cu, kernel.triton, kernel.ptx or kernel.cubin
     suffix: str = '.py'
     command: tuple = ('{python}',)
     arch: str = 'sm_90a'
@@ -113,6 +113,49 @@ tvm.compile(mod, target=tvm.target.Target(target, host='llvm'))
 )
 
 
+_GLUON = Language(
+    'triton',
+    '''
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
+''',
+    '''
+aligned = {(i,): [['tt.divisibility', 16]] for i in range(2)}
+source = GluonASTSource(softmax, dict(x='*fp32', out='*fp32', W='constexpr'), {(2,): 1024}, aligned)
+made = triton.compile(source, target=GPUTarget('cuda', 90, 32))
+open('kernel.ptx', 'w').write(made.asm['ptx'])
+''',
+)
+
+# Helion generates the source of a program of Triton, which this one executes for its kernel alone.
+_HELION = Language(
+    'helion',
+    '''
+import torch, helion, helion.language as hl
+''',
+    '''
+import importlib.util, triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+bound = helion.kernel(softmax).bind((torch.empty(65536, 1024),))
+text = bound.to_triton_code(bound.config_spec.default_config())
+open('kernel.triton', 'w').write(text)
+open('generated.py', 'w').write(text)
+spec = importlib.util.spec_from_file_location('generated', 'generated.py')
+spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+types = dict(x='*fp32', out='*fp32', _RDIM_SIZE_1='constexpr')
+aligned = {(i,): [['tt.divisibility', 16]] for i in range(2)}
+source = ASTSource(module._helion_softmax, types, {(2,): 1024}, aligned)
+made = triton.compile(source, target=GPUTarget('cuda', 90, 32))
+open('kernel.ptx', 'w').write(made.asm['ptx'])
+''',
+)
+
+
 class _Kittens(Language):
     "ThunderKittens: C++ that nvcc compiles, without a program around it"
 
@@ -121,6 +164,8 @@ class _Kittens(Language):
 
 
 LANGUAGES = {
+    'Gluon': _GLUON,
+    'Helion': _HELION,
     'cuda.tile': _CUTILE,
     'TileLang': _TILELANG,
     'CuTe DSL': _CUTE,

@@ -49,7 +49,7 @@ TOPICS = {  # part -> its contents
     '2:4 sparsity',
     'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
     'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache',
-    'Many GPUs, other languages': 'ring attention, seven kernel languages, AMD, Blackwell in PTX, judging kernels '
+    'Many GPUs, other languages': 'ring attention, nine kernel languages, AMD, Blackwell in PTX, judging kernels '
     'that a language model wrote',
 }
 WEEKS = (  # the chapters of each week of a class
