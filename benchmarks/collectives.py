@@ -9,10 +9,10 @@
 what a link carries, per message size: copies by copy engines, stores and loads by kernels, in one direction and in
 both, and the latency of a flag. `reduce` times all-reduce of bfloat16: calls from Python, and CUDA graphs of 20 calls,
 which leave out Python. `tune` varies the launches. `overlap` times products that overlap communication, the product
-alone, the communication alone, and one after the other. `faults` lets a rank die or hang. All candidates of a row are
-interleaved: medians over the rounds of the slowest rank.
+alone, the communication alone, and one after the other; `trace` records when their kernels run. `faults` lets a rank
+die or hang. All candidates of a row are interleaved: medians over the rounds of the slowest rank.
 """
-import argparse, json, math, os, signal, statistics, sys, time
+import argparse, json, math, os, signal, statistics, sys, time, traceback
 from pathlib import Path
 
 import torch
@@ -269,8 +269,8 @@ def tune():
         y = random(size//2)
         for algorithm in ('one_shot', 'two_shots'):
             graphs = {}
-            for vectors, blocks, lead in ((4, 132, 2), (4, 132, 1), (4, 132, 4), (2, 264, 2), (2, 264, 4),
-                                          (8, 132, 2), (4, 64, 2), (8, 64, 2), (8, 32, 2)):
+            for vectors, blocks, lead in ((2, 264, 2), (2, 264, 1), (2, 264, 4), (4, 132, 2), (8, 132, 2),
+                                          (4, 64, 2), (2, 132, 2), (1, 512, 4)):
                 graphs[f'{vectors} vectors, {blocks} blocks, lead {lead}'] = graph_with(
                     lambda: communicator.all_reduce(y, y, algorithm), vectors=vectors, blocks=blocks, lead=lead)
             for name, ms in time_interleaved(graphs, 3, .01, 8).items():
@@ -329,6 +329,27 @@ def overlap():
                 yield row | dict(fraction=max(best('product'), best('communication'))/row['ms'])
 
 
+# trace
+def trace():
+    "Record when the kernels and copies of a call run, on each rank: one after the other, and overlapped"
+    from torch.profiler import ProfilerActivity, profile
+    communicator = ring.communicator()
+    for op, shape, ways_of in (('all_gather_matmul', (8192, 8192, 2048), gather_ways),
+                               ('matmul_reduce_scatter', (8192, 2048, 8192), scatter_ways)):
+        ways = ways_of(*shape, communicator)
+        for way in ('one after the other', 'overlapped, 4 chunks'):
+            for _ in range(3): ways[way]()
+            torch.cuda.synchronize()
+            dist.barrier()
+            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+                for _ in range(8): ways[way]()
+                torch.cuda.synchronize()
+            events = sorted(profiler.profiler.kineto_results.events(), key=lambda e: e.start_ns())
+            found = [(e.start_ns(), e.duration_ns(), e.device_resource_id(), e.name()[:60]) for e in events]
+            for rank, events in enumerate(from_all(found)):
+                yield dict(part='trace', way=way, op=op, shape=shape, rank=rank, calls=8, events=events)
+
+
 # faults
 def dies(rank, kind):
     x, communicator = random(1 << 12), ring.Communicator(patience=2)
@@ -351,17 +372,19 @@ def faults(ranks):
             yield dict(part='faults', way=kind, seconds=time.time() - start, message=str(e))
 
 
-def run_parts(rank, parts):
-    "Run parts on this rank; rank 0 prints rows as they come, and returns all"
+def run_parts(rank, parts, log_path):
+    "Run parts on this rank, and return their rows; rank 0 prints rows as they come, and writes them to a log"
     torch.manual_seed(rank)
+    log = open(log_path, 'w') if rank == 0 else None
     rows, start = [], time.time()
+    functions = dict(check=check, link=link, reduce=reduce, tune=tune, overlap=overlap, trace=trace)
     for part in parts:
         try:
-            for row in globals()[part]():
+            for row in functions[part]():
                 rows.append(row)
+                if rank == 0: print(json.dumps(row), file=log, flush=True)
                 if rank == 0: print(f'{time.time() - start:5.1f} s', text_of(row), file=sys.stderr, flush=True)
         except (RuntimeError, ValueError, TypeError, AssertionError, AttributeError) as e:
-            import traceback
             print(f'{part} failed on rank {rank}:', ''.join(traceback.format_exception(e)), file=sys.stderr, flush=True)
             if 'CUDA' in str(e): raise
     return rows
@@ -369,12 +392,51 @@ def run_parts(rank, parts):
 
 def text_of(row):
     fields = ' '.join(f'{k} {v:.4g}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()
-                      if k not in ('part', 'way', 'ms', 'low', 'high', 'part'))
+                      if k not in ('part', 'way', 'ms', 'low', 'high', 'events'))
     us = f"{row['ms']*1e3:10.2f} us ({row['low']*1e3:.2f} to {row['high']*1e3:.2f})" if 'ms' in row else ''
     return f"{row['part']:8} {row['way']:38} {us} {fields}"
 
 
-PARTS = 'check', 'link', 'reduce', 'tune', 'overlap', 'faults'
+# prediction
+LARGEST = dict(words=1 << 19, one_shot=1 << 28, two_shots=1 << 28)
+
+
+def fitted_links(rows):
+    "Return {algorithm: `ring.Link`}, fitted to the CUDA graphs on two GPUs"
+    links = {}
+    for algorithm, largest in LARGEST.items():
+        times = {r['bytes']: r['ms']/1e3 for r in rows if r['part'] == 'reduce' and r['launched'] == 'graph'
+                 and r['way'] == algorithm and r['bytes'] <= largest}
+        steps = 2 if algorithm == 'two_shots' else 1
+        fit = ring.fit_link({ring.all_reduce_bytes(algorithm, size, 2): t for size, t in times.items()})
+        links[algorithm] = fit._replace(latency=fit.latency/steps)
+    return links
+
+
+def predict(record):
+    "Return the model's parameters, its errors on two GPUs, and its prediction for 4 and 8, not measured yet"
+    rows, links = record['rows'], fitted_links(record['rows'])
+    measured = [dict(algorithm=r['way'], bytes=r['bytes'], measured_us=r['ms']*1e3,
+                     model_us=ring.all_reduce_seconds(r['way'], r['bytes'], 2, links[r['way']])*1e6)
+                for r in rows if r['part'] == 'reduce' and r['launched'] == 'graph' and r['way'] in links
+                and r['bytes'] <= LARGEST[r['way']]]
+    predicted = [dict(algorithm=algorithm, ranks=ranks, bytes=size,
+                      us=ring.all_reduce_seconds(algorithm, size, ranks, link)*1e6)
+                 for ranks in (4, 8) for size in SIZES for algorithm, link in links.items()
+                 if size <= LARGEST[algorithm]]
+    return dict(what='prediction: nothing of it was measured on more than two GPUs', fitted_to=record['machine'],
+                links={name: dict(latency_us=link.latency*1e6, gbs=link.speed/1e9) for name, link in links.items()},
+                two_gpus=measured, prediction=predicted)
+
+
+def write_prediction():
+    prediction = predict(json.loads((HERE/'collectives.json').read_text()))
+    (HERE/'collectives_prediction.json').write_text(json.dumps(prediction, indent=1))
+    for row in prediction['two_gpus']: print('2 GPUs', row)
+    for row in prediction['prediction']: print('predicted', row)
+
+
+PARTS = 'check', 'link', 'reduce', 'tune', 'overlap', 'trace', 'faults'
 
 
 def main():
@@ -382,9 +444,11 @@ def main():
     parser.add_argument('parts', nargs='*')
     parser.add_argument('--out', type=Path, default=HERE)
     args = parser.parse_args()
+    if args.parts == ['predict']: return write_prediction()
     parts, ranks = args.parts or PARTS, torch.cuda.device_count()
-    rows = ring.launch(run_parts, ranks, [p for p in parts if p != 'faults'], backend='nccl', patience=120)[0]
-    if 'faults' in parts: rows += faults(ranks)
+    rows = list(faults(ranks)) if 'faults' in parts else []
+    others = [part for part in parts if part != 'faults']
+    rows += ring.launch(run_parts, ranks, others, args.out/'collectives.jsonl', backend='nccl', patience=120)[0]
     print(ranks, 'x', ', '.join(map(str, machine().values())))
     for row in rows: print(text_of(row))
     if not args.parts or args.out != HERE:

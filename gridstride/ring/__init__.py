@@ -22,6 +22,15 @@ _NAMES = {
     'collectives': ('Communicator', 'all_gather_matmul', 'all_reduce', 'communicator', 'matmul_reduce_scatter'),
     'ulysses_and_tree': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
     'timestamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
-    'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),
+    'model': (
+        'Link',
+        'Simulated',
+        'Task',
+        'all_reduce_bytes',
+        'all_reduce_seconds',
+        'fit_link',
+        'run_tasks',
+        'simulate',
+    ),
 }
 __all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

@@ -7,6 +7,9 @@ from .collectives import matmul_reduce_scatter as matmul_reduce_scatter
 from .model import Link as Link
 from .model import Simulated as Simulated
 from .model import Task as Task
+from .model import all_reduce_bytes as all_reduce_bytes
+from .model import all_reduce_seconds as all_reduce_seconds
+from .model import fit_link as fit_link
 from .model import run_tasks as run_tasks
 from .model import simulate as simulate
 from .parts import Kernels as Kernels

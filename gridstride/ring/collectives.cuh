@@ -11,7 +11,7 @@
 #include <cuda_fp16.h>
 
 #ifndef VECTORS
-#define VECTORS 4  // vectors of 16 bytes per thread and chunk
+#define VECTORS 2  // vectors of 16 bytes per thread and chunk
 #endif
 #ifndef LEAD
 #define LEAD 2  // chunks that a block sends before it waits for the first
@@ -261,14 +261,15 @@ all_reduce_two_shots(const T *x, T *out, long long n, long long part, const u64 
     end_round(state);
 }
 
-// Waits in stream order for a flag of 32 bits that the copy engine of another rank stores after a copy.
+// Waits in stream order for a flag of 32 bits that the copy engine of another rank stores after a copy. The flag may be
+// that of the next round already: the other rank needs only what this rank has sent.
 __global__ void wait_copy(const u32 *flag, unsigned round, int source, u64 report, u64 patience) {
     Timer timer;
     unsigned value;
     do {
         timer.poll({(u64 *)report, patience}, source, round);
         asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    } while (value != round);
+    } while ((int)(value - round) < 0);
 }
 
 // Adds this rank's array of n elements and those of the other ranks, `stride` elements apart, in the order of the

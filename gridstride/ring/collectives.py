@@ -28,7 +28,7 @@ class Tuning:
 
     word_bytes = 512 << 10  # at most: words that carry their own flag
     one_shot_ranks = 2  # at most: one shot for larger arrays; more ranks use two shots
-    word_blocks, blocks, vectors, lead = 128, 132, 4, 2
+    word_blocks, blocks, vectors, lead = 256, 264, 2, 2
 
 
 @lru_cache

@@ -139,3 +139,67 @@ def simulate(
             stamps[rank].append(Stamp('attend' if activity == 'attend' else 'send', step, start, end))
     ideal = sum(task.seconds for task in tasks.values() if task.resource[0] == 'gpu') / ranks
     return Simulated(max(stamp.end for rank_stamps in stamps for stamp in rank_stamps), ideal, stamps)
+
+
+# All-reduce: what a rank sends, as a multiple of the array; and the steps in which data crosses a link.
+_SENT_AND_STEPS = {
+    'words': lambda ranks: (2 * (ranks - 1), 1),  # half of each word is a flag
+    'one_shot': lambda ranks: (ranks - 1, 1),
+    'two_shots': lambda ranks: (2 * (ranks - 1) / ranks, 2),
+}
+
+
+def all_reduce_bytes(
+    algorithm: str,  # 'words', 'one_shot' or 'two_shots'
+    size: float,  # bytes of the array
+    ranks: int,
+) -> float:
+    """Return the bytes that each rank sends in an all-reduce, to all other ranks together.
+
+    >>> all_reduce_bytes('two_shots', 1000, 4)
+    1500.0
+
+    Raises ValueError for an unknown algorithm."""
+    return _sent_and_steps(algorithm, ranks)[0] * size
+
+
+def _sent_and_steps(algorithm, ranks):
+    if algorithm not in _SENT_AND_STEPS:
+        raise ValueError(f'the algorithm is {algorithm!r}; expected one of {", ".join(_SENT_AND_STEPS)}')
+    return _SENT_AND_STEPS[algorithm](ranks)
+
+
+def all_reduce_seconds(
+    algorithm: str,  # 'words', 'one_shot' or 'two_shots'
+    size: float,  # bytes of the array
+    ranks: int,
+    link: Link,  # its latency is that of one step
+) -> float:
+    """Return the time of an all-reduce by the model latency * steps + bytes sent / speed.
+
+    >>> all_reduce_seconds('one_shot', 1000, 3, Link(2.0, 1000.0))
+    4.0
+
+    Raises ValueError for an unknown algorithm."""
+    sent, steps = _sent_and_steps(algorithm, ranks)
+    return link.latency * steps + sent * size / link.speed
+
+
+def fit_link(
+    times: dict,  # bytes -> seconds
+) -> Link:
+    """Fit latency + bytes / speed to measurements, with the least squares of the relative errors.
+
+    >>> round(fit_link({0: 1.0, 10: 2.0, 20: 3.0}).speed, 6)
+    10.0
+
+    Raises ValueError for fewer than two sizes."""
+    if len(times) < 2:
+        raise ValueError(f'a latency and a speed need at least two sizes; got {len(times)}')
+    sizes, seconds = map(list, zip(*times.items()))
+    # with weights w = 1 / seconds: minimize the sum of (w * latency + w * size / speed - 1) ** 2
+    ww, ws, ss = (sum(size**k / second**2 for size, second in zip(sizes, seconds)) for k in range(3))
+    w, s = sum(1 / second for second in seconds), sum(size / second for size, second in zip(sizes, seconds))
+    determinant = ww * ss - ws * ws
+    per_byte = (ww * s - ws * w) / determinant
+    return Link(latency=(w * ss - s * ws) / determinant, speed=1 / per_byte if per_byte > 0 else float('inf'))
