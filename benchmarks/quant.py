@@ -79,6 +79,14 @@ def many():
             for batch in (16, 64, 128, 256, 512, 1024, 4096): yield Case(kind, shape, batch, {'bf16': .9})
 
 
+def blocks():
+    "Yield block-scaled weights next to weights of as many bits that have 16-bit scales"
+    for batch in (1, 4, 16):
+        for kind in ('int4', 'nvfp4', 'fp8', 'mxfp8'): yield Case(kind, LARGE, batch)
+    for batch in (64, 256, 1024):
+        for kind in ('int4', 'nvfp4', 'fp8', 'mxfp8'): yield Case(kind, (14336, 4096), batch)
+
+
 def fp8():
     yield Case('e4m3', (8192, 8192), 8192, {'scaled_mm': 1.}, ('scaled_mm', 'exact_sums'))
     yield Case('e4m3', (4096, 4096), 4096, {}, ('scaled_mm', 'exact_sums'))
@@ -92,7 +100,8 @@ def dp4a():
     for batch in (1, 8): yield Case('dp4a', LARGE, batch, {}, ('bf16',))
 
 
-PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, many=many, fp8=fp8, int8=int8, dp4a=dp4a)
+PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, many=many, blocks=blocks, fp8=fp8, int8=int8,
+             dp4a=dp4a)
 
 
 # Candidates besides ours and bfloat16: each function returns a function of x

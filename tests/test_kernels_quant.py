@@ -24,6 +24,8 @@ CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True, False),
          ('int8', 'float16', 32, 1, 16, 32, False, True), ('int4', 'float16', 'row', 9, 130, 12, False, True),
          ('fp8', 'float16', 'row', 1, 1, 8, False, False), ('int4', 'bfloat16', 64, 33, 70, 192, True, True),
          ('int4', 'bfloat16', 128, 2, 33, 8320, True, True), ('nf4', 'bfloat16', 64, 1, 17, 4160, False, False),
+         ('nvfp4', 'bfloat16', None, 1, 40, 1024, True, False), ('nvfp4', 'float16', None, 9, 33, 144, False, False),
+         ('mxfp8', 'float16', None, 1, 20, 160, False, False), ('mxfp8', 'bfloat16', None, 33, 20, 96, False, False),
          ('int4', 'bfloat16', 32, 2, 33, 160, False, True), ('int8', 'bfloat16', 'tensor', 1, 20, 72, False, True)]
 
 
@@ -194,9 +196,9 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
     want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
     assert got.dtype == w.dtype and got.shape == (batch, rows)
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
-    each = last if batch > 16 and p.group != 'row' else 1e-6
+    each = last if batch > 16 and p.group != 'row' and kind != 'nvfp4' else 1e-6     # nvfp4: scaled values are exact
     within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer values near 0
-    assert formats.decibels(w, exact) > dict(int8=38, fp8=30, nf4=19, int4=15 + 6*zeros)[kind]
+    assert formats.decibels(w, exact) > dict(int8=38, fp8=30, mxfp8=30, nf4=19, nvfp4=19, int4=15 + 6*zeros)[kind]
     assert zeros == (p.zeros is not None)
 
 
@@ -205,7 +207,10 @@ MIXED = [('int4', 'bfloat16', 128, 70, 200, 256, True, False, MixedTile(64)),
          ('int4', 'float16', 32, 200, 130, 160, False, True, MixedTile(192)),
          ('nf4', 'bfloat16', 64, 130, 70, 384, True, False, MixedTile(128, 1, 2)),
          ('fp8', 'float16', 'row', 33, 131, 264, False, False, MixedTile(64, 2, 2)),
-         ('int8', 'bfloat16', 'row', 65, 130, 1024, True, True, MixedTile(64, 1, 8))]
+         ('int8', 'bfloat16', 'row', 65, 130, 1024, True, True, MixedTile(64, 1, 8)),
+         ('nvfp4', 'bfloat16', None, 70, 200, 144, True, False, MixedTile(64)),
+         ('nvfp4', 'float16', None, 33, 131, 272, False, False, MixedTile(64, 2, 2)),
+         ('mxfp8', 'bfloat16', None, 70, 200, 160, True, False, MixedTile(64))]
 
 
 @pytest.mark.slow
@@ -219,19 +224,20 @@ def test_a_mixed_input_gemm(kind, dtype, group, batch, rows, columns, biased, ze
     got, exact = mixed.run_mixed(x, p, bias, tile), unpack(p).double()
     want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
-    within(got, want, last*want.abs() + (1e-6 if p.group == 'row' else last)*size + 2**-25)
+    within(got, want, last*want.abs() + (1e-6 if p.group == 'row' or kind == 'nvfp4' else last)*size + 2**-25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind,dtype,group,rows,columns,zeros', [
     ('int4', 'bfloat16', 32, 33, 160, True), ('int8', 'float16', 'row', 17, 131, True),
-    ('nf4', 'float16', 64, 40, 320, False), ('fp8', 'bfloat16', 'row', 5, 260, False)])
+    ('nf4', 'float16', 64, 40, 320, False), ('fp8', 'bfloat16', 'row', 5, 260, False),
+    ('nvfp4', 'bfloat16', None, 33, 144, False), ('mxfp8', 'float16', None, 17, 96, False)])
 def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, zeros):
     "One rounding of each element, and for NF4 one more of its codebook"
     p = pack(matrix(dtype, rows, columns), kind, group, zeros)
-    exact, got = unpack(p).double(), mixed.run_unpack(p)
+    exact, got = unpack(p).double(), mixed.run_unpack(p, getattr(torch, dtype))
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
-    assert got.dtype == p.scales.dtype and got.shape == (rows, columns)
+    assert got.dtype == getattr(torch, dtype) and got.shape == (rows, columns)
     within(got, exact, last*(1 + (kind == 'nf4'))*exact.abs() + 2**-25)
 
 
@@ -302,12 +308,13 @@ E4M3, ONES = W.to(torch.float8_e4m3fn), torch.ones(16, 1)
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: pack(W, 'int3'), ValueError, saying('kind', 'int4, int8, nf4, fp8', "'int3'")),
+    (lambda: pack(W, 'int3'), ValueError, saying('kind', 'int4, int8, nf4, fp8, mxfp8, nvfp4', "'int3'")),
     (lambda: pack(W, 'int4', 16), ValueError, saying('group', "32, 64, 128, 'row'", 'tensor', '16')),
     (lambda: pack(W, 'nf4', zeros=True), ValueError,
      saying('pack: zeros', 'int4', 'nf4')),
     (lambda: pack(W, 'int8', fit='best'), ValueError, saying('pack: fit', "'best'", "'absmax'", "'mse'")),
     (lambda: pack(W, 'fp8', fit='mse'), ValueError, 'fp8'),
+    (lambda: pack(W, 'nvfp4', 32), ValueError, saying('group is', 32, 'nvfp4', 16)),
     (lambda: pack(W, 'int4'), ValueError, '64 columns .*of 128'),
     (lambda: pack(W.double(), 'int8'), TypeError, saying('pack: w', 'bfloat16, float16', '2-dimensional float64')),
     (lambda: matvec(weights(1, 64), pack(W, 'int8')), TypeError, 'x .*float32.*float16'),
@@ -336,17 +343,18 @@ def model(dtype=torch.bfloat16):
 def run(m, x): return m[3].last(m[2](m[1](m[0](x))))
 
 
-@pytest.mark.parametrize('kind,least', [('int8', 30), ('fp8', 22), ('nf4', 12), ('int4', 10)])
+@pytest.mark.parametrize('kind,least', [('int8', 30), ('fp8', 22), ('nf4', 12), ('int4', 10), ('mxfp8', 22),
+                                        ('nvfp4', 12)])
 def test_a_module_is_swapped_and_back(kind, least, capsys):
     "Its results are near, and those of its dense layers the same"
     m, x = model(), weights(3, 5, 128, dtype=torch.bfloat16)
     want = run(m, x).detach()
-    q = quantize(m, kind, group=32 if '4' in kind else None)
+    q = quantize(m, kind, group=32 if kind in ('int4', 'nf4') else None)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'speedup' in said
     new, old = map(float, re.search(r'these weights in (\S+) µs instead of (\S+)\.\n', said).groups())
     assert 1.8 < old/new < 4.1
-    assert (names(said, '3.last', '100 columns', '32')) == ('4' in kind)
+    assert names(said, '3.last', '100 columns', q[0].group) == (q[0].group != 'row')
     assert formats.decibels(want, run(q, x)) > least
     got = run(q, x)
     assert dequantize(q) is m and type(q[0]) is torch.nn.Linear

@@ -1,10 +1,10 @@
 """Quantized matrices: formats, packing, products, and linear layers. The modules need torch, so they are imported on
 first use.
 
-The modules: `formats` (quantization in plain torch), `fragments` (the element order that tensor cores read), `packed`
-(packing, and products with few rows), `mixed` (products with many rows), `eight_bits` (products of 8-bit types),
-`linear` (`QuantLinear`), `model_conversion` (`quantize` and `dequantize`), `calls` (the launches), `sources`
-(assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
+The modules: `formats` and `block_formats` (quantization in plain torch), `fragments` (the element order that tensor
+cores read), `packed` (packing, and products with few rows), `mixed` (products with many rows), `eight_bits` (products
+of 8-bit types), `linear` (`QuantLinear`), `model_conversion` (`quantize` and `dequantize`), `calls` (the launches),
+`sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
 """
 
 from ...support.lazy_exports import lazy_exports_of

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+from .block_formats import BLOCK_FORMATS
 from .fragments import BITS, STEP
 from .sources import KINDS, kernel_source
 from ..ladder.rung import KernelLaunch
@@ -60,9 +61,19 @@ class Pipeline(NamedTuple):
 # The fastest on an H100 are the largest copies that still give each warp at least one copy per tile of 16 rows. 8-bit
 # matrices gain nothing from bulk copies.
 _PIPELINES = Pipeline(16, 4, 2), Pipeline(16, 2, 3), Pipeline(16, 1, 4)
-_STREAMED_KINDS = 'int4', 'nf4'
+_STREAMED_KINDS = 'int4', 'nf4', 'nvfp4'
 _MAX_STREAMED_ROWS = 4  # rows of x, which a block keeps in shared memory
 _MAX_SMEM_BYTES = 226 * 1024  # dynamic shared memory of a block; its barriers need static shared memory, too
+
+
+def pairs_bytes(kind) -> int:
+    "Return the bytes of a group's scales of 16 rows"
+    return 16 if kind in BLOCK_FORMATS else 32
+
+
+def zeros_array(kind, has_zeros) -> str:
+    "Return the name of the array that the kernels read as `zeros`; an absent one is replaced, and not read"
+    return 'matrix_scale' if kind == 'nvfp4' else 'zeros' if has_zeros else 'scales'
 
 
 def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, bytes of shared memory), or None
@@ -73,7 +84,8 @@ def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, b
     pipeline = next(
         (candidate for candidate in _PIPELINES if steps >= candidate.warps * candidate.chunk), _PIPELINES[-1]
     )
-    scale_bytes = 0 if group == 'row' else 32 * (STEP // group) * (1 + has_zeros)  # per step, with zero points
+    # per step, with zero points
+    scale_bytes = 0 if group == 'row' else pairs_bytes(kind) * (STEP // group) * (1 + has_zeros)
     stage_bytes = pipeline.warps * pipeline.stages * pipeline.chunk * (2 * STEP * BITS[kind] + scale_bytes)
     other_bytes = (
         batch * (256 * steps + 64) + _CODEBOOK_TABLE_BYTES * (kind == 'nf4') + 2 * 4 * pipeline.warps * 16 * batch
@@ -83,7 +95,7 @@ def choose_pipeline(kind, group, batch, columns, has_zeros):  # (a `Pipeline`, b
 
 @lru_cache(1024)
 def matvec_launches(
-    kind,  # 'int4', 'int8', 'nf4', 'fp8'
+    kind,  # one of `KINDS`
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
     batch,  # rows of x, at most `MAX_ROWS`
@@ -95,8 +107,7 @@ def matvec_launches(
 ) -> list:  # of `KernelLaunch`
     "Return the launch of x @ w.T (+ bias) for a packed matrix w"
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
-    # An absent array is replaced by another one, which the kernel does not read.
-    arrays = 'x', 'words', 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
+    arrays = 'x', 'words', 'scales', zeros_array(kind, has_zeros), 'bias' if has_bias else 'x', 'y'
     if gpu.hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
         pipeline, smem_bytes = pipeline_and_bytes
         src = kernel_source(

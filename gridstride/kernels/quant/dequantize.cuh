@@ -2,9 +2,16 @@
 // columns of w, stored in the order in which the threads need it (fragments.py). Defined above: Elem (type of scales
 // and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points), MAGIC
 // (the bits of 128 or 1024 in Elem, twice) and FRACTION (bits of the fraction of Elem).
-constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
+constexpr int BITS = KIND == INT4 || KIND == NF4 || KIND == NVFP4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 // GROUP_COLUMNS: columns of a step that share a scale; SCALES: scales per step and row
 constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;
+// A lane has 8 contiguous columns of each 32, so it needs at most four scales per step. LANE_COLUMNS: columns of a step
+// that share one of them
+constexpr int LANE_SCALES = SCALES < 4 ? SCALES : 4, LANE_COLUMNS = STEP / LANE_SCALES;
+// The scales of MXFP8 and NVFP4 are bytes; PAIRS_BYTES: of a group's
+// scales of 16 rows, which are 8 pairs
+constexpr bool BYTE_SCALES = KIND == MXFP8 || KIND == NVFP4, HAS_MATRIX_SCALE = KIND == NVFP4;
+constexpr int PAIRS_BYTES = BYTE_SCALES ? 16 : 32;
 
 __device__ u32 sub2(u32 a, u32 b) {                        // subtracts both halves of a register
     Pair d = __hsub2(*(const Pair *)&a, *(const Pair *)&b);
@@ -22,6 +29,19 @@ __device__ u32 mul2(u32 a, u32 b) {
 // Duplicates one half of `pair`, the value of row r or of row r + 8, in both halves of a register.
 __device__ u32 upper(u32 pair) { return __byte_perm(pair, 0, 0x1010); }
 __device__ u32 lower(u32 pair) { return __byte_perm(pair, 0, 0x3232); }
+
+// A pair of scales: two of Elem, or two bytes.
+__device__ u32 load_scales(const u32 *scales, size_t i) {
+    if constexpr (BYTE_SCALES) return __ldg((const unsigned short *)scales + i);
+    else return __ldg(scales + i);
+}
+__device__ u32 shared_scales(const void *scales, int i) {                      // of shared memory
+    if constexpr (BYTE_SCALES) return ((const unsigned short *)scales)[i];
+    else return ((const u32 *)scales)[i];
+}
+// The group of a lane's columns among all groups of the step (fragments.py): lanes t = 0 and 1 of four have the first
+// 16 of 32 columns.
+__device__ int lane_group(int i, int t) { return GROUP == 16 ? 2 * i + t / 2 : i; }
 
 // Bit operations convert integers: an integer i that is written to the lowest bits of the fraction of 128 (bfloat16) or
 // 1024 (float16) gives 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also contains
@@ -46,12 +66,33 @@ __device__ u32 from_e4m3(u32 w) {
     return mul2((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
 }
 
+// The bits of e2m1 are converted in the same way, to the value times 2^-126 or 2^-14; `factor` contains the scale and
+// the other power of two, so that the product is the value times the scale / 128, which Elem represents exactly.
+__device__ u32 from_e2m1(u32 w, u32 factor) {
+    return mul2((w & 0x00080008) << 12 | (w & 0x00070007) << (FRACTION - 1), factor);
+}
+constexpr float NVFP4_FACTOR = 128;
+// Converts a loaded pair of scales to Elem; those of NVFP4 to the factors of `from_e2m1`.
+__device__ u32 decode_scales(u32 pair) {
+    if constexpr (!BYTE_SCALES) return pair;
+    const u32 bytes = __byte_perm(pair, 0, 0x4140);                            // the two bytes, 16 bits apart
+    if constexpr (KIND == NVFP4 && FRACTION == 7)
+        return mul2(mul2(bytes << 4, 0x7b807b80), 0x7b007b00);                 // 2^120, 2^119
+    else if constexpr (KIND == NVFP4) return mul2(bytes << 7, 0x78007800);     // 2^15
+    else {
+        Pair powers = {Elem(__uint_as_float((bytes & 255) << 23)), Elem(__uint_as_float(bytes >> 16 << 23))};
+        return *(const u32 *)&powers;
+    }
+}
+
 // Dequantizes the eight elements of a product; registers 0 and 2 belong to the upper row. `codebook` has a pair of NF4
-// values per byte, one copy per lane, so that there are no bank conflicts. `offset` is subtracted per row.
+// values per byte, one copy per lane, so that there are no bank conflicts. `offset` is subtracted per row; for NVFP4 it
+// is the factor of the row.
 __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset)[2], u32 (&a)[4]) {
     #pragma unroll
     for (int i = 0; i < 4; i++)
         if constexpr (KIND == INT4) a[i] = from_int4(words[0] >> 4 * i, offset[i % 2]);
+        else if constexpr (KIND == NVFP4) a[i] = from_e2m1(words[0] >> 4 * i, offset[i % 2]);
         else if constexpr (KIND == NF4) a[i] = codebook[(words[0] >> 8 * i & 255) * 32];
         else if constexpr (KIND == INT8 && ZEROS) a[i] = sub2(from_int8(words[i / 2] >> i % 2 * 8), offset[i % 2]);
         else if constexpr (KIND == INT8) a[i] = from_int8(words[i / 2] >> i % 2 * 8);

@@ -44,7 +44,7 @@ def _split_into_groups(w, group):
     return w.reshape(w.shape[0] // group_rows, -1, group_rows * group_columns)
 
 
-def _expand(scales, shape):
+def expand_scales(scales, shape):
     "Expand scales or zero points of groups to the shape of the matrix"
     (rows, columns), (scale_rows, groups) = shape, scales.shape
     return scales.repeat_interleave(rows // scale_rows, 0).repeat_interleave(columns // groups, 1)
@@ -67,7 +67,7 @@ def symmetric(
     max_integer = 2 ** (bits - 1) - 1
     group_maxima = _split_into_groups(w.float(), group).abs().amax(-1)
     scales = _round_scales(group_maxima * shrink / max_integer, scale_dtype)
-    integers = (w.float() / _expand(scales.float(), w.shape)).round().clamp(-max_integer - 1, max_integer)
+    integers = (w.float() / expand_scales(scales.float(), w.shape)).round().clamp(-max_integer - 1, max_integer)
     return QuantizedInts(integers.to(torch.int8), scales)
 
 
@@ -83,7 +83,7 @@ def affine(
     low, high = groups.amin(-1).clamp(max=0) * shrink, groups.amax(-1).clamp(min=0) * shrink
     scales = _round_scales((high - low) / max_integer, scale_dtype)
     zeros = (-low / scales.float()).round().clamp(0, max_integer)
-    integers = (w.float() / _expand(scales.float(), w.shape)).round() + _expand(zeros, w.shape)
+    integers = (w.float() / expand_scales(scales.float(), w.shape)).round() + expand_scales(zeros, w.shape)
     return QuantizedInts(integers.clamp(0, max_integer).to(torch.uint8), scales, zeros.to(torch.uint8))
 
 
@@ -91,8 +91,8 @@ def restore(quantized: QuantizedInts):  # a matrix of float32
     "Dequantize integers to the values that they represent"
     values = quantized.integers.float()
     if quantized.zeros is not None:
-        values = values - _expand(quantized.zeros.float(), values.shape)
-    return values * _expand(quantized.scales.float(), values.shape)
+        values = values - expand_scales(quantized.zeros.float(), values.shape)
+    return values * expand_scales(quantized.scales.float(), values.shape)
 
 
 def _search_shrink(quantize, dequantize, w, group, steps):
@@ -105,7 +105,7 @@ def _search_shrink(quantize, dequantize, w, group, steps):
             best, least_error = quantized, error
             continue
         is_better = error < least_error
-        elements = torch.where(_expand(is_better, w.shape), quantized[0], best[0])
+        elements = torch.where(expand_scales(is_better, w.shape), quantized[0], best[0])
         scales_and_zeros = [
             candidate if candidate is None else torch.where(is_better, candidate, previous)
             for candidate, previous in zip(quantized[1:], best[1:])
@@ -173,14 +173,14 @@ def nf4(
     scales = _round_scales(_split_into_groups(w.float(), group).abs().amax(-1) * shrink, scale_dtype)
     codebook = _codebook(scales)
     boundaries = (codebook[1:] + codebook[:-1]) / 2
-    indices = torch.bucketize(w.float() / _expand(scales.float(), w.shape), boundaries)
+    indices = torch.bucketize(w.float() / expand_scales(scales.float(), w.shape), boundaries)
     return QuantizedNF4(indices.to(torch.uint8), scales)
 
 
 def restore_nf4(quantized: QuantizedNF4):  # a matrix of float32
     "Dequantize codebook indices to the values that they represent"
     indices, scales = quantized
-    return _codebook(scales)[indices.long()] * _expand(scales.float(), indices.shape)
+    return _codebook(scales)[indices.long()] * expand_scales(scales.float(), indices.shape)
 
 
 def search_nf4(
@@ -203,7 +203,7 @@ def fp8(
 ) -> tuple:  # (float8_e4m3fn tensor of the shape of x, scales (rows, groups))
     "Scale each group so that its largest magnitude is 448, the largest e4m3 value, and round to e4m3"
     scales = _round_scales(_split_into_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
-    scaled_elements = (x.float() / _expand(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
+    scaled_elements = (x.float() / expand_scales(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
     return scaled_elements.to(torch.float8_e4m3fn), scales
 
 

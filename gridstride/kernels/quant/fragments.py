@@ -13,8 +13,8 @@ has the columns 32j + 8t to 32j + 8t + 7, where t = l%4.
 
 The eight elements of a product are in one 32-bit word, or in two words for 8-bit types. `mma.sync` takes two 16-bit
 floats per register, so the kernel extracts a pair at once. The pair of 4-bit integers for register i is at bits 4i and
-4(i + 4), so that `(word >> 4*i) & 0x000f000f` extracts it; 8-bit pairs are in bytes 0 and 2, or 1 and 3. Two NF4
-indices share a byte, which is the index into a table of pairs.
+4(i + 4), so that `(word >> 4*i) & 0x000f000f` extracts it; so are the codes of NVFP4. 8-bit pairs are in bytes 0 and 2,
+or 1 and 3. Two NF4 indices share a byte, which is the index into a table of pairs.
 """
 
 import torch
@@ -22,7 +22,7 @@ import torch
 from ...utils import cdiv
 
 STEP = 128  # columns of a step
-BITS = dict(int8=8, fp8=8, int4=4, nf4=4)  # kind -> bits per element
+BITS = dict(int8=8, fp8=8, int4=4, nf4=4, mxfp8=8, nvfp4=4)  # kind -> bits per element
 
 
 def _to_pairs(matrix):
@@ -41,8 +41,8 @@ def _from_pairs(pairs):
 
 
 def to_fragments(
-    quantized,  # (rows, columns), a byte per element: int8 (-8 to 7 for 'int4'), codebook indices of 'nf4', e4m3
-    kind,  # 'int8', 'int4', 'nf4', 'fp8'
+    quantized,  # (rows, columns), a byte per element: int8 (-8 to 7 for 'int4'), codebook indices of 'nf4', e4m3, e2m1
+    kind,  # a key of `BITS`
 ):  # (tiles, steps, loads, 32, 16) of uint8
     "Convert to the order in which `matvec.cuh` loads elements; rows and columns are padded with 0"
     rows, columns = quantized.shape
@@ -51,7 +51,8 @@ def to_fragments(
     if BITS[kind] == 8:
         packed = pairs.unflatten(-2, (2, 2)).transpose(-1, -2)
     else:
-        nibbles = (pairs + 8 & 15).transpose(-1, -2) if kind == 'int4' else pairs
+        nibbles = pairs + 8 & 15 if kind == 'int4' else pairs
+        nibbles = nibbles if kind == 'nf4' else nibbles.transpose(-1, -2)
         nibbles = nibbles.reshape(*pairs.shape[:3], -1, 2)
         packed = nibbles[..., 0] | nibbles[..., 1] << 4
     return packed.reshape(tiles, steps, 32, BITS[kind] // 2, 16).transpose(2, 3).contiguous()
@@ -69,14 +70,15 @@ def from_fragments(
         pairs = packed.unflatten(-1, (8, 2, 2, 2)).transpose(-1, -2)
     else:
         nibbles = torch.stack([packed & 15, packed >> 4], -1).flatten(3)
-        is_int4 = kind == 'int4'
-        pairs = nibbles.unflatten(-1, (8, 2, 4)).transpose(-1, -2) - 8 if is_int4 else nibbles.unflatten(-1, (8, 4, 2))
+        is_nf4 = kind == 'nf4'
+        pairs = nibbles.unflatten(-1, (8, 4, 2)) if is_nf4 else nibbles.unflatten(-1, (8, 2, 4)).transpose(-1, -2)
+        pairs = pairs - 8 if kind == 'int4' else pairs
     quantized = _from_pairs(pairs)[:rows, :columns].contiguous()
     return quantized.view(torch.int8) if kind.startswith('int') else quantized
 
 
 def to_lane_order(
-    scales,  # (rows, groups) of 16-bit floats
+    scales,  # (rows, groups) of 16-bit floats, or of bytes
     padded_groups,  # groups per row that the kernel reads: those of all steps, including padding
 ):  # (tiles, groups, 8, 2)
     "Convert scales to the order in which threads load them: those of rows r and r + 8 of a tile are adjacent"

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from .mixed import multiply, run_unpack
-from .packed import PackedMatrix, pack, unpack
+from .block_formats import BLOCK_FORMATS
+from .packed import ARRAYS, PackedMatrix, accepts, pack, unpack
 from .sources import FLOATS
 from ..operators import operator
 from ..common import dtype_name
@@ -22,16 +23,16 @@ def _has_tensor_cores(device) -> bool:
 
 def has_kernel(x, scales) -> bool:
     "Return whether a kernel supports x on its device. On the CPU, torch is used: it is faster than the emulator"
-    return x.is_cuda and x.dtype == scales.dtype and _has_tensor_cores(x.get_device())
+    return x.is_cuda and accepts(x, scales) and _has_tensor_cores(x.get_device())
 
 
 @operator(
     'quant_linear(Tensor x, Tensor words, Tensor scales, Tensor? zeros, Tensor? bias, str kind, SymInt group, '
-    'SymInt rows) -> Tensor',
-    lambda x, words, scales, zeros, bias, kind, group, rows: x.new_empty(*x.shape[:-1], rows),
+    'SymInt rows, Tensor? matrix_scale=None) -> Tensor',
+    lambda x, words, scales, zeros, bias, kind, group, rows, matrix_scale=None: x.new_empty(*x.shape[:-1], rows),
 )
-def _linear(x, words, scales, zeros, bias, kind, group, rows):
-    packed = PackedMatrix(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros)
+def _linear(x, words, scales, zeros, bias, kind, group, rows, matrix_scale=None):
+    packed = PackedMatrix(kind, group or 'row', (rows, x.shape[-1]), words, scales, zeros, matrix_scale)
     x_rows = x.reshape(-1, x.shape[-1])
     if has_kernel(x, scales):
         y = multiply(x_rows, packed, bias)
@@ -42,8 +43,8 @@ def _linear(x, words, scales, zeros, bias, kind, group, rows):
 
 def _setup_context(ctx, inputs, output):
     "Save the arguments that the backward pass needs"
-    x, words, scales, zeros, bias, kind, group, rows = inputs
-    ctx.save_for_backward(words, scales, zeros)
+    x, words, scales, zeros, bias, kind, group, rows, matrix_scale = inputs
+    ctx.save_for_backward(words, scales, zeros, matrix_scale)
     ctx.format = kind, group or 'row', (rows, x.shape[-1])
     ctx.has_bias = bias is not None
 
@@ -53,9 +54,9 @@ def _backward(ctx, dy):
     dx = None
     if ctx.needs_input_grad[0]:
         packed = PackedMatrix(*ctx.format, *ctx.saved_tensors)
-        dx = dy @ (run_unpack(packed) if has_kernel(dy, packed.scales) else unpack(packed).to(dy.dtype))
+        dx = dy @ (run_unpack(packed, dy.dtype) if has_kernel(dy, packed.scales) else unpack(packed).to(dy.dtype))
     dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[4] else None
-    return dx, None, None, None, dbias, None, None, None
+    return dx, None, None, None, dbias, None, None, None, None
 
 
 torch.library.register_autograd('gridstride::quant_linear', _backward, setup_context=_setup_context)
@@ -64,17 +65,18 @@ torch.library.register_autograd('gridstride::quant_linear', _backward, setup_con
 class QuantLinear(torch.nn.Module):
     """A linear layer with a quantized weight; `QuantLinear.from_linear` converts a `torch.nn.Linear`.
 
-    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales,
+    x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales (or
+    any 16-bit dtype, if these are bytes),
     `mixed.choose_method` selects a matvec, a mixed-input GEMM, or dequantization and a product by torch. In all other
     cases torch dequantizes the weight and multiplies. x and the bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):
         super().__init__()
-        self.dtype = dtype or packed.scales.dtype  # the dtype of `weight`
+        scale_dtype = torch.bfloat16 if packed.kind in BLOCK_FORMATS else packed.scales.dtype
+        self.dtype = dtype or scale_dtype  # the dtype of `weight`
         self.kind, self.group, (self.out_features, self.in_features) = packed[:3]
-        self.register_buffer('words', packed.words)
-        self.register_buffer('scales', packed.scales)
-        self.register_buffer('zeros', packed.zeros)
+        for name in ARRAYS:
+            self.register_buffer(name, getattr(packed, name))
         self.bias = bias
 
     @classmethod
@@ -85,9 +87,8 @@ class QuantLinear(torch.nn.Module):
     @property
     def packed(self) -> PackedMatrix:
         "The quantized weight"
-        return PackedMatrix(
-            self.kind, self.group, (self.out_features, self.in_features), self.words, self.scales, self.zeros
-        )
+        arrays = (getattr(self, name) for name in ARRAYS)
+        return PackedMatrix(self.kind, self.group, (self.out_features, self.in_features), *arrays)
 
     @property
     def weight(self):
@@ -100,6 +101,8 @@ class QuantLinear(torch.nn.Module):
             raise ValueError(f'x has shape {tuple(x.shape)}; expected (..., {self.in_features})')
         group = _ROW_GROUP if self.group == 'row' else self.group
         operands = x, self.words, self.scales, self.zeros, self.bias, self.kind, group, self.out_features
+        if self.matrix_scale is not None:
+            operands = *operands, self.matrix_scale
         needs_grad = x.requires_grad or self.bias is not None and self.bias.requires_grad
         if needs_grad and torch.is_grad_enabled():
             return torch.ops.gridstride.quant_linear(*operands)
@@ -122,10 +125,11 @@ class QuantLinear(torch.nn.Module):
             raise ValueError(f'the saved layer has format {state}; expected {expected}, the format of this layer')
 
     def _apply(self, fn, recurse=True):
-        "Apply `fn` to all tensors, as `module.to()` does, but keep the 16-bit dtypes of the scales and zero points"
-        old_scales_and_zeros = self.scales, self.zeros
+        "Apply `fn` to all tensors, as `module.to()` does, but keep dtypes of scales and zero points that kernels read"
+        old_arrays = self.scales, self.zeros, self.matrix_scale
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         if dtype_name(self.scales) not in FLOATS:
-            self.scales, self.zeros = (x if x is None else x.to(self.scales.device) for x in old_scales_and_zeros)
+            device = self.words.device
+            self.scales, self.zeros, self.matrix_scale = (x if x is None else x.to(device) for x in old_arrays)
         return self

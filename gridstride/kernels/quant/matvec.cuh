@@ -1,13 +1,14 @@
 // Computes y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
 // memory-bound, because w is read once. Defined above: BATCH_TILES (groups of 8 rows of x), TILES (tiles of 16 rows of
 // w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (warps that share the columns: split-K), IN_FLIGHT (steps
-// in flight per warp), BLOCKS (per SM), BIAS.
+// in flight per warp), BLOCKS (per SM), BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
 constexpr int ROWS = 16 * TILES * ROW_WARPS;                // rows of w per block
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
 // many registers, so the elements of w are scaled instead, which rounds them once more.
-constexpr bool SCALE_WEIGHTS = GROUP && BATCH_TILES > 2, SCALE_SUMS = GROUP && !SCALE_WEIGHTS;
+constexpr bool SCALE_WEIGHTS = GROUP && BATCH_TILES > 2 && KIND != NVFP4;
+constexpr bool SCALE_SUMS = GROUP && !SCALE_WEIGHTS && KIND != NVFP4;      // NVFP4: `unpack` scales
 
-struct StepData { uint4 words[LOADS]; u32 scales[SCALES], zeros[SCALES]; };     // loads of a thread per step
+struct StepData { uint4 words[LOADS]; u32 scales[LANE_SCALES], zeros[SCALES]; };     // loads of a thread per step
 
 __device__ void scale_up(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
@@ -37,7 +38,8 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
             for (int l = 0; l < LOADS; l++) to[i].words[l] = __ldcs(w + (at * LOADS + l) * 32 + lane);
             if constexpr (GROUP > 0)
                 #pragma unroll
-                for (int s = 0; s < SCALES; s++) to[i].scales[s] = __ldg(scales + (at * SCALES + s) * 8 + r);
+                for (int s = 0; s < LANE_SCALES; s++)
+                    to[i].scales[s] = load_scales(scales, (at * SCALES + lane_group(s, t)) * 8 + r);
             if constexpr (ZEROS)
                 #pragma unroll
                 for (int s = 0; s < SCALES; s++)
@@ -47,8 +49,8 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
     float total[TILES][BATCH_TILES][4];
     auto multiply = [&](const StepData (&current)[TILES], int step) {
         #pragma unroll
-        for (int p = 0; p < SCALES; p++) {                    // groups of a step
-            constexpr int X_LOADS = GROUP_COLUMNS / 32;                 // loads of x per group, each for 32 columns
+        for (int p = 0; p < LANE_SCALES; p++) {               // groups of a step
+            constexpr int X_LOADS = LANE_COLUMNS / 32;                  // loads of x per group, each for 32 columns
             float d[TILES][BATCH_TILES][4] = {};
             u32 offset[TILES][2];
             #pragma unroll
@@ -57,6 +59,10 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                 if constexpr (ZEROS) {
                     offset[i][0] = add2(NO_ZERO_POINT, upper(current[i].zeros[p]));
                     offset[i][1] = add2(NO_ZERO_POINT, lower(current[i].zeros[p]));
+                }
+                if constexpr (KIND == NVFP4) {
+                    const u32 factors = decode_scales(current[i].scales[p]);
+                    offset[i][0] = upper(factors), offset[i][1] = lower(factors);
                 }
             }
             #pragma unroll
@@ -75,7 +81,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                     for (int s = 0; s < 2; s++) {            // 16 columns
                         u32 a[4];
                         unpack((const u32 *)current[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
-                        if constexpr (SCALE_WEIGHTS) scale_up(a, current[i].scales[p]);
+                        if constexpr (SCALE_WEIGHTS) scale_up(a, decode_scales(current[i].scales[p]));
                         #pragma unroll
                         for (int c = 0; c < BATCH_TILES; c++)
                             mma(SCALE_SUMS ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
@@ -85,7 +91,8 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     #pragma unroll
-                    for (int c = 0; c < BATCH_TILES; c++) scale_up(total[i][c], d[i][c], current[i].scales[p]);
+                    for (int c = 0; c < BATCH_TILES; c++)
+                        scale_up(total[i][c], d[i][c], decode_scales(current[i].scales[p]));
         }
     };
     auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns of w
@@ -105,6 +112,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
             #pragma unroll
             for (int p = 0; p < K_WARPS; p++) sum += sums[p][column][local_row];
             if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
+            if constexpr (HAS_MATRIX_SCALE) sum *= *(const float *)zeros * NVFP4_FACTOR;
             if constexpr (BIAS) sum += (float)bias[row];
             y[(size_t)column * rows + row] = Elem(sum);
         }

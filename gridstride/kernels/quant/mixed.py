@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .calls import MAX_ROWS
+from .calls import MAX_ROWS, pairs_bytes, zeros_array
 from .fragments import BITS, STEP
-from .packed import PackedMatrix, align_rows, packed_arrays, run_matvec
+from .packed import PackedMatrix, align_rows, as_words, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
 from ..call_tables import repeated
 from ..ladder.stream_k import resident_clusters
@@ -38,10 +38,15 @@ class MixedTile(NamedTuple):
     CK: int = 1  # split-K: the blocks of a cluster, which share the columns
 
 
+def _tile_scale_bytes(kind, group):
+    "Return the bytes of the scales of a stage of a tile of 16 rows"
+    return 0 if group == 'row' else pairs_bytes(kind) * max(1, _STAGE_COLUMNS // group)
+
+
 def _stage_bytes(tile, kind, group, has_zeros):
     "Return the bytes of a stage: 64 columns of x and of w, with the scales and zero points of w"
     num_tiles = 4 * tile.WGS
-    scale_bytes = 0 if group == 'row' else num_tiles * 32 * (2 if group == 32 else 1)
+    scale_bytes = num_tiles * _tile_scale_bytes(kind, group)
     w_bytes = num_tiles * 128 * BITS[kind]
     return tile.BN * 2 * _STAGE_COLUMNS + cdiv(w_bytes + scale_bytes * (1 + has_zeros), 1024) * 1024
 
@@ -88,6 +93,8 @@ _KIND_COSTS = dict(
     nf4=KindCost(3.12, 0.191, 0.106, 0.00129),
     fp8=KindCost(3.18, 0.165, 0.066, 0.00123),
 )
+# not fitted: kinds whose elements are dequantized with as many instructions
+_KIND_COSTS |= dict(mxfp8=_KIND_COSTS['fp8'], nvfp4=_KIND_COSTS['int4'])
 _WAVE_US, _SPLIT_K_US = 2.85, 1.55  # per wave of blocks, per product with split-K
 _STORE_ROW_US, _MERGE_ROW_US = 0.0051, 0.0094  # per row of x and warpgroup: stores by TMA, stores with split-K
 _W_BYTES_PER_US = 2.73e6
@@ -148,13 +155,13 @@ def multiply(x, packed, bias):
     if method == 'matvec':
         return run_matvec(x.contiguous(), packed, bias)
     if method == 'unpack':
-        return F.linear(x, run_unpack(packed), bias)
+        return F.linear(x, run_unpack(packed, x.dtype), bias)
     return run_mixed(x.contiguous(), packed, bias, tile=method)
 
 
 @lru_cache(1024)
 def mixed_launch(
-    kind,  # 'int4', 'int8', 'nf4', 'fp8'
+    kind,  # one of `KINDS`
     dtype,  # of x
     group,  # columns that share a scale, or 'row'
     batch,  # rows of x
@@ -181,7 +188,7 @@ def mixed_launch(
     mapped_scales = 'scales' if group != 'row' else 'words'
     mapped_zeros = 'zeros' if has_zeros and group != 'row' else 'words'
     arrays = 'x', 'words', mapped_scales, mapped_zeros, 'y' if tma_stores else 'x'
-    arrays = *arrays, 'scales', 'zeros' if has_zeros else 'scales', 'bias' if has_bias else 'x', 'y'
+    arrays = *arrays, 'scales', zeros_array(kind, has_zeros), 'bias' if has_bias else 'x', 'y'
     grid, block = (min(tiles, sms) if tma_stores else tiles * tile.CK,), (128 * (tile.WGS + 1),)
     return KernelLaunch(src, 'multiply_mixed', arrays, (batch, rows, columns), grid, block, smem_bytes)
 
@@ -191,7 +198,7 @@ def _mapped_args(tile, kind, group, rows, has_zeros):
     num_tiles = 4 * tile.WGS
     word_box, word_swizzle = ((num_tiles, 8, 32), 128) if BITS[kind] == 8 else ((num_tiles, 128), 0)
     x_box = tile.BN, _STAGE_COLUMNS
-    scale_box = word_box if group == 'row' else (num_tiles, 16 if group == 32 else 8)
+    scale_box = word_box if group == 'row' else (num_tiles, _tile_scale_bytes(kind, group) // 4)
     y_box = (_STORED_ROWS[tile.BN], 64) if _stores_by_tma(tile, rows) else x_box
     zero_box = scale_box if has_zeros else word_box
     return (0, x_box, 128), (1, word_box, word_swizzle), (2, scale_box, 0), (3, zero_box, 0), (4, y_box, 128)
@@ -219,10 +226,11 @@ def run_mixed(x, packed, bias, tile):
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
     kernel_launch = mixed_launch(*problem, tile, this_device().sms)
     # The emulator checks that dtypes match those of the kernel's parameters.
-    words, scales, zeros = (array if array is None else array.view(torch.uint32).flatten(1) for array in packed[3:])
+    arrays = [array if array is None else as_words(array) for array in packed[3:]]
+    words, scales, zeros, matrix_scale = arrays
     # lines of 128 bytes, which TMA swizzles
     words = words.view(words.shape[0], -1, 32) if BITS[packed.kind] == 8 else words
-    arrays = dict(x=x, words=words, scales=scales, zeros=zeros, bias=bias, y=y)
+    arrays = dict(x=x, words=words, scales=scales, zeros=zeros, matrix_scale=matrix_scale, bias=bias, y=y)
     _launch_mixed(
         kernel_launch,
         _mapped_args(tile, packed.kind, packed.group, rows, has_zeros),
@@ -260,22 +268,26 @@ def unpack_launches(
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, ZEROS=has_zeros)
     constants |= dict(WARPS=_UNPACK_WARPS, VECTOR=columns % 8 == 0)
     src = kernel_source('unpack', dtype, tuple(constants.items()))
-    arrays = 'words', 'scales', 'zeros' if has_zeros else 'scales', 'w'
+    arrays = 'words', 'scales', zeros_array(kind, has_zeros), 'w'
     grid = (min(8 * sms, cdiv(cdiv(rows, 16) * cdiv(columns, STEP), _UNPACK_WARPS)),)
     smem_bytes = _CODEBOOK_BYTES * (kind == 'nf4')
     return [KernelLaunch(src, 'unpack_matrix', arrays, (rows, columns), grid, (32 * _UNPACK_WARPS,), smem_bytes)]
 
 
 @repeated
-def _unpack(words, scales, zeros, kind, group, rows, columns):
-    packed = PackedMatrix(kind, group, (rows, columns), words, scales, zeros)
-    w = scales.new_empty(rows, columns)
+def _unpack(words, scales, zeros, matrix_scale, kind, group, rows, columns, dtype):
+    packed = PackedMatrix(kind, group, (rows, columns), words, scales, zeros, matrix_scale)
+    w = scales.new_empty(rows, columns, dtype=getattr(torch, dtype))
     if w.numel():
-        problem = kind, dtype_name(w), group, rows, columns, zeros is not None
+        problem = kind, dtype, group, rows, columns, zeros is not None
         launch(unpack_launches(*problem, this_device().sms), w, w=w, **packed_arrays(packed))
     return w
 
 
-def run_unpack(packed):
-    "Dequantize a packed matrix to the dtype of its scales with a kernel"
-    return _unpack(packed.words, packed.scales, packed.zeros, packed.kind, packed.group, *packed.shape)
+def run_unpack(
+    packed,
+    dtype=None,  # float16 or bfloat16; None: that of the scales
+):
+    "Dequantize a packed matrix with a kernel"
+    dtype = str(dtype or packed.scales.dtype).removeprefix('torch.')
+    return _unpack(*packed[3:], packed.kind, packed.group, *packed.shape, dtype)

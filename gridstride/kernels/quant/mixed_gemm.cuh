@@ -7,9 +7,9 @@
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, CONSUMER_REGISTERS (registers of a consumer
 // thread), TMA_STORES (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x
 // per store), RASTER (tiles of x that blocks share), and the names of store_transposed.cuh and store_sums.cuh.
-constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 32 ? 2 : 1;
+constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
-constexpr int SCALE_BYTES = GROUP ? 4 * WGS * 32 * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
+constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
 constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023) / 1024 * 1024;
 
 // In w, lane t of four has the columns 8t to 8t + 7 of each 32 columns, as four pairs. wgmma needs the pair t of each
@@ -25,14 +25,14 @@ __device__ void load_words(const char *words, u32 (&fragment)[8]) {
 // 4-bit elements are exchanged instead: four lanes transpose their pairs of both rows. First they exchange words, each
 // of two pairs, with the lane t ^ 2, then half of each word with the lane t ^ 1.
 __device__ void transpose_pairs(u32 &a, u32 &b) {
-    constexpr bool IS_INT4 = KIND == INT4;                  // a word's first pair: bytes 0 and 2; for NF4 bytes 0 and 1
+    constexpr bool IS_SPREAD = KIND != NF4;                 // a word's first pair: bytes 0 and 2; for NF4 bytes 0 and 1
     const bool upper_two = threadIdx.x & 2, odd = threadIdx.x & 1;
     const u32 word = __shfl_xor_sync(~0u, upper_two ? a : b, 2);
     (upper_two ? a : b) = word;
-    const u32 exchanged = __byte_perm(a, b, odd ? IS_INT4 ? 0x6240 : 0x5410 : IS_INT4 ? 0x7351 : 0x7632);
+    const u32 exchanged = __byte_perm(a, b, odd ? IS_SPREAD ? 0x6240 : 0x5410 : IS_SPREAD ? 0x7351 : 0x7632);
     const u32 halves = __shfl_xor_sync(~0u, exchanged, 1);
-    a = __byte_perm(a, halves, odd ? IS_INT4 ? 0x3614 : 0x3254 : IS_INT4 ? 0x6240 : 0x5410);
-    b = __byte_perm(b, halves, odd ? IS_INT4 ? 0x3715 : 0x3276 : IS_INT4 ? 0x7250 : 0x7610);
+    a = __byte_perm(a, halves, odd ? IS_SPREAD ? 0x3614 : 0x3254 : IS_SPREAD ? 0x6240 : 0x5410);
+    b = __byte_perm(b, halves, odd ? IS_SPREAD ? 0x3715 : 0x3276 : IS_SPREAD ? 0x7250 : 0x7610);
 }
 
 __device__ void load_words(const char *words, u32 (&fragment)[4]) {
@@ -56,11 +56,11 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
 struct StageData { u32 words[BITS], scales[HALF_SCALES], zeros[HALF_SCALES]; };
 
 // `words`, `scales` and `zeros` are in shared memory.
-__device__ void load_stage(const char *words, const u32 *scales, const u32 *zeros, StageData &to) {
+__device__ void load_stage(const char *words, const char *scales, const u32 *zeros, StageData &to) {
     load_words(words, to.words);
     #pragma unroll
     for (int i = 0; i < HALF_SCALES && GROUP > 0; i++) {
-        to.scales[i] = scales[i * 8 + threadIdx.x % 32 / 4];
+        to.scales[i] = shared_scales(scales, i * 8 + threadIdx.x % 32 / 4);
         if constexpr (ZEROS) to.zeros[i] = zeros[i * 8 + threadIdx.x % 32 / 4];
     }
 }
@@ -77,8 +77,10 @@ __device__ void dequantize(StageData &stage, const u32 *codebook, const u32 (&ro
             offset[0] = add2(NO_ZERO_POINT, upper(stage.zeros[group]));
             offset[1] = add2(NO_ZERO_POINT, lower(stage.zeros[group]));
         }
+        const u32 factors = GROUP ? decode_scales(stage.scales[group]) : 0;
+        if constexpr (KIND == NVFP4) offset[0] = upper(factors), offset[1] = lower(factors);
         unpack(stage.words + i * (BITS / 4), codebook + threadIdx.x % 32, offset, a[i]);
-        if constexpr (GROUP > 0) scale_both_rows(a[i], stage.scales[group]);
+        if constexpr (GROUP > 0 && KIND != NVFP4) scale_both_rows(a[i], factors);
     }
 }
 
@@ -129,6 +131,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     const int2 own = locate(blockIdx.x / CK);
     const int first_w = own.x * BM, first_x = own.y * BN;
     const auto row_scale = [&](int row) {                   // those of rows r and r + 8 of a tile are adjacent
+        if (HAS_MATRIX_SCALE) return *(const float *)zeros * NVFP4_FACTOR;
         return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
     };
     int s = 0, phase = 0;
@@ -145,8 +148,8 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     if constexpr (BITS == 4) tma_load(to + X_BYTES, w, w_tile, half * 128, bar);
                     else tma_load_lines(to + X_BYTES, w, w_tile, half * 8, bar);
                     tma_load(to, x, at.y * BN, half * 64, bar);
-                    constexpr int PER_HALF = SCALES == 4 ? 16 : 8;          // 32-bit words: scales of rows r and r + 8
-                    const int group = SCALES == 1 ? half / 2 * 8 : half * PER_HALF;
+                    constexpr int PER_HALF = PAIRS_BYTES / 4 * HALF_SCALES;         // 32-bit words
+                    const int group = (SCALES == 1 ? half / 2 : half) * PER_HALF;
                     if constexpr (GROUP > 0) tma_load(to + X_BYTES + W_BYTES, scale_map, w_tile, group, bar);
                     if constexpr (ZERO_BYTES > 0)
                         tma_load(to + X_BYTES + W_BYTES + SCALE_BYTES, zero_map, w_tile, group, bar);
@@ -173,8 +176,8 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             auto load_next = [&](StageData &to) {           // waits for stage s
                 barrier_wait(full + 8 * s, phase);
                 const char *words = shared + s * STAGE_BYTES + X_BYTES;
-                const u32 *pairs = (const u32 *)(words + W_BYTES) + warp * 8 * HALF_SCALES;
-                load_stage(words + warp * 512 * HALF_LOADS, pairs, pairs + SCALE_BYTES / 4, to);
+                const char *pairs = words + W_BYTES + warp * PAIRS_BYTES * HALF_SCALES;
+                load_stage(words + warp * 512 * HALF_LOADS, pairs, (const u32 *)(pairs + SCALE_BYTES), to);
             };
             load_next(data[0]);
             for (int step = begin; step < end; step++)
@@ -204,6 +207,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     const Pair by = *(const Pair *)(scales + pair_at);
                     #pragma unroll
                     for (int e = 0; e < BN / 2; e++) d[0][e] *= (float)(e / 2 % 2 ? by.y : by.x);
+                }
+                if constexpr (HAS_MATRIX_SCALE) {
+                    const float factor = *(const float *)zeros * NVFP4_FACTOR;
+                    #pragma unroll
+                    for (int e = 0; e < BN / 2; e++) d[0][e] *= factor;
                 }
                 store_transposed(d, y_map, bias, rows, at.y * BN, at.x * BM + wg * 64,
                                  address(buffers + wg * OUT * 256), wg);

@@ -44,8 +44,8 @@ def _notes(replaced_layers):
 
 def quantize(
     module,  # any torch module, changed in place; for a `Linear` itself a new layer is returned
-    kind='int8',  # 'int8', 'int4', 'nf4', 'fp8'
-    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: 'row', but 128 for int4, 64 for NF4
+    kind='int8',  # 'int8', 'int4', 'nf4', 'fp8', 'mxfp8', 'nvfp4'
+    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: `DEFAULT_GROUP[kind]`
     skip=(),  # names of layers that are not quantized, with wildcards: ('lm_head', '*.gate')
     zeros=False,  # integers only: give each group a zero point
     fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error

@@ -1,5 +1,6 @@
 """Standalone programs of products with quantized weights, for `export`."""
 
+from .block_formats import BLOCK_FORMATS
 from .calls import matvec_launches
 from .eight_bits import BOXES, MAX_DP4A_ROWS, dp4a_launches, wgmma_launches
 from .formats import nf4_codebook
@@ -99,8 +100,11 @@ def _dp4a_program():
 
 
 def programs() -> list:  # of `Program`
-    "Return programs of `matvec` (one per kind, one in float16, one for 16 rows of x) and of the 8-bit products"
-    variants = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
+    """Return programs of `matvec` (one per kind, one in float16, one for 16 rows of x) and of the 8-bit products.
+
+    Block-scaled kinds are left out: the host code of these programs has no scales of 8 bits."""
+    variants = [(kind, 'bfloat16', 1) for kind in KINDS if kind not in BLOCK_FORMATS]
+    variants += [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
     return [
         *(_matvec_program(*variant) for variant in variants),
         _wgmma_program('fp8'),

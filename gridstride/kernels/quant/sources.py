@@ -15,7 +15,7 @@ FLOATS = tuple(_FLOATS)
 _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
 _COPY_PRIMITIVES = 'address', 'barriers_ready', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_once'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
-KINDS = 'int4', 'int8', 'nf4', 'fp8'  # in the order of the C enum
+KINDS = 'int4', 'int8', 'nf4', 'fp8', 'mxfp8', 'nvfp4'  # in the order of the C enum
 # Computed here, because a call during which torch computes it could not be repeated from a table (`call_tables`)
 _CODEBOOK = ', '.join(f'{value!r}f' for value in nf4_codebook())
 

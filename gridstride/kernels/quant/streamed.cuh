@@ -1,9 +1,10 @@
 // Computes y = x @ w.T + bias for up to eight rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU.
 // Each warp has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16
 // rows of w at a time, and its warps take the chunks of these rows round-robin. Defined above: WARPS, CHUNK, STAGES,
-// BIAS.
-constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? 32 * SCALES : 0;      // bytes per step: elements, scales
+// BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
+constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? PAIRS_BYTES * SCALES : 0;      // bytes per step: elements, scales
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
+constexpr bool SCALE_SUMS = GROUP && KIND != NVFP4;         // NVFP4: `unpack` scales
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
 multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
@@ -66,15 +67,19 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
                 #pragma unroll
                 for (int l = 0; l < LOADS; l++) words[l] = *(const uint4 *)(stage + i * WORDS + l * 512 + lane * 16);
                 #pragma unroll
-                for (int p = 0; p < SCALES; p++) {          // groups of a step
-                    constexpr int X_LOADS = GROUP_COLUMNS / 32;
-                    const char *pairs = stage + CHUNK * WORDS + i * PAIRS + p * 32 + r * 4;
+                for (int p = 0; p < LANE_SCALES; p++) {     // groups of a step
+                    constexpr int X_LOADS = LANE_COLUMNS / 32;
+                    const char *pairs = stage + CHUNK * WORDS + i * PAIRS + lane_group(p, t) * PAIRS_BYTES;
                     float d[4] = {};
                     u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
                     if constexpr (ZEROS) {
-                        const u32 pair = *(GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + band * 8 + r);
+                        const u32 pair = (GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + band * 8)[r];
                         offset[0] = add2(NO_ZERO_POINT, upper(pair));
                         offset[1] = add2(NO_ZERO_POINT, lower(pair));
+                    }
+                    if constexpr (KIND == NVFP4) {
+                        const u32 factors = decode_scales(shared_scales(pairs, r));
+                        offset[0] = upper(factors), offset[1] = lower(factors);
                     }
                     #pragma unroll
                     for (int j = p * X_LOADS; j < (p + 1) * X_LOADS; j++) {
@@ -83,10 +88,10 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
                         for (int h = 0; h < 2; h++) {       // 16 columns
                             u32 a[4];
                             unpack((const u32 *)words + (2 * j + h) * (BITS / 4), codebook + lane, offset, a);
-                            mma(GROUP ? d : total, a, h ? b.z : b.x, h ? b.w : b.y);
+                            mma(SCALE_SUMS ? d : total, a, h ? b.z : b.x, h ? b.w : b.y);
                         }
                     }
-                    if constexpr (GROUP > 0) scale_up(total, d, *(const u32 *)pairs);
+                    if constexpr (SCALE_SUMS) scale_up(total, d, decode_scales(shared_scales(pairs, r)));
                 }
             }
             __syncwarp();
@@ -105,6 +110,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
             #pragma unroll
             for (int p = 0; p < WARPS; p++) sum += sums[(j % 2 * WARPS + p) * batch * 16 + i];
             if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[band * 16 + row % 8 * 2 + row % 16 / 8];
+            if constexpr (HAS_MATRIX_SCALE) sum *= *(const float *)zeros * NVFP4_FACTOR;
             if constexpr (BIAS) sum += (float)bias[row];
             y[(size_t)(i / 16) * rows + row] = Elem(sum);
         }
