@@ -11,7 +11,8 @@
 #include "addresses.h"
 #include "detector.h"
 #include "findings.h"
-#ifndef __APPLE__
+#include "platform.h"
+#ifdef GRIDSTRIDE_ELF
 #include <link.h>
 #endif
 
@@ -48,7 +49,7 @@ static std::mutex modules_lock;
 void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
 static uintptr_t lowest_address = ~uintptr_t(0), highest_address = 0;
 
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_ELF
 // Stores the index of functions, which linkers sort by address, with addresses relative to the section.
 static void store_function_index(Module &module, uintptr_t index_address) {
     const auto *index = reinterpret_cast<const FunctionIndex *>(index_address);
@@ -60,7 +61,7 @@ static void store_function_index(Module &module, uintptr_t index_address) {
 }
 #endif
 void register_module(const void *address, bool has_plain_symbols) {
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_ELF
     const Image image = image_of(const_cast<void *>(address));
     std::lock_guard<std::mutex> lock(modules_lock);
     for (auto &m : modules)
@@ -185,15 +186,12 @@ void restore_host_addresses(void *p, size_t bytes) {
 }
 static std::string function_at(uintptr_t a) {
     Dl_info info;
-    char command[1400], text[1024] = "";
-    if (!dladdr(reinterpret_cast<void *>(a), &info)) return text;
-    snprintf(command, sizeof command, "addr2line -f -C -e '%s' %#zx 2>/dev/null", info.dli_fname,
-        size_t(a - reinterpret_cast<uintptr_t>(info.dli_fbase)));
-    if (FILE *pipe = popen(command, "r")) {
-        if (!fgets(text, sizeof text, pipe) || text[0] == '?') text[0] = 0;
-        pclose(pipe);
-    }
-    return std::string(text, strcspn(text, "(\n"));
+    if (!dladdr(reinterpret_cast<void *>(a), &info)) return "";
+    char offset[24];
+    snprintf(offset, sizeof offset, "%#zx", size_t(a - reinterpret_cast<uintptr_t>(info.dli_fbase)));
+    ProgramOutput output({"addr2line", "-f", "-C", "-e", info.dli_fname, offset});
+    const char *const function = output.next();
+    return function && *function != '?' ? std::string(function, strcspn(function, "(")) : "";
 }
 DeviceAddress classify_address(uintptr_t a) {
     const Module *m = module_of_device_address(a);

@@ -4,9 +4,10 @@
 #include "findings.h"
 #include "launch.h"
 #include "operations.h"
+#include "platform.h"
 #include "unload.h"
 
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_ELF
 #include <link.h>
 #endif
 
@@ -17,7 +18,7 @@ static bool find_image(void *code, Image &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
-#ifndef __APPLE__                          // because dladdr() accepts any address there
+#ifdef GRIDSTRIDE_ELF                      // macOS: dladdr() accepts any address there
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *p) {
             auto &found_image = *static_cast<Image *>(p);

@@ -10,8 +10,8 @@
 #define BEGIN "gridstride_begin"
 #endif
 
-#ifdef GRIDSTRIDE_UCONTEXT
-// switch_fiber is swapcontext
+#if defined(GRIDSTRIDE_UCONTEXT) || defined(__wasm__)
+// switch_fiber is swapcontext, or in site/lite/cuda/platform
 #elif defined(__x86_64__)
 asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"

@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__x86_64__) && !defined(GRIDSTRIDE_UCONTEXT)
+#if defined(__wasm__)
+// site/lite/cuda/platform/platform.cpp
+#elif defined(__x86_64__) && !defined(GRIDSTRIDE_UCONTEXT)
 #define SAVED_WORDS 8          // six registers, the return address, and one word that keeps the stack aligned
 #define RETURN_WORD 6
 #define ENTRY_WORD RETURN_WORD // the entry returns to the word above, which is null
@@ -24,12 +26,32 @@
 
 namespace gridstride {
 
+#ifdef __wasm__
+constexpr size_t stack_bytes = 64 << 10;  // WebAssembly has 4 GB of addresses; its calls are on another stack
+#else
 constexpr size_t stack_bytes = 640 << 10; // a thread of a GPU has at most 512 KB of local variables
+#endif
 constexpr size_t max_guarded_stacks = 16384;   // with a guard page; the system limits the mappings of a process
 // Stack pointers start at different offsets in a page (cache coloring): otherwise stacks would compete for cache sets.
 constexpr size_t stack_colors = 61, color_bytes = 320;
 
-#ifdef GRIDSTRIDE_UCONTEXT
+#ifdef __wasm__
+struct Fiber {
+    void (*entry)() = nullptr;
+    char *stack = nullptr;
+    size_t color = 0;
+    const void *sp_hint() const { return stack; }
+};
+void switch_fiber(Fiber &from, Fiber &to);
+void prepare(Fiber &, void (*entry)());
+// The next thread that the fiber gets begins with `entry` again.
+inline void end_fiber() {}
+#else
+[[noreturn]] inline void end_fiber() { __builtin_unreachable(); }
+#endif
+
+#if defined(__wasm__)
+#elif defined(GRIDSTRIDE_UCONTEXT)
 struct Fiber {
     ucontext_t context;
     char *stack = nullptr;

@@ -2,18 +2,16 @@
 #include <algorithm>
 #include <cxxabi.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "detector.h"
 #include "findings.h"
-#ifndef __APPLE__
+#include "platform.h"
+#ifdef GRIDSTRIDE_BACKTRACE
 #include <execinfo.h>
 #endif
 
@@ -51,43 +49,6 @@ void Location::add_call(const char *function, const char *call_file, int call_li
     copy_path(call.file, call_file);
 }
 
-// Runs a program and reads its output line by line. No shell is involved, so that paths need no quotes.
-class ProgramOutput {
-    FILE *stream = nullptr;
-    pid_t child = -1;
-    char *line = nullptr;
-    size_t size = 0;
-
-public:
-    explicit ProgramOutput(const std::vector<std::string> &command) {
-        int pipe_ends[2];
-        if (pipe(pipe_ends)) return;
-        for (int pipe_end : pipe_ends) fcntl(pipe_end, F_SETFD, FD_CLOEXEC);
-        std::vector<char *> arguments;
-        for (auto &word : command) arguments.push_back(const_cast<char *>(word.c_str()));
-        arguments.push_back(nullptr);
-        posix_spawn_file_actions_t actions;
-        posix_spawn_file_actions_init(&actions);
-        posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-        if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ)) child = -1;
-        posix_spawn_file_actions_destroy(&actions);
-        close(pipe_ends[1]);
-        if (child < 0 || !(stream = fdopen(pipe_ends[0], "r"))) close(pipe_ends[0]);
-    }
-    ProgramOutput(const ProgramOutput &) = delete;
-    ~ProgramOutput() {
-        if (stream) fclose(stream);
-        while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
-        free(line);
-    }
-    // Returns the next line, without its newline; null after the last one.
-    char *next() {
-        if (!stream || getline(&line, &size, stream) < 0) return nullptr;
-        line[strcspn(line, "\n")] = 0;
-        return line;
-    }
-};
 static std::string to_hexadecimal(size_t n) {
     char text[24];
     snprintf(text, sizeof text, "%#zx", n);
@@ -367,44 +328,40 @@ void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);
 }
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_BACKTRACE
 // Returns an addr2line command for the addresses in the library of the first one that is not in the runtime
-static std::string addr2line_command(void *const *frames, int depth) {
+static std::vector<std::string> addr2line_command(void *const *frames, int depth) {
     Dl_info runtime_info, info;
     dladdr(reinterpret_cast<void *>(&end_launch), &runtime_info);
     const void *base = nullptr;
-    std::string command;
+    std::vector<std::string> command = {"addr2line", "-f", "-C", "-i", "-e"};
     for (int i = 0; i < depth; i++) {
         if (!dladdr(frames[i], &info) || info.dli_fbase == runtime_info.dli_fbase || (base && info.dli_fbase != base))
             continue;
-        if (!base) command = "addr2line -f -C -i -e '" + std::string(info.dli_fname) + "'";
+        if (!base) command.push_back(info.dli_fname);
         base = info.dli_fbase;
-        char address[32];
-        const size_t offset = size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base));
-        snprintf(address, sizeof address, " %#zx", offset - 1);
-        command += address;
+        command.push_back(to_hexadecimal(size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base)) - 1));
     }
-    return command + " 2>/dev/null";
+    return command;
 }
 #endif
-// Finds the innermost line of host code on the call stack, outside the function `but`, which may be inlined.
+// Finds the innermost line of host code on the call stack, outside the function `excluded`, which may be inlined.
 static void locate_caller(const char *excluded, Location &location) {
-#ifdef __APPLE__
-    (void)excluded, (void)location;
-#else
+#ifdef GRIDSTRIDE_BACKTRACE
     void *frames[24];
-    char function[1024], text[1024];
-    FILE *pipe = popen(addr2line_command(frames, backtrace(frames, 24)).c_str(), "r");
-    if (!pipe) return;
-    while (!location.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
-        char *colon = strrchr(text, ':');
-        if (!colon || unqualified_name(function) == excluded || is_emulator_function(function) ||
+    ProgramOutput output(addr2line_command(frames, backtrace(frames, 24)));
+    while (const char *function_line = location.line ? nullptr : output.next()) {
+        const std::string function = function_line;
+        char *text = output.next();                           // file:line
+        char *colon = text ? strrchr(text, ':') : nullptr;
+        if (!colon || unqualified_name(function.c_str()) == excluded || is_emulator_function(function) ||
             !is_user_source(text)) continue;
         location.line = atoi(colon + 1);
         *colon = 0;
         snprintf(location.file, sizeof location.file, "%.255s", text);
     }
-    pclose(pipe);
+#else
+    (void)excluded, (void)location;
 #endif
 }
 // Calls of host code that CUDA does not allow.

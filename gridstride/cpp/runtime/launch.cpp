@@ -18,6 +18,7 @@
 #include "launch.h"
 #include "operations.h"
 #include "output.h"
+#include "platform.h"
 #include "residents.h"
 #include "signals.h"
 #include "threads.h"
@@ -418,13 +419,12 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     this_worker();
     catch_signals(true);
     if (code) host_code = &this_call, set_watched(true);
-    bool ok = true;
-    if (sigsetjmp(end_of_call, 1) == 0) {
+    bool ok = completes(end_of_call, true, [&] {
         crash_guard = &end_of_call;
         try {
             f(arg);
         } catch (const LaunchStopped &) {}
-    } else ok = false;
+    });
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_process = outer_process;
     crash_guard = outer;

@@ -69,6 +69,11 @@ struct CopiedHostArray {
 #ifndef GRIDSTRIDE_ADDRESSES
 #define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; fewer under qemu, which has a table entry per page
 #endif
+#ifdef __wasm__
+constexpr size_t min_addresses = size_t(16) << 20, max_gap = size_t(64) << 10;     // of 4 GB of addresses in all
+#else
+constexpr size_t min_addresses = size_t(1) << 28, max_gap = size_t(64) << 20;
+#endif
 struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
@@ -92,7 +97,7 @@ struct Memory {
     bool reserve() {
         if (base) return true;
         page = size_t(sysconf(_SC_PAGESIZE)), page_bits = __builtin_ctzl(page);
-        for (size = GRIDSTRIDE_ADDRESSES; size >= size_t(1) << 28; size /= 2) {
+        for (size = GRIDSTRIDE_ADDRESSES; size >= min_addresses; size /= 2) {
             void *p = mmap(
                 nullptr, reserved_factor * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
@@ -115,10 +120,7 @@ struct Memory {
     char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool host, bool constant, const char *name,
         bool has_small_gap = false, size_t skew = 0, bool symbol = false) {
         if (!reserve()) return nullptr;
-        const size_t gap = pages(has_small_gap            ? page
-                                 : n < (size_t(1) << 20)  ? size_t(1) << 20
-                                 : n < (size_t(64) << 20) ? n
-                                                          : size_t(64) << 20),
+        const size_t gap = pages(has_small_gap ? page : std::min(std::max(n, size_t(1) << 20), max_gap)),
                      mapped_bytes = pages(std::max(n, size_t(1)) + skew), needed = gap + mapped_bytes + gap;
         const bool full = used >= middle || end - used < needed || allocations.size() >= max_allocations;
         if (full && !next_hole(needed)) return nullptr;

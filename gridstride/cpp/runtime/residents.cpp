@@ -16,6 +16,7 @@
 #include "detector.h"
 #include "findings.h"
 #include "launch.h"
+#include "platform.h"
 #include "residents.h"
 #include "signals.h"
 #include "synccheck.h"
@@ -370,10 +371,10 @@ static void forget_blocks() {
 static void find_thread_of_fault(Worker &root, Worker &block) {
     const int signal_number = block.signal;
     block.signal = 0, block.reruns_after_fault = true;
-    if (sigsetjmp(root.escape, 0) == 0) {
+    completes(root.escape, false, [&] {
         block.begin_single(block.block);
         switch_fiber(root.main, *block.fiber[block.current]);
-    }
+    });
     block.reruns_after_fault = false;
     if (!block.signal) block.signal = signal_number, block.is_thread_unknown = true;
 }
@@ -386,8 +387,7 @@ void work(const Launch &l, int os_threads) {
     Worker &root = this_worker();
     set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
-    if (sigsetjmp(root.escape, 0) == 0) BlockScheduler(l, root, os_threads, lists).run();
-    else {
+    if (!completes(root.escape, false, [&] { BlockScheduler(l, root, os_threads, lists).run(); })) {
         if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);
         stops_launch = true;

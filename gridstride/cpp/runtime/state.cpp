@@ -4,6 +4,7 @@
 #include <mutex>
 #include "detector.h"
 #include "memory.h"
+#include "platform.h"
 #include "signals.h"
 #include "worker.h"
 
@@ -65,7 +66,7 @@ void fork_state(Fork now) {
     forked = true, several_os_threads = false;
     if (!lock_depth) stops_launch = false;
 }
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_ELF
 template <Fork now> static void pass_forks() {
     for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_output, fork_findings,
              fork_signals})

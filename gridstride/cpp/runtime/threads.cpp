@@ -68,7 +68,7 @@ void fiber_main() {
     }
     w.idle_fibers.push_back(w.fiber[w.current]);
     w.switch_to_ready();
-    __builtin_unreachable();
+    end_fiber();
 }
 
 inline void Worker::start(int new_slot) {

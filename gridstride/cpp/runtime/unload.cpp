@@ -11,8 +11,9 @@
 #include <unordered_set>
 #include "addresses.h"
 #include "detector.h"
+#include "platform.h"
 #include "unload.h"
-#ifndef __APPLE__
+#ifdef GRIDSTRIDE_ELF
 #include <link.h>
 #endif
 
@@ -39,7 +40,7 @@ void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &n
     for (; num_seen < unloaded_modules.size(); num_seen++) scopes.erase(unloaded_modules[num_seen]);
 }
 
-#ifdef __APPLE__
+#ifndef GRIDSTRIDE_ELF
 static int unload(void *) { return 1; }
 #else
 static bool begins_with(std::string_view text,

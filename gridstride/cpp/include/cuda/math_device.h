@@ -198,22 +198,28 @@ GRIDSTRIDE_ALSO_FLOAT(cyl_bessel_i1)
 GRIDSTRIDE_INLINE void sincosf(float x, float *s, float *c) noexcept { const float t = sinf(x); *c = cosf(x); *s = t; }
 GRIDSTRIDE_INLINE void sincos(double x, double *s, double *c) noexcept { const double t = sin(x); *c = cos(x); *s = t; }
 #else
+#ifdef __GLIBC__
+#define GRIDSTRIDE_AS_DECLARED noexcept
+#else
+#define GRIDSTRIDE_AS_DECLARED
+#endif
 #define GRIDSTRIDE_REPLACEMENT extern inline __attribute__((gnu_inline, always_inline))
-GRIDSTRIDE_REPLACEMENT void sincosf(float x, float *s, float *c) noexcept {
+GRIDSTRIDE_REPLACEMENT void sincosf(float x, float *s, float *c) GRIDSTRIDE_AS_DECLARED {
     const float t = sinf(x);
     *c = cosf(x);
     *s = t;
 }
-GRIDSTRIDE_REPLACEMENT void sincos(double x, double *s, double *c) noexcept {
+GRIDSTRIDE_REPLACEMENT void sincos(double x, double *s, double *c) GRIDSTRIDE_AS_DECLARED {
     const double t = sin(x);
     *c = cos(x);
     *s = t;
 }
-GRIDSTRIDE_REPLACEMENT float fminf(float a, float b) noexcept { return gridstride::minimum(a, b); }
-GRIDSTRIDE_REPLACEMENT float fmaxf(float a, float b) noexcept { return gridstride::maximum(a, b); }
-GRIDSTRIDE_REPLACEMENT double fmin(double a, double b) noexcept { return gridstride::minimum(a, b); }
-GRIDSTRIDE_REPLACEMENT double fmax(double a, double b) noexcept { return gridstride::maximum(a, b); }
+GRIDSTRIDE_REPLACEMENT float fminf(float a, float b) GRIDSTRIDE_AS_DECLARED { return gridstride::minimum(a, b); }
+GRIDSTRIDE_REPLACEMENT float fmaxf(float a, float b) GRIDSTRIDE_AS_DECLARED { return gridstride::maximum(a, b); }
+GRIDSTRIDE_REPLACEMENT double fmin(double a, double b) GRIDSTRIDE_AS_DECLARED { return gridstride::minimum(a, b); }
+GRIDSTRIDE_REPLACEMENT double fmax(double a, double b) GRIDSTRIDE_AS_DECLARED { return gridstride::maximum(a, b); }
 #undef GRIDSTRIDE_REPLACEMENT
+#undef GRIDSTRIDE_AS_DECLARED
 #endif
 GRIDSTRIDE_INLINE void sincos(float x, float *s, float *c) noexcept { sincosf(x, s, c); }
 GRIDSTRIDE_INLINE void sincospi(double x, double *s, double *c) noexcept { *s = sinpi(x); *c = cospi(x); }

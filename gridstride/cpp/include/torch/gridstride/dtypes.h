@@ -53,8 +53,14 @@ template <class T, class = void> constexpr ScalarType dtype_of = ScalarType::Und
 #define X(name, code, size, T) template <> inline constexpr ScalarType dtype_of<T> = ScalarType::name;
 GRIDSTRIDE_DTYPES(X)
 #undef X
+// int64_t is `long`, or `long long`; the other of the two has 64 bits, or 32 in a browser
+#ifdef __wasm__
+template <> inline constexpr ScalarType dtype_of<long> = kInt;
+template <> inline constexpr ScalarType dtype_of<unsigned long> = kUInt32;
+#else
 template <> inline constexpr ScalarType dtype_of<long long> = kLong;
 template <> inline constexpr ScalarType dtype_of<unsigned long long> = kUInt64;
+#endif
 template <> inline constexpr ScalarType dtype_of<char> = kChar;
 template <> inline constexpr ScalarType dtype_of<__half> = kHalf;
 template <> inline constexpr ScalarType dtype_of<__half2> = kHalf;

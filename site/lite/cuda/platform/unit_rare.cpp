@@ -1,0 +1,11 @@
+// runtime/unit_rare.cpp for WebAssembly: with other signals, and without programs and modules that are loaded
+#include "findings.cpp"
+#include "report.cpp"
+#include "signals.cpp"
+#include "machine.cpp"
+#include "addresses.cpp"
+#include "device.cpp"
+#include "graphs.cpp"
+#include "unload.cpp"
+#include "transforms.cpp"
+#include "platform.cpp"
