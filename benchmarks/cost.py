@@ -254,7 +254,7 @@ def read_rows(path):
 
 def as_config(tile):
     "Return the `TileConfig` of a recorded tile; None for a kernel of lesson 25, which `matmul` does not pick"
-    if tile.get('family', 'half') != 'half': return None
+    if tile.get('family', 'gemm_f16') != 'gemm_f16': return None
     return TileConfig(**{field: tile[field] for field in TileConfig._fields if field in tile})
 
 
@@ -351,7 +351,7 @@ CLUSTERS = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 
 
 @lru_cache
-def half_configs(layout):
+def gemm_f16_configs(layout):
     "Return configurations of `hopper_f16` in many sizes"
     configs = (TileConfig(BM, BN, CM, CN, CK, blocks, swap_ab, split_n, pingpong)
                for (BM, split_n), BN, (CM, CN), CK, blocks, swap_ab, pingpong
@@ -362,7 +362,7 @@ def half_configs(layout):
 def candidates(shape, layout, rng, n=8):
     "Return [(kernel, its configuration, its rank by the current model)]"
     kernels = cost_model.rank_kernels(*shape, SMS, 2*n, 'bfloat16', layout)
-    configs = [config for config in half_configs(layout) if config.CK <= cdiv(shape[2], 64)]
+    configs = [config for config in gemm_f16_configs(layout) if config.CK <= cdiv(shape[2], 64)]
     configs.sort(key=lambda config: predict_cycles(cost_model.H100_MODEL, shape, layout, config, SMS))
     configs = configs[:n] + rng.sample(configs[n:80], NUM_RANDOM)
     kernels += [hopper_f16.gemm_f16(config, layout=layout) for config in configs]

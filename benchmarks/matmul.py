@@ -2,7 +2,7 @@
 shapes per type and layout, several seconds at the power limit, and all kernels of the ladders.
 
     python matmul.py > matmul.txt     # all parts; writes matmul.json
-    python matmul.py goals bfloat16   # some parts: goals, thin, bfloat16, power, float32, tuned, ...
+    python matmul.py goals bfloat16   # some parts: goals, skinny, bfloat16, power, float32, tuned, ...
     python matmul.py --seconds .1     # of timing per candidate, in each column and run (0.02)
     python matmul.py --runs 1         # repetitions of each measurement (3)
     python matmul.py --match 'bfloat16 tn'  # only rows whose type, layout and shape contain this
@@ -93,7 +93,7 @@ def power():
             if min(job['shape']) >= 4096 and job['way'] == 'matmul']
 
 
-def thin():
+def skinny():
     "Return products of a tall m and few columns, limited by reading m, with a kernel that only reads m"
     return [dict(shape=(50000, w, 784), dtype='float32', goal=.97, reading=True) for w in (1, 10, 16, 32)]
 
@@ -119,8 +119,8 @@ def ladders():
             for kernel in ladder_kernels(ladder) if kernel.supports(*shape)]
 
 
-PARTS = dict(goals=goals, thin=thin, bfloat16=bfloat16, power=power, float32=float32, tuned=tuned_jobs, ladders=ladders,
-             float16=float16)
+PARTS = dict(goals=goals, skinny=skinny, bfloat16=bfloat16, power=power, float32=float32, tuned=tuned_jobs,
+             ladders=ladders, float16=float16)
 
 
 def measure_ladder_kernel(shape, dtype, ladder, rung, seconds, **other_fields):

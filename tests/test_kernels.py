@@ -199,7 +199,7 @@ def test_thin_products_need_asynchronous_copies(other_gpu, capsys):
     skinny.SKINNY.require_gpu()
     other_gpu('a T4', 7, 5, 65_536)
     assert check_product(skinny.SKINNY, [(3, 3, 8)]) == 0
-    assert names(capsys.readouterr().out, 'thin', '8.0', 'cp.async', 'a T4', '7.5')
+    assert names(capsys.readouterr().out, 'skinny', '8.0', 'cp.async', 'a T4', '7.5')
 
 
 @pytest.mark.parametrize('gpu,runs', [
@@ -316,7 +316,7 @@ def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
     assert given == [(5, 90000), (6, 60000), (5, 100000)]
 
 
-def test_a_launch_may_begin_early(fake):
+def test_a_launch_may_use_pdl(fake):
     k = SimpleNamespace(handle=5, __name__='k')
     for more in ({}, dict(pdl=True), dict(pdl=True, cluster=(1, 2, 1))):
         launches.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
@@ -325,7 +325,7 @@ def test_a_launch_may_begin_early(fake):
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0), (4, 1, 2, 1)]]
 
 
-def test_a_rung_may_begin_early(fake):
+def test_a_rung_may_use_pdl(fake):
     r = tiled()
     for o in (r, r.variant(pdl=True), r.variant(pdl=True).variant('other')):
         prepared(o, 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
@@ -1007,7 +1007,7 @@ def made_on_demand():
     kinds += [cost_model.build_kernel(o, True, dtype, layout) for o in configs for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in cost_model.available_configs(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, skinny.SMALL)]
-    wanted += [(bf16x6.Bf16x6(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
+    wanted += [(bf16x6.Bf16x6(BM, BN, 4, layout), large, dict(multiply_terms=blocks, split_operands=8))
                for (BM, BN), (blocks, *_) in bf16x6.TILES.items() for layout in ('nn', 'tn')]
     wanted += [(p, shape, {}) for p, shape in ((skinny.SKINNY, (50000, 10, 785)), (skinny.SKINNY, (50000, 10, 784)),
                                                (skinny.SKINNY_TN, (784, 10, 50000)))]
@@ -1074,7 +1074,7 @@ def test_no_name_is_both_a_module_and_something_else():
         assert not hasattr(room, path.stem) or isinstance(getattr(room, path.stem), ModuleType), path.stem
 
 
-def test_planes_are_stored_sixteen_bytes_at_a_time():
+def test_terms_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
     stores = re.findall(r'\bst\.\S+', compiled(ptx, bf16x6.Bf16x6(64, 128).split_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}

@@ -520,7 +520,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
             '`cp.async`; the lesson then shows their recorded times.'
         ),
         follows='',
-        does='thin matrices; float32 products from bfloat16 ones; the kernel in a model',
+        does='skinny matrices; float32 products from bfloat16 ones; the kernel in a model',
         gpu='helps',
         chapter='matmul_ladder',
         chapter_title='The matmul ladder',

@@ -54,8 +54,8 @@ def _selected_kernel(kernel, *shapes):
 
 
 def _skinny_kernel(variant, kernel, *shapes):
-    "Return the `ExportSpec` of one variant of a kernel for skinny matrices, which the exported files call thin"
-    return _selected_kernel(kernel, *shapes)._replace(name=f'matmul_thin_{variant}')
+    "Return the `ExportSpec` of one variant of a skinny kernel, which depends on the shape"
+    return _selected_kernel(kernel, *shapes)._replace(name=f'matmul_skinny_{variant}')
 
 
 def _float32_kernels():
@@ -65,12 +65,12 @@ def _float32_kernels():
         yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], timed_shape)
     yield _selected_kernel(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
     yield _skinny_kernel('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
-    yield _skinny_kernel('ring', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
+    yield _skinny_kernel('pipeline', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
     yield _skinny_kernel('wide', skinny.SKINNY, (9001, 20, 786), (50000, 20, 786))
-    yield _skinny_kernel('planes', skinny.SKINNY, (90001, 32, 188), (100000, 32, 192))
+    yield _skinny_kernel('terms', skinny.SKINNY, (90001, 32, 188), (100000, 32, 192))
     yield _skinny_kernel('stages', skinny.SKINNY, (6001, 32, 784), (50000, 32, 784))
     yield _skinny_kernel('slabs', skinny.SKINNY, (37, 10, 50000), (784, 10, 50000))
-    yield _skinny_kernel('turned', skinny.SKINNY_TN, (36, 10, 785), (784, 10, 50000))
+    yield _skinny_kernel('transposed', skinny.SKINNY_TN, (36, 10, 785), (784, 10, 50000))
 
 
 def _bfloat16_kernels():

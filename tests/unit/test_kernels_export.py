@@ -40,7 +40,7 @@ def test_all_rungs_of_the_lessons_are_there():
 
 
 def test_whatever_matmul_picks_is_there():
-    "A thin kernel has the width in its constants: one of each form"
+    "A skinny kernel has the width in its constants: one of each form"
     products = [e.kernel for e in ALL.values()]
     rng, picked = np.random.default_rng(0), set()
     for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
@@ -72,8 +72,8 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
 
 def test_the_forms_of_thin_products():
     forms = {tuple(export.kernel_sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
-    assert forms == {('thin_rows',), ('thin_planes',), ('thin_stages',), ('thin',), ('thin', 'add_slabs'),
-                     ('thin_transposed', 'add_slabs')}
+    assert forms == {('skinny_rows',), ('skinny_terms',), ('skinny_stages',), ('skinny',), ('skinny', 'add_slabs'),
+                     ('skinny_transposed', 'add_slabs')}
 
 
 @pytest.fixture
@@ -179,14 +179,14 @@ def test_a_program_says_how_it_is_compiled():
 
 
 def test_a_product_with_two_sources_of_a_kernel_is_refused():
-    e = ALL['matmul_thin_rows']
-    with pytest.raises(ValueError, match=r'thin_rows .*\(50000, 12, 784\)'):
+    e = ALL['matmul_skinny_rows']
+    with pytest.raises(ValueError, match=r'skinny_rows .*\(50000, 12, 784\)'):
         export.program_text(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
 
 
 def test_the_command(tmp_path, capsys):
-    assert main(['export', str(tmp_path/'a/b'), '--match', 'thin']) == 0
-    forms = 'planes', 'ring', 'rows', 'slabs', 'stages', 'turned', 'wide'
+    assert main(['export', str(tmp_path/'a/b'), '--match', 'skinny']) == 0
+    forms = 'pipeline', 'rows', 'slabs', 'stages', 'terms', 'transposed', 'wide'
     assert (sorted(p.name for p in (tmp_path/'a/b').iterdir())
             == [f'matmul_thin_{o}.cu' for o in forms]+['run.sh'])
     assert '7 kernels in' in capsys.readouterr().out
@@ -205,7 +205,7 @@ def test_the_script_counts_what_passes(tmp_path):
     nvcc.chmod(0o755)
     done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'},
                           capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == 'FAIL matmul_thin_rows, exit status 1\n1 of 2 pass\n', done
+    assert done.returncode == 1 and done.stdout == 'FAIL matmul_skinny_rows, exit status 1\n1 of 2 pass\n', done
 
 
 CHECK = '''#include <cuda_bf16.h>
@@ -236,9 +236,9 @@ def test_the_programs_find_each_number_that_is_wrong(layout):
         assert .5 < wrong[2:].view(torch.float32)[0] <= 1
 
 
-COMPILED = ['matmul_ladder_tuned', 'hopper_gemm_stored', 'matmul_split_64x64_k_in_4_tn',
-            'matmul_half_256x192_nt_turned_1x2',
-            'matmul_thin_slabs', 'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32', 'gelu_float32',
+COMPILED = ['matmul_ladder_tuned', 'hopper_gemm_stored', 'matmul_bf16x6_64x64_split_K_4_tn',
+            'matmul_gemm_f16_256x192_nt_swap_AB_1x2', 'matmul_skinny_slabs',
+            'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32', 'gelu_float32',
             'softmax_backward_bfloat16', 'conv_depthwise_float32', 'conv_dense_bfloat16']
 HEADERS = ''.join(f'#include <{o}>\n' for o in standalone.HEADERS)
 

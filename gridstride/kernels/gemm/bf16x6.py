@@ -139,22 +139,22 @@ __device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int term_stride) {
 
 template<bool K_MAJOR, int T>
 __device__ void split_block(const float *operand, __nv_bfloat16 *terms, int size, int K, int block) {
-    int chunks = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x;
-    int line, chunk, group;               // eight elements: a group of a chunk of 32 elements along K
+    int pieces = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x;
+    int line, piece, group;               // eight elements: a group of 8 in a piece
     if (K_MAJOR) {                        // a warp reads 8 lines x 32 elements along K
         int index = block*8+t/32;
-        chunk = index%chunks; line = index/chunks*8 + t%8; group = t/8%4;
+        piece = index%pieces; line = index/pieces*8 + t%8; group = t/8%4;
     } else {                              // a warp reads 32 lines x 8 elements along K
         int index = block*256+t;
-        line = index%lines; chunk = index/lines/4; group = index/lines%4;
+        line = index%lines; piece = index/lines/4; group = index/lines%4;
     }
     float x[8];
-    read_eight<K_MAJOR>(x, operand, line, chunk*32+group*8, size, K);
-    write_eight(x, terms + ((size_t)(line/T)*chunks + chunk)*3*T*32 + (group*T + line%T)*8, T*32);
+    read_eight<K_MAJOR>(x, operand, line, piece*32+group*8, size, K);
+    write_eight(x, terms + ((size_t)(line/T)*pieces + piece)*3*T*32 + (group*T + line%T)*8, T*32);
 }
 
 __global__ void __launch_bounds__(256)
-split_planes(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bfloat16 *B_terms, int M, int N, int K) {
+split_operands(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bfloat16 *B_terms, int M, int N, int K) {
     asm volatile("griddepcontrol.launch_dependents;");  // PDL: the product may start as blocks of this grid end
     int blocks_a = (M+BM-1)/BM*(BM/64)*((K+31)/32), b = blockIdx.x;
     if (b < blocks_a) split_block<A_K_MAJOR, BM>(A, A_terms, M, K, b);
@@ -192,7 +192,7 @@ __device__ float fma_chain(const float *A, const float *B, int r, int c, int M, 
 }
 
 __global__ void __launch_bounds__(32*CONSUMERS+32, 1)
-multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const float *A, const float *B, float *C,
+multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const float *A, const float *B, float *C,
                 int M, int N, int K) {
     extern __shared__ __align__(128) __nv_bfloat16 ring[];
     __shared__ u64 full[STAGES], empty[STAGES];
@@ -201,9 +201,9 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
     int first_row = blockIdx.x/(GROUP*cols)*GROUP, position = blockIdx.x%(GROUP*cols);
     int band_rows = min(GROUP, rows-first_row);                     // bands of GROUP rows of tiles reuse pieces in L2
     int tr = first_row + position%band_rows, tc = position/band_rows;
-    int all_chunks = (K+BK-1)/BK, chunks_per_block = (all_chunks+SPLITS-1)/SPLITS;
-    int begin = min(all_chunks, (int)blockIdx.y*chunks_per_block);
-    int chunks = min(all_chunks, begin+chunks_per_block)-begin;
+    int all_pieces = (K+BK-1)/BK, pieces_per_block = (all_pieces+SPLITS-1)/SPLITS;
+    int begin = min(all_pieces, (int)blockIdx.y*pieces_per_block);
+    int pieces = min(all_pieces, begin+pieces_per_block)-begin;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), CONSUMERS);
         barriers_ready();
@@ -213,20 +213,20 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
     if (warp == CONSUMERS) {
         if (lane == 0) {                                             // producer
             asm volatile("griddepcontrol.wait;" ::: "memory");       // until the terms are stored
-            for (int c = 0; c < chunks; c++) {
+            for (int c = 0; c < pieces; c++) {
                 int s = c%STAGES;
                 __nv_bfloat16 *to = ring + s*(PIECE_A+PIECE_B);
                 if (c >= STAGES) while (!barrier_over(address(empty+s), (c/STAGES-1)&1));
                 barrier_expect(address(full+s), 2*(PIECE_A+PIECE_B));
-                bulk_copy(address(to), A_terms + ((size_t)tr*all_chunks + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
-                bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all_chunks + begin+c)*PIECE_B, 2*PIECE_B,
+                bulk_copy(address(to), A_terms + ((size_t)tr*all_pieces + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
+                bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all_pieces + begin+c)*PIECE_B, 2*PIECE_B,
                           address(full+s));
             }
         }
         __syncwarp();
     }
     else
-        for (int c = 0; c < chunks; c++) {
+        for (int c = 0; c < pieces; c++) {
             int s = c%STAGES;
             __nv_bfloat16 *stage = ring + s*(PIECE_A+PIECE_B);
             u64 a_descriptor = descriptor_of_blocks(stage + warp/4*64*8, BM*16);
@@ -234,14 +234,14 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
             while (!barrier_over(address(full+s), c/STAGES&1));
             wgmma_fence();
             // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
-            constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
+            constexpr int A_TERM[6] = {2, 0, 1, 1, 0, 0}, B_TERM[6] = {0, 2, 1, 0, 1, 0};
             #pragma unroll
             for (int i = 0; i < 6; i++)
                 #pragma unroll
                 for (int kk = 0; kk < 2; kk++) {
-                    u64 a_piece = a_descriptor + (P[i]*BM*BK*2 + kk*2*BM*16)/16;
-                    u64 b_piece = b_descriptor + (Q[i]*BN*BK*2 + kk*2*BN*16)/16;
-                    wgmma<false, false>(piece_sum, a_piece, b_piece, i+kk > 0);
+                    u64 a_tile = a_descriptor + (A_TERM[i]*BM*BK*2 + kk*2*BM*16)/16;
+                    u64 b_tile = b_descriptor + (B_TERM[i]*BN*BK*2 + kk*2*BN*16)/16;
+                    wgmma<false, false>(piece_sum, a_tile, b_tile, i+kk > 0);
                 }
             wgmma_commit();
             wgmma_wait<0>();
@@ -279,14 +279,14 @@ multiply_planes(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, cons
 # before or after the anchor lines. The source for one product does not have them, because after pointer arithmetic the
 # compiler would use narrower stores for the terms.
 _SPLIT_ANCHOR = '    int blocks_a = '
-_SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, chunks = (K+31)/32;
+_SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, pieces = (K+31)/32;
     A += z*M*K; B += z*K*N;
-    A_terms += z*3*32*chunks*((M+BM-1)/BM*BM); B_terms += z*3*32*chunks*((N+BN-1)/BN*BN);
+    A_terms += z*3*32*pieces*((M+BM-1)/BM*BM); B_terms += z*3*32*pieces*((N+BN-1)/BN*BN);
 '''
-_PRODUCT_ANCHOR = '    int chunks = min(all_chunks, begin+chunks_per_block)-begin;\n'
+_PRODUCT_ANCHOR = '    int pieces = min(all_pieces, begin+pieces_per_block)-begin;\n'
 _PRODUCT_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
     A += z*M*K; B += z*K*N; C += z*M*N;
-    A_terms += z*rows*all_chunks*PIECE_A; B_terms += z*cols*all_chunks*PIECE_B;
+    A_terms += z*rows*all_pieces*PIECE_A; B_terms += z*cols*all_pieces*PIECE_B;
 '''
 
 
@@ -299,8 +299,8 @@ class Bf16x6(Product):
     needs_hopper = True
 
     def __init__(self, BM=128, BN=128, SPLITS=1, layout='nn'):
-        split_k = f', k in {SPLITS}' if SPLITS > 1 else ''
-        self.name = f'split {BM}x{BN}{split_k}{"" if layout == "nn" else " " + layout}'
+        split_k = f', split-K {SPLITS}' if SPLITS > 1 else ''
+        self.name = f'bf16x6 {BM}x{BN}{split_k}{"" if layout == "nn" else " " + layout}'
         self.layout = layout
         self.constants = dict(BM=BM, BN=BN, SPLITS=SPLITS, STAGES=3 if (BM, BN) == (64, 128) else 4, GROUP=8)
 
@@ -340,20 +340,20 @@ class Bf16x6(Product):
     def launch_plan(self, M, N, K, device, count=1):
         "Return the two launches, which split the operands and multiply the terms, for `count` products"
         BM, BN, SPLITS = (self.constants[name] for name in ('BM', 'BN', 'SPLITS'))
-        rows, cols, chunks = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
-        blocks = chunks * (rows * BM + cols * BN) // 64
+        rows, cols, pieces = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
+        blocks = pieces * (rows * BM + cols * BN) // 64
         shape = M, N, K
         split_grid, grid = (blocks,), (rows * cols, SPLITS)
         if count > 1:
             split_grid, grid = (blocks, 1, count), (*grid, count)
         split_src, src = self._sources(count)
         split_launch = KernelLaunch(
-            split_src, 'split_planes', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,)
+            split_src, 'split_operands', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,)
         )
         arrays = 'a_terms', 'b_terms', 'm', 'n', 'out'
-        product_launch = KernelLaunch(src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
+        product_launch = KernelLaunch(src, 'multiply_terms', arrays, shape, grid, (2 * BM + 32,), self.shared)
         product_launch = product_launch._replace(pdl=True, cluster=(1, SPLITS, 1))
-        a_size, b_size = (3 * 32 * chunks * count * lines for lines in (rows * BM, cols * BN))
+        a_size, b_size = (3 * 32 * pieces * count * lines for lines in (rows * BM, cols * BN))
         workspaces = dict(a_terms=(a_size, 'bfloat16'), b_terms=(b_size, 'bfloat16'))
         return LaunchPlan([split_launch, product_launch], workspaces)
 
@@ -446,7 +446,7 @@ def _select_kernel(M, N, K, sms, layout):
         candidates.append((_small_kernel_time(M, N, K, sms), SMALL))
     skinny = dict(nn=SKINNY, tn=SKINNY_TN).get(layout)
     device = Device(sms, True)
-    uses_tensor_cores = skinny and (skinny.stages_config(M, N, K, device) or skinny.planes_config(M, N, K, device))
+    uses_tensor_cores = skinny and (skinny.stages_config(M, N, K, device) or skinny.terms_config(M, N, K, device))
     if skinny and skinny.supports(M, N, K):
         candidates.append((_skinny_time(M, N, K if layout == 'nn' else M, K, uses_tensor_cores), skinny))
     time, kernel = min(candidates, key=lambda candidate: candidate[0])

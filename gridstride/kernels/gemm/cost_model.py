@@ -174,7 +174,7 @@ CORRECTION_FACTORS = {
 
 # A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
 # `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
-# up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/early.txt`). Before the measurement, the
+# up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/pdl.txt`). Before the measurement, the
 # results of chains of such kernels were compared bit by bit.
 PDL_MAX_CYCLES = 35_000
 

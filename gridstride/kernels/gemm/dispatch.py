@@ -193,7 +193,7 @@ def matmul(
         matmul(a, b, epilogue=Epilogue(bias, 'gelu'))
 
     Products of float32 have the errors, infinities and NaN of float32, even if tensor cores compute them (kernels
-    `split` and `thin`); but values below 1e-33 lose bits there. If a partial sum overflows, the order of additions
+    `bf16x6` and `skinny`); but values below 1e-33 lose bits there. If a partial sum overflows, the order of additions
     decides which elements are infinite, as in every product.
 
     The first product of a shape selects and compiles a kernel; later products find it in a table. `torch.compile`

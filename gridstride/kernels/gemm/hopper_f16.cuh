@@ -18,7 +18,7 @@ constexpr bool B_MN_MAJOR = SWAP_AB ? M_TRANSPOSED : !N_TRANSPOSED;
 // rows of b's tile: CM parts, each a multiple of eight rows
 constexpr int ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
 constexpr int A_BYTES = BM*128, B_BYTES = (B_MN_MAJOR ? (BN + BOX-1)/BOX*BOX : ROWS)*128;           // complete boxes
-constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
+constexpr int SHARING_BLOCKS = CM*CN, CLUSTER = SHARING_BLOCKS*CK;
 constexpr int A_STEP = A_MN_MAJOR ? 16*128 : 32, B_STEP = B_MN_MAJOR ? 16*2*BOX : 32;  // bytes to the next 16 along k
 constexpr int A_PART = SPLIT_N || PINGPONG ? 0 : M*64*128, B_PART = SPLIT_N ? COLUMNS*128 : 0;
 // warpgroups that share a tile; a warpgroup computes every TILE_STRIDE-th tile of its cluster
@@ -32,9 +32,9 @@ constexpr u64 B_UPPER = B_MN_MAJOR && BOX == 32 ? (u64)(512 >> 4 | 2u << 30) << 
 // Loads this block's part of a box of ROWS rows of WIDTH bytes, multicast to the `blocks` of the cluster that need it
 template<int PARTS, int ROWS, int WIDTH>
 __device__ void load_box(u32 to, const TensorMap &x, int row, int column, u32 bar, int part, short blocks) {
-    constexpr int OWN = ROWS/PARTS;
+    constexpr int ROWS_PER_BLOCK = ROWS/PARTS;
     if (PARTS == 1) tma_load(to, x, row, column, bar);
-    else tma_load_for(to + part*OWN*WIDTH, x, row + part*OWN, column, bar, blocks);
+    else tma_load_for(to + part*ROWS_PER_BLOCK*WIDTH, x, row + part*ROWS_PER_BLOCK, column, bar, blocks);
 }
 // Loads LENGTH rows of a tile of wgmma, from `row` on, and 64 elements along k from `k` on; if it is MN-major, in boxes
 // of COLS columns
@@ -45,15 +45,16 @@ __device__ void load_tile(u32 to, const TensorMap &x, int row, int k, u32 bar, i
         load_box<PARTS, BK, 2*COLS>(to + r*128, x, k, row + r, bar, part, blocks);
 }
 
-// Issues d (+)= the product of a step; da and db: the lower halves of the descriptors of its tiles
-__device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 da, u32 db, bool accumulate) {
+// Issues d (+)= the product of a step, whose tiles have descriptors with these lower halves
+__device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 a_descriptor, u32 b_descriptor, bool accumulate) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK/16; i++)
         #pragma unroll
         for (int x = 0; x < M; x++)
-            wgmma<A_MN_MAJOR, B_MN_MAJOR>(d[x], UPPER | (da + (x*64*128 + i*A_STEP)/16), B_UPPER | (db + i*B_STEP/16),
+            wgmma<A_MN_MAJOR, B_MN_MAJOR>(d[x], UPPER | (a_descriptor + (x*64*128 + i*A_STEP)/16),
+                                  B_UPPER | (b_descriptor + i*B_STEP/16),
                                   accumulate || i > 0);
     wgmma_commit();
 }
@@ -63,30 +64,31 @@ __device__ u32 address_in_block(u32 local, int block) {     // the same address 
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(block));
     return remote;
 }
-__device__ void send_four(u32 to, const float *v, u32 bar) {        // to another block, whose mbarrier counts the bytes
+// Sends four floats to another block, whose mbarrier counts the bytes
+__device__ void send_float4(u32 to, const float *v, u32 bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
                  :: "r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(bar) : "memory");
 }
 
-// Split-K in a cluster: each of the CK blocks has multiplied its part of k (this block part q) and now reduces N
+// Split-K in a cluster: each of the CK blocks has multiplied its part of k, this one `k_part`, and now reduces N
 // columns, always in the same order. The other blocks send their partial sums of these columns by st.async into
 // `buffer` of this warp, SENT_QUADS float4 per block, in the order in which a thread holds its accumulators. This
 // needs no cluster barrier and no fence, which take thousands of cycles. `position`: the index of this block among the
-// SHARERS.
+// SHARING_BLOCKS.
 constexpr int SENT_QUADS = M*N/8*32;
-__device__ void reduce_cluster(float (&sums)[M][N/2], const float (&d)[M][COLUMNS/2], float4 *buffer, u32 bar, int q,
-                               int position) {
+__device__ void reduce_cluster(float (&sums)[M][N/2], const float (&d)[M][COLUMNS/2], float4 *buffer, u32 bar,
+                               int k_part, int position) {
     buffer += threadIdx.x%32;
     #pragma unroll
     for (int b = 0; b < CK; b++) {
-        int block = b*SHARERS + position;
-        u32 to = address_in_block(address(buffer + (q - (q > b))*SENT_QUADS), block);
+        int block = b*SHARING_BLOCKS + position;
+        u32 to = address_in_block(address(buffer + (k_part - (k_part > b))*SENT_QUADS), block);
         u32 remote_bar = address_in_block(bar, block);
         #pragma unroll
         for (int e = 0; e < M*N/2; e += 4) {
             int x = e/(N/2), c = e%(N/2);
             const float *from = &d[x][min(b*N, COLUMNS - N)/2 + c];         // the parts of two blocks may overlap
-            if (b != q) send_four(to + e/4*32*16, from, remote_bar);
+            if (b != k_part) send_float4(to + e/4*32*16, from, remote_bar);
             else for (int f = 0; f < 4; f++) sums[x][c + f] = from[f];
         }
     }
@@ -97,7 +99,8 @@ __device__ void reduce_cluster(float (&sums)[M][N/2], const float (&d)[M][COLUMN
         to[0] = to[1] = to[2] = to[3] = 0;
         #pragma unroll
         for (int b = 0; b < CK; b++) {
-            float4 v = b == q ? make_float4(own[0], own[1], own[2], own[3]) : buffer[(b - (b > q))*SENT_QUADS + e/4*32];
+            float4 v = b == k_part ? make_float4(own[0], own[1], own[2], own[3])
+                                   : buffer[(b - (b > k_part))*SENT_QUADS + e/4*32];
             to[0] += v.x; to[1] += v.y; to[2] += v.z; to[3] += v.w;
         }
     }
@@ -126,16 +129,17 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
     static_assert(!SPLIT_N || !B_MN_MAJOR || COLUMNS%BOX == 0, "each warpgroup has whole boxes");
     static_assert(!PINGPONG || (CK == 1 && !SPLIT_N), "ping-pong warpgroups have whole tiles");
     extern __shared__ __align__(1024) char shared[];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
-    u32 full = o + WGS*BUFFER, empty = full + 8*STAGES, added = empty + 8*STAGES;
-    int rank = blockIdx.x%CLUSTER, q = rank/SHARERS, i = rank%CM, j = rank%SHARERS/CM;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, buffers = b + STAGES*B_BYTES;
+    u32 full = buffers + WGS*BUFFER, empty = full + 8*STAGES, added = empty + 8*STAGES;
+    int rank = blockIdx.x%CLUSTER, k_part = rank/SHARING_BLOCKS,
+        cluster_row = rank%CM, cluster_col = rank%SHARING_BLOCKS/CM;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
     int cluster = blockIdx.x/CLUSTER, clusters = gridDim.x/CLUSTER;
     // Three threads share the set-up; one of them computes a position, because divisions are slow.
     if (threadIdx.x == 32) { prefetch(m); prefetch(n); prefetch(out); }
     int tile_rows = (h + CLUSTER_ROWS-1)/CLUSTER_ROWS, tile_cols = (w + CLUSTER_COLS-1)/CLUSTER_COLS;
     int tiles = tile_rows*tile_cols, steps = (k + BK-1)/BK, tr, tc;
-    int begin = q*steps/CK, end = (q + 1)*steps/CK;
+    int begin = k_part*steps/CK, end = (k_part + 1)*steps/CK;
     if (threadIdx.x == 0) {
         for (int s = 0; s < 2*STAGES; s++) barrier_init(full + 8*s, s < STAGES ? 1 : WGS_PER_TILE*(CM + CN - 1));
         if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*SENT_QUADS*4*16); }
@@ -149,19 +153,20 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
     if (wg == WGS) {                                        // producer
         if (MOVES_REGISTERS) registers_down<PRODUCER_REGS>();
         // the blocks that share tile a, and those that share tile b
-        short same_i = ((1 << SHARERS) - 1)/((1 << CM) - 1) << i << q*SHARERS;
-        short same_j = ((1 << CM) - 1) << j*CM << q*SHARERS;
+        short sharing_a = ((1 << SHARING_BLOCKS) - 1)/((1 << CM) - 1) << cluster_row << k_part*SHARING_BLOCKS;
+        short sharing_b = ((1 << CM) - 1) << cluster_col*CM << k_part*SHARING_BLOCKS;
         bool backward = false;                              // alternate directions: the last tiles are still in L2
         if (threadIdx.x == WGS*128) for (int tile = cluster; tile < tiles; backward = !backward) {
-            int x = ((SWAP_AB ? tc : tr)*CM + i)*BM, y = ((SWAP_AB ? tr : tc)*CN + j)*BN;
+            int x = ((SWAP_AB ? tc : tr)*CM + cluster_row)*BM, y = ((SWAP_AB ? tr : tc)*CN + cluster_col)*BN;
             for (int step = begin; step < end; step++) {
                 int k_begin = (backward ? begin + end-1 - step : step)*BK;
                 u32 bar = full + 8*s;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
-                load_tile<A_MN_MAJOR, CN, BM, 64>(a + s*A_BYTES, SWAP_AB ? n : m, x, k_begin, bar, j, same_i);
+                load_tile<A_MN_MAJOR, CN, BM, 64>(a + s*A_BYTES, SWAP_AB ? n : m, x, k_begin, bar,
+                                                  cluster_col, sharing_a);
                 load_tile<B_MN_MAJOR, CM, B_MN_MAJOR ? BN : ROWS, BOX>(b + s*B_BYTES, SWAP_AB ? m : n, y, k_begin, bar,
-                                                                       i, same_j);
+                                                                       cluster_row, sharing_b);
                 if (++s == STAGES) { s = 0; phase++; }
             }
             if ((tile += clusters) < tiles) place(tile, tile_rows, tile_cols, tr, tc);
@@ -170,11 +175,13 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
     } else {                                                // consumers
         if (MOVES_REGISTERS) registers_up<CONSUMER_REGS>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
-        bool signals = t < CLUSTER && t/SHARERS == q && (t%CM == i || t%SHARERS/CM == j);  // thread t signals block t
+        // thread t signals block t
+        bool signals = t < CLUSTER && t/SHARING_BLOCKS == k_part &&
+                       (t%CM == cluster_row || t%SHARING_BLOCKS/CM == cluster_col);
         bool sends = SWAP_AB ? t == 0 : t%32 == 0;           // one thread per warpgroup, or per warp
-        u32 buffer = o + wg*BUFFER + warp%4*(BUFFER/4), staging = SWAP_AB ? o + wg*BUFFER : buffer;
-        u32 da = descriptor(a + wg*A_PART, A_MN_MAJOR ? 64*128 : 16);
-        u32 db = descriptor(b + wg*B_PART, B_MN_MAJOR ? BOX*128 : 16);
+        u32 buffer = buffers + wg*BUFFER + warp%4*(BUFFER/4), staging = SWAP_AB ? buffers + wg*BUFFER : buffer;
+        u32 a_descriptor = descriptor(a + wg*A_PART, A_MN_MAJOR ? 64*128 : 16);
+        u32 b_descriptor = descriptor(b + wg*B_PART, B_MN_MAJOR ? BOX*128 : 16);
         float d[M][COLUMNS/2];
         int tile = cluster + (PINGPONG ? wg*clusters : 0);
         first_position(tile, tile_rows, tile_cols, tr, tc);              // while the first tiles are in flight
@@ -192,7 +199,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
             if (PINGPONG && tile > cluster) wait_for_warpgroup(wg);
             for (int step = begin; step < end; step++) {
                 barrier_wait(full + 8*s, phase);
-                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > begin);
+                multiply_step(d, a_descriptor + s*(A_BYTES/16), b_descriptor + s*(B_BYTES/16), step > begin);
                 wgmma_wait<1>();                            // the previous step has finished: its stage is empty
                 if (last >= 0 && refills-- > 0 && signals) barrier_arrive_at(empty + 8*last, t);
                 last = s;
@@ -201,16 +208,16 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
             if (PINGPONG && tile + clusters < tiles) release_warpgroup(1 - wg);
             wgmma_wait<0>();
             fence_sums(d);
-            int x = ((SWAP_AB ? tc : tr)*CM + i)*BM + wg*(A_PART/128) + (SWAP_AB ? 0 : warp%4*16);
-            int y = ((SWAP_AB ? tr : tc)*CN + j)*BN + (SPLIT_N ? wg*COLUMNS : 0);
+            int x = ((SWAP_AB ? tc : tr)*CM + cluster_row)*BM + wg*(A_PART/128) + (SWAP_AB ? 0 : warp%4*16);
+            int y = ((SWAP_AB ? tr : tc)*CN + cluster_col)*BN + (SPLIT_N ? wg*COLUMNS : 0);
             if (refills-- > 0 && signals) barrier_arrive_at(empty + 8*last, t);
             last = -1;
             if (PINGPONG) skip(TILE_STRIDE - 1);
             if (CLUSTER > 1 && tile + TILE_STRIDE*clusters >= tiles) cluster_arrive_relaxed();
             if constexpr (CK > 1) {                         // there is one tile per cluster
                 float sums[M][N/2];
-                reduce_cluster(sums, d, (float4 *)(shared + buffer - a), added, q, j*CM + i);
-                store_results(sums, out, x, y + min(q*N, COLUMNS - N), h, w, staging, sends, wg);
+                reduce_cluster(sums, d, (float4 *)(shared + buffer - a), added, k_part, cluster_col*CM + cluster_row);
+                store_results(sums, out, x, y + min(k_part*N, COLUMNS - N), h, w, staging, sends, wg);
             } else store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, staging, sends, wg);
             if ((tile += TILE_STRIDE*clusters) < tiles) place(tile, tile_rows, tile_cols, tr, tc);
         }

@@ -158,11 +158,11 @@ def _tma_boxes(config, layout, columns):
 
 def _kernel_name(config, dtype, layout, pdl):
     "Return the name of a kernel in tables and messages"
-    split_k, blocks = f'k in {config.CK}' * (config.CK > 1), f'{config.BLOCKS} an SM' * (config.BLOCKS > 1)
-    options = [f'{config.CM}x{config.CN}', split_k, blocks, 'early' * pdl]
+    split_k, blocks = f'split-K {config.CK}' * (config.CK > 1), f'{config.BLOCKS} per SM' * (config.BLOCKS > 1)
+    options = [f'{config.CM}x{config.CN}', split_k, blocks, 'PDL' * pdl]
     variant = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
-    variant += ' turned' * config.swap_ab + ' beside' * config.split_n + ' ping' * config.pingpong
-    return f'half {config.BM}x{config.BN}{variant}, ' + ', '.join(option for option in options if option)
+    variant += ' swap-AB' * config.swap_ab + ' split-N' * config.split_n + ' ping-pong' * config.pingpong
+    return f'gemm_f16 {config.BM}x{config.BN}{variant}, ' + ', '.join(option for option in options if option)
 
 
 # With programmatic dependent launch (PDL) a kernel shares the GPU with earlier kernels of its stream: they may still

@@ -16,8 +16,8 @@ from ...utils import cdiv
 # LANES lanes share a row of A; each lane has R*COLUMNS accumulators over its part of the row. Shuffles reduce them, and
 # in each step two lanes share the work: for 20 accumulators on 32 lanes this takes 21 shuffles, where a separate
 # reduction of each accumulator to all lanes would take 100.
-piece_src = r'''
-struct alignas(4*VEC) Piece { float v[VEC]; };
+vector_src = r'''
+struct alignas(4*VEC) Vector { float v[VEC]; };
 '''
 reduce_src = r'''
 constexpr int ROWS_AT_ONCE = 32/LANES, ROWS = ROWS_AT_ONCE*R;           // rows of A per warp and step
@@ -45,24 +45,24 @@ template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, i
 #
 # - A multistage pipeline of STAGES steps per warp keeps copies in flight, even across the end of a row. Only lanes of
 #   the same warp read what a warp copies, so `__syncwarp` is enough.
-# - Copies are coalesced. Neighbouring lanes read the same piece of B: such a load of 16 bytes per lane takes two
+# - Copies are coalesced. Neighbouring lanes read the same vector of B: such a load of 16 bytes per lane takes two
 #   wavefronts instead of four, which matters if there are many columns, because these loads are then the most frequent.
 # - Split-K: if K is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
 #   slabs of K, and a second kernel adds their partial sums in order: the result is the same in every run.
 pipeline_src = r'''
-constexpr int CHUNK = LANES*VEC;                                        // elements of a row per step
-// pieces from one row to the next in shared memory; padded so that lanes access different banks
+constexpr int K_PER_STEP = LANES*VEC;                                   // elements of a row per step
+// vectors from one row to the next in shared memory; padded so that lanes access different banks
 constexpr int PADDED_LANES = LANES + (VEC == 4 && ROWS_AT_ONCE > 1 ? 8/ROWS_AT_ONCE : 0);
 
 __global__ void __launch_bounds__(32*WARPS)
-thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
+skinny(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int part = lane/ROWS_AT_ONCE, row = lane%ROWS_AT_ONCE;          // neighbours read the same piece of B
+    int part = lane/ROWS_AT_ONCE, row = lane%ROWS_AT_ONCE;          // neighbours read the same vector of B
     int k0 = blockIdx.y*slab, k1 = min(K, k0+slab);                 // this block's slab of K
-    int chunks = (k1-k0+CHUNK-1)/CHUNK, kp = chunks*CHUNK, groups = (M+ROWS-1)/ROWS;
+    int steps = (k1-k0+K_PER_STEP-1)/K_PER_STEP, kp = steps*K_PER_STEP, groups = (M+ROWS-1)/ROWS;
     int num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
-    Piece *ring = (Piece *)shared + warp*STAGES*ROWS*PADDED_LANES;          // this warp's pipeline
+    Vector *ring = (Vector *)shared + warp*STAGES*ROWS*PADDED_LANES;          // this warp's pipeline
     float *bt = shared + WARPS*STAGES*ROWS*PADDED_LANES*VEC;                // B transposed, with zeros up to kp
     for (int i = threadIdx.x; i < kp*COLUMNS; i += 32*WARPS) {
         bool in_bounds = k0+i/COLUMNS < k1;
@@ -74,13 +74,13 @@ thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
         if (next_group < groups)
             #pragma unroll
             for (int y = 0; y < R; y++) {
-                int q = y*ROWS_AT_ONCE + lane/LANES, r = next_group*ROWS+q, c = k0+step*CHUNK + lane%LANES*VEC;
+                int q = y*ROWS_AT_ONCE + lane/LANES, r = next_group*ROWS+q, c = k0+step*K_PER_STEP + lane%LANES*VEC;
                 bool in_bounds = r < M && c < k1;
                 copy_async<4*VEC>(ring + (fill_stage*ROWS+q)*PADDED_LANES + lane%LANES,
                                   in_bounds ? A + (size_t)r*K + c : A, in_bounds);
             }
         copies_commit();
-        if (++step == chunks) step = 0, next_group += num_warps;
+        if (++step == steps) step = 0, next_group += num_warps;
         if (++fill_stage == STAGES) fill_stage = 0;
     };
     for (int s = 0; s < STAGES-1; s++) fetch();
@@ -88,17 +88,17 @@ thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     __syncthreads();                                                // B is complete
     for (int g = first; g < groups; g += num_warps) {
         float o[R][COLUMNS] = {};
-        for (int c = 0; c < chunks; c++) {
+        for (int c = 0; c < steps; c++) {
             copies_wait<STAGES-2>();
             __syncwarp();                                           // the copies of the other lanes are visible
-            Piece a[R];
+            Vector a[R];
             #pragma unroll
             for (int y = 0; y < R; y++) a[y] = ring[(read_stage*ROWS + y*ROWS_AT_ONCE+row)*PADDED_LANES + part];
             if (++read_stage == STAGES) read_stage = 0;
             fetch();
             #pragma unroll
             for (int x = 0; x < COLUMNS; x++) {
-                Piece b = *(Piece *)(bt + x*kp + c*CHUNK + part*VEC);
+                Vector b = *(Vector *)(bt + x*kp + c*K_PER_STEP + part*VEC);
                 #pragma unroll
                 for (int y = 0; y < R; y++)
                     #pragma unroll
@@ -129,7 +129,7 @@ thin(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
 # of a kernel that only loads A.
 rows_src = r'''
 __global__ void __launch_bounds__(32*WARPS)
-thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
+skinny_rows(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
     __shared__ u64 full[WARPS];                                     // one mbarrier per warp: its rows have arrived
     int lane = threadIdx.x%32, warp = threadIdx.x/32, phase = 0;
@@ -151,12 +151,12 @@ thin_rows(const float *A, const float *B, float *C, int M, int N, int K) {
         while (!barrier_over(address(full+warp), phase));
         #pragma unroll 1
         for (int c = lane*4; c < K; c += 128) {
-            Piece a[R];
+            Vector a[R];
             #pragma unroll
-            for (int y = 0; y < R; y++) a[y] = *(Piece *)(rows + y*K + c);
+            for (int y = 0; y < R; y++) a[y] = *(Vector *)(rows + y*K + c);
             #pragma unroll
             for (int x = 0; x < COLUMNS; x++) {
-                Piece b = *(Piece *)(bt + x*K + c);
+                Vector b = *(Vector *)(bt + x*K + c);
                 #pragma unroll
                 for (int y = 0; y < R; y++)
                     #pragma unroll
@@ -207,24 +207,25 @@ __device__ float fma_chain(const float *row, const float *column, int K) {
     return sum;
 }
 '''
-planes_src = r'''
-constexpr int TILES = (COLUMNS+7)/8, PIECE = 16*32, BATCH = 7;  // of 8 columns; elements of a step; pieces of B at once
+multiply_terms_src = r'''
+constexpr int TILES = (COLUMNS+7)/8, STEP_ELEMENTS = 16*32,              // of 8 columns; elements of a step
+              BATCH = 7;                                            // tiles of B that a warp loads at once
 
 __global__ void __launch_bounds__(32*WARPS, 1)
-thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
+skinny_terms(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4;
     int steps = (K+31)/32, groups = (M+15)/16, num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
-    float *ring = shared + warp*STAGES*PIECE;                       // of this warp
-    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // terms of B: eight elements of a column per lane
+    float *ring = shared + warp*STAGES*STEP_ELEMENTS;                       // of this warp
+    uint4 *b_terms = (uint4 *)(shared + WARPS*STAGES*STEP_ELEMENTS);  // eight elements of a column per lane
     int next_group = first, step = 0, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {                                              // prefetches STAGES-1 steps, also of the next rows
         if (next_group < groups)
             #pragma unroll
-            for (int i = lane; i < PIECE/4; i += 32) {
+            for (int i = lane; i < STEP_ELEMENTS/4; i += 32) {
                 int y = i/8, x = i%8, r = next_group*16+y, c = step*32 + x*4;
                 bool in_bounds = r < M && c < K;
-                copy_async<16>(ring + fill_stage*PIECE + y*32 + (x ^ y%8)*4,
+                copy_async<16>(ring + fill_stage*STEP_ELEMENTS + y*32 + (x ^ y%8)*4,
                                in_bounds ? A + (size_t)r*K + c : A, in_bounds);
             }
         copies_commit();
@@ -254,7 +255,7 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             split_terms(x[b][6], x[b][7], p[0].w, p[1].w, p[2].w);
             #pragma unroll
             for (int y = 0; y < 3; y++)
-                if (index < steps*TILES) planes[((index/TILES*3 + y)*TILES + index%TILES)*32 + lane] = p[y];
+                if (index < steps*TILES) b_terms[((index/TILES*3 + y)*TILES + index%TILES)*32 + lane] = p[y];
         }
         if (i + BATCH*WARPS < steps*TILES) load_b(i + BATCH*WARPS);
     }
@@ -268,7 +269,7 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             #pragma unroll
             for (int i = 0; i < 4; i++) {                           // 16 elements along K of one row
                 int j = i/2, y = i%2;
-                float4 v = *(float4 *)(ring + read_stage*PIECE + (g + y*8)*32 + ((2*q+j) ^ g)*4);
+                float4 v = *(float4 *)(ring + read_stage*STEP_ELEMENTS + (g + y*8)*32 + ((2*q+j) ^ g)*4);
                 split_terms(v.x, v.y, a[0][j][y], a[1][j][y], a[2][j][y]);
                 split_terms(v.z, v.w, a[0][j][2+y], a[1][j][2+y], a[2][j][2+y]);
             }
@@ -276,7 +277,7 @@ thin_planes(const float *A, const float *B, float *C, int M, int N, int K) {
             fetch();
             uint4 b[3][TILES];
             #pragma unroll
-            for (int i = 0; i < 3*TILES; i++) b[i/TILES][i%TILES] = planes[(c*3*TILES + i)*32 + lane];
+            for (int i = 0; i < 3*TILES; i++) b[i/TILES][i%TILES] = b_terms[(c*3*TILES + i)*32 + lane];
             float part[TILES][4] = {};
             // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
             constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
@@ -330,17 +331,17 @@ __global__ void add_slabs(const float *parts, float *C, int size, int slabs) {
 # stored, (K, M): a lane has VEC columns of it, each row contributes one element per column, and all lanes use the same
 # row of B. The partial sums of the warps are added at the end.
 transposed_src = r'''
-constexpr int CHUNK = 32*VEC, WP = (COLUMNS+3)/4*4;                 // columns of A per block, padded columns of B
+constexpr int COLUMNS_OF_A = 32*VEC, WP = (COLUMNS+3)/4*4;               // columns of A per block, padded columns of B
 
 struct alignas(16) Row { float v[WP]; };
 
 __global__ void __launch_bounds__(32*WARPS)
-thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
+skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int c = blockIdx.x*CHUNK + lane*VEC, k0 = blockIdx.y*slab, k1 = min(K, k0+slab);
+    int c = blockIdx.x*COLUMNS_OF_A + lane*VEC, k0 = blockIdx.y*slab, k1 = min(K, k0+slab);
     Row *Bs = (Row *)shared;                                        // this block's rows of B
-    Piece *own_stages = (Piece *)(Bs+slab) + warp*STAGES*R*32 + lane;
+    Vector *own_stages = (Vector *)(Bs+slab) + warp*STAGES*R*32 + lane;
     for (int i = threadIdx.x; i < slab*WP; i += 32*WARPS) {
         int y = i/WP, x = i%WP;
         bool in_bounds = k0+y < k1 && x < COLUMNS;
@@ -365,7 +366,7 @@ thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, i
     float o[VEC][COLUMNS] = {};
     for (int i = warp*R; i < k1-k0; i += WARPS*R) {
         copies_wait<STAGES-2>();
-        Piece a[R];
+        Vector a[R];
         #pragma unroll
         for (int y = 0; y < R; y++) a[y] = own_stages[(read_stage*R+y)*32];
         if (++read_stage == STAGES) read_stage = 0;
@@ -384,12 +385,12 @@ thin_transposed(const float *A, const float *B, float *C, int M, int N, int K, i
     #pragma unroll
     for (int v = 0; v < VEC; v++)
         #pragma unroll
-        for (int x = 0; x < COLUMNS; x++) shared[(warp*CHUNK + lane*VEC+v)*COLUMNS + x] = o[v][x];
+        for (int x = 0; x < COLUMNS; x++) shared[(warp*COLUMNS_OF_A + lane*VEC+v)*COLUMNS + x] = o[v][x];
     __syncthreads();
-    for (int i = threadIdx.x; i < CHUNK*COLUMNS && blockIdx.x*CHUNK + i/COLUMNS < M; i += 32*WARPS) {
+    for (int i = threadIdx.x; i < COLUMNS_OF_A*COLUMNS && blockIdx.x*COLUMNS_OF_A + i/COLUMNS < M; i += 32*WARPS) {
         float total = 0;
-        for (int s = 0; s < WARPS; s++) total += shared[s*CHUNK*COLUMNS + i];
-        C[((size_t)blockIdx.y*M + blockIdx.x*CHUNK)*COLUMNS + i] = total;
+        for (int s = 0; s < WARPS; s++) total += shared[s*COLUMNS_OF_A*COLUMNS + i];
+        C[((size_t)blockIdx.y*M + blockIdx.x*COLUMNS_OF_A)*COLUMNS + i] = total;
     }
 }
 '''
@@ -457,8 +458,8 @@ __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B,
 MAX_SHARED_BYTES = 200 * 1024  # per block, for rows of A and for B
 MAX_TERM_BYTES = 226 * 1024  # of shared memory, for the terms of B and the pipelines
 FEW_COLUMNS = 16  # up to this many columns, FMAs are as fast as tensor cores
-MIN_PLANES_ELEMENTS = 2**24  # of A, for `thin_planes`; with fewer elements it was not measured
-# whether there are at most FEW_COLUMNS columns -> (minimum K, minimum elements of A) for `thin_stages`
+MIN_TERMS_ELEMENTS = 2**24  # of A, for `skinny_terms`; with fewer elements it was not measured
+# whether there are at most FEW_COLUMNS columns -> (minimum K, minimum elements of A) for `skinny_stages`
 MIN_STAGES_SIZES = {True: (768, 2**22), False: (256, 1_600_000)}
 BYTES_IN_FLIGHT = 50_000  # per SM, of rows that are being copied
 MAX_WARPS = 14  # maximum number of warps that share K
@@ -509,61 +510,61 @@ class Skinny(Product):
         config = self._allows_special_kernels(K, device) and self.rows_config(N, K)
         if not config or M < device.sms * config['WARPS'] * config['R']:
             return
-        src = with_constants(PTX + piece_src + reduce_src + rows_src, config)
+        src = with_constants(PTX + vector_src + reduce_src + rows_src, config)
         smem_bytes = (config['WARPS'] * config['R'] + N) * K * 4
-        return KernelLaunch(src, 'thin_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes)
+        return KernelLaunch(src, 'skinny_rows', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes)
 
-    def planes_config(self, M, N, K, device):
+    def terms_config(self, M, N, K, device):
         """Return the constants for tensor cores with all terms of B in shared memory; None if they do not fit, or if
         this kernel is not known to be faster"""
         WARPS = 8
-        STAGES = (MAX_TERM_BYTES - self._plane_bytes(N, K)) // (WARPS * 2048)
+        STAGES = (MAX_TERM_BYTES - self._term_bytes(N, K)) // (WARPS * 2048)
         if not (self._allows_special_kernels(K, device) and STAGES >= 3):
             return
-        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= MIN_PLANES_ELEMENTS:
+        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= MIN_TERMS_ELEMENTS:
             return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
 
-    def _plane_bytes(self, N, K):
+    def _term_bytes(self, N, K):
         "Return the bytes of the terms of B"
         return cdiv(K, 32) * cdiv(N, 8) * 1536
 
-    def planes_launch(self, M, N, K, device):
-        "Return the launch of `planes_config`, or None"
-        if config := self.planes_config(M, N, K, device):
-            smem_bytes = config['WARPS'] * config['STAGES'] * 2048 + self._plane_bytes(N, K)
-            src = with_constants(PTX + terms_src + planes_src, config)
+    def terms_launch(self, M, N, K, device):
+        "Return the launch of `terms_config`, or None"
+        if config := self.terms_config(M, N, K, device):
+            smem_bytes = config['WARPS'] * config['STAGES'] * 2048 + self._term_bytes(N, K)
+            src = with_constants(PTX + terms_src + multiply_terms_src, config)
             return KernelLaunch(
-                src, 'thin_planes', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes
+                src, 'skinny_terms', _ARRAYS, (M, N, K), (device.sms,), (32 * config['WARPS'],), smem_bytes
             )
 
     def stages_config(self, M, N, K, device):
         """Return the constants for tensor cores on whole rows, with warps that share K; None if K is too long for the
         warps, or if this kernel is not known to be faster"""
-        num_chunks = cdiv(K, 16)
-        PARTS = cdiv(num_chunks, 4 if num_chunks <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
+        num_k_steps = cdiv(K, 16)
+        PARTS = cdiv(num_k_steps, 4 if num_k_steps <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
         TEAMS = max(1, 13 // PARTS)
-        CHUNKS = cdiv(num_chunks, PARTS)
+        K_STEPS = cdiv(num_k_steps, PARTS)
         WORKERS = PARTS * TEAMS
-        STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, CHUNKS)) // (32 * K))
-        config = dict(COLUMNS=N, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
+        STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, K_STEPS)) // (32 * K))
+        config = dict(COLUMNS=N, PARTS=PARTS, K_STEPS=K_STEPS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
         min_k, min_elements = MIN_STAGES_SIZES[N <= FEW_COLUMNS]
         if not self._allows_special_kernels(K, device) or PARTS > MAX_WARPS:
             return
         if 12 < N <= self.WIDEST and K >= min_k and M * K >= min_elements:
             return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
-    def _lo_bytes(self, N, num_workers, num_chunks):
+    def _lo_bytes(self, N, num_workers, num_k_steps):
         "Return the bytes of shared memory for the lo terms of B"
-        return num_workers * num_chunks * cdiv(N, 16) * 512
+        return num_workers * num_k_steps * cdiv(N, 16) * 512
 
     def stages_launch(self, M, N, K, device):
         "Return the launch of `stages_config`, or None"
         if config := self.stages_config(M, N, K, device):
             src = with_constants(PTX + terms_src + stages_src, config)
             num_workers = config['PARTS'] * config['TEAMS']
-            smem_bytes = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['CHUNKS'])
+            smem_bytes = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['K_STEPS'])
             block = (32 * (num_workers + 1 + config['ADDERS']),)
-            return KernelLaunch(src, 'thin_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)
+            return KernelLaunch(src, 'skinny_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)
 
     def slabs_launch(self, M, N, K, device):
         "Return (the launch that multiplies slabs of K by the pipeline, the number of slabs)"
@@ -571,17 +572,17 @@ class Skinny(Product):
         config = self.pipeline_config(N, M if is_transposed else K)
         if is_transposed:
             del config['LANES']
-            name, kernel_src, partition = 'thin_transposed', transposed_src, self.partition_transposed
+            name, kernel_src, partition = 'skinny_transposed', transposed_src, self.partition_transposed
         else:
-            name, kernel_src, partition = 'thin', reduce_src + pipeline_src, self.partition
+            name, kernel_src, partition = 'skinny', reduce_src + pipeline_src, self.partition
         blocks_m, slab_size, smem_bytes = partition(M, N, K, device.sms, **config)
-        src = with_constants(PTX + piece_src + kernel_src, config)
+        src = with_constants(PTX + vector_src + kernel_src, config)
         grid, block = (blocks_m, cdiv(K, slab_size)), (32 * config['WARPS'],)
         return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab_size), grid, block, smem_bytes), cdiv(K, slab_size)
 
     def launch_plan(self, M, N, K, device):
         "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"
-        for make_launch in (self.stages_launch, self.planes_launch, self.rows_launch):
+        for make_launch in (self.stages_launch, self.terms_launch, self.rows_launch):
             if launch := make_launch(M, N, K, device):
                 return LaunchPlan([launch])
         launch, num_slabs = self.slabs_launch(M, N, K, device)
@@ -598,12 +599,12 @@ class Skinny(Product):
         not fit into shared memory, or if there are too few rows for all SMs"""
         rows_at_once = 32 // LANES
         padded_lanes = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
-        chunk_elements, num_groups = LANES * VEC, cdiv(M, rows_at_once * R)
+        step_elements, num_groups = LANES * VEC, cdiv(M, rows_at_once * R)
         ring_bytes = WARPS * STAGES * rows_at_once * R * padded_lanes * VEC * 4
         max_blocks = cdiv(num_groups, WARPS)
-        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // (4 * COLUMNS) - chunk_elements)
-        num_slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * chunk_elements)), 1)
-        slab_elements = cdiv(cdiv(K, num_slabs), chunk_elements) * chunk_elements
+        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // (4 * COLUMNS) - step_elements)
+        num_slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * step_elements)), 1)
+        slab_elements = cdiv(cdiv(K, num_slabs), step_elements) * step_elements
         return (
             min(max_blocks, cdiv(sms, cdiv(K, slab_elements))),
             slab_elements,
@@ -620,7 +621,7 @@ class Skinny(Product):
         return blocks_m, slab_rows, max(slab_rows * row_bytes + ring_bytes, WARPS * 32 * VEC * COLUMNS * 4)
 
 
-SKINNY, SKINNY_TN = Skinny('thin'), Skinny('thin, turned', 'tn', R=2, WARPS=8, STAGES=4)
+SKINNY, SKINNY_TN = Skinny('skinny'), Skinny('skinny, transposed', 'tn', R=2, WARPS=8, STAGES=4)
 SMALL = Rung(
     'small',
     PTX + small_src,

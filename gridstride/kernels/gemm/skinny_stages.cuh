@@ -1,6 +1,6 @@
 // C (M x N) = A (M x K) @ B (K x N) in float32 for a B of a few columns (a skinny GEMM): bulk copies load whole rows of
 // A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
-// share K), CHUNKS (the most chunks of 16 elements along K per warp: each has as many or one less), TEAMS (groups of
+// share K), K_STEPS (the most steps of 16 elements along K per warp: each has as many or one less), TEAMS (groups of
 // PARTS warps, which take turns at stages), ADDERS (warps that add the partial sums, which take turns, too), STAGES (of
 // eight rows in shared memory), AHEAD (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
 constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*TEAMS;       // tiles of 16 columns; warps that multiply
@@ -17,11 +17,11 @@ struct Rows {
 };
 
 __global__ void __launch_bounds__(32*(WORKERS+1+ADDERS), 1)
-thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
+skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(128) float ring[];
     // a stage holds rows; it holds the partial sums of all parts of K; it is empty
     __shared__ u64 full[STAGES], summed[STAGES], empty[STAGES];
-    int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4, chunks = (K+15)/16;
+    int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4, k_steps = (K+15)/16;
     Rows rows(M);
     int stages = rows.stages();
     if (threadIdx.x == 0) {
@@ -54,7 +54,7 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             for (int p = 0; p < PARTS; p++)
                 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    float4 v = *(float4 *)(at + (p*chunks/PARTS + t)*16);
+                    float4 v = *(float4 *)(at + (p*k_steps/PARTS + t)*16);
                     o[t][0] += v.x; o[t][1] += v.y; o[t][2] += v.z; o[t][3] += v.w;
                 }
             barrier_arrive(address(empty+s));
@@ -70,11 +70,11 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
         return;
     }
     // multiplies a part of K: 16 columns of B, whose terms hi and mid stay in registers, times eight rows of A
-    int part = warp%PARTS, begin = part*chunks/PARTS, own_chunks = (part+1)*chunks/PARTS - begin;
-    uint4 *lo = (uint4 *)(ring + STAGES*8*K) + warp*CHUNKS*TILES*32 + lane;     // of this lane
-    u32 a[CHUNKS][2][TILES][4];
+    int part = warp%PARTS, begin = part*k_steps/PARTS, own_steps = (part+1)*k_steps/PARTS - begin;
+    uint4 *lo = (uint4 *)(ring + STAGES*8*K) + warp*K_STEPS*TILES*32 + lane;     // of this lane
+    u32 a[K_STEPS][2][TILES][4];
     #pragma unroll
-    for (int i = 0; i < CHUNKS*TILES; i++) {
+    for (int i = 0; i < K_STEPS*TILES; i++) {
         int c = i/TILES, t = i%TILES;
         u32 p[4];
         #pragma unroll
@@ -84,7 +84,7 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             #pragma unroll
             for (int v = 0; v < 4; v++) {
                 int r = (begin+c)*16 + q*4+v;
-                x[v] = c < own_chunks && r < K && col < N ? __ldg(B + (size_t)r*COLUMNS + col) : 0;
+                x[v] = c < own_steps && r < K && col < N ? __ldg(B + (size_t)r*COLUMNS + col) : 0;
             }
             split_terms(x[0], x[1], a[c][0][t][y], a[c][1][t][y], p[y]);
             split_terms(x[2], x[3], a[c][0][t][2+y], a[c][1][t][2+y], p[2+y]);
@@ -100,8 +100,8 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
         float small_sum[TILES][4] = {}, large_sum[TILES][4] = {};
         barrier_wait(address(full+s), phase);
         #pragma unroll
-        for (int c = 0; c < CHUNKS; c++)
-            if (c+1 < CHUNKS || c < own_chunks) {
+        for (int c = 0; c < K_STEPS; c++)
+            if (c+1 < K_STEPS || c < own_steps) {
                 float4 v = c*16 < remaining ? at[c*4] : float4{0, 0, 0, 0};
                 u32 b[3][2];
                 split_terms(v.x, v.y, b[0][0], b[1][0], b[2][0]);
@@ -114,11 +114,12 @@ thin_stages(const float *A, const float *B, float *C, int M, int N, int K) {
                 }
                 #pragma unroll
                 for (int t = 0; t < TILES; t++) mma(large_sum[t], a[c][0][t], b[0][0], b[0][1]);
-                constexpr int P[4] = {0, 1, 1, 0}, Q[4] = {2, 1, 0, 1};     // hi lo, mid mid, mid hi, hi mid
+                constexpr int B_TERM[4] = {0, 1, 1, 0}, A_TERM[4] = {2, 1, 0, 1};     // hi lo, mid mid, mid hi, hi mid
                 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     #pragma unroll
-                    for (int t = 0; t < TILES; t++) mma(small_sum[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
+                    for (int t = 0; t < TILES; t++) mma(small_sum[t], a[c][B_TERM[j]][t],
+                                                            b[A_TERM[j]][0], b[A_TERM[j]][1]);
             }
         #pragma unroll
         for (int t = 0; t < TILES; t++)                             // only this lane reads these addresses

@@ -11,7 +11,7 @@ from ...utils import backend
 from . import fp32
 from .lesson_ladder import LessonLadder
 
-shapes = dict(square=(4096, 4096, 4096), lecture=(5120, 5120, 256), thin=(50000, 10, 784))  # h, w, k
+shapes = dict(square=(4096, 4096, 4096), lecture=(5120, 5120, 256), skinny=(50000, 10, 784))  # h, w, k
 peak = 132 * 128 * 2 * 1.98e9  # operations per second of an H100; a multiply-add is two
 lane = np.arange(32)
 

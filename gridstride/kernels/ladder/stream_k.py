@@ -343,7 +343,7 @@ def final_gemm(BM, BN, CM, CN, SWAP_AB, SPLIT_N, STREAM_K):
     src = types_src + tma_load_src + barriers_src + wgmma(N, SWAP_AB) + wgmma_sync_src + registers_src + tile_order_src
     src += clusters_src + tma_store_src + schedule_src + partial_sums_src
     src += load_step_src + multiply_step_src + store_results_src + final_src
-    variant = ' turned' * SWAP_AB + ' beside' * SPLIT_N + ' split' * STREAM_K
+    variant = ' swap-AB' * SWAP_AB + ' split-N' * SPLIT_N + ' stream-K' * STREAM_K
     return Rung(
         f'final {BM}x{BN}{variant}, {CM}x{CN}',
         src,

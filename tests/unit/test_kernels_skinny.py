@@ -42,16 +42,17 @@ def test_small_products(shape): right(SMALL, *shape)
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
 def test_whole_rows_by_bulk_copies(shape):
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_rows'
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_rows'
     right(SKINNY, *shape)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('h,w,k,name', some([
-    (50000, 10, 784, 'thin_rows'), (50000, 1, 784, 'thin_rows'), (50000, 10, 128, 'thin_rows'),
-    (10000, 20, 252, 'thin_rows'), (90000, 17, 252, 'thin_planes'), (90000, 32, 252, 'thin_planes'),
-    (50000, 16, 784, 'thin_stages'), (50000, 32, 784, 'thin_stages'), (18000, 17, 896, 'thin_stages'),
-    (50000, 32, 1120, 'thin_stages'), (50000, 13, 1792, 'thin_stages'), (50000, 32, 256, 'thin_stages')], 2, first=1))
+    (50000, 10, 784, 'skinny_rows'), (50000, 1, 784, 'skinny_rows'), (50000, 10, 128, 'skinny_rows'),
+    (10000, 20, 252, 'skinny_rows'), (90000, 17, 252, 'skinny_terms'), (90000, 32, 252, 'skinny_terms'),
+    (50000, 16, 784, 'skinny_stages'), (50000, 32, 784, 'skinny_stages'), (18000, 17, 896, 'skinny_stages'),
+    (50000, 32, 1120, 'skinny_stages'), (50000, 13, 1792, 'skinny_stages'),
+    (50000, 32, 256, 'skinny_stages')], 2, first=1))
 def test_they_compile_without_spills(h, w, k, name):
     call, = SKINNY.launch_plan(h, w, k, H100).calls
     assert call.name == name
@@ -65,10 +66,10 @@ def test_they_compile_without_spills(h, w, k, name):
 def test_long_rows_and_many_columns_go_through_the_ring():
     "Four rows at a time per piece of n, where full rows leave space for four warps of two"
     call, = SKINNY.launch_plan(20000, 16, 2048, H100).calls
-    assert call.name == 'thin' and SKINNY.pipeline_config(16, 2048)['LANES'] == 32
+    assert call.name == 'skinny' and SKINNY.pipeline_config(16, 2048)['LANES'] == 32
     assert SKINNY.pipeline_config(20, 2048)['LANES'] == 8
     assert call.shared == (8*4*4*128 + 16*2048)*4
-    assert SKINNY.launch_plan(20000, 12, 1600, H100).calls[0].name == 'thin_rows'
+    assert SKINNY.launch_plan(20000, 12, 1600, H100).calls[0].name == 'skinny_rows'
     right(SKINNY, 67, 16, 2048)
 
 
@@ -77,17 +78,17 @@ def test_rows_that_bulk_copies_do_not_take():
 
 
 @pytest.fixture
-def planes_anywhere(monkeypatch):
-    monkeypatch.setattr(skinny, 'MIN_PLANES_ELEMENTS', 0)
+def terms_anywhere(monkeypatch):
+    monkeypatch.setattr(skinny, 'MIN_TERMS_ELEMENTS', 0)
     monkeypatch.setattr(skinny, 'MIN_STAGES_SIZES', {few: (k, 0) for few, (k, _) in skinny.MIN_STAGES_SIZES.items()})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('i,shape', some([
     *enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])], 2, first=1))
-def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
-    "In planes, in any order of the warps; groups of rows beyond those that begin"
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_planes'
+def test_many_columns_go_to_the_tensor_cores(i, shape, terms_anywhere):
+    "In terms, in any order of the warps; groups of rows beyond those that begin"
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_terms'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
@@ -95,16 +96,16 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
 @pytest.mark.parametrize('i,shape', some([*enumerate([
     (641, 32, 784), (301, 13, 788), (1041, 16, 768), (200, 21, 896), (8, 31, 836), (77, 24, 772), (150, 16, 1568),
     (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])], 3, first=1))
-def test_warps_share_the_k_of_whole_rows(i, shape, planes_anywhere):
+def test_warps_share_the_k_of_whole_rows(i, shape, terms_anywhere):
     "A ring that goes round, a last stage of fewer rows or none, parts of k that differ, teams that take turns"
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'thin_stages'
+    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_stages'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('w,k,name', [(17, 40, 'thin_planes'), (17, 260, 'thin_stages')])
-def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
-    "What is infinite, no number, or overflows in planes alone is computed again by multiply-adds"
+@pytest.mark.parametrize('w,k,name', [(17, 40, 'skinny_terms'), (17, 260, 'skinny_stages')])
+def test_terms_know_no_bounds_but_those_of_floats(w, k, name, terms_anywhere):
+    "What is infinite, no number, or overflows in terms alone is computed again by multiply-adds"
     m, n, out = torch.randn(1024, k), torch.randn(k, w), torch.empty(1024, w)
     m[3, 5], m[3, -1], m[7, 2], n[5, -1], n[-1, -1] = math.inf, 1, math.nan, 1, -math.inf
     m[20], m[21, 1:] = 3e38, 0
@@ -119,21 +120,21 @@ def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     assert out[21, 3] == torch.tensor(3.4e38) == -out[21, 4] and want[3].isnan().tolist() == [False]*(w-1) + [True]
 
 
-def test_planes_need_memory_and_rows():
+def test_terms_need_memory_and_rows():
     def name(*shape): return SKINNY.launch_plan(*shape, H100).calls[0].name
     assert [name(70000, 32, 252), name(66576, 32, 252), name(50000, 17, 1248), name(50000, 17, 1252),
             name(70000, 32, 250), name(50000, 12, 784)] == (
-        ['thin_planes', 'thin', 'thin_planes', 'thin_rows', 'thin', 'thin_rows'])
-    assert SKINNY_TN.planes_config(50000, 32, 784, H100) is SKINNY_TN.stages_config(50000, 16, 784, H100) is None
+        ['skinny_terms', 'skinny', 'skinny_terms', 'skinny_rows', 'skinny', 'skinny_rows'])
+    assert SKINNY_TN.terms_config(50000, 32, 784, H100) is SKINNY_TN.stages_config(50000, 16, 784, H100) is None
 
 
 def test_rows_whose_k_warps_share_are_neither_short_nor_few():
     def name(*shape): return SKINNY.launch_plan(*shape, H100).calls[0].name
     assert [name(50000, 13, 768), name(50000, 13, 764), name(50000, 16, 1784), name(50000, 12, 1784),
-            name(5462, 16, 768), name(5461, 16, 768)] == ['thin_stages', 'thin_rows']*3
+            name(5462, 16, 768), name(5461, 16, 768)] == ['skinny_stages', 'skinny_rows']*3
     assert [name(50000, 16, 1792), name(50000, 16, 1796), name(18000, 17, 784), name(18000, 32, 1120),
             name(18000, 32, 1124), name(6250, 32, 256), name(6249, 32, 256)] == (
-        ['thin_stages', 'thin'] + ['thin_stages']*2 + ['thin', 'thin_stages', 'thin'])
+        ['skinny_stages', 'skinny'] + ['skinny_stages']*2 + ['skinny', 'skinny_stages', 'skinny'])
 
 
 def test_what_is_not_a_skinny_product():

@@ -1,8 +1,8 @@
 """What only a Hopper GPU can check of the kernels that multiply 16-bit floats for `matmul`. By hand, from the
 repository's root:
 
-    python tests/kernels/check_halves_gpu.py             # every kernel of `costs` in each type and layout; a minute
-    compute-sanitizer --tool racecheck python tests/kernels/check_halves_gpu.py small   # one of each kind, small sizes
+    python tests/kernels/check_hopper_f16_gpu.py    # every kernel of `cost_model`, type and layout; a minute
+    compute-sanitizer --tool racecheck python tests/kernels/check_hopper_f16_gpu.py small  # one per kind
 
 A result may be off by what `gridstride.kernels.ladder.ladder.Reference` allows: half an ulp, and 16
 roundings to float32 of the sum of the products' absolute values. Each is written into memory full of NaN.

@@ -109,14 +109,14 @@ def test_six_products_are_as_good_as_nine_and_three_are_not(rng, monkeypatch):
     assert abs(nine-six) < .02*six and three > 10*six
 
 
-def lines(planes, T, size, k):
-    "The matrix (size, k) that is the sum of the planes, from tiles of T lines, padded"
-    tiles = planes.float().view(cdiv(size, T), cdiv(k, 32), 3, 4, T, 8).sum(2)
+def lines(terms, T, size, k):
+    "The matrix (size, k) that is the sum of the terms, from tiles of T lines, padded"
+    tiles = terms.float().view(cdiv(size, T), cdiv(k, 32), 3, 4, T, 8).sum(2)
     return tiles.permute(0, 3, 1, 2, 4).reshape(cdiv(size, T)*T, cdiv(k, 32)*32)
 
 
 @pytest.mark.parametrize('h,w,k,layout', [(70, 130, 45, 'nn'), (64, 128, 32, 'nt'), (3, 1, 8, 'tn'), (65, 5, 64, 'nt')])
-def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
+def test_the_terms_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
     m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
     plan = Bf16x6(64, 128, layout=layout).launch_plan(h, w, k, H100)
     call = plan.calls[0]
@@ -181,7 +181,7 @@ def test_infinities_and_huge_values_are_as_in_float32(args):
     assert torch.equal(got.isfinite(), inside) and (~inside & ~was_given).any()
     assert all(torch.equal(f(got) & was_given, f(want)) and f(want).any()
                for f in (torch.isnan, torch.isposinf, torch.isneginf))
-    # 2^-21 of the absolute products is eight roundings; three planes hold a number to 2^-134, half of the least bf16
+    # 2^-21 of the absolute products is eight roundings; three terms hold a number to 2^-134, half of the least bf16
     bound = 2.**-21*size + 2.**-134*n.double().abs().nan_to_num(0).sum(0)
     assert ((got-want).abs() <= bound)[inside].all() and got[12, 0] == m[12, 4]*n[4, 0] and got[21, 21] == INF
 
@@ -204,7 +204,7 @@ def errors():
         for s in SHAPES:
             a, b = matrices(kind, *s)
             want, scale = a.double()@b.double(), a.double().abs()@b.double().abs()
-            for name, got in (('split', Bf16x6()(a, b)), ('torch', a@b)):
+            for name, got in (('bf16x6', Bf16x6()(a, b)), ('torch', a@b)):
                 d = got.double()-want
                 rows.append([kind, *s, name, float(d.norm()/want.norm()), float((d.abs()/scale).max())])
     return rows
@@ -215,19 +215,19 @@ def test_errors_on_an_h100_are_below_the_librarys():
                     folder=RECORDED)
     assert len(rows) == 2*len(KINDS)*len(SHAPES)
     for ours, theirs in zip(rows[::2], rows[1::2]):
-        assert (ours[4], theirs[4]) == ('split', 'torch') and ours[5] < theirs[5] and ours[6] < theirs[6]
+        assert (ours[4], theirs[4]) == ('bf16x6', 'torch') and ours[5] < theirs[5] and ours[6] < theirs[6]
 
 
 def test_the_choice():
     assert ([choose(*s, 132).name for s in [(4096, 4096, 4096), (50000, 10, 784), (64, 64, 64), (8192, 8192, 8192)]]
-            == ['split 128x128', 'thin', 'small', 'split 128x128'])
+            == ['bf16x6 128x128', 'skinny', 'small', 'bf16x6 128x128'])
     assert choose(200, 160, 8000, 132).constants['SPLITS'] == 8
-    assert choose_tn(784, 10, 50000, 132).name == 'thin, turned'
+    assert choose_tn(784, 10, 50000, 132).name == 'skinny, transposed'
     assert [f(1000, 1000, 1000, 132).layout for f in (choose, choose_tn, choose_nt)] == ['nn', 'tn', 'nt']
-    assert choose(50000, 32, 784, 132).name == choose(2112, 32, 784, 132).name == 'thin'
+    assert choose(50000, 32, 784, 132).name == choose(2112, 32, 784, 132).name == 'skinny'
     assert 'is faster' in choose(2000, 32, 784, 132)
     assert 'is faster' in choose(100, 1000, 1000, 132)
-    assert names(choose(971, 3389, 79, 132), 'at most', '128') and choose(971, 3389, 129, 132).name == 'split 64x128'
+    assert names(choose(971, 3389, 79, 132), 'at most', '128') and choose(971, 3389, 129, 132).name == 'bf16x6 64x128'
 
 
 def test_what_is_chosen_takes_the_shape(rng):

@@ -93,7 +93,7 @@ def test_a_k_that_is_too_short_to_share():
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)
-def test_one_that_begins_early_waits_before_all_global_memory(config, layout):
+def test_a_kernel_with_pdl_waits_before_all_global_memory(config, layout):
     "The wait is of every thread; ahead of it matrices are named for the prefetch of their maps alone"
     r = gemm_f16(config, layout=layout, pdl=True)
     before, after = r.src[r.src.index('gemm_f16_k('):].split('griddepcontrol.wait', 1)
@@ -101,7 +101,7 @@ def test_one_that_begins_early_waits_before_all_global_memory(config, layout):
     assert r.pdl and r.constants['PDL'] and 'griddepcontrol' not in after
     assert not re.search(r'\b(m|n|out)\b|\b(return|break|goto)\b', body), body
     assert re.search(r'else __syncthreads\(\);\n    if \(PDL\) \{.*\n.*launch_dependents.*\n.*$', before)
-    assert 'early' in r.name and not gemm_f16(config, layout=layout).pdl
+    assert 'PDL' in r.name and not gemm_f16(config, layout=layout).pdl
     assert gemm_f16(config, layout=layout, pdl=True) is r
 
 

@@ -1,12 +1,12 @@
 """Kernels that start before the preceding kernel has ended (programmatic dependent launch), on a Hopper GPU: are their
 results right, and how much faster are they?
 
-    python early.py > early.txt       # half a minute
+    python pdl.py > pdl.txt       # half a minute
 
 The results are checked in chains of products: each product reads the output of the preceding one and overwrites its
-input. All or every other kernel starts early, with and without kernels of torch in between, in streams and in
-graphs; each result must be equal, to the bit, to that of the chain without early starts. Then the kernel that `matmul`
-picks for the 40 shapes of `matmul.py` is timed with and without an early start, interleaved with torch and
+input. All or every other kernel uses PDL, with and without kernels of torch in between, in streams and in
+graphs; each result must be equal, to the bit, to that of the chain without PDL. Then the kernel that `matmul`
+picks for the 40 shapes of `matmul.py` is timed with and without PDL, interleaved with torch and
 cublasLt's best, in four columns of `matmul.py`.
 """
 import random, time
@@ -55,13 +55,13 @@ class Chain:
         elif kind == 'scale': torch.mul(x, .75, out=spare)
         return (spare, x) if kind in ('norm', 'mm', 'scale') else (x, spare)
 
-    def __call__(self, x0, out, early):
-        "Launch the chain; `early` is 0 (no kernel starts early), 1 (all do) or 2 (every other kernel does)"
+    def __call__(self, x0, out, pdl):
+        "Launch the chain; `pdl` is 0 (no kernel uses it), 1 (all do) or 2 (every other kernel does)"
         x, spare = self.buffers
         x.copy_(x0)
         for i, (config, kind) in enumerate(zip(self.configs, self.kinds)):
             output = out if i == len(self.configs) - 1 else spare
-            cost_model.build_kernel(config, bool(early) and i%early == 0)(x, self.weights[i], output)
+            cost_model.build_kernel(config, bool(pdl) and i%pdl == 0)(x, self.weights[i], output)
             x, spare = self.product_after(kind, output, x) if output is not out else (output, x)
 
 
@@ -81,12 +81,12 @@ def count_wrong(run, inputs, want, rounds=ROUNDS//INPUTS, modes=('stream', 'grap
 def check_chain(name, h, d, configs, with_torch):
     configs = [config for config in configs if config.CK <= cdiv(d, 64)]
     chain, inputs = Chain(h, d, configs, with_torch), random_bfloat16(INPUTS, h, d)
-    def run(early): return lambda xs, outs: [chain(x, out, early) for x, out in zip(xs, outs)]
+    def run(pdl): return lambda xs, outs: [chain(x, out, pdl) for x, out in zip(xs, outs)]
     want = torch.full_like(inputs, float('nan'))
     run(0)(inputs, want)
     if not want.isfinite().all() or len({float(out.float().sum()) for out in want}) < INPUTS:
         raise ValueError(f'{name}: expected finite results that differ between the inputs')
-    wrong_counts = {k: count_wrong(run(early), inputs, want) for k, early in {'all early': 1, 'every other': 2}.items()}
+    wrong_counts = {k: count_wrong(run(pdl), inputs, want) for k, pdl in {'all': 1, 'every other': 2}.items()}
     print(f'{name}: {h}x{d}, {len(configs)} products; {4*ROUNDS*len(configs)} launches; '
           f'wrong elements: {wrong_counts}', flush=True)
 
@@ -95,14 +95,14 @@ def check_long_and_short(n=4096, h=64, d=512):
     "Check short products that read the output of a long one, by torch or ours, which the next long one overwrites"
     a, b = random_bfloat16(INPUTS, n, d, scale=d**-.5), random_bfloat16(d, n)
     w, x = random_bfloat16(n, d, scale=n**-.5), random_bfloat16(n, n)
-    def our_product(a, early): cost_model.build_kernel(TileConfig(128, 256, 2), early)(a, b, x)
-    def torch_product(a, early): torch.mm(a, b, out=x)
+    def our_product(a, pdl): cost_model.build_kernel(TileConfig(128, 256, 2), pdl)(a, b, x)
+    def torch_product(a, pdl): torch.mm(a, b, out=x)
     for name, long in dict(torch=torch_product, ours=our_product).items():
-        def run(early):
+        def run(pdl):
             def f(xs, outs):
                 for a_input, out in zip(xs, outs):
-                    long(a_input, early)
-                    cost_model.build_kernel(TileConfig(64, 64), early)(x[:h], w, out)
+                    long(a_input, pdl)
+                    cost_model.build_kernel(TileConfig(64, 64), pdl)(x[:h], w, out)
             return f
         want = random_bfloat16(INPUTS, h, d)
         run(False)(a, want)
@@ -154,9 +154,9 @@ def time_product(shape):
     "Time one product; return (its estimated cycles, {column: {candidate: seconds}})"
     config = cost_model.rank_configs(*shape)[0]
     m, n, a, b, out = contenders.operands(shape, 'bfloat16', 'nn')
-    normal, early = (cost_model.build_kernel(config, starts_early) for starts_early in (False, True))
-    calls = {contenders.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: normal(m, n, out),
-             'early': lambda: early(m, n, out)}
+    without_pdl, with_pdl = (cost_model.build_kernel(config, pdl) for pdl in (False, True))
+    calls = {contenders.TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: without_pdl(m, n, out),
+             'pdl': lambda: with_pdl(m, n, out)}
     with tf32_disabled():
         pick = contenders.best_pick(m, n, out, 'nn')
         calls[contenders.BEST] = lambda: pick(m, n, out)
@@ -165,8 +165,8 @@ def time_product(shape):
                for column, results in columns.items()}
     h, w, k = shape
     texts = [f"{contenders.TITLES[column]} {' '.join(f'{t*1e6:.2f}' for t in times.values())} "
-             f"({times['ours']/times['early']:.3f})" for column, times in seconds.items()]
-    print(f'{h}x{k} @ {k}x{w} {normal.name}:', ', '.join(texts), flush=True)
+             f"({times['ours']/times['pdl']:.3f})" for column, times in seconds.items()]
+    print(f'{h}x{k} @ {k}x{w} {without_pdl.name}:', ', '.join(texts), flush=True)
     return cost_model.estimate_cycles(*shape, config), seconds
 
 
@@ -175,10 +175,10 @@ def main():
     print(f"{run_info['gpu']}, {run_info['date']}", flush=True)
     torch.manual_seed(0)
     start = time.time()
-    kernels = [cost_model.build_kernel(config, early) for config in CONFIGS for early in (False, True)]
+    kernels = [cost_model.build_kernel(config, pdl) for config in CONFIGS for pdl in (False, True)]
     contenders.compile_kernels({kernel.name: (kernel, (512, 768, 768)) for kernel in kernels})
     check()
-    print('\nµs of torch, ours, ours that begins early, cublasLt; in brackets ours over early')
+    print('\nµs of torch, ours, ours with PDL, cublasLt; in brackets ours over ours with PDL')
     def estimate(shape): return cost_model.estimate_cycles(*shape, cost_model.rank_configs(*shape)[0])
 
     rows = [time_product(shape) for shape in sorted(random_shapes('bfloat16'), key=estimate)]
@@ -186,7 +186,7 @@ def main():
         for low, high in zip(CYCLE_BOUNDS, CYCLE_BOUNDS[1:]):
             band = [seconds[column] for cycles, seconds in rows if low <= cycles < high]
             if not band: continue
-            speedup = contenders.geometric_mean([times['ours']/times['early'] for times in band])
+            speedup = contenders.geometric_mean([times['ours']/times['pdl'] for times in band])
             print(f'{contenders.TITLES[column]}, {low:.0f} to {high:.0f} cycles: {len(band)} products, {speedup:.3f}')
     print(f'{time.time() - start:.0f} s')
 
