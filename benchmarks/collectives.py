@@ -12,7 +12,7 @@ which leave out Python. `tune` varies the launches. `overlap` times products tha
 alone, the communication alone, and one after the other; `trace` records when their kernels run. `faults` lets a rank
 die or hang. All candidates of a row are interleaved: medians over the rounds of the slowest rank.
 """
-import argparse, json, math, os, signal, statistics, sys, time, traceback
+import argparse, json, math, os, signal, statistics, sys, tempfile, time, traceback
 from pathlib import Path
 
 import torch
@@ -200,7 +200,7 @@ def link():
     for size in [1 << k for k in range(4, 29, 2)]:
         grid, vectors = min(264, max(1, size//16//512)), size//16
         ways = {
-            'copy engine': lambda: transport.copy_in_stream(stream, theirs.data_ptr(), mine[:size]),
+            'copy engine': lambda: transport.copy_in_stream(stream, theirs.data_ptr(), mine.data_ptr(), size),
             'stores': lambda: kernel.copy_vectors[grid, 512](mine.view(torch.int32), theirs.view(torch.int32), vectors),
             'loads': lambda: kernel.copy_vectors[grid, 512](theirs.view(torch.int32), mine.view(torch.int32), vectors),
             'within one GPU': lambda: kernel.copy_vectors[grid, 512](
@@ -284,16 +284,19 @@ def tune():
 
 
 # overlap
+def send_to_all(communicator, x):
+    "Send x to all other ranks by copy engines, and wait for theirs"
+    rank, ranks = rank_and_ranks()
+    slot = communicator._begin_copies((ranks, *x.shape), x.dtype, 1)
+    others = [(rank + step) % ranks for step in range(1, ranks)]
+    for other in others: communicator._send(x, other, slot.addresses[other][rank][0], 0)
+    for other in others: communicator._wait_copy(other, 0)
+
+
 def gather_ways(tokens, k, n, communicator):
-    (rank, ranks), group = rank_and_ranks(), dist.group.WORLD.group_name
+    ranks, group = dist.get_world_size(), dist.group.WORLD.group_name
     x, w, gathered = random(tokens//ranks, k), random(k, n), random(tokens, k)
-    def copies():
-        communicator._begin_copies()
-        memory = communicator._buffers('gathered', (ranks, *x.shape), BF16)
-        for step in range(1, ranks):
-            destination = (rank - step) % ranks
-            communicator._send(x, memory.buffer_of_rank[destination][communicator.copy_round % 2, rank], destination, 0)
-        for step in range(1, ranks): communicator._wait_copy((rank + step) % ranks, 0)
+    def copies(): send_to_all(communicator, x)
     def one_after_the_other():
         dist.all_gather_into_tensor(gathered, x)
         return torch.matmul(gathered, w)
@@ -301,7 +304,8 @@ def gather_ways(tokens, k, n, communicator):
             'communication, NCCL': lambda: dist.all_gather_into_tensor(gathered, x), 'communication, copies': copies,
             'one after the other': one_after_the_other,
             "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_all_gather_matmul(x, [w], 0, group)}
-    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.all_gather_matmul(x, w, c) for c in (1, 2, 4)}
+    return ways | {f'overlapped, {c or "chosen"} chunks': lambda c=c: communicator.all_gather_matmul(x, w, c)
+                   for c in (1, 2, 3, 4, None)}
 
 
 def scatter_ways(tokens, k, n, communicator):
@@ -311,10 +315,11 @@ def scatter_ways(tokens, k, n, communicator):
     def one_after_the_other(): dist.reduce_scatter_tensor(out, torch.matmul(x, w))
     ways = {'product, torch': lambda: torch.matmul(x, w), 'product, ours': lambda: kernels.matmul(x, w),
             'communication, NCCL': lambda: dist.reduce_scatter_tensor(out, product),
+            'communication, copies': lambda: send_to_all(communicator, out),  # without the addition
             'one after the other': one_after_the_other,
             "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w, 'sum', 0, group)}
-    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.matmul_reduce_scatter(x, w, c)
-                   for c in (1, 2, 4)}
+    return ways | {f'overlapped, {c or "chosen"} chunks': lambda c=c: communicator.matmul_reduce_scatter(x, w, c)
+                   for c in (1, 2, 3, 4, None)}
 
 
 def overlap():
@@ -337,7 +342,7 @@ def trace():
     for op, shape, ways_of in (('all_gather_matmul', (8192, 8192, 2048), gather_ways),
                                ('matmul_reduce_scatter', (8192, 2048, 8192), scatter_ways)):
         ways = ways_of(*shape, communicator)
-        for way in ('one after the other', 'overlapped, 4 chunks'):
+        for way in ('one after the other', 'overlapped, chosen chunks'):
             for _ in range(3): ways[way]()
             torch.cuda.synchronize()
             dist.barrier()
@@ -345,31 +350,35 @@ def trace():
                 for _ in range(8): ways[way]()
                 torch.cuda.synchronize()
             events = sorted(profiler.profiler.kineto_results.events(), key=lambda e: e.start_ns())
-            found = [(e.start_ns(), e.duration_ns(), e.device_resource_id(), e.name()[:60]) for e in events]
+            found = [(e.start_ns(), e.duration_ns(), e.device_resource_id(), e.name()[:60]) for e in events
+                     if e.device_type() == torch.autograd.DeviceType.CUDA]
             for rank, events in enumerate(from_all(found)):
                 yield dict(part='trace', way=way, op=op, shape=shape, rank=rank, calls=8, events=events)
 
 
 # faults
-def dies(rank, kind):
+def dies(rank, kind, path):
     x, communicator = random(1 << 12), ring.Communicator(patience=2)
     communicator.all_reduce(x)
     torch.cuda.synchronize()
-    if rank == 1 and kind == 'dies': os.kill(os.getpid(), signal.SIGKILL)
-    if rank == 1: time.sleep(1000)
+    if rank == 1:
+        Path(path).write_text(str(time.time()))
+        if kind == 'dies': os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(1000)
     communicator.all_reduce(x)
     torch.cuda.synchronize()
 
 
 def faults(ranks):
-    "Yield what the caller gets, and after how many seconds, if a rank dies or hangs while a kernel of another waits"
-    for kind in ('dies', 'hangs'):
-        start = time.time()
-        try:
-            ring.launch(dies, ranks, kind, backend='nccl', patience=60)
-            raise AssertionError('no error')
-        except ring.RankError as e:
-            yield dict(part='faults', way=kind, seconds=time.time() - start, message=str(e))
+    "Yield what the caller gets, and how many seconds after a rank has died or hangs while kernels of others wait"
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ('dies', 'hangs'):
+            try:
+                ring.launch(dies, ranks, kind, f'{folder}/{kind}', backend='nccl', patience=60)
+                raise AssertionError('no error')
+            except ring.RankError as e:
+                seconds = time.time() - float(Path(folder, kind).read_text())
+                yield dict(part='faults', way=kind, seconds=seconds, message=str(e))
 
 
 def run_parts(rank, parts, log_path):

@@ -5,6 +5,7 @@ engines do so during a matrix product. `all_reduce`, `all_gather_matmul` and `ma
 communicator of this process; on CPU tensors, they send messages by `torch.distributed`, and add in the same order.
 """
 
+import math
 from functools import lru_cache
 from importlib.resources import files
 
@@ -15,7 +16,6 @@ from .processes import PeerError, add_failure_report, rank_and_ranks
 from .transport import SymmetricMemory, copy_in_stream, set_flag_in_stream
 from ..cpp import cuda_kernel
 from ..kernels.gemm.dispatch import matmul
-from ..kernels.gemm.epilogues import Epilogue
 from ..utils import cdiv
 
 _THREADS, _MAX_BLOCKS, _STAGES = 512, 512, 2  # as in collectives.cuh
@@ -29,6 +29,7 @@ class Tuning:
     word_bytes = 512 << 10  # at most: words that carry their own flag
     one_shot_ranks = 2  # at most: one shot for larger arrays; more ranks use two shots
     word_blocks, blocks, vectors, lead = 256, 264, 2, 2
+    flops, link_speed = 700e12, 370e9  # of bfloat16 products on an H200, and bytes per second of its links
 
 
 @lru_cache
@@ -87,9 +88,10 @@ class Communicator:
         self.report = torch.zeros(2, dtype=torch.int64).pin_memory()
         self.watch = self.report.data_ptr(), int(patience * 1e9)
         self.copy_stream, self.event = torch.cuda.Stream(priority=-1), torch.cuda.Event()
-        self.copy_round, self.copies = 0, {}
+        self.copy_round, self.copy_memory, self.slots = 0, None, {}
         self.copy_flags = SymmetricMemory((self.ranks, _MAX_COPIES), torch.int32, self.device)
         self.copy_flags.local.zero_()
+        self.copy_flag_views = [row.split(1) for row in self.copy_flags.local]  # [rank][copy]
         add_failure_report(self.failure)
         torch.cuda.synchronize()
         dist.barrier()
@@ -168,70 +170,74 @@ class Communicator:
     # Products that overlap their communication. A copy engine sends one chunk of rows after the other, and stores the
     # number of the round in a flag after each. A stream waits for the flag in a kernel of one thread, which can time
     # out. Buffers have two slots, for even and odd rounds, for the reason that collectives.cuh explains.
-    def _buffers(self, name, shape, dtype):
-        "Return symmetric memory [2 slots, *shape]; allocated by all ranks when the shape first occurs"
-        key = name, tuple(shape), dtype
-        if key not in self.copies:
-            torch.cuda.synchronize()
-            dist.barrier()
-            self.copies = {other: memory for other, memory in self.copies.items() if other[0] != name}
-            self.copies[key] = SymmetricMemory((2, *shape), dtype, self.device)
-        return self.copies[key]
-
-    def _begin_copies(self):
-        "Begin a round of copies, which wait for the current stream"
+    def _begin_copies(self, shape, dtype, chunks):
+        "Begin a round of copies, which wait for the current stream; return its `_Slot`"
+        if (slots := self.slots.get((shape, dtype, chunks))) is None:
+            slots = self.slots[shape, dtype, chunks] = self._make_slots(shape, dtype, chunks)
         self.copy_round += 1
         self._let_copies_wait()
+        return slots[self.copy_round % 2]
+
+    def _make_slots(self, shape, dtype, chunks):
+        "Return views of both slots; if they are too small, all ranks allocate larger ones"
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if self.copy_memory is None or self.copy_memory.local.shape[1] < num_bytes:
+            torch.cuda.synchronize()
+            dist.barrier()  # no rank uses the old memory after it
+            self.slots.clear()
+            self.copy_memory = SymmetricMemory((2, cdiv(num_bytes, 4096) * 4096), torch.uint8, self.device)
+        return [_Slot(self.copy_memory, slot, shape, dtype, chunks) for slot in range(2)]
 
     def _let_copies_wait(self):
         "Make the copy stream wait for the current stream"
         self.event.record()
         self.event.wait(self.copy_stream)
 
-    def _send(self, tensor, buffer, destination, index):
-        "Copy a tensor to a buffer of the rank `destination`, then set flag `index` there"
+    def _send(self, tensor, destination, address, index):
+        "Copy a tensor to an address of the rank `destination`, then set flag `index` there"
         stream = self.copy_stream.cuda_stream
-        copy_in_stream(stream, buffer.data_ptr(), tensor)
+        copy_in_stream(stream, address, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         flag = self.copy_flags.addresses[destination] + 4 * (self.rank * _MAX_COPIES + index)
         set_flag_in_stream(stream, flag, self.copy_round)
 
     def _wait_copy(self, source, index):
         "Make the current stream wait until copy `index` of the rank `source` has arrived"
-        flag = self.copy_flags.local[source, index : index + 1]
-        _kernel('wait_copy')[1, 1](flag, self.copy_round, source, *self.watch)
+        _kernel('wait_copy')[1, 1](self.copy_flag_views[source][index], self.copy_round, source, *self.watch)
 
     def all_gather_matmul(
         self,
         x,  # [rows, K], this rank's rows; the same shape on all ranks
         w,  # [K, N], any on each rank
-        chunks=4,  # copies per pair of ranks
+        chunks=None,  # copies per pair of ranks; None: chosen by an estimate
     ):  # [ranks * rows, N]
         """Return `all_gather(x) @ w`: the product of this rank's rows begins at once, those of others as they arrive.
 
         Raises TypeError or ValueError for operands that do not match."""
         _check_product(x, w, 'all_gather_matmul')
-        self._begin_copies()
-        memory, slot = self._buffers('gathered', (self.ranks, *x.shape), x.dtype), self.copy_round % 2
-        out = x.new_empty(self.ranks, x.shape[0], w.shape[1])
-        slices = _row_slices(x.shape[0], chunks)
+        (rows, K), N = x.shape, w.shape[1]
+        # If the next rows arrive before the product of its own rows has ended, smaller products have no advantage.
+        chunks = chunks or (1 if _is_product_longer(2 * rows * K * N, x.nbytes) else 4)
+        slot = self._begin_copies((self.ranks, rows, K), x.dtype, chunks)
+        out = x.new_empty(self.ranks, rows, N)
+        matmul(x, w, out=out[self.rank])
+        own_chunks = x.split(slot.chunk_rows)
         for step in range(1, self.ranks):
             destination = (self.rank - step) % self.ranks
-            for index, rows in enumerate(slices):
-                self._send(x[rows], memory.buffer_of_rank[destination][slot, self.rank, rows], destination, index)
+            for index, chunk in enumerate(own_chunks):
+                self._send(chunk, destination, slot.addresses[destination][self.rank][index], index)
         x.record_stream(self.copy_stream)
-        matmul(x, w, out=out[self.rank])
         for step in range(1, self.ranks):
             source = (self.rank + step) % self.ranks
-            for index, rows in enumerate(slices):
+            for index, result in enumerate(out[source].split(slot.chunk_rows)):
                 self._wait_copy(source, index)
-                matmul(memory.local[slot, source, rows], w, out=out[source, rows])
-        return out.view(-1, w.shape[1])
+                matmul(slot.chunks[source][index], w, out=result)
+        return out.view(-1, N)
 
     def matmul_reduce_scatter(
         self,
         x,  # [rows, K], with other columns of the whole matrix on each rank
         w,  # [K, N], with the rows that belong to these columns
-        chunks=4,  # copies per pair of ranks
+        chunks=None,  # copies per pair of ranks; None: chosen by an estimate
     ):  # [rows / ranks, N]
         """Return this rank's rows of the sum of all ranks' `x @ w`. Rows that others need are computed and sent first.
 
@@ -240,47 +246,67 @@ class Communicator:
         _check_product(x, w, 'matmul_reduce_scatter')
         if x.shape[0] % self.ranks:
             raise ValueError(f'matmul_reduce_scatter: {x.shape[0]} rows cannot be split among {self.ranks} ranks')
-        rows_per_rank = x.shape[0] // self.ranks
-        self._begin_copies()
-        shape = self.ranks, rows_per_rank, w.shape[1]
-        memory, slot = self._buffers('partial sums', shape, x.dtype), self.copy_round % 2
-        parts, slices = x.view(self.ranks, rows_per_rank, -1), _row_slices(rows_per_rank, chunks)
+        rows, (K, N) = x.shape[0] // self.ranks, w.shape
+        chunks = chunks or (2 if _is_product_longer(2 * rows * K * N, rows * N * x.element_size()) else 4)
+        slot = self._begin_copies((self.ranks, rows, N), x.dtype, chunks)
+        parts = [part.split(slot.chunk_rows) for part in x.split(rows)] if rows else [()] * self.ranks
         for step in range(1, self.ranks):
             destination = (self.rank + step) % self.ranks
-            for index, rows in enumerate(slices):
-                product = matmul(parts[destination, rows], w)
+            for index, chunk in enumerate(parts[destination]):
+                product = matmul(chunk, w)
                 self._let_copies_wait()
-                self._send(product, memory.buffer_of_rank[destination][slot, self.rank, rows], destination, index)
+                self._send(product, destination, slot.addresses[destination][self.rank][index], index)
                 product.record_stream(self.copy_stream)
-        return self._add_own_product(parts[self.rank], w, memory.local[slot], slices)
+        return self._add_own_product(parts[self.rank], w, slot, x.new_empty(rows, N))
 
-    def _add_own_product(self, x, w, inbox, slices):
-        "Return `x @ w` plus the partial sums of the other ranks, chunk by chunk"
-        out = x.new_empty(x.shape[0], w.shape[1])
+    def _add_own_product(self, own_chunks, w, slot, out):
+        "Write the product of this rank's rows plus the partial sums of the other ranks to `out`, chunk by chunk"
         others = [(self.rank - step) % self.ranks for step in range(1, self.ranks)]
-        for index, rows in enumerate(slices):
-            if self.ranks == 2:  # the kernel of the product adds the other partial sum
-                self._wait_copy(others[0], index)
-                matmul(x[rows], w, out=out[rows], epilogue=Epilogue(residual=inbox[others[0], rows]))
-                continue
-            product = matmul(x[rows], w)
+        for index, (chunk, result) in enumerate(zip(own_chunks, out.split(slot.chunk_rows))):
+            product = matmul(chunk, w) if self.ranks != 2 else None
             for source in others:
                 self._wait_copy(source, index)
-            self._add_partial_sums(product, inbox[:, rows], out[rows])
+            if self.ranks == 2:  # the kernel of the product adds in float32
+                torch.addmm(slot.chunks[others[0]][index], chunk, w, out=result)
+            else:
+                self._add_partial_sums(product, slot.partial_sums[:, index * slot.chunk_rows :], result)
         return out
 
     def _add_partial_sums(self, own, inbox, out):
         "Add this rank's product and those of the other ranks, in the order of the ranks"
-        if own.numel():
-            _kernel('add_partial_sums', own.dtype)[cdiv(own.numel(), _THREADS), _THREADS](
-                own, inbox[0], out, own.numel(), inbox.stride(0), self.rank, self.ranks
-            )
+        _kernel('add_partial_sums', own.dtype)[cdiv(own.numel(), _THREADS), _THREADS](
+            own, inbox[0, : own.shape[0]], out, own.numel(), inbox.stride(0), self.rank, self.ranks
+        )
 
 
-def _row_slices(rows, chunks):
-    "Return slices that split rows into at most `chunks` parts, of a multiple of 128 rows if possible"
-    size = max(1, cdiv(cdiv(rows, chunks), 128) * 128)
-    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+class _Slot:
+    """One of the two slots for copies: arrays [ranks, rows, columns] in symmetric memory, in chunks of rows.
+
+    `chunks[rank][index]` is a chunk of this GPU's memory, `addresses[destination][rank][index]` its address on another
+    GPU. A call has only microseconds for them, so they are computed once."""
+
+    def __init__(self, memory, slot, shape, dtype, chunks):
+        ranks, rows, columns = shape
+        num_bytes = math.prod(shape) * dtype.itemsize
+        self.chunk_rows = max(1, cdiv(cdiv(rows, chunks), 128) * 128)
+        self.partial_sums = memory.local[slot, :num_bytes].view(dtype).view(shape)
+        self.chunks = [part.split(self.chunk_rows) for part in self.partial_sums]
+        row_bytes = columns * dtype.itemsize
+        self.addresses = [
+            [
+                [
+                    buffer[slot].data_ptr() + (rank * rows + start) * row_bytes
+                    for start in range(0, rows, self.chunk_rows)
+                ]
+                for rank in range(ranks)
+            ]
+            for buffer in memory.buffer_of_rank
+        ]
+
+
+def _is_product_longer(operations, num_bytes):
+    "Estimate whether a product takes longer than the transfer of bytes between two GPUs"
+    return operations / Tuning.flops >= num_bytes / Tuning.link_speed
 
 
 def _check_product(x, w, op_name):

@@ -156,10 +156,11 @@ def _copy_keys(stream, destination_start, tensor, keys, heads):
 def copy_in_stream(
     stream,  # the handle of a stream
     destination,  # an address, also in the memory of another GPU
-    tensor,  # contiguous
+    source,  # an address
+    num_bytes,
 ):
-    "Copy a tensor in stream order, by a copy engine if the destination is on another GPU"
-    _call_driver('cuMemcpyAsync', destination, tensor.data_ptr(), tensor.numel() * tensor.element_size(), stream)
+    "Copy bytes in stream order, by a copy engine if the destination is on another GPU"
+    _call_driver('cuMemcpyAsync', destination, source, num_bytes, stream)
 
 
 def set_flag_in_stream(
