@@ -205,6 +205,7 @@ _CALLS = [
             r'stmatrix\.sync\.aligned((?:\.(?:x[124]|m8n8|trans|shared|b16))+)',
             lambda words, *operands: _ptx(f'stmatrix{_matrices(words)}', *operands),
         ),
+        (r'movmatrix\.sync\.aligned\.m8n8\.trans\.b16', lambda *operands: _ptx('movmatrix', *operands)),
         (
             r'mma\.sync\.aligned\.m16n8k(16|32)\.row\.col(?:\.satfinite)?\.s32\.([su]8)\.\2\.s32(?:\.satfinite)?',
             lambda k, t, *operands: _ptx(f'mma<{k}, ::gridstride::ptx::{t}, ::gridstride::ptx::s32>', *operands),
@@ -436,8 +437,8 @@ _CALLS = [
 ]
 
 _SUPPORTED = (
-    'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix and stmatrix; mma.sync of '
-    'm16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
+    'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix, stmatrix, movmatrix; '
+    'mma.sync of m16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
     'm16n8k32 and m16n8k16 for bf16 and f16; ld and st of shared and global memory, '
     'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, e2m1x2, e2m3x2, e3m2x2, e4m3x2, e5m2x2, '
     'ue8m0x2, addresses), ex2.approx, rcp.approx, mov, '

@@ -170,6 +170,25 @@ bool Worker::end_block() {
     return true;
 }
 
+// A descriptor of `wgmma` has the lowest 18 bits of an address in shared memory. Libraries also take these bits from a
+// generic pointer, because the window of shared memory begins at a multiple of 16 MB on a GPU; so both have the same.
+constexpr size_t descriptor_window = 1 << 18;
+static_assert(shared_window + shared_cap == descriptor_window);
+char *map_shared_memory() {
+    char *mapping = static_cast<char *>(Cells::map(2 * descriptor_window));
+    if (!mapping) return nullptr;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(mapping) + descriptor_window - 1;
+    char *window = reinterpret_cast<char *>(end / descriptor_window * descriptor_window);
+    memcpy(window, &mapping, sizeof mapping);  // below the block's first address
+    return window + shared_window;
+}
+void unmap_shared_memory(char *shared) {
+    if (!shared) return;
+    void *mapping;
+    memcpy(&mapping, shared - shared_window, sizeof mapping);
+    munmap(mapping, 2 * descriptor_window);
+}
+
 // A Worker is large, but the system allocates its pages only at the first access.
 Worker *new_worker() { return new (Cells::map(sizeof(Worker))) Worker; }
 static void discard(Worker *w) {
@@ -180,8 +199,8 @@ static void discard(Worker *w) {
 Worker::~Worker() {
     for (int i = 0; i < fiber_count; i++) free_stack(fibers[i]);
     for (Worker *p : peers) discard(p);
-    if (saved_shared) munmap(saved_shared, shared_cap);
-    if (shared && (root == this || shared != root->shared)) munmap(shared, shared_cap);
+    unmap_shared_memory(saved_shared);
+    if (root == this || shared != root->shared) unmap_shared_memory(shared);
     if (signal_stack && root == this) {
         stack_t none{};
         none.ss_flags = SS_DISABLE;
@@ -216,7 +235,7 @@ Worker &this_worker() {
     Worker &w = *worker;
     forget_unloaded(w.root->file_scopes, w.root->unloaded);
     if (!w.signal_stack) {
-        w.shared = static_cast<char *>(Cells::map(shared_cap));
+        w.shared = map_shared_memory();
         w.signal_stack = Cells::map(signal_stack_bytes);
         stack_t s{};
         s.ss_sp = w.signal_stack, s.ss_size = signal_stack_bytes;

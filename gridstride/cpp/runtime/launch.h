@@ -14,6 +14,8 @@ size_t max_dynamic_shared_of(const Launch &); // bytes of dynamic shared memory 
 int refuse(const Launch &, Code, Fields, int error = 1);
 void refuse_cooperative(const Launch &, size_t static_bytes);
 Worker *new_worker();
+char *map_shared_memory();             // of a block; nullptr if there is no memory
+void unmap_shared_memory(char *);
 // The Workers of this OS thread that lead a team, its own first; after a launch, a few are kept for the next.
 std::vector<Worker *> &teams_of_thread();
 void release_teams();

@@ -226,7 +226,7 @@ private:
         if (num_prepared == teams.size()) {
             teams.push_back(new_worker());
             teams.back()->root = &root, teams.back()->signal_stack = root.signal_stack;
-            teams.back()->saved_shared = static_cast<char *>(Cells::map(shared_cap));
+            teams.back()->saved_shared = map_shared_memory();
             teams.back()->shared = root.shared;
         }
         Worker &team = *teams[num_prepared++];
@@ -235,7 +235,7 @@ private:
         team.cluster_dims = l.cluster, team.running_block = &team, team.idle_switches = 0;
         while (cluster_size > 1 && team.peers.size() + 1 < cluster_size) {
             team.peers.push_back(new_worker());
-            team.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
+            team.peers.back()->shared = map_shared_memory();
             team.peers.back()->root = &root, team.peers.back()->leader = &team;
             team.peers.back()->signal_stack = root.signal_stack;
         }
@@ -279,7 +279,7 @@ private:
     // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out when
     // the block is suspended.
     void exchange_shared(Worker &team, bool copies_in) const {
-        if (!team.saved_shared) team.saved_shared = static_cast<char *>(Cells::map(shared_cap));
+        if (!team.saved_shared) team.saved_shared = map_shared_memory();
         char *to = copies_in ? team.shared : team.saved_shared, *from = copies_in ? team.saved_shared : team.shared;
         memcpy(to, from, team.shared_used);
         memcpy(to + shared_cap - file_scope_bytes, from + shared_cap - file_scope_bytes, file_scope_bytes);

@@ -118,3 +118,4 @@ inline CUresult cuGetErrorName(CUresult error, const char **text) {
 inline CUresult cuGetErrorString(CUresult error, const char **text) {
     return *text = error ? "invalid argument" : "no error", CUDA_SUCCESS;
 }
+#include "driver_memory.h"

@@ -385,6 +385,24 @@ template <int n, bool transposed, class A, class... S> GRIDSTRIDE_NO_TSAN void s
     exchange_matrices<n, transposed, true>("stmatrix", own, window_address(address), line);
 }
 
+// movmatrix: lane i holds two elements of row i/4 of an 8 x 8 matrix, and receives those of the transposed matrix.
+struct TransposedPair { uint32_t source, result; };
+GRIDSTRIDE_NO_TSAN inline void transpose_in_warp(void *const *lanes) {
+    for (int lane = 0; lane < 32; lane++)
+        for (int e = 0; e < 2; e++) {
+            const int row = lane % 4 * 2 + e, column = lane / 4;
+            const auto &holder = *static_cast<TransposedPair *>(lanes[4 * row + column / 2]);
+            auto &own = *static_cast<TransposedPair *>(lanes[lane]);
+            __builtin_memcpy(reinterpret_cast<char *>(&own.result) + 2 * e,
+                reinterpret_cast<const char *>(&holder.source) + 2 * (column % 2), 2);
+        }
+}
+template <class D, class S> GRIDSTRIDE_NO_TSAN void movmatrix(int line, D &d, S source) {
+    TransposedPair own = {register_bits(source), 0};
+    run_for_warp("movmatrix", &own, transpose_in_warp, line);
+    set_register(d, own.result);
+}
+
 // Matrix products of tensor cores: the products and their sum are computed in double and rounded once. A GPU sums in a
 // different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
 // of the largest term.
