@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from myst_nb import sphinx_ext
+from myst_nb import sphinx_, sphinx_ext
 from pydata_sphinx_theme import toctree as theme_menus
 from sphinx.search.en import SearchEnglish
 
@@ -35,6 +35,7 @@ html_title = 'gridstride'
 html_favicon = '_static/icon.svg'
 html_static_path = ['_static']
 templates_path = ['_templates']
+html_sidebars = {'**': ['home-link.html', 'icon-links.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_css_files = ['site.css']
 html_js_files = [('video.js', {'defer': 'defer'}), ('live.js', {'defer': 'defer'})]
 html_copy_source = False
@@ -67,6 +68,13 @@ def visit_math(self, node, display='inline'):
     tex = node.astext().replace(r'\textstyle', '').replace(r'\mathrel{+}=', '+=')
     self.body.append(tex2mathml(tex, as_block=display == 'block'))
     raise nodes.SkipNode
+
+
+def visit_folded_code(self, node):
+    "Write myst-nb's summary of folded code, named by its own text: a label would hide from screen readers what it says"
+    written = len(self.body)
+    sphinx_.visit_HideCellInput(self, node)
+    self.body[written:] = [text.replace(' aria-label="Toggle hidden content"', '') for text in self.body[written:]]
 
 
 _menus = {}  # (name of the function that draws it, page or folder, *its options) -> HTML
@@ -131,9 +139,10 @@ class English(SearchEnglish):
 
 
 def setup(app):
-    "Register the renderer of formulas, the shared menus, and the highlighting of CUDA C in Python's strings"
+    "Register the renderers of formulas and folded code, the shared menus, and the highlighting of CUDA C in strings"
     app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
+    app.add_node(sphinx_.HideCodeCellNode, True, html=(visit_folded_code, sphinx_.depart_HideCellInput))
     app.connect('html-page-context', set_language)
     app.connect('html-page-context', share_menus, priority=100)  # before the theme reads the context
     for name in ('python', 'ipython3', 'ipython'):

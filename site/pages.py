@@ -33,6 +33,7 @@ LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
 LITE = ROOT / 'site/lite/lite.json'  # the lessons that run in the browser, and the megabytes that they load
+LIMITS = 'What does not work where'  # a section of the README that the page of the set-up has, too
 BUTTONS = """
 <div class="buttons"><a class="first" href="{start}">Start with lesson 01</a>
 <a href="gridstride/checker/README.html">Check your own kernels</a> <a href="{repository}">GitHub</a></div>
@@ -306,7 +307,9 @@ def sources(
     pages |= {f'benchmarks/{p.stem}.md': table_page(p) for p in sorted((ROOT / 'benchmarks').glob('*.txt'))}
     pages |= {f'benchmarks/{p.name}': p.read_bytes() for p in sorted((ROOT / 'benchmarks').glob('*.svg'))}
     pages |= {f'images/{p.name}': p.read_bytes() for p in sorted((ROOT / 'images').iterdir())}
-    page = adapt_markdown(home_page((ROOT / 'README.md').read_text(encoding='utf-8')), 'README.md')
+    readme = (ROOT / 'README.md').read_text(encoding='utf-8')
+    pages['SETUP.md'] += adapt_markdown(f'\n## {LIMITS}\n\n{readme_section(readme, LIMITS)}\n', 'SETUP.md')
+    page = adapt_markdown(home_page(readme), 'README.md')
     pages['index.md'] = add_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
     pages |= reference.pages(reference_cache) | findings_pages.pages()
     pages |= source_pages(pages)

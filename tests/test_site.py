@@ -178,6 +178,24 @@ def test_the_home_page_begins_as_the_readme_does(site):
     assert len(readme.splitlines()) <= 100
 
 
+LABELLED = re.compile(r'<(a|button|summary)\b[^>]*\saria-label="([^"]*)"[^>]*>(.*?)</\1>', re.S)
+
+
+def test_headings_are_in_order_and_a_label_has_the_text_that_is_seen(site):
+    "A page has one first heading and skips no level; who reads aloud what is shown names what is meant"
+    wrong = []
+    for p in every_page(site):
+        text = p.read_text('utf-8')
+        article = re.search(r'<article class="bd-article".*?</article>', text, re.S)
+        levels = [int(n) for n in re.findall(r'<h([1-6])\b', article[0] if article else '')]
+        if article and levels.count(1) != 1: wrong.append((p.name, 'first headings', levels.count(1)))
+        wrong += [(p.name, f'h{a}', f'h{b}') for a, b in zip([0, *levels], levels) if b > a + 1]
+        for _, label, inside in LABELLED.findall(text):
+            seen = ' '.join(re.sub('<[^>]*>', ' ', inside).split())
+            if seen not in label: wrong.append((p.name, label, seen))
+    assert not wrong, wrong[:10]
+
+
 def test_pages_that_run_in_the_browser_state_how_much_they_load():
     lite = json.loads((ROOT/'site/lite/lite.json').read_text('utf-8'))
     boxes = {name: pages.how_to_open(ROOT/f'nbs/{name}.ipynb', lite) for name in LESSONS}
@@ -335,6 +353,18 @@ def test_pages_load_nothing_from_elsewhere_and_fit(site, address, browser_page, 
             assert page.evaluate(SHOWN) == 0, name
             assert page.evaluate(TOO_WIDE) <= 0, name
         assert page.asked == [] and page.errors == []
+
+
+SCREENS = '() => document.documentElement.scrollHeight/innerHeight'
+
+
+@todays_theme
+@pytest.mark.parametrize('size,screens', [((1280, 800), 3), ((390, 844), 4)], ids=['desk', 'phone'])
+def test_the_home_page_is_short(address, browser_page, size, screens):
+    "Less a tenth of a screen, for the button that runs the race, which this site, without the lessons for browsers, lacks"
+    with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
+        page.goto(f'{address}/index.html')
+        assert 1 < page.evaluate(SCREENS) <= screens - .1
 
 
 @todays_theme

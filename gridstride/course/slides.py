@@ -53,7 +53,7 @@ def slide_type(cell) -> str:
         return 'skip'
     if cell['cell_type'] == 'code':
         return 'subslide' if cell['outputs'] else '-'
-    return 'slide' if re.match('##? ', ''.join(cell['source'])) else '-'
+    return 'slide' if re.match('#{1,3} ', ''.join(cell['source'])) else '-'
 
 
 def slides(

@@ -375,7 +375,7 @@ class Ncu:
         "Return the tables of a kernel as HTML; all sections but the first are folded"
         overview, sections = self._tables(kernel)
         parts = [
-            f'<h4 title="{escape(kernel.name)}">{escape(self._title(kernel))}</h4>',
+            f'<p title="{escape(kernel.name)}"><b>{escape(self._title(kernel))}</b></p>',
             *(table._repr_html_() for table in overview),
         ]
         for i, table in enumerate(sections):

@@ -40,7 +40,7 @@ function makeBox(first) {
   })
   const said = `The lecture, from ${clock(first.at)}`
   says.textContent = said
-  const start = button('▶', 'Play the lecture here, from YouTube', () => play(first.id, first.at))
+  const start = button('▶', 'Play next to the text, from YouTube', () => play(first.id, first.at))
   start.className = 'video-start'
   const note = document.createElement('span')
   note.textContent = 'Play next to the text'
