@@ -361,7 +361,7 @@ SCREENS = '() => document.documentElement.scrollHeight/innerHeight'
 @todays_theme
 @pytest.mark.parametrize('size,screens', [((1280, 800), 3), ((390, 844), 4)], ids=['desk', 'phone'])
 def test_the_home_page_is_short(address, browser_page, size, screens):
-    "Less a tenth of a screen, for the button that runs the race, which this site, without the lessons for browsers, lacks"
+    "Less a tenth of a screen, for the button that runs the race: this site is built without it"
     with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
         page.goto(f'{address}/index.html')
         assert 1 < page.evaluate(SCREENS) <= screens - .1
