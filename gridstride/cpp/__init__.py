@@ -8,7 +8,8 @@ The modules and packages, in a good order for reading:
 - compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
     (compilers and their cache), `driver` (NVIDIA's, for a GPU);
 - launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (compiled code that
-    launches kernels on a GPU), `open_libraries` (unloads modules), `fourier` (computes cuFFT's transforms);
+    launches kernels on a GPU), `several_devices` (emulates several), `open_libraries` (unloads modules), `fourier`
+    (computes cuFFT's transforms);
 - findings: `emulator` (runs kernels, and raises findings as exceptions), `finding` (reads findings of the runtime).
 
 The runtime of the emulator is in C++, in `runtime`; its README follows one access. The headers that replace CUDA's and
@@ -24,6 +25,7 @@ _NAMES = {
     'toolchain.cache': ('cache_dir',),
     'frontend.edits': ('NotEmulated',),
     'emulator': ('on_emulator', 'options'),
+    'several_devices': ('devices',),
     'kernel': ('cuda_kernel',),
     'load': ('load_cuda',),
     'magic': ('load_ipython_extension',),

@@ -58,6 +58,8 @@ def dtype_of(
 ):  # (name of the dtype or None, whether it is a pointer)
     "Return (dtype of the elements, whether it is a pointer) of a parameter; None for a type that the source defines"
     is_pointer = '*' in type or '[' in type
+    if type.count('*') > 1:  # a table of addresses
+        return 'int64', True
     base = ' '.join(_QUALIFIERS.sub(' ', type).split())
     if m := _VECTOR_TYPE.match(base):
         return ('u' if m[1] else '') + _DTYPE_OF_ELEMENT[m[2]], is_pointer

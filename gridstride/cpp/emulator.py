@@ -41,8 +41,8 @@ from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, RuntimeFinding, check_abi
 
 
-# The emulator has the options of the simulator, and these three. `threads`: CPU threads, 0 for all
-limits = Settings(threads=0, seconds=60.0, memory=None)
+# The emulator has the options of the simulator, and these four. `threads`: CPU threads, 0 for all
+limits = Settings(threads=0, seconds=60.0, memory=None, devices=None)
 
 
 @documented
@@ -54,6 +54,7 @@ def options(
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
     seconds=None,  # the time limit per kernel
     memory=None,  # of the device: bytes, or '8G'; None: GRIDSTRIDE_DEVICE_MEMORY, else the free memory of this machine
+    devices=None,  # their number, 1 to 8; None: GRIDSTRIDE_DEVICES, else 1
     lang=None,  # language of findings: 'en', 'pt_BR' or 'zh_CN'; by default that of GRIDSTRIDE_LANG, or English
 ):
     "Set how emulated kernels run, in the `with` block; the first three options and `lang` are those of `sim.options`"
@@ -61,11 +62,30 @@ def options(
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     memory = parse_bytes(memory)
+    check_num_devices(devices)
     with (
         common_options(checks, order, seed, lang=lang),
-        change(limits, threads=threads, seconds=seconds, memory=memory),
+        change(limits, threads=threads, seconds=seconds, memory=memory, devices=devices),
     ):
         yield
+
+
+MAX_DEVICES = 8
+
+
+def check_num_devices(devices):
+    "Raise `ValueError` unless the number of devices is None or 1 to 8"
+    if devices is not None and not (isinstance(devices, int) and 1 <= devices <= MAX_DEVICES):
+        raise ValueError(f'devices must be 1 to {MAX_DEVICES}, the number of emulated devices; got {devices!r}')
+
+
+def num_devices() -> int:
+    "Return the number of emulated devices: that of `options`, of GRIDSTRIDE_DEVICES, or 1"
+    devices = values_of(limits)['devices']
+    if devices is None and (text := os.environ.get('GRIDSTRIDE_DEVICES')):
+        devices = int(text) if text.isdecimal() else text
+        check_num_devices(devices)
+    return devices or 1
 
 
 def parse_bytes(size):
@@ -125,6 +145,40 @@ def _file_of_warning(finding, sources):
 
 # The sources of the current call: only one thread uses the device at a time
 _current_call = SimpleNamespace(sources=dict)
+# Calls whose launches wait in the queue of several devices: their sources and arguments, and the last one's checks
+_held = SimpleNamespace(sources=None, arguments=[], checks=())
+
+
+def held_calls():
+    "Return the `sources` functions and the arguments of the calls that wait, and the `checks` of the last one"
+    return _held
+
+
+def hold_arguments(args):
+    "Keep the arguments of a launch until it has run, in a `holding_calls` block"
+    if _held.sources is not None:
+        _held.arguments.append(args)
+
+
+def hold_call(sources, checks):
+    "Note the `sources` function and the checks of a call, in a `holding_calls` block"
+    if _held.sources is not None:
+        _held.checks = checks
+        if sources not in _held.sources:
+            _held.sources.append(sources)
+
+
+@contextmanager
+def holding_calls():
+    "Collect the calls in the `with` block, whose kernels run later"
+    _held.sources = []
+    try:
+        yield
+    finally:
+        _held.sources = None
+        _held.arguments.clear()
+
+
 _pending_errors = []  # warnings that a filter turned into errors, and errors of `print`, which C++ cannot propagate
 
 
@@ -235,7 +289,8 @@ def prepare(
     memory = current_limits['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
     order = ORDERS.index(current_settings['order'])
     seconds = seconds or current_limits['seconds']
-    c_options = COptions(mask, order, current_settings['seed'], current_limits['threads'], seconds, memory)
+    seed, threads = current_settings['seed'], current_limits['threads']
+    c_options = COptions(mask, order, seed, threads, seconds, memory, num_devices())
     device().gridstride_set_options(ctypes.byref(c_options))
     device().gridstride_limit_swaps(current_settings['swaps'])
 

@@ -14,7 +14,7 @@ from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import find_uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
 
-ABI = 4  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
+ABI = 5  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _FAR_APART = 2**26  # elements; the arrays of a small program are rarely this far apart
@@ -34,6 +34,7 @@ class CLocation(ctypes.Structure):
         ('line', ctypes.c_int),
         ('block', ctypes.c_int * 3),
         ('thread', ctypes.c_int * 3),
+        ('device', ctypes.c_int),
         ('file', ctypes.c_char * 256),
         ('num_calls', ctypes.c_int),
         ('calls', CCall * 8),
@@ -69,7 +70,7 @@ class COptions(ctypes.Structure):
     "The options of the runtime"
 
     _fields_ = [(field, ctypes.c_int) for field in ('checks', 'order', 'seed', 'threads')]
-    _fields_ += [('seconds', ctypes.c_double), ('memory', ctypes.c_longlong)]
+    _fields_ += [('seconds', ctypes.c_double), ('memory', ctypes.c_longlong), ('devices', ctypes.c_int)]
 
 
 class _Abi(ctypes.Structure):
@@ -142,6 +143,7 @@ class RuntimeFinding:
         self.line = location.line or None
         self.block = tuple(location.block) if c_finding.has_thread else None
         self.thread = tuple(location.thread) if c_finding.has_thread == 1 else None
+        self.device = location.device if c_finding.has_thread and location.device >= 0 else None
         self.column = c_finding.column
         self.call_line = c_finding.call_line or None
         self.calls = _calls_of(location)
@@ -153,6 +155,7 @@ class RuntimeFinding:
                 tuple(other_location.block),
                 tuple(other_location.thread),
                 calls=_calls_of(other_location),
+                device=other_location.device if other_location.device >= 0 else None,
             )
 
     def exception(
@@ -163,7 +166,7 @@ class RuntimeFinding:
         "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
         if self.kind == 'interrupted':
             return KeyboardInterrupt(self._interrupt_message(**location_fields))
-        thread = dict(block=self.block, thread=self.thread, calls=self.calls)
+        thread = dict(block=self.block, thread=self.thread, calls=self.calls, device=self.device)
         location = Location(self.kernel, self.file or None, self.line, **thread)._replace(**location_fields)
         if self.code == 'not_emulated':
             summary, hint = text_of(self.kind, self.code, dialect, self.fields)
@@ -235,10 +238,13 @@ class RuntimeFinding:
             and (earlier_kind, later_kind) == ('written', 'read')
         )
         if other_position > position or is_update and update_of(line_of(self.line), self.fields['array']):
-            self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
+            self.other = Access(
+                self.line, self.block, self.thread, line_of(self.line), calls=self.calls, device=self.device
+            )
             self.line = other_access.line
             self.block = other_access.block
             self.thread = other_access.thread
+            self.device = other_access.device
             self.calls = other_access.calls
             self.call_line = self._call_in_kernel()
             self.fields.update(before=later_kind, now=earlier_kind)

@@ -283,6 +283,7 @@ def _compile_for_emulator(src, requests, checks):
     module = EmulatorModule(build_result, file, {}, checks, src)
 
     def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER):
+        emulator.hold_arguments(args)
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
     run_of_kernel = {name: partial(run, _to_identifier(name)) for name, _ in requests}

@@ -115,8 +115,9 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
-# the other access of a race: its line, block and thread, the text of the line, and if known its file and call stack
-Access = namedtuple('Access', 'line block thread source file calls', defaults=('', '', ()))
+# the other access of a race: its line, block and thread, the text of the line, and if known its file, call stack and
+# device
+Access = namedtuple('Access', 'line block thread source file calls device', defaults=('', '', (), None))
 Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
@@ -146,6 +147,7 @@ class KernelError(ShortTracebackError, Exception):
         fields=None,  # of the text: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
         several_files=False,  # whether to name the file of each line, because the program has several
+        device=None,  # the number of the emulated device, if there are several
     ):
         self.kernel = kernel
         self.file = file
@@ -154,6 +156,7 @@ class KernelError(ShortTracebackError, Exception):
         self.dialect = dialect
         self.block = block
         self.thread = thread
+        self.device = device
         self.array = array
         self.index = index
         self.other = other
@@ -176,7 +179,8 @@ class KernelError(ShortTracebackError, Exception):
             f'{self.kind}: {summary}',
             f'  {name_line(line)}: {source}' if line else '',
             f'  called on {name_line(call_site[0], *call_site[2:])}: {call_site[1]}' if call_site else '',
-            kernel and f'  in {kernel}' + ('' if block is None else f', {_format_thread(block, thread, dialect)}'),
+            kernel
+            and f'  in {kernel}' + ('' if block is None else f', {_format_thread(block, thread, dialect, device)}'),
             other
             and f'  against {name_line(other.line, other.file)}'
             + (
@@ -184,7 +188,7 @@ class KernelError(ShortTracebackError, Exception):
                 if call_in_kernel
                 else ''
             )
-            + f', {_format_thread(other.block, other.thread, dialect)}{_quoted(other.source)}',
+            + f', {_format_thread(other.block, other.thread, dialect, other.device)}{_quoted(other.source)}',
             hint and f'  {hint}',
         )
         super().__init__('\n'.join(filter(None, lines)))
@@ -221,10 +225,11 @@ def _quoted(source):
     return f': {source}' if source else ''
 
 
-def _format_thread(block, thread, dialect='python'):
-    "Format block and thread; in Triton, program and lane"
+def _format_thread(block, thread, dialect='python', device=None):
+    "Format block and thread, after the device if there are several; in Triton, program and lane"
     if dialect != 'triton':
-        return f'block {position(block)}' + ('' if thread is None else f', thread {position(thread)}')
+        prefix = '' if device is None else f'device {device}, '
+        return prefix + f'block {position(block)}' + ('' if thread is None else f', thread {position(thread)}')
     lane = f', lane {element("", thread, dialect)}' if thread else ''
     return f'program {position(block)}{lane}'
 
@@ -376,6 +381,7 @@ class Location(NamedTuple):
     following_lines: str = ''  # the unstripped text of that line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
     several_files: bool = False  # whether the file is one of several, so that lines are named with their files
+    device: int = None  # the number of the emulated device, if there are several
 
 
 _OPTIONS = dict(python='sim.options', cuda='cpp.options', triton='tile.options')
@@ -409,7 +415,7 @@ ALWAYS_REPORTED = dict(
     'host_symbol host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block '
     'memory_of_other_block bulk_bytes no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
     synccheck='grid_diverged endless_wait blocks_wait deadlock mutual_deadlock warp_diverged '
-    'lane_elsewhere different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
+    'lane_elsewhere deadlock_on_flag different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
     'not_cooperative programs_wait',
 )

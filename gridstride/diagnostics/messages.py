@@ -304,6 +304,24 @@ WORDS = {
             'Before setting a flag or taking a ticket, call __threadfence().',
         ),
     ),
+    # Two devices: system scope
+    ('racecheck', 'race_of_devices'): Words(
+        _RACE + ': two devices access it, and nothing orders them',
+        'The writer must release: __threadfence_system() or st.release.sys, then set a flag. The reader must wait for '
+        'the flag and acquire: ld.acquire.sys, or __threadfence_system() after the load. Before a buffer is written '
+        'again, its readers must signal in the same way that they have read it.',
+    ),
+    ('racecheck', 'scope_of_device'): Words(
+        _RACE + ': a flag orders the two devices only within one device: a fence, release or load of the flag has '
+        'device scope',
+        'Device scope (.gpu, __threadfence) reaches the L2 cache of one GPU, and another GPU does not see it. Use '
+        'system scope on both sides: __threadfence_system(), .sys, thread_scope_system.',
+    ),
+    ('racecheck', 'atomic_of_device'): Words(
+        _RACE + ': two devices access it, and the scope of an atomic is one device',
+        'Use system scope across devices: atomicAdd_system instead of atomicAdd, .sys instead of .gpu, '
+        'thread_scope_system instead of thread_scope_device.',
+    ),
     ('racecheck', 'race_of_cluster'): Words(
         _RACE + ': no cluster barrier between the accesses of two blocks',
         'Put a cluster.sync() between these two lines (in PTX: barrier.cluster.arrive and .wait); '
@@ -485,6 +503,11 @@ WORDS = {
         'wgmma.mma_async: a descriptor points outside shared memory',
         'Encode the address divided by 16 in its lowest 14 bits, then the two strides, each divided by 16.',
     ),
+    ('memcheck', 'peer_not_enabled'): Words(
+        '{access_to} {element} by device {device}, but it is memory of device {owner}, without peer access',
+        'Enable it first: cudaSetDevice({device}); cudaDeviceEnablePeerAccess({owner}, 0). It holds in one direction. '
+        'In Python, allocate the array by devices.symmetric.',
+    ),
     ('memcheck', 'metadata'): Words(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
         'group {group} (row {row}, columns {column} to {last})',
@@ -574,6 +597,11 @@ WORDS = {
         'no more fit on the device, and all of them wait',
         'Launch no more blocks than fit, or let a block take its number from an atomic counter and wait only for '
         'blocks with lower numbers.',
+    ),
+    ('synccheck', 'deadlock_on_flag'): Words(
+        'deadlock: {element} does not change, for which a loop on device {device} waits; {others}',
+        'Check that each kernel sets the flags that others wait for, on the device where they wait, and that a flag of '
+        'the last round is not taken for one of this round: count rounds, or reset it before anyone sets it again.',
     ),
     ('synccheck', 'not_cooperative'): Words(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
@@ -683,6 +711,11 @@ WORDS = {
     ('launch', 'not_launched'): Words(
         '{kernel} is a kernel, but host code calls it like a function',
         'Launch it with a number of blocks and of threads: {kernel}<<<blocks, threads>>>(...).',
+    ),
+    ('launch', 'stream_of_other_device'): Words(
+        'a kernel is launched on device {device} into a stream of device {owner}',
+        'A stream belongs to the device on which it was created: call cudaSetDevice({owner}) before the launch, or '
+        'create a stream on device {device}.',
     ),
     ('launch', 'waits_in_kernel'): Words(
         'a kernel waits for kernels that it has launched, which CUDA no longer allows',
@@ -978,6 +1011,8 @@ PHRASES = {
     'abort_called': 'abort() was called',
     'exception_thrown': 'the kernel threw an exception, but device code has no exceptions',
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
+    'other_kernel_waits': '{kernel} on device {device} waits, too, on line {line}',
+    'no_other_kernel': 'no other kernel runs',
     'copy_bytes': '__pipeline_memcpy_async must copy 4, 8 or 16 bytes',
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
 }

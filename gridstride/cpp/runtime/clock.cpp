@@ -87,7 +87,7 @@ bool Detector::is_proxy_fenced(const Access &access) const {
     if (access.time < block_start || is_engine(access)) return true;
     const BlockClock *holder = this;
     for (const Worker *block : w->leader->cluster)
-        if (block != w && block->block + 1 == access.thread / max_threads) holder = block->clock;
+        if (block != w && thread_number(*block, 0) / max_threads == access.thread / max_threads) holder = block->clock;
     const uint32_t rank = access.thread % max_threads;
     return holder->proxy_fenced_others.includes(access.thread, access.time) ||
            access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],

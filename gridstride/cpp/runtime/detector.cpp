@@ -55,7 +55,8 @@ Image image_of(void *code) {
     return entry.image;
 }
 
-Detector::Scope::Scope(const Launch &l) {
+Detector::Scope::Scope(bool of_several_devices) {
+    detector.several_devices = of_several_devices, detector.device = 0;
     if (!options.checks) return;
     if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap))
         fail(Code::no_addresses, {});
@@ -71,18 +72,47 @@ Detector::Scope::Scope(const Launch &l) {
     detector.has_deferred_races = false;
     detector.flags.clear();
     detector.forget_arrays();
-    detector.image = image_of(reinterpret_cast<void *>(l.thread));
-    detector.launch = &l;
-    detector.begin_arguments();
-    detector.unordered_since = detector.launch_start;
-    detector.has_unordered = operations.begin_launch(&l, detector.image.base, detector.unordered_since);
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
         reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
+void Detector::begin_launch(const Launch &l) {
+    image = image_of(reinterpret_cast<void *>(l.thread));
+    launch = &l;
+    begin_arguments();
+    unordered_since = launch_start;
+    has_unordered = operations.begin_launch(&l, image.base, unordered_since);
+}
+// Switches to the checks of another launch that runs. Its operation is the current one.
+void Detector::enter_launch(const LaunchChecks &of_launch, uint32_t device_number) {
+    launch = of_launch.launch, image = of_launch.image, has_all_addresses = of_launch.has_all_addresses;
+    launch_number = of_launch.launch_number, device = device_number;
+    unordered_since = launch_start;
+    has_unordered = operations.begin_launch(nullptr, 0, unordered_since);
+}
+void Detector::begin_after(const SyncState &released) {
+    if (!on || !released.any()) return;
+    view();
+    acquired_since_barrier = false;
+    block_view = released;
+}
+// Orders all accesses of the blocks before all their next ones, as the barrier of a grid does while other launches run.
+void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorClock &all_threads) {
+    SyncState joined;
+    joined.acquired = all_threads;
+    for (Worker *block : blocks) enter(*block), joined.join(block_view);
+    for (Worker *block : blocks) {
+        enter(*block);
+        view();
+        acquired_since_barrier = false;
+        block_view = joined;
+    }
+}
+
 Detector::Scope::~Scope() {
     detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
+    detector.several_devices = false;
     // What a launch that was stopped did not report is not a finding of a later one, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.restore_variables(stops_launch);

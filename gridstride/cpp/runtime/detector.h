@@ -106,11 +106,24 @@ struct BlockClock {
     void forget_arrays();
 };
 
+struct RunningLaunch;
+
+// What the detectors know of one of the launches that run
+struct LaunchChecks {
+    const Launch *launch = nullptr;
+    Image image = {};
+    bool has_all_addresses = false;        // are all addresses that the launch can access among its arguments?
+    bool has_unordered = false;
+    uint32_t launch_number = 0, unordered_since = 1;
+};
+
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0, launch_number = 0;
     uint32_t tag_epoch = 0;              // of global memory, as `launch_start`
     bool on = false, after_fence = false; // is there a fence right before the current atomic access?
     bool has_deferred_races = false;                    // is `deferred_races` not empty?
+    bool several_devices = false;        // do launches of several devices run together?
+    uint32_t device = 0;                 // of the current launch
     // Is an operation of another stream not ordered before this launch? If so, the time of the first such launch
     bool has_unordered = false;
     uint32_t unordered_since = 1;
@@ -152,8 +165,8 @@ struct Detector : BlockClock {
     // The contents of device variables before the launch wrote to them
     std::vector<SavedVariable> saved_variables;
 
-    struct Scope {                         // enables the detectors for a launch
-        explicit Scope(const Launch &);
+    struct Scope {                         // enables the detectors for launches that run together
+        explicit Scope(bool several_devices);
         ~Scope();
     };
 
@@ -162,8 +175,22 @@ struct Detector : BlockClock {
     void begin_block(Worker &);
     void enter(Worker &);                  // switches to the state of another block
     static uint32_t thread_number(const Worker &worker, int rank) {
-        return (uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
+        return (worker.first_block + uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
     }
+    int level_of(gridstride::Scope scope) const {
+        return std::min(int(scope) - int(gridstride::Scope::block), several_devices ? system_level : device_level);
+    }
+    static bool is_of_device_scope(const Access &a) {
+        constexpr uint32_t bits = atomic_bit | line_bit | device_bit;
+        return (a.location & bits) == bits;
+    }
+    bool is_same_device(uint32_t thread) const;            // does this thread run on the device of the current one?
+    LaunchChecks launch_checks() const { return {launch, image, has_all_addresses, has_unordered, launch_number,
+        unordered_since}; }
+    void enter_launch(const LaunchChecks &, uint32_t device_number);
+    void begin_launch(const Launch &);
+    void begin_after(const SyncState &);   // the block begins with what has been released to its launch
+    void join_blocks(const std::vector<Worker *> &, const VectorClock &all_threads);
     void begin_thread(Worker &worker) {
         if (!on) return;
         const int rank = worker.rank[worker.current];
@@ -232,7 +259,7 @@ struct Detector : BlockClock {
             return !(earlier.location & later.location & atomic_bit) && from_unordered_launch(earlier);
         if (earlier.thread == me && !is_engine(earlier)) return false;
         if (earlier.location & later.location & atomic_bit)
-            return (earlier.location | later.location) & (narrow_bit | volatile_bit) &&
+            return (earlier.location | later.location) & (narrow_bit | volatile_bit | device_bit) &&
                    !happens_before(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
         return !happens_before(earlier, since) && !(earlier.location & atomic_bit && observed(c, earlier, since));
@@ -487,7 +514,7 @@ struct Detector : BlockClock {
     }
     const void *pc_of(uint32_t location) const { return pc_of(location, image.base); }
     static int line_of(uint32_t location) {
-        return location & line_bit ? int(location & location_mask) : 0;
+        return location & line_bit ? int(location & (device_bit - 1)) : 0;
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *deferred = nullptr);
     void describe(Finding &, const Access &at, const Access *other, const DeferredRace *deferred) const;
@@ -555,6 +582,7 @@ struct Detector : BlockClock {
     }
     void begin_arguments();
     bool is_usable(Allocation &);
+    bool is_of_unreachable_device(const Allocation &) const;
     bool is_address_known(Allocation &) const;
     bool is_argument(const Allocation &) const;
     bool is_possible_target(Allocation &);        // of an access out of bounds near it

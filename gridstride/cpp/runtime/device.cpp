@@ -6,6 +6,7 @@
 #include <vector>
 #include "addresses.h"
 #include "detector.h"
+#include "devices.h"
 #include "findings.h"
 #include "machine.h"
 #include "memory.h"
@@ -172,7 +173,7 @@ void device_reset() {
     DeviceLock device_lock;
     lasting_error = error_code = 0;
     for (auto &p : memory.allocations)
-        if (p.live && !p.symbol) {
+        if (p.live && !p.symbol && !p.is_symmetric) {
             detector.forget(p);
             memory.free(p);
         }
@@ -218,8 +219,30 @@ void *device_address_of(const void *host) {
 // Device variables. In host code, the address of one is not mapped, unless the host may access the variable (managed).
 static std::vector<Symbol> symbols;
 static int device_code = 0;             // the number of running launches and device algorithms of the host
+// Each device has its own variable, but for a managed one.
+static char *variable_of(Symbol &s, int device) {
+    if (!device || s.device == s.host) return s.device;
+    char *&variable = s.peers[device - 1];
+    if (variable) return variable;
+    const Allocation first = *memory.at(reinterpret_cast<uintptr_t>(s.device));
+    variable = memory.alloc(s.bytes, first.itemsize, false, false, first.constant, first.name, true, 0, true);
+    if (!variable) fail(Code::no_addresses, {});
+    memory.allocations.back().device = device;
+    memcpy(variable, s.init, s.bytes);
+    return variable;
+}
+static bool is_variable(const Symbol &s, const void *p) {
+    return p == s.device || p == s.host || (p && std::find(s.peers, std::end(s.peers), p) != std::end(s.peers));
+}
+static int symbols_device = 0;          // on whose variables they are, in device code
 static void point_symbols(bool to_device) {
-    for (auto &s : symbols) *s.slot = to_device ? s.device : s.host;
+    symbols_device = current_device();
+    for (auto &s : symbols) *s.slot = to_device ? variable_of(s, symbols_device) : s.host;
+}
+void point_symbols_to(int device) {
+    if (symbols_device == device) return;
+    std::lock_guard<std::mutex> one(symbols_lock);
+    point_symbols(true);
 }
 void begin_device_code() {
     std::lock_guard<std::mutex> one(symbols_lock);
@@ -246,16 +269,17 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
     const bool close = !p;
     if (!p) p = make(true);                                // with a small gap, if a large one does not fit
     if (!p) return p;
+    memory.at(reinterpret_cast<uintptr_t>(p))->device = 0;
     memcpy(p, init, bytes);
     if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
     std::lock_guard<std::mutex> one(symbols_lock);
-    symbols.push_back({p, host ? host : p, bytes, slot});
+    symbols.push_back({p, host ? host : p, bytes, slot, init});
     return p;
 }
 char *symbol_at(const void *named, size_t &bytes) {
     std::lock_guard<std::mutex> one(symbols_lock);
     for (auto &s : symbols)
-        if (named == s.device || named == s.host) return bytes = s.bytes, s.device;
+        if (is_variable(s, named)) return bytes = s.bytes, variable_of(s, current_device());
     if (!is_plain_variable(named)) return nullptr;
     bytes = size_t(1) << 40;                               // its size is unknown
     return const_cast<char *>(static_cast<const char *>(named));
@@ -265,7 +289,7 @@ char *symbol_address(const void *named) {
     char *const found = symbol_at(named, bytes);
     std::lock_guard<std::mutex> one(symbols_lock);
     for (auto &s : symbols)
-        if (s.device == found) pin_module(s.slot);
+        if (is_variable(s, found)) pin_module(s.slot);
     if (found && !is_device(found)) pin_module(found);
     return found;
 }
@@ -288,6 +312,8 @@ void drop_device_variables(const std::vector<Symbol> &dropped) {
     for (auto &s : dropped) {
         if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
         free_allocation(s.device);
+        for (char *variable : s.peers)
+            if (variable) free_allocation(variable);
     }
 }
 
@@ -345,13 +371,16 @@ gridstride::Finding *gridstride_finding() { return &gridstride::current_finding;
 bool gridstride_get_leak(int n, gridstride_leak *leak) {
     gridstride::DeviceLock device_lock;
     for (auto &p : gridstride::memory.allocations)
-        if (p.live && !p.symbol && !p.of_graph && n-- == 0) {
+        if (p.live && !p.symbol && !p.of_graph && !p.is_symmetric && n-- == 0) {
             *leak = {p.hi - p.lo, p.line};
             return true;
         }
     return false;
 }
-void gridstride_set_options(const gridstride_options *new_options) { gridstride::options = *new_options; }
+void gridstride_set_options(const gridstride_options *new_options) {
+    if (new_options->devices != gridstride::options.devices) gridstride::forget_devices();
+    gridstride::options = *new_options;
+}
 void gridstride_get_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;

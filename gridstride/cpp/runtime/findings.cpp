@@ -219,6 +219,7 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &loc
               thread_index[3] = {int(r % bx), int(r / bx % by), int(r / (bx * by))};
     memcpy(location.block, block_index, sizeof block_index);
     memcpy(location.thread, thread_index, sizeof thread_index);
+    location.device = device_count() > 1 ? current_device() : -1;
 }
 
 void set_thread_of_finding(Worker &w) {

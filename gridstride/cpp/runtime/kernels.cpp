@@ -1,5 +1,6 @@
 // Launches of kernels from Python: reads the arguments, by the parameters of ../include/torch/gridstride/kernel.h.
 #include "gridstride/kernel.h"
+#include "queue.h"
 #include <memory>
 #include <vector>
 
@@ -100,6 +101,15 @@ static size_t compute_offsets(const KernelDescription &description, std::vector<
     return end;
 }
 
+namespace {
+struct Arguments {                            // the memory of the arguments of a launch
+    std::unique_ptr<char[]> memory;
+    std::vector<ArgumentValue> values;
+    std::vector<Arg> args;
+    std::vector<void *> addresses;
+};
+}
+
 static void launch_kernel(gs_call *call, const void *kernel) {
     const KernelDescription &description = *static_cast<const KernelDescription *>(kernel);
     for (int i = 0; i < description.num_parameters; i++)
@@ -109,28 +119,60 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     constexpr size_t max_alignment = 4096;   // of a type
     std::vector<size_t> offsets;
     const size_t bytes = compute_offsets(description, offsets);
-    const std::unique_ptr<char[]> memory(new char[bytes + max_alignment]());
+    const auto arguments = std::make_shared<Arguments>();      // a queue keeps it
+    arguments->memory.reset(new char[bytes + max_alignment]());
     char *const aligned_buffer =
-        reinterpret_cast<char *>(align(reinterpret_cast<uintptr_t>(memory.get()), max_alignment));
-    std::vector<ArgumentValue> values(static_cast<size_t>(description.num_parameters));
+        reinterpret_cast<char *>(align(reinterpret_cast<uintptr_t>(arguments->memory.get()), max_alignment));
+    std::vector<ArgumentValue> &values = arguments->values;
+    values.resize(static_cast<size_t>(description.num_parameters));
     Reader reader{call->args, false};
     for (size_t i = 0; i < values.size(); i++) {
         values[i].address = aligned_buffer + offsets[i];
         if (!read_argument_value(reader, description.parameters[i], values[i]))
             refuse_argument(int64_t(i) + 1, reader.reason);
     }
-    std::vector<Arg> args(values.size());
-    std::vector<void *> addresses(values.size());
+    std::vector<Arg> &args = arguments->args;
+    std::vector<void *> &addresses = arguments->addresses;
+    args.resize(values.size()), addresses.resize(values.size());
     for (size_t i = 0; i < values.size(); i++)
         args[i] = pass(description.parameters[i], values[i]), addresses[i] = values[i].address;
     const Config c = requested_config(description.shared_limit);
-    if (!description.prepare()) return;
     const uintptr_t arguments_begin = reinterpret_cast<uintptr_t>(aligned_buffer);
-    run({c.grid, c.block, c.shared, c.stream, c.cluster, description.name, 0, description.run_thread,
+    const Launch launch = {c.grid, c.block, c.shared, c.stream, c.cluster, description.name, 0, description.run_thread,
         addresses.data(), args.data(),
-        description.num_parameters, c.cooperative, arguments_begin, arguments_begin + bytes});
+        description.num_parameters, c.cooperative, arguments_begin, arguments_begin + bytes};
+    for (ArgumentValue &value : values) value.tensor = {};               // the queue must not release Python's objects
+    if (is_queueing()) return queue_launch(launch, description.prepare, arguments);
+    if (description.prepare()) run(launch);
 }
 int64_t launch_exported(gs_call *call, const KernelDescription &kernel) { return run_call(launch_kernel, call,
     &kernel); }
+}
+}
+
+extern "C" {
+// Several devices from Python: while the queue is held, launches of several calls wait in it.
+GRIDSTRIDE_API void gridstride_hold_queue(bool on) { gridstride::is_queue_held = on; }
+GRIDSTRIDE_API void gridstride_drop_queue() {
+    gridstride::DeviceLock device_lock;
+    gridstride::drop_queue();
+    gridstride::copy_out_host_arrays();
+    gridstride::bindings::memory_ranges.clear();
+}
+GRIDSTRIDE_API bool gridstride_choose_device(int device) { return gridstride::choose_device(device); }
+GRIDSTRIDE_API int gridstride_chosen_device() { return gridstride::current_device(); }
+GRIDSTRIDE_API void *gridstride_symmetric_alloc(size_t bytes, size_t itemsize, const char *name) {
+    return gridstride::symmetric_alloc(bytes, itemsize, name, 0);
+}
+GRIDSTRIDE_API void gridstride_free(void *p) { gridstride::device_free(p); }
+// Runs the queue, and copies tensors back to Python; returns false if there is a finding.
+GRIDSTRIDE_API bool gridstride_run_queue() {
+    const bool was_held = gridstride::is_queue_held;
+    gridstride::is_queue_held = false;
+    const bool succeeded = gridstride::run_guarded([](void *) { gridstride::run_queue(nullptr); }, nullptr);
+    gridstride::is_queue_held = was_held;
+    gridstride::copy_out_host_arrays();
+    gridstride::bindings::memory_ranges.clear();
+    return succeeded;
 }
 }

@@ -19,6 +19,7 @@
 #include "operations.h"
 #include "output.h"
 #include "platform.h"
+#include "queue.h"
 #include "residents.h"
 #include "signals.h"
 #include "threads.h"
@@ -120,11 +121,12 @@ void Worker::begin_block(uint64_t block_number) {
     block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
     memset(state, ready, size_t(num_threads));
     next = 0, live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
-    uses_warps = has_undefined_values = reports_itself = has_polled = false;
+    uses_warps = has_undefined_values = reports_itself = has_polled = reads_clock = false;
     if (detector.on)
         memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));
     begin_engines(*this);
     detector.begin_block(*this);
+    if (detector.several_devices) detector.begin_after(running_launch->released_before);
 }
 void Worker::begin_single(uint64_t block_number) {
     begin_block(block_number);
@@ -165,6 +167,10 @@ bool Worker::end_block() {
         worker = block_at(i);
         detector.enter(*worker);
         detector.report_unwritten(detector.unwritten);
+        if (detector.several_devices && detector.on) {
+            detector.block_barrier(*worker);
+            worker->running_launch->released.join(detector.block_view);
+        }
         worker->running = false;
     }
     return true;
@@ -260,39 +266,25 @@ static std::atomic<bool> needs_clusters{false};
 void require_cluster_shape(dim3 blocks) {
     const dim3 actual = worker->leader->cluster_dims;
     if (actual.x == blocks.x && actual.y == blocks.y && actual.z == blocks.z) return;
+    if (worker->running_launch->operation) not_emulated("__cluster_dims__ on several devices");
     if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
     stops_launch = true;
     end_launch();
 }
 
-// Runs a launch; returns false if a finding or a signal ended it.
-static bool run_launch(const Launch &l) {
-    DeviceLock device_lock;
-    if (is_launch_stopped()) return false;
-    if (!is_valid_launch(l)) return true;
-    Detector::Scope scope(l);
+bool prepare_launch(const Launch &l) {
+    if (!is_valid_launch(l)) return false;
     name_arguments(l);
     if (was_launch_refused()) current_finding.kind = nothing;
+    return true;
+}
+void begin_launches(const Launch &first) {
     stops_launch = false;
-    const uint64_t blocks = blocks_of(l);
-    begin_grid();
     begin_device_code();
     catch_signals(true);
-    begin_time(l);
-#ifdef _OPENMP
-    // A forked child has none of its parent's OpenMP threads, and would wait for them without end.
-    int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
-    if (uint64_t(threads) > blocks) threads = int(blocks);
-    if ((several_os_threads = threads > 1)) forget_locks();
-    if (several_os_threads) {
-#pragma omp parallel num_threads(threads)
-        work(l, threads);
-    // without OpenMP, because a parallel region of one thread takes system calls, too
-    } else work(l, 1);
-    several_os_threads = false;
-#else
-    work(l, 1);
-#endif
+    begin_time(first);
+}
+void end_launches() {
     detector.report_unwritten_of_launch();
     count_branches();
     end_time();
@@ -300,6 +292,34 @@ static bool run_launch(const Launch &l) {
     end_device_code();
     gridDim.x = 0;
     if (was_launch_refused() && !error_code) set_error(1);          // which may come from another OS thread
+}
+// Runs a launch; returns false if a finding or a signal ended it.
+static bool run_launch(const Launch &l) {
+    DeviceLock device_lock;
+    if (is_launch_stopped()) return false;
+    if (!prepare_launch(l)) return true;
+    Detector::Scope scope(false);
+    if (detector.on) detector.begin_launch(l);
+    const uint64_t blocks = blocks_of(l);
+    RunningLaunch running(l);
+    running.device = current_device();
+    std::vector<RunningLaunch *> launches = {&running};
+    begin_launches(l);
+#ifdef _OPENMP
+    // A forked child has none of its parent's OpenMP threads, and would wait for them without end.
+    int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
+    if (uint64_t(threads) > blocks) threads = int(blocks);
+    if ((several_os_threads = threads > 1)) forget_locks();
+    if (several_os_threads) {
+#pragma omp parallel num_threads(threads)
+        work(launches, threads, false);
+    // without OpenMP, because a parallel region of one thread takes system calls, too
+    } else work(launches, 1, false);
+    several_os_threads = false;
+#else
+    work(launches, 1, false);
+#endif
+    end_launches();
     if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_refused();
     Launch launch_in_clusters = l;
     launch_in_clusters.cluster = cluster_shape_needed;
@@ -394,7 +414,20 @@ struct CapturedLaunch {                       // a launch that is run later, wit
 };
 }
 
+// Queues a launch, while there are several devices, with copies of its arguments.
+static void queue(const Config &config, const Call &call) {
+    const auto captured = std::make_shared<CapturedLaunch>(config, call);
+    const Config &c = config;
+    const Call &copy = captured->call;
+    const uintptr_t object_begin = reinterpret_cast<uintptr_t>(copy.object);
+    pin_module(reinterpret_cast<const void *>(copy.type->thread));
+    queue_launch({c.grid, c.block, c.shared, c.stream, c.cluster, copy.kernel, copy.line, copy.type->thread,
+        copy.object, copy.args, copy.nargs, c.cooperative, object_begin, object_begin + copy.type->bytes},
+        copy.type->begin, captured);
+}
+
 void launch(const Config &config, const Call &call) {
+    if (is_queueing() && !capture_graph(config.stream)) return queue(config, call);
     if (!is_any_stream_captured() && !on_device()) return launch_now(config, call);
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
     if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
@@ -442,6 +475,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
         crash_guard = &end_of_call;
         try {
             f(arg);
+            if (!is_queue_held) run_queue(nullptr);
         } catch (const LaunchStopped &) {}
     });
     if (is_child()) end_child(ok ? 0 : 1);
@@ -456,7 +490,8 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     {
         DeviceLock device_lock;
         detector.end_host();
-        operations.end_call();
+        if (!ok || current_finding.kind != nothing) drop_queue();
+        if (!is_queue_held) operations.end_call();
     }
     flush_printed();
     if (was_launch_refused()) error_code = 0;        // because the finding reports it

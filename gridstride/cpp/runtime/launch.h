@@ -13,6 +13,9 @@ size_t max_dynamic_shared_of(const Launch &); // bytes of dynamic shared memory 
 // Stores the finding for a launch that a GPU refuses; returns CUDA's error code.
 int refuse(const Launch &, Code, Fields, int error = 1);
 void refuse_cooperative(const Launch &, size_t static_bytes);
+bool prepare_launch(const Launch &);   // names its arrays; false: it was refused
+void begin_launches(const Launch &first);      // enables device code, signals and the time limit, and
+void end_launches();                   // disables them after all launches that run together
 Worker *new_worker();
 char *map_shared_memory();             // of a block; nullptr if there is no memory
 void unmap_shared_memory(char *);

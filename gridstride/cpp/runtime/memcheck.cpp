@@ -3,6 +3,7 @@
 #include <errno.h>
 #include "addresses.h"
 #include "detector.h"
+#include "devices.h"
 #include "findings.h"
 #include "launch.h"
 #include "operations.h"
@@ -15,14 +16,15 @@ constexpr size_t huge_cells_from = size_t(256) << 10, huge_cells_to = size_t(16)
 // May the launch access this allocation? An index that has overflowed may lead into an array of another launch. If no
 // argument can contain another address, only arrays to which arguments and device variables point are accessible.
 void Detector::begin_arguments() {
-    launch_number++, has_all_addresses = launch->nargs > 0;
+    static uint32_t num_launches = 0;
+    launch_number = ++num_launches, has_all_addresses = launch->nargs > 0;
     for (int i = 0; i < launch->nargs; i++) {
         const uintptr_t address = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         Allocation *const allocation = memory.at(address);
         // such as `x + n` or `x - 1`
         const bool is_live = allocation && allocation->live, is_out_of_bounds = !is_live && memory.surrounds(address);
         has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_out_of_bounds;
-        if (!is_live) continue;
+        if (!is_live || is_of_unreachable_device(*allocation)) continue;
         allocation->usable_in = launch_number;
         const size_t bytes = allocation->hi - allocation->lo;
         if (allocation->has_huge_cells || bytes < huge_cells_from || bytes > huge_cells_to) continue;
@@ -31,9 +33,9 @@ void Detector::begin_arguments() {
     }
 }
 bool Detector::is_usable(Allocation &allocation) {
-    if (!allocation.live) return false;
+    if (!allocation.live || is_of_unreachable_device(allocation)) return false;
     const bool is_known = !has_all_addresses || allocation.symbol || allocation.of_kernel || !checks(memcheck) ||
-        is_address_known(allocation);
+        (several_devices && (allocation.is_symmetric || is_argument(allocation))) || is_address_known(allocation);
     if (is_known) allocation.usable_in = launch_number;
     return is_known;
 }
@@ -65,6 +67,10 @@ bool Detector::is_address_known(Allocation &target) const {
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
 
+// Does it belong to another device, to which this one has no peer access?
+bool Detector::is_of_unreachable_device(const Allocation &allocation) const {
+    return device_count() > 1 && checks(memcheck) && !can_access(current_device(), allocation);
+}
 bool Detector::is_argument(const Allocation &allocation) const {
     return std::any_of(launch->args, launch->args + launch->nargs, [&allocation](const Arg &argument) {
         return memory.at(reinterpret_cast<uintptr_t>(argument.pointer)) == &allocation;
@@ -100,6 +106,14 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (!checks(memcheck)) return;
     const Access record = {me, now, location};
     const Field access_field = {"access", access_of(write, location)};
+    if (const Allocation *target = memory.at(a); target && target->live && a >= target->lo && a < target->hi &&
+        is_of_unreachable_device(*target)) {
+        const ElementName element = element_name(a, 0, target);
+        return find(Code::peer_not_enabled,
+            {element.array(), element.index(), {"access", access_of(write, location)}, {"device", current_device()},
+                {"owner", target->device}},
+            record);
+    }
     if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->host_name)
         return find(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {

@@ -17,6 +17,8 @@
 
 namespace gridstride {
 
+int current_device();                  // of this OS thread: of its launch, or as cudaSetDevice has set it
+
 struct Allocation {
     uintptr_t lo, hi; // the requested bytes
     size_t itemsize;
@@ -36,6 +38,8 @@ struct Allocation {
     uintptr_t address_found_at = 0; // where the last search found its address
     bool has_huge_cells = false; // `Cells::use_huge_pages` was called for it
     bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
+    int device = 0; // to which it belongs
+    bool is_symmetric = false; // may all devices access it?
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
@@ -138,6 +142,7 @@ struct Memory {
         allocations.push_back(
             {lo, lo + n, itemsize, true, is_uninitialized, host, constant, symbol, constant || symbol, ""});
         strncpy(allocations.back().name, name, sizeof allocations.back().name - 1);
+        allocations.back().device = current_device();
         set_pages(allocations.back(), uint32_t(allocations.size()));
         bytes += n;
         return p;

@@ -1,6 +1,8 @@
 #include "operations.h"
 #include "detector.h"
+#include "devices.h"
 #include "findings.h"
+#include "queue.h"
 
 namespace gridstride {
 
@@ -10,7 +12,10 @@ static thread_local Operation *running = nullptr;
 // stream index that replaces the caller's (graph replay, child launches, CUB); -1: none
 static thread_local int64_t stream_override = -1;
 const Operation *current_operation() { return running; }
-static bool watches_order() { return checks(racecheck) && !on_device(); }
+void set_current_operation(Operation *operation) { running = operation; }
+bool is_ordered_elsewhere() { return stream_override >= 0 || running; }
+// With several devices the order also says what runs before what.
+static bool watches_order() { return (checks(racecheck) || device_count() > 1) && !on_device(); }
 
 // Regions
 
@@ -52,7 +57,7 @@ uint32_t Operations::add_stream() {
     return uint32_t(streams.size() - 1);
 }
 uint32_t Operations::stream_index(const void *stream) {
-    if (!stream) return 0;
+    if (!stream) return default_stream(current_device());
     const auto known = stream_indices.find(stream);
     if (known != stream_indices.end()) return known->second;
     create_stream(stream, true, 0);
@@ -61,6 +66,7 @@ uint32_t Operations::stream_index(const void *stream) {
 void Operations::create_stream(const void *stream, bool blocking, int line) {
     const uint32_t s = stream_indices[stream] = add_stream();
     streams[s].is_blocking = blocking, streams[s].line = line, streams[s].label = ++num_created;
+    streams[s].device = current_device();
 }
 void Operations::destroy_stream(const void *stream) {
     const auto known = stream_indices.find(stream);
@@ -71,20 +77,30 @@ void Operations::destroy_stream(const void *stream) {
     free_streams.push_back(known->second);
     stream_indices.erase(known);
 }
+uint32_t Operations::default_stream(int device) {
+    while (default_streams.size() <= size_t(device)) {
+        streams.emplace_back();
+        streams.back().is_default = true, streams.back().device = int(default_streams.size());
+        default_streams.push_back(uint32_t(streams.size() - 1));
+    }
+    return default_streams[size_t(device)];
+}
 StreamClock &Operations::join_into_next_clock(uint32_t stream) {
+    default_stream(streams[stream].device);              // which may have to be created
     StreamClock &clock = streams[stream].clock;
     clock.join(host_clock);
-    if (!stream) {
+    const int device = streams[stream].device;
+    if (streams[stream].is_default) {
         for (const Stream &other : streams)
-            if (other.is_blocking) clock.join(other.clock);
-    } else if (streams[stream].is_blocking) clock.join(streams[0].clock);
+            if (other.is_blocking && other.device == device) clock.join(other.clock);
+    } else if (streams[stream].is_blocking) clock.join(streams[default_stream(device)].clock);
     return clock;
 }
 uint32_t Operations::branch_stream(uint32_t stream, size_t i) {
     if (i == streams[stream].branches.size()) {
         const uint32_t s = add_stream();
         streams[s].line = streams[stream].line, streams[s].label = streams[stream].label;
-        streams[s].is_blocking = false;
+        streams[s].is_blocking = false, streams[s].device = streams[stream].device;
         streams[stream].branches.push_back(s);
     }
     return streams[stream].branches[i];
@@ -102,6 +118,20 @@ void Operations::host_waits_for(const void *stream) {
     host_clock.join(join_into_next_clock(stream_index(stream)));
     drop_synchronized();
 }
+StreamClock Operations::clock_of_event(const void *event) const {
+    const auto recorded = events.find(event);
+    return recorded == events.end() ? StreamClock() : recorded->second;
+}
+StreamClock Operations::clock_of_device(int device) const {
+    StreamClock clock;
+    for (uint32_t s = 0; s < streams.size(); s++)
+        if (streams[s].device == device) clock.join(streams[s].clock), clock.raise(s, streams[s].count);
+    return clock;
+}
+void Operations::host_waits_for_device(int device) {
+    host_clock.join(clock_of_device(device));
+    drop_synchronized();
+}
 void Operations::host_waits() {
     if (pending.empty()) return;
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
@@ -116,12 +146,21 @@ void Operations::end_call() {
 
 // Operations
 
+Operations::Reserved Operations::reserve(const void *stream) {
+    const uint32_t s = stream_index(stream);
+    StreamClock &clock = join_into_next_clock(s);
+    clock.raise(s, ++streams[s].count);
+    return {s, streams[s].count, clock};
+}
+Operation &Operations::start(const char *name, uint32_t s, uint32_t number, int line, const StreamClock &clock) {
+    if (pending.size() >= max_operations && pending.front().end) pending.pop_front();
+    pending.push_back({s, number, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
+    return pending.back();
+}
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
     StreamClock &clock = join_into_next_clock(s);
     clock.raise(s, ++streams[s].count);
-    if (pending.size() >= max_operations && pending.front().end) pending.pop_front();
-    pending.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
-    return pending.back();
+    return start(name, s, streams[s].count, line, clock);
 }
 void Operations::end(Operation &op, bool waits) {
     op.end = ++detector.now;
@@ -133,15 +172,19 @@ void Operations::drop_synchronized() {
     while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
         pending.pop_front();
 }
-const Operation *Operations::at(uint32_t time) const {
+const Operation *Operations::at(const Access &access) const {
+    const uint32_t time = access.time;
     auto match = std::upper_bound(
         pending.begin(), pending.end(), time, [](uint32_t t, const Operation &later) { return t < later.begin; });
-    if (match == pending.begin()) return nullptr;
-    --match;
-    return !match->end || time < match->end ? &*match : nullptr;
+    while (match != pending.begin()) {
+        --match;
+        if ((!match->end || time < match->end) && (!match->is_of_joint_run || match->contains(access))) return &*match;
+        if (!match->is_of_joint_run) break;
+    }
+    return nullptr;
 }
-const Operation *Operations::unordered(uint32_t time) const {
-    const Operation *match = at(time);
+const Operation *Operations::unordered(const Access &access) const {
+    const Operation *match = at(access);
     return match && running && !running->is_after(*match) ? match : nullptr;
 }
 
@@ -159,7 +202,7 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unorde
     if (!any) return false;
     any = false;
     for (const Operation &op : pending)
-        if (!running->is_after(op)) {
+        if (!running->is_after(op) && !(op.is_launch && op.begin >= detector.launch_start)) {
             any = true, add_unordered_regions(op);
             if (op.is_launch) unordered_since = std::min(unordered_since, op.begin);
         }
@@ -170,16 +213,22 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unorde
         regions[i].max_end = std::max(regions[i].max_end, regions[i - 1].max_end);
     return any;
 }
-bool Operations::acquire(uint32_t time, uint32_t &unordered_since) {
-    const Operation *match = unordered(time);
+bool Operations::acquire(const Access &flag_write, uint32_t &unordered_since) {
+    const Operation *match = unordered(flag_write);
     if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, unordered_since);
+}
+// Has the current thread acquired what a copy has done, while launches run together?
+static bool is_copy_acquired(const Operation &copy) {
+    return copy.is_of_joint_run && copy.begin >= detector.launch_start &&
+           detector.is_acquired({(copy.first_block + 1) * max_threads, copy.begin, 0});
 }
 Conflict Operations::find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const {
     auto match = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a + bytes - 1,
         [](uintptr_t last, const UnorderedRegion &r) { return last < r.lo; });
     while (match != unordered_regions.begin() && (--match)->max_end > a)
-        if (const Region &r = *match->region; (writes || r.is_write) && r.overlaps(a, bytes))
+        if (const Region &r = *match->region; (writes || r.is_write) && r.overlaps(a, bytes) &&
+            !is_copy_acquired(*match->operation))
             return {match->operation, a, r.is_write};
     return {};
 }
@@ -205,7 +254,7 @@ Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &
     const uint32_t since = pending.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto unordered_operation = [&](const Access &access) -> const Operation * {
-        const Operation *match = access.time < since ? nullptr : at(access.time);
+        const Operation *match = access.time < since ? nullptr : at(access);
         return match && unordered(*match) ? match : nullptr;
     };
     for (size_t row = 0; row < region.height; row++)
@@ -231,7 +280,7 @@ Conflict Operations::conflict(const Region &region, const StreamClock &clock) co
 }
 void Operations::access(const void *p, size_t bytes, const char *verb) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (!running || !bytes || (!memory.holds(a) && is_pageable(p))) return;
+    if (!running || !checks(racecheck) || !bytes || (!memory.holds(a) && is_pageable(p))) return;
     const Region region = {a, bytes, bytes, 1, verb[0] != 'r'};
     if (const Conflict c = conflict(region, running->clock); c.operation) {
         const ElementName element = element_at(c.a);
@@ -243,7 +292,8 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
     running->add(region);
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
-    if (pending.empty() || !watches_order()) return;
+    if (!running && device_count() > 1) run_queue(nullptr);
+    if (pending.empty() || !watches_order() || !checks(racecheck)) return;
     const Region region = {a, bytes, bytes, 1, writes};
     if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && strong)
         // the host has acquired a flag: the operation that wrote it, and all before that one, happen before the host's
@@ -319,8 +369,13 @@ static uint32_t effective_stream(const void *stream) {
 }
 StreamOperation::StreamOperation(const char *name, const void *stream, int line, bool waits)
     : is_outermost(false), waits(waits) {
+    if (running && !running->name) running->name = name, running->line = line;
     if (!watches_order() || running) return;
     DeviceLock device_lock;
+    if (stream_override < 0 && device_count() > 1) {
+        const StreamClock before = operations.clock_of_stream(operations.stream_index(stream));
+        run_queue(&before);
+    }
     running = &operations.begin(name, effective_stream(stream), line);
     is_outermost = true;
 }
@@ -333,7 +388,12 @@ StreamOperation::~StreamOperation() {
 StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 && watches_order()) {
     if (!is_outermost) return;
     DeviceLock device_lock;
-    stream_override = operations.stream_index(stream);
+    const uint32_t index = operations.stream_index(stream);
+    if (device_count() > 1) {
+        const StreamClock before = operations.clock_of_stream(index);
+        run_queue(&before);
+    }
+    stream_override = index;
 }
 StreamScope::~StreamScope() {
     if (is_outermost) stream_override = -1;
@@ -346,6 +406,10 @@ template <class F> static void if_tracking_order(F f) {
 // Inside a graph or a kernel, a wait is not the host's: ignore it.
 template <class F> static void if_host_call(F f) {
     if (stream_override < 0 && !running) if_tracking_order(f);
+}
+int device_of_stream(const void *stream) {
+    DeviceLock device_lock;
+    return operations.device_of_stream(stream);
 }
 void register_stream(const void *stream, bool blocking, int line) {
     if_tracking_order([=] { operations.create_stream(stream, blocking, line); });
@@ -363,12 +427,31 @@ void stream_waits(const void *stream, const void *event) {
     if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
 }
 void host_waits_for_event(const void *event) {
-    if_host_call([=] { operations.host_waits_for_event(event); });
+    if_host_call([=] {
+        const StreamClock clock = operations.clock_of_event(event);
+        run_queue(&clock);
+        operations.host_waits_for_event(event);
+    });
 }
 void host_waits_for(const void *stream) {
-    if_host_call([=] { operations.host_waits_for(stream); });
+    if_host_call([=] {
+        const StreamClock clock = operations.clock_of_stream(operations.stream_index(stream));
+        run_queue(&clock);
+        operations.host_waits_for(stream);
+    });
+}
+void host_waits_for_device(int device) {
+    if (device_count() == 1) return host_waits();
+    if_host_call([=] {
+        const StreamClock clock = operations.clock_of_device(device);
+        run_queue(&clock);
+        operations.host_waits_for_device(device);
+    });
 }
 void host_waits() {
-    if_host_call([] { operations.host_waits(); });
+    if_host_call([] {
+        run_queue(nullptr);
+        operations.host_waits();
+    });
 }
 }

@@ -44,6 +44,12 @@ struct Operation {
     dim3 grid, block;
     uintptr_t image;
     std::vector<Region> regions;
+    // With several devices: its blocks are those after `first_block`, up to `last_block`, of operations that run
+    // together
+    int device = 0;
+    uint32_t first_block = 0, last_block = ~0u;
+    bool is_of_joint_run = false;
+    bool contains(const Access &a) const { return a.thread / 1024 - 1 - first_block < last_block - first_block; }
     void add(const Region &);
     bool is_after(const Operation &other) const { return clock.of(other.stream) >= other.number; }
 };
@@ -63,13 +69,16 @@ class Operations {
         int line = 0;                  // of the call that created it
         uint32_t label = 0;            // its index in messages
         std::vector<uint32_t> branches; // internal streams, for graph nodes that run concurrently
+        int device = 0;
+        bool is_default = false;
     };
     struct UnorderedRegion {                   // a region of an operation that is not ordered before the current launch
         uintptr_t lo, max_end;         // max_end: of this region and those before it, sorted by `lo`
         const Region *region;
         const Operation *operation;
     };
-    std::vector<Stream> streams = std::vector<Stream>(1);  // the first is the legacy default stream
+    std::vector<Stream> streams = std::vector<Stream>(1);  // the first is the legacy default stream of device 0
+    std::vector<uint32_t> default_streams = {0};           // by device
     std::vector<uint32_t> free_streams; // indices of destroyed streams
     std::unordered_map<const void *, uint32_t> stream_indices;
     std::unordered_map<const void *, StreamClock> events;
@@ -82,7 +91,8 @@ class Operations {
     uint32_t add_stream();
     StreamClock &join_into_next_clock(uint32_t stream);
     uint32_t branch_stream(uint32_t stream, size_t i);
-    const Operation *at(uint32_t time) const;
+    const Operation *at(const Access &) const;
+    uint32_t default_stream(int device);
     Conflict conflict_in_regions(const Region &, const StreamClock &) const;
     Conflict conflict_in_cells(const Region &, const StreamClock &) const;
     Conflict conflict(const Region &, const StreamClock &) const;
@@ -90,7 +100,18 @@ class Operations {
     void add_unordered_regions(const Operation &);
 
 public:
+    struct Reserved {
+        uint32_t stream, number;
+        StreamClock clock;                   // the operations that happen before it, including itself
+    };
+    Operations() { streams[0].is_default = true; }
     uint32_t stream_index(const void *stream);
+    int device_of_stream(const void *stream) { return streams[stream_index(stream)].device; }
+    Reserved reserve(const void *stream);
+    Operation &start(const char *name, uint32_t stream, uint32_t number, int line, const StreamClock &);
+    StreamClock clock_of_stream(uint32_t stream) { return join_into_next_clock(stream); }
+    StreamClock clock_of_event(const void *event) const;
+    StreamClock clock_of_device(int device) const;
     Operation &begin(const char *name, uint32_t stream, int line);
     void end(Operation &, bool waits);
     void create_stream(const void *stream, bool blocking, int line);
@@ -101,14 +122,15 @@ public:
     void host_waits_for_event(const void *event);
     void host_waits_for(const void *stream);
     void host_waits();
+    void host_waits_for_device(int device);
     void end_call();
     // Is any earlier operation not ordered before this launch? `unordered_since` receives the time of the first such
     // launch.
     bool begin_launch(const Launch *, uintptr_t image, uint32_t &unordered_since);
     // orders the launch that has set a flag at `time` before this one
-    bool acquire(uint32_t time, uint32_t &unordered_since);
+    bool acquire(const Access &, uint32_t &unordered_since);
     // null: the operation of that time is ordered before this one
-    const Operation *unordered(uint32_t time) const;
+    const Operation *unordered(const Access &) const;
     Conflict find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const;
     // Checks and records an access of the current operation; verb: reads, writes or frees
     void access(const void *p, size_t bytes, const char *verb);
@@ -121,6 +143,8 @@ public:
 };
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
+void set_current_operation(Operation *);
+bool is_ordered_elsewhere();           // does a graph, or another operation, order the next operation?
 
 // The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. The
 // first branch of nodes uses the stream itself, concurrent branches use internal streams.

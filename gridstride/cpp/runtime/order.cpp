@@ -1,7 +1,7 @@
 // Synchronization without a barrier: fences, and flags, which are addresses that atomic operations access. A store to a
 // flag releases all accesses before the writer's last fence; a release store releases all accesses before itself. An
 // acquire load acquires these accesses immediately, any other load at the reader's next fence. Block scope limits both
-// to the block.
+// to the block, device scope to the device.
 // `sim/order.py` and `tile/run.py` implement the same memory model for the other two engines.
 #include "detector.h"
 #include "threads.h"
@@ -33,14 +33,14 @@ void Detector::acquire(const SyncState &state) {
 void Detector::fence(gridstride::Scope scope, Order order) {
     if (scope == gridstride::Scope::thread) return;
     ThreadView &thread_view = view();
-    const int is_of_device = scope != gridstride::Scope::block;
-    for (int device_scope = 0; device_scope <= is_of_device && order != Order::release; device_scope++)
-        if (VectorClock &loaded = thread_view.loaded[device_scope])
+    const int level = level_of(scope);
+    for (int l = 0; l <= level && order != Order::release; l++)
+        if (VectorClock &loaded = thread_view.loaded[l])
             thread_view.acquired.join(std::exchange(loaded, {}));
     if (order == Order::acquire) return;
     const uint32_t rank = me % max_threads;
-    if (thread_view.last_fence.is_of_device && !is_of_device) thread_view.apply_fence(me);
-    thread_view.last_fence.is_open = true, thread_view.last_fence.is_of_device = is_of_device;
+    if (thread_view.last_fence.level > level) thread_view.apply_fence(me);
+    thread_view.last_fence.is_open = true, thread_view.last_fence.level = level;
     if (lanes_synced.empty()) {
         thread_view.last_fence.acquired = block_view.acquired,
             thread_view.last_fence.acquired.join(thread_view.acquired);
@@ -67,21 +67,21 @@ template <class F> static VectorClock clock_before_fences(
 // common barrier.
 SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     SyncState joined;
-    bool has_open_fence[2] = {};                     // fences of block scope, of device scope
+    bool has_open_fence[scope_levels] = {};
     for (int i = from; i < to; i++)
         if (const ThreadView &thread_view = views[size_t(i)]; lanes >> i % 32 & 1) {
             joined.join(thread_view);
-            if (thread_view.last_fence.is_open) has_open_fence[thread_view.last_fence.is_of_device] = true;
+            if (thread_view.last_fence.is_open) has_open_fence[thread_view.last_fence.level] = true;
         }
-    const auto join_fences = [&](bool device_scope) {
+    const auto join_fences = [&](int level) {
         return clock_before_fences(views, thread_number(*w, 0), from, to,
             [=](const auto &last_fence, int i) {
-                return lanes >> i % 32 & 1 && last_fence.is_open && last_fence.is_of_device >= device_scope;
+                return lanes >> i % 32 & 1 && last_fence.is_open && last_fence.level >= level;
             });
     };
-    if (has_open_fence[1]) joined.fenced[1].join(join_fences(true));
-    if (has_open_fence[0]) joined.fenced[0].join(join_fences(false));
-    else joined.fenced[0].join(joined.fenced[1]);
+    for (int level = scope_levels - 1; level >= 0; level--)
+        if (has_open_fence[level]) joined.fenced[level].join(join_fences(level));
+        else if (level < scope_levels - 1) joined.fenced[level].join(joined.fenced[level + 1]);
     for (int i = from; i < to; i++)
         if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.is_open = false;
     return joined;
@@ -98,18 +98,20 @@ Flag *Detector::flag_at(uintptr_t a) {
     return was_overwritten || entry->second.time < (global ? launch_start : block_start) ? nullptr : &entry->second;
 }
 void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquires) {
-    const Flag *flag = flag_at(a);
+    Flag *flag = flag_at(a);
     if (!flag) return;
     const uint32_t block = me / max_threads;
+    const int scope_level = level_of(scope);
     ThreadView &thread_view = view();
-    const auto load = [&](const VectorClock &released, int device_scope) {
-        thread_view.loaded[device_scope].join(released);
+    const auto load = [&](const VectorClock &released, int level) {
+        thread_view.loaded[level].join(released);
         if (acquires) thread_view.acquired.join(released);
     };
-    if (scope != gridstride::Scope::block) load(flag->device, 1);
+    if (scope_level >= device_level) load(flag->of_device(device), device_level);
+    if (scope_level >= system_level) load(flag->system, system_level);
     if (const auto own_block = flag->by_block.find(block); own_block != flag->by_block.end())
-        load(own_block->second, 0);
-    thread_view.any_block.join(flag->any_block);
+        load(own_block->second, block_level);
+    thread_view.any_scope.join(flag->any_scope);
     thread_view.waited.join(flag->waited);
 }
 void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
@@ -123,12 +125,14 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
     }
     const SyncState released = release();
     if (!flag) *(flag = &flags[a / 4]) = {};
-    for (int device_scope = 0; device_scope <= (scope != gridstride::Scope::block); device_scope++) {
-        if (!device_scope && flag->by_block.size() > 1024) flag->by_block.clear();
-        VectorClock &clock = device_scope ? flag->device : flag->by_block[me / max_threads];
+    for (int level = 0; level <= level_of(scope); level++) {
+        if (!level && flag->by_block.size() > 1024) flag->by_block.clear();
+        VectorClock &clock = level == block_level    ? flag->by_block[me / max_threads]
+                             : level == device_level ? flag->of_device(device)
+                                                     : flag->system;
         if (releases) clock.join(released.acquired);
-        clock.join(released.fenced[device_scope]);
-        if (!device_scope) flag->any_block.join(clock);
+        clock.join(released.fenced[level]);
+        if (!level) flag->any_scope.join(clock);
     }
     flag->waited.join(released.waited);
     flag->thread = me, flag->time = now, flag->is_fenced = releases || after_fence;
@@ -150,7 +154,8 @@ void Detector::atomic(
     after_fence = any_acquired && views[me % max_threads].fence_time > views[me % max_threads].store_time;
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = is_thread_scope ? access_location
-        : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | access_location;
+        : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | access_location |
+            (scope == gridstride::Scope::device && several_devices ? device_bit : 0);
     if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, location);
     if (writes && synchronizes && (releases || any_acquired || !flags.empty()))
@@ -195,11 +200,14 @@ bool Detector::strong_conflict(const Access &earlier, const Access &later, uintp
     bool later_writes) {
     const bool same_block = earlier.thread / max_threads == me / max_threads;
     if ((earlier.location | later.location) & narrow_bit && !same_block) return true;
+    const bool is_any_of_device = several_devices && (is_of_device_scope(earlier) || is_of_device_scope(later));
+    if (is_any_of_device && !is_same_device(earlier.thread)) return true;
     if (earlier_writes && later_writes) {
         if (!(earlier.location & later.location & volatile_bit)) return false;
         Flag *flag = flag_at(a);
         return !flag || flag->thread != earlier.thread || !flag->is_fenced ||
-               !current_clock().includes(flag->device ? flag->device : flag->by_block[me / max_threads]);
+               !current_clock().includes(flag->system ? flag->system : flag->of_device(device)
+                   ? flag->of_device(device) : flag->by_block[me / max_threads]);
     }
     const bool same_warp = earlier_writes && earlier.thread / 32 == me / 32;
     if ((memory.holds(a) && !same_warp) || !((earlier_writes ? earlier : later).location & volatile_bit)) return false;

@@ -46,7 +46,8 @@ void Detector::race(const Access &earlier, const Access &later, const char *earl
     if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, element, earlier_kind, later_kind);
     const uint32_t common_bits = earlier.location & later.location;
     const bool are_both_atomic = common_bits & atomic_bit,
-               same_block = earlier.thread / max_threads == later.thread / max_threads;
+               same_block = earlier.thread / max_threads == later.thread / max_threads,
+               other_device = !is_same_device(earlier.thread);
     const auto includes = [&](const VectorClock &clock) { return clock.includes(earlier.thread, earlier.time); };
     const ThreadView *my_view = any_acquired ? &views[me % max_threads] : nullptr;
     const auto report = [&](Code code, Fields fields) {
@@ -55,9 +56,12 @@ void Detector::race(const Access &earlier, const Access &later, const char *earl
         defer_race({code, element, earlier_kind, later_kind, barrier_line, earlier, later, reader, a, {}, 0});
     };
     report(are_both_atomic && common_bits & volatile_bit                             ? Code::race_of_volatiles
+           : are_both_atomic && other_device                                         ? Code::atomic_of_device
            : are_both_atomic                                                         ? Code::atomic_of_block
-           : my_view && (includes(my_view->loaded[0]) || includes(my_view->loaded[1])) ? Code::flag_not_acquired
-           : my_view && (includes(my_view->any_block) || includes(block_view.any_block))   ? Code::fence_of_block
+           : my_view && std::any_of(my_view->loaded, my_view->loaded + scope_levels, includes) ? Code::flag_not_acquired
+           : my_view && (includes(my_view->any_scope) || includes(block_view.any_scope))
+               ? other_device ? Code::scope_of_device : Code::fence_of_block
+           : other_device                                                            ? Code::race_of_devices
            : same_block                                                              ? Code::race
            : allocation                                                              ? Code::race_of_blocks
                                                                                      : Code::race_of_cluster,
@@ -126,14 +130,14 @@ static const char *verb(const char *kind) { return kind[0] == 'r' ? "reads" : "w
 void Detector::race_of_operations(
     const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
     const ElementName &element) {
-    const Operation *first = operations.unordered(earlier.time), *second = current_operation();
+    const Operation *first = operations.unordered(earlier), *second = current_operation();
     if (!first || !second) return;
     find(Code::unordered_operations,
         {element.array(), element.index(), {"now", verb(later_kind)}, {"before", verb(earlier_kind)},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *first)},
         later, &earlier);
 }
-bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.time); }
+bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier); }
 // Checks an access against operations such as copies, whose reads and writes no cell records.
 void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t location) {
     const Conflict conflict = operations.find_launch_conflict(a, n, write);
@@ -153,7 +157,7 @@ void Detector::acquire_operation(uintptr_t a) {
     if (!(last_write.location & atomic_bit) || last_write.time >= launch_start || !from_unordered_launch(last_write))
         return;
     unordered_since = launch_start;
-    has_unordered = operations.acquire(last_write.time, unordered_since);
+    has_unordered = operations.acquire(last_write, unordered_since);
 }
 void Detector::record_read_across_launches(Cell &cell, const Access &current) {
     for (Access *read : {&cell.read, &cell.second_read})

@@ -2,6 +2,7 @@
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
+#include "queue.h"
 
 namespace gridstride {
 
@@ -14,7 +15,10 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
     const DeferredRace *deferred) const {
     Field::copy(finding.kernel, base_name(w->launch->kernel).c_str());
     finding.has_thread = 1;
-    set_thread(*w, int(access.thread % max_threads), access.thread / max_threads - 1, finding.location);
+    const auto block_of = [](const Access &a, uint32_t first_block) {
+        return a.thread / max_threads - 1 - first_block;
+    };
+    set_thread(*w, int(access.thread % max_threads), block_of(access, w->first_block), finding.location);
     set_line(access, finding.location);
     if (deferred) finding.call_line = find_call_in_kernel(*w, finding.location, deferred->frames, deferred->depth);
     else if (access.time >= now || access.time == not_completed)
@@ -22,12 +26,17 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
     if (!other) return;
     finding.has_other = 1;
     const Operation *earlier_operation = has_unordered && other->time < launch_start
-        ? operations.unordered(other->time) : nullptr;
-    const Launch &launch_of_access = *w->launch;
+        ? operations.unordered(*other) : nullptr;
+    const RunningLaunch *running = w->running_launch;
+    if (const RunningLaunch *of_other = launch_of_block(other->thread / max_threads)) running = of_other;
+    const Launch &launch_of_access = *running->launch;
     set_thread(earlier_operation ? earlier_operation->grid : launch_of_access.grid, earlier_operation
         ? earlier_operation->block : launch_of_access.block, int(other->thread % max_threads),
-        other->thread / max_threads - 1, finding.other);
-    set_line(*other, finding.other, earlier_operation ? earlier_operation->image : image.base);
+        block_of(*other, earlier_operation ? earlier_operation->first_block : running->first_block), finding.other);
+    const bool is_of_other_launch = running != w->running_launch;
+    set_line(*other, finding.other, earlier_operation ? earlier_operation->image
+        : is_of_other_launch ? running->checks.image.base : image.base);
+    if (device_count() > 1) finding.other.device = earlier_operation ? earlier_operation->device : running->device;
 }
 
 void Detector::set_line(const Access &access, Location &location, uintptr_t base) const {

@@ -7,7 +7,8 @@
 // switches are idle. When each thread of a block has had only idle switches (`idle_limit`), the block is suspended.
 // `progress` counts the blocks that began or ended. If all resident blocks wait and `progress` does not change, no
 // schedule helps: either blocks that have not begun would have to be resident (`report_not_resident`), or it is a
-// deadlock (`resolve`). A kernel that makes progress for too long is ended by the time limit (signals.cpp).
+// deadlock (`resolve`). A kernel that makes progress for too long is ended by the time limit (signals.cpp). With
+// several devices, launches of a queue (queue.cpp) run together, each with its own blocks.
 #include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 #include "findings.h"
 #include "launch.h"
 #include "platform.h"
+#include "queue.h"
 #include "residents.h"
 #include "signals.h"
 #include "synccheck.h"
@@ -25,13 +27,11 @@
 namespace gridstride {
 
 constexpr uint64_t multiprocessors = 132;      // an H100's
-static std::atomic<uint64_t> blocks_begun{0};   // blocks, or clusters, that have begun so far
 static std::atomic<uint64_t> progress{0};       // counts blocks that began or ended
-static struct {
-    std::atomic<uint64_t> arrived{0};          // threads
-    std::atomic<uint32_t> phase{0};
-} grid_barrier;
 
+bool Detector::is_same_device(uint32_t thread) const {
+    return !several_devices || device_of_block(thread / max_threads) == int(device);
+}
 uint64_t blocks_of(const Launch &l) { return uint64_t(l.grid.x) * l.grid.y * l.grid.z; }
 int blocks_of_sm(int threads, size_t shared) {
     const int by_threads = 2048 / ((threads + 31) / 32 * 32),
@@ -41,9 +41,6 @@ int blocks_of_sm(int threads, size_t shared) {
 uint64_t capacity(const Launch &l, size_t static_bytes) {
     const int threads = int(l.block.x * l.block.y * l.block.z);
     return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
-}
-void begin_grid() {
-    blocks_begun = 0, grid_barrier.arrived = 0;
 }
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?
@@ -82,10 +79,19 @@ void Worker::suspend_block(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-static bool waits_at_grid(void *phase) { return grid_barrier.phase != *static_cast<uint32_t *>(phase); }
+namespace {
+struct GridWait {
+    RunningLaunch *launch;
+    uint32_t phase;
+};
+}
+static bool waits_at_grid(void *arg) {
+    const GridWait &wait = *static_cast<GridWait *>(arg);
+    return wait.launch->phase != wait.phase;
+}
 static void describe_grid_wait(void *, Finding &f, const char *name) {
     const Launch &l = *worker->launch;
-    f.add({{name, Code::at_grid, 2}, {"arrived", grid_barrier.arrived.load()},
+    f.add({{name, Code::at_grid, 2}, {"arrived", worker->running_launch->arrived.load()},
         {"threads", blocks_of(l) * uint64_t(worker->num_threads)}});
 }
 bool Worker::waits_for_grid() const {
@@ -94,7 +100,9 @@ bool Worker::waits_for_grid() const {
     return false;
 }
 // Do all threads of the block wait at the barrier of the grid? Their conditions then need not be evaluated one by one.
-bool Worker::waits_only_for_grid() const { return live && num_at_grid == live && grid_barrier.phase == grid_phase; }
+bool Worker::waits_only_for_grid() const {
+    return live && num_at_grid == live && running_launch->phase == grid_phase;
+}
 // Can the suspended block make progress: does a condition hold, or has a polled value changed?
 bool Worker::can_progress() const {
     if (waits_only_for_grid()) return false;
@@ -106,28 +114,36 @@ bool Worker::can_progress() const {
     return false;
 }
 
+static VectorClock all_threads_of(const RunningLaunch &running) {
+    const uint32_t first = running.first_block + 1;
+    return VectorClock::of_blocks(first, first + uint32_t(blocks_of(*running.launch)), ++detector.now);
+}
 // The barrier of the grid orders all accesses before it before all accesses after it.
 static void order_all_accesses(Worker &current) {
+    std::vector<Worker *> blocks;
     for (Worker *team : teams_of_thread())
         for (size_t i = 0; i < team->blocks(); i++)
-            if (Worker &block = *team->block_at(i); block.running) {
+            if (Worker &block = *team->block_at(i); block.running && block.running_launch == current.running_launch) {
                 detector.enter(block);
                 detector.block_barrier(block);
+                blocks.push_back(&block);
             }
+    if (detector.several_devices) detector.join_blocks(blocks, all_threads_of(*current.running_launch));
     detector.enter(current);
+    if (detector.several_devices) return;
     detector.report_unwritten(detector.unwritten_in_launch);
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
 }
 static void complete_grid_barrier(Worker &last) {
-    grid_barrier.arrived = 0;
+    last.running_launch->arrived = 0;
     if (detector.on) order_all_accesses(last);
-    grid_barrier.phase++;
+    last.running_launch->phase++;
 }
 // Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, including the
 // first one: on a GPU the first thread arrives for the whole block.
 bool Worker::count_exited_at_grid_barrier() {
-    const bool is_counted = exited_counted_in_phase == grid_barrier.phase + 1;
+    const bool is_counted = exited_counted_in_phase == running_launch->phase + 1;
     if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
     int returned_rank = -1;
     for (int i = 0; i < num_threads; i++) {
@@ -135,9 +151,9 @@ bool Worker::count_exited_at_grid_barrier() {
         if (thread_state == done) returned_rank = returned_rank < 0 ? i : returned_rank;
         else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
-    exited_counted_in_phase = grid_barrier.phase + 1;
+    exited_counted_in_phase = running_launch->phase + 1;
     warn_of_returned_thread(*this, line[0], live, returned_rank);
-    if ((grid_barrier.arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
+    if ((running_launch->arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
         return false;
     complete_grid_barrier(*this);
     return true;
@@ -151,13 +167,14 @@ void grid_sync(int line) {
         stops_launch = true;
         end_launch();
     }
-    uint32_t phase = grid_barrier.phase;
+    RunningLaunch &running = *w.running_launch;
+    GridWait wait{&running, running.phase};
     detector.finish_pending_writes();
-    if (++grid_barrier.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
+    if (++running.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
     Worker &block = *worker;
-    if (block.grid_phase != phase) block.grid_phase = phase, block.num_at_grid = 0;
+    if (block.grid_phase != wait.phase) block.grid_phase = wait.phase, block.num_at_grid = 0;
     block.num_at_grid++;
-    wait_until(waits_at_grid, &phase, line, describe_grid_wait);
+    wait_until(waits_at_grid, &wait, line, describe_grid_wait);
 }
 bool is_cooperative() {
     const Launch &l = *worker->launch;
@@ -168,60 +185,87 @@ namespace {
 // The scheduler of the blocks, or clusters, on one OS thread. A team is a block or a cluster, represented by its
 // leader.
 class BlockScheduler {
-    const Launch &l;
+    std::vector<RunningLaunch *> &launches;    // those that have not ended
     Worker &root;
     std::vector<Worker *> &free_teams, &suspended_teams; // leaders of teams; the newest suspended one is last
-    size_t num_prepared = 0, file_scope_bytes; // bytes of shared memory declared at file scope
-    uint64_t num_teams = 0;                    // blocks, or clusters, of the grid
+    size_t num_prepared = 0, next_launch = 0;
     int os_threads;
+    bool of_queue;
+    Stall stall;
     uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
 
 public:
-    BlockScheduler(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
-        : l(l), root(root), free_teams(lists[0]), suspended_teams(lists[1]), os_threads(os_threads) {
+    BlockScheduler(std::vector<RunningLaunch *> &launches, Worker &root, int os_threads, bool of_queue,
+        std::vector<Worker *> (&lists)[2])
+        : launches(launches), root(root), free_teams(lists[0]), suspended_teams(lists[1]), os_threads(os_threads),
+            of_queue(of_queue) {
         free_teams.clear(), suspended_teams.clear();
-        file_scope_bytes = bytes_at_file_scope();
-        num_teams = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
-        free_teams.push_back(prepare_team());
+        for (RunningLaunch *l : launches) begin_launch(*l);
+        if (!of_queue) free_teams.push_back(prepare_team(*launches[0]));
     }
 
     void run() {
         uint64_t last_progress = progress, num_idle = 0;
         while (!stops_launch) {
-            if (may_begin_another() && begin_team()) {
+            if (begin_next_team()) {
                 while (!stops_launch && resume_teams(false)) {}
                 continue;
             }
+            if (of_queue && add_launches(false)) continue;
             if (suspended_teams.empty()) break;
+            const bool has_changes = of_queue && std::any_of(suspended_teams.begin(), suspended_teams.end(),
+                [](Worker *team) { return can_resume(*team, false); });
             resume_teams(true);
-            if (progress != last_progress) last_progress = progress, num_idle = 0;
+            if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, stall.end();
             else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
     }
 
 private:
+    void begin_launch(RunningLaunch &running) {
+        const Launch &l = *running.launch;
+        running.file_scope_bytes = bytes_at_file_scope(l);
+        running.num_teams = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
+    }
+    // Adds launches of the queue, whose operations before them have ended. Returns whether there is any.
+    bool add_launches(bool is_stalled) {
+        const size_t num_launches = launches.size();
+        const bool has_changed = admit_operations(launches, is_stalled);
+        for (size_t i = num_launches; i < launches.size(); i++) begin_launch(*launches[i]);
+        return has_changed;
+    }
     // Bytes of shared memory at file scope. It avoids dladdr if possible, which is slow.
-    size_t bytes_at_file_scope() const {
+    size_t bytes_at_file_scope(const Launch &l) const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
-        if (detector.on) return root.file_scopes[detector.image.base].used;
+        if (detector.on && !of_queue) return root.file_scopes[detector.image.base].used;
         return dladdr(reinterpret_cast<const void *>(l.thread), &info)
                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
                    : 0;
     }
-    size_t resident_limit() const {
-        return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
+    size_t resident_limit(const RunningLaunch &running) const {
+        const dim3 &c = running.launch->cluster;
+        const size_t blocks_per_team = size_t(c.x) * c.y * c.z;
+        return std::max(size_t(1),
+            size_t(capacity(*running.launch, running.static_shared)) / blocks_per_team / size_t(os_threads));
     }
     // The number of idle iterations over all threads after which the blocks count as stuck; fewer with many threads,
     // because an iteration then takes seconds.
     uint64_t idle_limit() const {
-        const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * suspended_teams.size();
+        uint64_t threads = 0;
+        for (const Worker *team : suspended_teams)
+            threads += uint64_t(team->num_threads) * std::max(size_t(1), team->cluster.size());
         return threads > 1 << 16 ? 3 : 16;
     }
-    bool may_begin_another() const { return suspended_teams.empty() || suspended_teams.size() < resident_limit(); }
+    bool may_begin_another(const RunningLaunch &running) const {
+        if (suspended_teams.empty()) return true;
+        const size_t num_suspended = !of_queue ? suspended_teams.size() : size_t(std::count_if(suspended_teams.begin(),
+            suspended_teams.end(), [&](const Worker *team) { return team->running_launch == &running; }));
+        return num_suspended < resident_limit(running);
+    }
 
     // Returns a team that is prepared for this launch.
-    Worker *prepare_team() {
+    Worker *prepare_team(RunningLaunch &running) {
         std::vector<Worker *> &teams = teams_of_thread();
         if (num_prepared == teams.size()) {
             teams.push_back(new_worker());
@@ -230,6 +274,11 @@ private:
             teams.back()->shared = root.shared;
         }
         Worker &team = *teams[num_prepared++];
+        prepare(team, running);
+        return &team;
+    }
+    void prepare(Worker &team, RunningLaunch &running) {
+        const Launch &l = *running.launch;
         const size_t cluster_size = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
         team.cluster.clear();
         team.cluster_dims = l.cluster, team.running_block = &team, team.idle_switches = 0;
@@ -244,22 +293,40 @@ private:
             team.cluster.insert(team.cluster.end(), team.peers.begin(),
                 team.peers.begin() + std::ptrdiff_t(cluster_size - 1));
         }
+        if (of_queue) enter_launch(running);
         for (size_t i = 0; i < team.blocks(); i++) {
             Worker &block = *(worker = team.block_at(i));
             detector.enter(block);
-            if (&block != &root && detector.on) detector.forget_arrays();
+            if ((of_queue || &block != &root) && detector.on) detector.forget_arrays();
+            block.running_launch = &running, block.first_block = running.first_block;
             block.prepare_threads(l, seed, options.order);
         }
-        return &team;
+    }
+    // Switches the variables of the emulated device to those of a launch. Only launches of a queue alternate.
+    void enter_launch(RunningLaunch &running) const {
+        blockDim = running.launch->block, gridDim = running.launch->grid;
+        enter_operation(running);
+        if (detector.on) detector.enter_launch(running.checks, uint32_t(running.device));
     }
 
-    bool begin_team() {
-        const uint64_t num_begun = blocks_begun++;
-        if (num_begun >= num_teams) return false;
-        const uint64_t team_number = options.order == 1 ? num_teams - 1 - num_begun : num_begun;
-        if (free_teams.empty()) free_teams.push_back(prepare_team());
+    // Begins a team of the next launch that has one and may hold it; returns whether there is one.
+    bool begin_next_team() {
+        for (size_t i = 0; i < launches.size(); i++) {
+            RunningLaunch &running = *launches[(next_launch + i) % launches.size()];
+            if (!may_begin_another(running) || !begin_team(running)) continue;
+            next_launch = of_queue ? next_launch + i + 1 : 0;
+            return true;
+        }
+        return false;
+    }
+    bool begin_team(RunningLaunch &running) {
+        const uint64_t num_begun = running.num_begun++;
+        if (num_begun >= running.num_teams) return running.num_begun--, false;
+        const uint64_t team_number = options.order == 1 ? running.num_teams - 1 - num_begun : num_begun;
+        if (free_teams.empty()) free_teams.push_back(prepare_team(running));
         Worker *team = free_teams.back();
         free_teams.pop_back();
+        if (of_queue) team->running_launch == &running ? enter_launch(running) : prepare(*team, running);
         team->idle_switches = 0;
         progress++;
         worker = team;
@@ -272,15 +339,26 @@ private:
     bool run_team(Worker &team) {
         switch_fiber(root.main, *team.running_block->fiber[team.running_block->current]);
         const bool ended = team.end_block();
+        team.running_launch->static_shared = team.shared_static;
         if (ended) free_teams.push_back(&team), progress++;
         else exchange_shared(team, false);
+        if (ended && of_queue) count_ended(*team.running_launch);
         return ended;
+    }
+    void count_ended(RunningLaunch &running) {
+        if (++running.num_ended < running.num_teams) return;
+        if (detector.on) running.released.acquired.join(all_threads_of(running));
+        launches.erase(std::find(launches.begin(), launches.end(), &running));
+        for (Worker *team : teams_of_thread())
+            if (team->running_launch == &running) team->running_launch = nullptr;
+        end_operation(running);
     }
     // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out when
     // the block is suspended.
     void exchange_shared(Worker &team, bool copies_in) const {
         if (!team.saved_shared) team.saved_shared = map_shared_memory();
         char *to = copies_in ? team.shared : team.saved_shared, *from = copies_in ? team.saved_shared : team.shared;
+        const size_t file_scope_bytes = team.running_launch->file_scope_bytes;
         memcpy(to, from, team.shared_used);
         memcpy(to + shared_cap - file_scope_bytes, from + shared_cap - file_scope_bytes, file_scope_bytes);
     }
@@ -307,6 +385,7 @@ private:
         return has_ended;
     }
     bool resume(Worker &team) {
+        if (of_queue) enter_launch(*team.running_launch);
         for (size_t i = 0; i < team.blocks(); i++) {
             Worker *block = team.block_at(i);
             block->wake();
@@ -329,25 +408,103 @@ private:
     // Reports a deadlock, or that blocks which have not begun would have to be resident.
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
+        if (of_queue && add_launches(true)) return;
         Worker &team = *suspended_teams.back();
         if (can_any_resume()) {
-            if (blocks_begun < num_teams && num_idle > idle_limit()) report_not_resident(team);
+            const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_teams; };
+            if (num_idle > idle_limit() && std::any_of(launches.begin(), launches.end(), has_more))
+                report_not_resident(team_of(**std::find_if(launches.begin(), launches.end(), has_more)));
+            else if (of_queue && num_idle > idle_limit() && stall.lasts(suspended_teams)) report_deadlock_on_flag();
             return;
         }
+        if (of_queue) enter_launch(*team.running_launch);
         worker = team.running_block;
         detector.enter(*worker);
         worker->resolve();
     }
+    Worker &team_of(const RunningLaunch &running) const {       // its newest suspended team
+        for (size_t i = suspended_teams.size(); i-- > 0;)
+            if (suspended_teams[i]->running_launch == &running) return *suspended_teams[i];
+        return *suspended_teams.back();
+    }
     void report_not_resident(Worker &team) {
         Worker &block = *team.running_block;
+        if (of_queue) enter_launch(*team.running_launch);
         worker = &block;
         detector.enter(block);
-        if (claim_finding(Code::not_resident, {{"resident", suspended_teams.size() * team.blocks()},
-                                                 {"blocks", blocks_of(l)}})) {
+        const size_t num_resident = size_t(std::count_if(suspended_teams.begin(), suspended_teams.end(),
+            [&](const Worker *other) { return other->running_launch == team.running_launch; }));
+        if (claim_finding(Code::not_resident, {{"resident", num_resident * team.blocks()},
+                                                 {"blocks", blocks_of(*team.launch)}})) {
             set_thread_of_finding(block);
             detector.set_line({0, 0, block.polls[block.rank[block.current]].location}, current_finding.location);
         }
         end_launch();
+    }
+    // All threads of all launches wait for values in memory that no thread will change.
+    void report_deadlock_on_flag() {
+        Worker &block = polling_block(nullptr);
+        Worker *const other = polling_block_of_other_launch(block);
+        PollDescription other_wait = {};
+        if (other) enter_block(*other), other_wait = describe_poll(*other);
+        enter_block(block);
+        const PollDescription wait = describe_poll(block);
+        if (claim_finding(Code::deadlock_on_flag,
+            {wait.element.array(), wait.element.index(), {"device", block.running_launch->device},
+                {"others", other ? Code::other_kernel_waits : Code::no_other_kernel, other ? 3 : 0}})) {
+            if (other) current_finding.add({{"kernel", base_name(other->launch->kernel).c_str()},
+                {"device", other->running_launch->device}, {"line", other_wait.location.line}});
+            set_thread_of_finding(block);
+            current_finding.location.line = wait.location.line;
+            Field::copy(current_finding.location.file, wait.location.file);
+            if (other) current_finding.has_other = 1, current_finding.other = other_wait.location;
+        }
+        end_launch();
+    }
+    struct PollDescription {
+        ElementName element;
+        Location location;
+    };
+    void enter_block(Worker &block) const {
+        enter_launch(*block.leader->running_launch);
+        worker = &block;
+        detector.enter(block);
+    }
+    PollDescription describe_poll(Worker &block) const {
+        PollDescription wait = {};
+        const Poll &poll = block.polls[block.rank[block.current]];
+        const uintptr_t address = reinterpret_cast<uintptr_t>(poll.address);
+        if (detector.on) {
+            const Allocation *allocation = memory.at(address);
+            wait.element = detector.element_name(address, allocation ? 0 : detector.shared_cell(address).owner,
+                allocation);
+        }
+        detector.set_line({0, 0, poll.location}, wait.location);
+        set_thread(block, block.rank[block.current], block.block, wait.location);
+        return wait;
+    }
+    Worker &polling_block(const RunningLaunch *excluded) const {
+        RunningLaunch *first = nullptr;
+        for (const Worker *team : suspended_teams)
+            if (team->running_launch != excluded && (!first || team->running_launch->device < first->device))
+                first = team->running_launch;
+        Worker &block = *team_of(*first).running_block;
+        select_poll(block);
+        return block;
+    }
+    Worker *polling_block_of_other_launch(const Worker &block) const {
+        const RunningLaunch *own = block.leader->running_launch;
+        const bool exists = std::any_of(suspended_teams.begin(), suspended_teams.end(),
+            [own](const Worker *team) { return team->running_launch != own; });
+        return exists ? &polling_block(own) : nullptr;
+    }
+    // Makes a thread that polls the current one of a suspended block.
+    static void select_poll(Worker &block) {
+        for (int slot = 0; slot < block.num_threads && block.has_polled; slot++)
+            if (block.state[slot] == ready && block.polls[block.rank[slot]].repeats) {
+                block.current = slot;
+                return;
+            }
     }
 };
 }
@@ -381,13 +538,14 @@ static void find_thread_of_fault(Worker &root, Worker &block) {
 static bool is_fault(int signal_number) {
     return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE || signal_number == SIGILL;
 }
-void work(const Launch &l, int os_threads) {
+void work(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue) {
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
     set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
-    if (!completes(root.escape, false, [&] { BlockScheduler(l, root, os_threads, lists).run(); })) {
+    const auto run = [&] { BlockScheduler(launches, root, os_threads, of_queue, lists).run(); };
+    if (!completes(root.escape, false, run)) {
         if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);
         stops_launch = true;

@@ -21,9 +21,10 @@ struct Access {
 // The bits of `location`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
 // code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by the copy engine or the
 // tensor cores, through the asynchronous proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
-// read-modify-write. No library is so large that an offset reaches these bits.
+// read-modify-write; with atomic_bit and line_bit, an atomic access in device scope. No library is so large that an
+// offset reaches these bits.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
-                   engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
+                   engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25, device_bit = 1u << 24;
 constexpr uint32_t location_mask = modify_bit - 1;
 constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access that no thread has waited for
 

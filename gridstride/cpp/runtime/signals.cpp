@@ -154,7 +154,7 @@ static void *watch_loop(void *) {
     return nullptr;
 }
 void begin_time(const Launch &l) {
-    const Image image = detector.on ? detector.image : image_of(reinterpret_cast<void *>(l.thread));
+    const Image image = image_of(reinterpret_cast<void *>(l.thread));
     watched_lock.lock();
     kernel_image = image;
     deadline = seconds_now() + options.seconds;

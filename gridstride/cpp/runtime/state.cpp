@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <chrono>
 #include <mutex>
+#include <unistd.h>
 #include "detector.h"
 #include "memory.h"
 #include "platform.h"
@@ -18,7 +19,7 @@ __attribute__((tls_model("initial-exec"))) thread_local Worker *worker = nullptr
 __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled = false;
 Detector detector;
 
-gridstride_options options = {0, 0, 0, 0, 60, 0};
+gridstride_options options = {0, 0, 0, 0, 60, 0, 1};
 Finding current_finding;
 std::vector<Finding> pending_warnings;
 std::atomic<bool> stops_launch{false};
@@ -49,6 +50,11 @@ DeviceLock::~DeviceLock() {
     if (holds_lock && !--lock_depth) device.unlock();
 }
 int DeviceLock::depth() { return lock_depth; }
+void DeviceLock::pause(unsigned microseconds) {
+    device.unlock();
+    usleep(microseconds);
+    device.lock();
+}
 void DeviceLock::unlock_to(int depth) {
     if (lock_depth > depth && !depth) device.unlock();
     lock_depth = depth;

@@ -11,7 +11,7 @@
 namespace gridstride {
 
 // of the interface to Python: finding.h, and the functions at the end of runtime.h
-constexpr int abi_version = 4;
+constexpr int abi_version = 5;
 extern gridstride_options options;
 extern Finding current_finding;
 extern std::vector<Finding> pending_warnings;    // reported at the end of the call
@@ -69,6 +69,7 @@ public:
     DeviceLock(const DeviceLock &) = delete;
     static int depth();                // the nesting depth in this OS thread
     static void unlock_to(int to);     // sets the depth after a jump out of scopes
+    static void pause(unsigned microseconds);      // lets other threads use the devices
 };
 // Was the last launch refused? The host may read the error and continue.
 inline bool was_launch_refused() {

@@ -270,6 +270,9 @@ void yield() {
 void record_return(int line) {
     if (detector.on && on_device()) worker->return_line[current_rank()] = line;
 }
+void record_clock_read() {
+    if (on_device()) worker->leader->reads_clock = true;
+}
 void yield_thread() {
     if (!on_device()) return;
     worker->leader->idle_switches++;                        // a sleep counts as a poll without progress

@@ -8,5 +8,6 @@
 #include "wgmma.cpp"
 #include "shared.cpp"
 #include "operations.cpp"
+#include "queue.cpp"
 #include "residents.cpp"
 #include "launch.cpp"

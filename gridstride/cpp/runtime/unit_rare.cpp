@@ -7,6 +7,7 @@
 #include "machine.cpp"
 #include "addresses.cpp"
 #include "device.cpp"
+#include "devices.cpp"
 #include "graphs.cpp"
 #include "unload.cpp"
 #include "transforms.cpp"

@@ -16,6 +16,8 @@ struct Symbol {                        // a variable of the device
     char *device, *host;
     size_t bytes;
     void **slot;
+    const void *init;
+    char *peers[7] = {};               // the variable on the devices 1, 2, ...; null before it is needed
 };
 std::vector<Symbol> take_device_variables(const Image &module);
 void restore_device_variables(const std::vector<Symbol> &);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace gridstride {
 
@@ -71,6 +72,14 @@ public:
         }
         return clock;
     }
+    // Returns a clock of all accesses before `time` by the blocks `first` to `last` (thread / 1024).
+    static VectorClock of_blocks(uint32_t first, uint32_t last, uint32_t time) {
+        uint32_t level = 2;
+        while (uint64_t(last) >> 5 * (level - 1)) level++;
+        VectorClock clock;
+        clock.root = make_range(level, 0, first, last, time);
+        return clock;
+    }
     // Makes this clock the pointwise maximum of both.
     void join(const VectorClock &other) {
         if (root == other.root || !other.root) return;
@@ -125,6 +134,17 @@ private:
         }
         return n;
     }
+    // Makes the node of a level from 1 on that contains block `base`, for the blocks `first` to `last`.
+    static Node *make_range(uint32_t level, uint64_t base, uint32_t first, uint32_t last, uint32_t time) {
+        const uint64_t blocks = uint64_t(1) << 5 * (level - 1), step = blocks / 32;
+        if (base >= first && base + blocks <= last) return make(level, time, 0, nullptr);
+        Slot slots[32];
+        uint32_t mask = 0, count = 0;
+        for (uint32_t i = 0; i < 32; i++)
+            if (base + i * step < last && base + (i + 1) * step > first)
+                slots[count++].child = make_range(level - 1, base + i * step, first, last, time), mask |= 1u << i;
+        return make(level, 0, mask, slots);
+    }
     void lift(uint32_t level) {        // adds levels above the root; the clock stays the same
         while (root && root->level < level) {
             const Slot below = {root};
@@ -166,55 +186,68 @@ private:
     }
 };
 
+// The scopes that contain other threads: of a block, of a device, of the system. A level is an index of an array.
+constexpr int block_level = 0, device_level = 1, system_level = 2, scope_levels = 3;
+
 // The state that a release or a barrier publishes, as vector clocks. `acquired`: all accesses that happen before it;
 // `strong`: atomic accesses that do so in addition; `fenced`: accesses before the last fence, [0] of any scope, [1] of
-// device scope; `any_block`: accesses that flags release within any block; `waited`: per thread or warpgroup, the time
-// up to which the engines have completed its requests. An acquire joins the published state to that of the thread.
+// device scope or wider, [2] of system scope; `any_scope`: accesses that flags release in any scope; `waited`: per
+// thread or warpgroup, the time up to which the engines have completed its requests. An acquire joins the published
+// state to that of the thread.
 // In the simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor of
 // `ReleaseEvent` (`tile/run.py`).
 struct SyncState {
-    VectorClock acquired, strong, fenced[2], any_block, waited;
-    bool any() const { return waited || acquired || strong || any_block || fenced[0] || fenced[1]; }
+    VectorClock acquired, strong, fenced[scope_levels], any_scope, waited;
+    bool any() const { return waited || acquired || strong || any_scope || fenced[0] || fenced[1]; }
     void join(const SyncState &other) {
         if (!other.any()) return;
         const bool are_same = fenced[0].is_same(fenced[1]) && other.fenced[0].is_same(other.fenced[1]);
         acquired.join(other.acquired), strong.join(other.strong);
-        any_block.join(other.any_block), waited.join(other.waited);
+        any_scope.join(other.any_scope), waited.join(other.waited);
         fenced[0].join(other.fenced[0]);
         are_same ? void(fenced[1] = fenced[0]) : fenced[1].join(other.fenced[1]);
+        fenced[2].join(other.fenced[2]);
     }
 };
 // The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that the flags
-// that it has loaded release, [0] within its block, [1] to the device; the next fence of the thread acquires them.
+// that it has loaded release, [0] within its block, [1] to the device, [2] to the system; the next fence of the thread
+// whose scope is wide enough acquires them.
 struct ThreadView : SyncState {
-    VectorClock loaded[2];
+    VectorClock loaded[scope_levels];
     uint32_t fence_time = 0,
              store_time = 0; // the times of its last fence, and of its last volatile write to shared memory
     // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
     // to `fenced` before this is read.
     struct {
-        bool is_open, is_of_device;
+        bool is_open;
+        int level;
         uint32_t times[3];
         VectorClock acquired;
     } last_fence = {};
     // Most threads have acquired nothing, so there is little to clear.
     void clear() {
-        if (any() || loaded[0] || loaded[1]) *this = {};
+        if (any() || loaded[0] || loaded[1] || loaded[2]) *this = {};
         else last_fence.acquired = {}, last_fence.is_open = false, fence_time = store_time = 0;
     }
     void apply_fence(uint32_t thread) {
         if (!last_fence.is_open) return;
         last_fence.is_open = false;
         last_fence.acquired.add(thread, last_fence.times);
-        if (last_fence.is_of_device) fenced[1] = last_fence.acquired;
+        for (int level = 1; level <= last_fence.level; level++) fenced[level] = last_fence.acquired;
         fenced[0] = std::move(last_fence.acquired);
     }
 };
 // An address that atomic operations access, and the state that its writers have released since the last plain write.
 struct Flag {
-    VectorClock device, any_block, waited;              // released to the device; within any block; as in SyncState
+    VectorClock device, system, any_scope, waited;      // released to device 0; to the system; as in SyncState
+    std::vector<VectorClock> other_devices;             // released to device 1, 2, ...
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t thread = 0, time = 0;
     bool is_fenced = false;            // was there a fence before the last write?
+    VectorClock &of_device(uint32_t number) {
+        if (!number) return device;
+        if (other_devices.size() < number) other_devices.resize(number);
+        return other_devices[number - 1];
+    }
 };
 }

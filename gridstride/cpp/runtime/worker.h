@@ -82,11 +82,14 @@ struct Poll {
 
 struct BlockClock;
 struct Engines;
+struct RunningLaunch;
 
 struct Worker {
     // the launch and the block
     const Launch *launch = nullptr;
     int num_threads = 0;                           // in a block
+    RunningLaunch *running_launch = nullptr;
+    uint32_t first_block = 0;                      // the number of block 0 of the launch among all launches that run
     uint64_t block = 0;                            // its number in the grid
     uint3 block_index;
     // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
@@ -146,6 +149,7 @@ struct Worker {
     Worker *root = this;                           // the Worker of the OS thread, to whose main fiber all return
     Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
     bool has_polled = false;                       // has any thread polled?
+    bool reads_clock = false;                      // of the leader: has any thread read the clock?
     // 1 + the phase of the grid's barrier for which exited threads were counted
     uint32_t exited_counted_in_phase = 0;
     int num_at_grid = 0;                           // threads that wait for `grid_phase` of the grid's barrier to end

@@ -26,6 +26,7 @@ template <class F> GRIDSTRIDE_NO_TSAN auto defer(const void *stream, NodeKind ki
         return enable_checks(enabled), true;
     }
     Graph *const g = is_any_stream_captured() ? capture_graph(stream) : nullptr;
+    if (!g && is_queueing() && kind != NodeKind::alloc) return queue_work(stream, make_work(f));
     if (g) add_captured_node(stream, kind, make_work(f));
     return g != nullptr;
 }

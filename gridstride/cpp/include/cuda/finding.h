@@ -29,8 +29,9 @@ enum Kind {
     X(memcheck, misaligned) X(memcheck, misaligned_operand) X(memcheck, block_ended) X(memcheck, block_may_end) \
     X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, memory_of_other_block) X(memcheck, bulk_bytes) \
     X(memcheck, no_tensor_map) X(memcheck, coordinates) X(memcheck, box_misaligned) X(memcheck, box_before) \
-    X(memcheck, descriptor) X(memcheck, metadata) \
+    X(memcheck, descriptor) X(memcheck, metadata) X(memcheck, peer_not_enabled) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
+    X(racecheck, race_of_devices) X(racecheck, scope_of_device) X(racecheck, atomic_of_device) \
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
     X(racecheck, fence_of_block) X(racecheck, unordered_operations) X(racecheck, host_race) \
     X(racecheck, copy_not_waited_for) \
@@ -47,11 +48,11 @@ enum Kind {
     X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
-    X(synccheck, not_resident) X(synccheck, not_cooperative) \
+    X(synccheck, deadlock_on_flag) X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
     X(launch_failed, launch_bounds) X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) \
     X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
-    X(launch_failed, not_launched) \
+    X(launch_failed, not_launched) X(launch_failed, stream_of_other_device) \
     X(launch_failed, out_of_memory) \
     X(assertion, fails) \
     X(crash, division) X(crash, division_overflows) X(crash, stack) X(crash, aborts) X(crash, instruction) \
@@ -73,6 +74,7 @@ enum Kind {
     X(phrase, not_in_mask) X(phrase, first_of_block) X(phrase, first_of_warp) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
     X(phrase, tile_threads) \
+    X(phrase, other_kernel_waits) X(phrase, no_other_kernel) \
     X(phrase, copy_bytes) X(phrase, matrix_stride)
 
 enum class Code {
@@ -125,6 +127,7 @@ struct Frame {
 
 struct Location {
     int line, block[3], thread[3];
+    int device;                        // with several devices; else -1
     char file[256];
     int num_calls;                     // the innermost of the `calls` comes first
     Frame calls[8];

@@ -300,6 +300,7 @@ GRIDSTRIDE_STORE(__stwt)
 
 // Clocks count nanoseconds, not cycles.
 inline long long clock64() {
+    gridstride::record_clock_read();
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000000000ll + now.tv_nsec;

@@ -69,6 +69,7 @@ constexpr bool took_branch(const char *file, int line, int column, bool is_taken
     return is_taken;
 }
 GRIDSTRIDE_API void yield_thread();                                // lets other threads run
+GRIDSTRIDE_API void record_clock_read();                           // a thread that waits may give up in time
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
@@ -146,7 +147,18 @@ GRIDSTRIDE_API void forget_event(const void *event);
 GRIDSTRIDE_API void stream_waits(const void *stream, const void *event);
 GRIDSTRIDE_API void host_waits_for_event(const void *event);
 GRIDSTRIDE_API void host_waits_for(const void *stream);
-GRIDSTRIDE_API void host_waits();                                  // for all of the device
+GRIDSTRIDE_API void host_waits();                                  // for all devices
+GRIDSTRIDE_API void host_waits_for_device(int device);
+// The devices, numbered from 0. With several of them, launches and copies are queued until the host waits.
+GRIDSTRIDE_API int device_count();
+GRIDSTRIDE_API int current_device();
+GRIDSTRIDE_API bool choose_device(int device);                     // false: there is no such device
+GRIDSTRIDE_API bool is_device_number(int device);
+GRIDSTRIDE_API bool set_peer_access(int peer, bool enabled);       // of the current device; false: it was so already
+GRIDSTRIDE_API int device_of(const void *p) GRIDSTRIDE_NOT_READ(1);    // -1: it is not device memory
+GRIDSTRIDE_API int device_of_stream(const void *stream);
+// memory of the current device that all devices may access; cleared
+GRIDSTRIDE_API void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line);
 // Graphs: work with dependencies; a captured stream adds a chain of nodes
 enum class NodeKind { kernel, memcpy, memset, host, graph, empty, wait, record, alloc = 10, free, conditional = 13 };
 struct GraphWork {
@@ -154,6 +166,10 @@ struct GraphWork {
     int (*run)(void *work);         // an error of the runtime, or 0
     void (*drop)(void *work);
 };
+// queues work of a stream, which the caller then must not run; false: operations are not queued
+GRIDSTRIDE_API bool queue_work(const void *stream, const GraphWork &);
+GRIDSTRIDE_API bool is_queueing();
+GRIDSTRIDE_API bool is_holding_queue();  // does the end of a call from Python leave the operations in the queue?
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
 // A launch by a kernel, which runs after its grid; `last`: after all other launches of the grid
@@ -431,7 +447,8 @@ GRIDSTRIDE_API const char *gridstride_codes();
 GRIDSTRIDE_API void gridstride_send_warnings_to(void (*)(const gridstride::Finding *));
 // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
 // memory: bytes of the device; 0: the free memory of this machine
-struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; };
+// devices: their number; 0 and 1: one
+struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; int devices; };
 GRIDSTRIDE_API void gridstride_set_options(const gridstride_options *);
 // the n-th allocation that was not freed; false: there are fewer
 struct gridstride_leak {

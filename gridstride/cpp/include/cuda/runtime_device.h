@@ -1,4 +1,4 @@
-// The device: one, with the sizes of an H100, so that launches that fit here fit there.
+// The devices: one, or up to eight, each with the sizes of an H100, so that launches that fit here fit there.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,8 @@ struct cudaDeviceProp {
     size_t surfaceAlignment, textureAlignment, texturePitchAlignment;
     struct { char bytes[16]; } uuid;
 };
-inline cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return cudaSuccess; }
-inline cudaError_t cudaGetDevice(int *d) { *d = 0; return cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int *n) { *n = gridstride::device_count(); return cudaSuccess; }
+inline cudaError_t cudaGetDevice(int *d) { *d = gridstride::current_device(); return cudaSuccess; }
 enum {
     cudaDeviceScheduleAuto = 0,
     cudaDeviceScheduleSpin = 1,
@@ -42,24 +42,57 @@ enum {
     cudaDeviceLmemResizeToMax = 16
 };
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
-// There is no other device, and a device is not a peer of itself.
+namespace gridstride {
+inline bool are_devices(int device, int peer) { return is_device_number(device) && is_device_number(peer); }
+}
+// A device is not a peer of itself.
 inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    *can = 0;
-    return gridstride::success_if(device == 0 && peer == 0, cudaErrorInvalidDevice);
+    *can = device != peer && gridstride::are_devices(device, peer);
+    return gridstride::success_if(gridstride::are_devices(device, peer), cudaErrorInvalidDevice);
 }
 enum cudaDeviceP2PAttr {
     cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported = 2, cudaDevP2PAttrNativeAtomicSupported = 3,
     cudaDevP2PAttrCudaArrayAccessSupported = 4
 };
-inline cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr, int, int) {   // there is one device
-    *value = 0;
-    return gridstride::success_if(false, cudaErrorInvalidDevice);
+// All devices are connected as by NVLink, equally fast.
+inline cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr attribute, int device, int peer) {
+    *value = attribute != cudaDevP2PAttrPerformanceRank;
+    return gridstride::success_if(gridstride::are_devices(device, peer) && device != peer, cudaErrorInvalidDevice);
 }
-inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-    return gridstride::record_error(cudaErrorInvalidDevice);
+inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    if (flags) return gridstride::record_error(cudaErrorInvalidValue);
+    if (!gridstride::is_device_number(peer) || peer == gridstride::current_device())
+        return gridstride::record_error(cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::set_peer_access(peer, true), cudaErrorPeerAccessAlreadyEnabled);
 }
-inline cudaError_t cudaDeviceDisablePeerAccess(int) { return gridstride::record_error(cudaErrorInvalidDevice); }
-inline cudaError_t cudaSetDevice(int d) { return gridstride::success_if(d == 0, cudaErrorInvalidDevice); }
+inline cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    if (!gridstride::is_device_number(peer)) return gridstride::record_error(cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::set_peer_access(peer, false), cudaErrorPeerAccessNotEnabled);
+}
+inline cudaError_t cudaSetDevice(int d) {
+    return gridstride::success_if(gridstride::choose_device(d), cudaErrorInvalidDevice);
+}
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+};
+// Pinned and managed memory count as memory of the host.
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer) {
+    void *const p = const_cast<void *>(pointer);
+    const int device = gridstride::device_of(p);
+    const bool is_shared = device >= 0 && gridstride::is_shared_with_host(p);
+    const cudaMemoryType type = device < 0 ? cudaMemoryTypeUnregistered
+        : is_shared ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    *attributes = {type, device < 0 ? -2 : device, device < 0 ? nullptr : p, is_shared || device < 0 ? p : nullptr};
+    return cudaSuccess;
+}
 namespace gridstride {
 inline void set_texture_limits(cudaDeviceProp &p) {
     constexpr int most = 1 << 15, layers = 2048;
@@ -79,8 +112,9 @@ inline void set_texture_limits(cudaDeviceProp &p) {
 }
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
-    if (d) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_number(d)) return gridstride::record_error(cudaErrorInvalidDevice);
     *p = {};
+    p->pciBusID = d;
     strcpy(p->name, "gridstride emulator (CPU) with the limits of an H100");
     p->totalGlobalMem = gridstride::device_size();
     p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10,
@@ -124,7 +158,7 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, 
 }
 inline cudaError_t cudaDeviceSynchronize() {
     gridstride::wait_for_device();
-    gridstride::host_waits();
+    gridstride::host_waits_for_device(gridstride::current_device());
     return cudaError_t(gridstride::error_after_waiting());
 }
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
@@ -159,6 +193,6 @@ inline cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit limit) {
 }
 inline cudaError_t cudaChooseDevice(int *device, const cudaDeviceProp *) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
-    snprintf(id, size_t(bytes), "0000:00:00.0");
-    return gridstride::success_if(device == 0, cudaErrorInvalidDevice);
+    snprintf(id, size_t(bytes), "0000:%02x:00.0", device);
+    return gridstride::success_if(gridstride::is_device_number(device), cudaErrorInvalidDevice);
 }

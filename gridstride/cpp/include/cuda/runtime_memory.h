@@ -92,7 +92,7 @@ enum cudaMemPoolAttr {
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
     static GridstridePool default_pool{0};
     *pool = &default_pool;
-    return gridstride::success_if(device == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::is_device_number(device), cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
     return cudaDeviceGetDefaultMemPool(pool, device);
@@ -199,6 +199,9 @@ inline cudaError_t cudaMemcpyAsync(
         const StreamOperation operation("cudaMemcpyAsync", s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
+    // a copy from or to pageable memory has taken its source, or has ended, when the call returns
+    const bool is_any_pageable = is_pageable(to) || is_pageable(from);
+    if (is_any_pageable && is_queueing() && !is_any_stream_captured()) return cudaError_t(copy());
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
@@ -224,9 +227,16 @@ inline cudaError_t cudaMemcpy2DAsync(
 inline cudaError_t cudaMemset(void *p, int value, size_t bytes, int line = __builtin_LINE()) {
     if (!gridstride::is_device(p) || !gridstride::is_in_allocation(p, bytes))
         return gridstride::record_error(cudaErrorInvalidValue);
-    const gridstride::StreamOperation operation("cudaMemset", nullptr, line, !gridstride::is_device_only(p));
-    gridstride::device_fill(p, value, bytes);
-    gridstride::mark_initialized(p, bytes);
+    const auto fill = [=] {
+        const gridstride::StreamOperation operation("cudaMemset", nullptr, line, !gridstride::is_device_only(p));
+        gridstride::device_fill(p, value, bytes);
+        gridstride::mark_initialized(p, bytes);
+        return 0;
+    };
+    if (gridstride::is_device_only(p) && gridstride::is_queueing() &&
+        gridstride::defer(nullptr, gridstride::NodeKind::memset, fill))
+        return cudaSuccess;
+    fill();
     return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(
@@ -256,13 +266,17 @@ inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w,
 }
 inline cudaError_t cudaMemcpyPeer(
     void *to, int to_device, const void *from, int from_device, size_t bytes, int line = __builtin_LINE()) {
-    if (to_device || from_device) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_number(to_device) || !gridstride::is_device_number(from_device))
+        return gridstride::record_error(cudaErrorInvalidDevice);
+    gridstride::host_waits_for_device(to_device);
+    gridstride::host_waits_for_device(from_device);
     return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice, line);
 }
 inline cudaError_t cudaMemcpyPeerAsync(
     void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t s = nullptr,
     int line = __builtin_LINE()) {
-    if (to_device || from_device) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_number(to_device) || !gridstride::is_device_number(from_device))
+        return gridstride::record_error(cudaErrorInvalidDevice);
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {

@@ -140,7 +140,10 @@ inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p) {
     return cudaSuccess;
 }
 inline cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t handle, unsigned) {
-    return gridstride::read_handle(p, handle);
+    if (cudaError_t e = gridstride::read_handle(p, handle)) return e;
+    const int owner = gridstride::device_of(*p);         // opening it gives access to the memory of its device
+    if (owner >= 0 && owner != gridstride::current_device()) gridstride::set_peer_access(owner, true);
+    return cudaSuccess;
 }
 inline cudaError_t cudaIpcCloseMemHandle(void *p) {
     return gridstride::success_if(gridstride::is_in_allocation(p, 1), cudaErrorInvalidValue);

@@ -34,7 +34,7 @@ inline MemoryRange &add_range(const Handle &h) {
     return memory_ranges.back();
 }
 inline void *device_address(const Handle &h, const Object &o) {
-    if (!o.device.is_cuda() || !o.numel) return o.data;
+    if (!o.device.is_cuda() || !o.numel || is_device(o.data)) return o.data;
     MemoryRange &s = add_range(h);
     if (!s.copy)
         s.copy =

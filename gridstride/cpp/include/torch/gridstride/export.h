@@ -170,8 +170,7 @@ struct Frame {
     }
     ~Frame() {
 #ifdef GRIDSTRIDE_EMULATOR
-        copy_out_host_arrays();
-        memory_ranges.clear();
+        if (!is_holding_queue()) copy_out_host_arrays(), memory_ranges.clear();
 #endif
         for (auto &h : argument_handles) if (h->references > 1) { h->retain(); h->owned = true; }
         argument_handles.clear();

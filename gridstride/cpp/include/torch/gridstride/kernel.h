@@ -25,7 +25,7 @@ template <class T> constexpr ParameterKind parameter_kind() {
     if constexpr (std::is_same_v<T, const char *>) return ParameterKind::text;
     else if constexpr (std::is_pointer_v<T>) {
         using Item = std::remove_pointer_t<T>;
-        return std::is_function_v<Item> || std::is_pointer_v<Item> ? ParameterKind::unsupported : ParameterKind::array;
+        return std::is_function_v<Item> ? ParameterKind::unsupported : ParameterKind::array;
     } else if constexpr (std::is_same_v<T, bool>) return ParameterKind::boolean;
     else if constexpr (std::is_integral_v<T>) return ParameterKind::integer;
     else if constexpr (std::is_floating_point_v<T> || is_sixteen_bits<T>) return ParameterKind::real;
@@ -39,8 +39,14 @@ template <class T> constexpr size_t itemsize() {
     else if constexpr (std::is_void_v<Item>) return 1;
     else return sizeof(Item);
 }
+// The type of an array's elements; a table of addresses is an array of 64-bit integers.
+template <class T> constexpr torch::ScalarType element_type() {
+    using Item = std::remove_const_t<std::remove_pointer_t<T>>;
+    if constexpr (std::is_pointer_v<T> && std::is_pointer_v<Item>) return torch::kLong;
+    else return torch::dtype_of<Item>;
+}
 template <class T> constexpr Parameter parameter() {
-    return {parameter_kind<T>(), std::is_signed_v<T>, torch::dtype_of<std::remove_const_t<std::remove_pointer_t<T>>>,
+    return {parameter_kind<T>(), std::is_signed_v<T>, element_type<T>(),
         sizeof(T), alignof(T), itemsize<T>()};
 }
 

@@ -1,0 +1,267 @@
+// The queue of operations while there are several devices. On GPUs, kernels of several devices run at the same time and
+// may wait for each other. So a launch, or a copy in a stream, only becomes an entry of the queue, with the vector
+// clock of the operations before it (operations.cpp). When the host waits for one, `run_queue` runs what it needs:
+// launches whose earlier operations have ended run together (`run_together`), their blocks as those of one grid
+// (residents.cpp). If all of them wait, the other launches of the queue join.
+//
+// racecheck: blocks of launches that run together are numbered consecutively, and share no barrier. A launch begins
+// with the state that its earlier operations have released (`released_before`), as a thread that has acquired a flag.
+#include "queue.h"
+#include <deque>
+#include <unistd.h>
+#include "detector.h"
+#include "devices.h"
+#include "findings.h"
+#include "launch.h"
+#include "output.h"
+#include "platform.h"
+#include "signals.h"
+
+namespace gridstride {
+
+namespace {
+struct QueuedOperation {
+    enum State { waiting, running, ended } state;
+    uint32_t stream, number;
+    StreamClock clock;
+    int device;
+    Launch launch;                         // without a kernel: `work` is called
+    bool (*begin)();
+    std::shared_ptr<void> keeper;
+    GraphWork work;
+    bool is_needed;
+    Operation *operation;                  // while it runs
+    std::unique_ptr<RunningLaunch> running_launch;
+    uint32_t first_block = 0, last_block = 0;          // in the current joint run: those after the first one
+    SyncState released;                    // by its end; in the current joint run
+    bool is_after(const QueuedOperation &o) const { return clock.of(o.stream) >= o.number; }
+};
+}
+// a deque, because entries refer to each other; ended ones are removed between joint runs
+static std::deque<QueuedOperation> queued;
+static thread_local bool runs_together = false;     // does this OS thread run launches together?
+static bool is_any_running = false;                // does any?
+bool is_queue_held = false;
+bool is_holding_queue() { return is_queue_held; }
+static uint32_t num_blocks = 0;                    // of the launches and copies of the joint run
+static pthread_t first_host_thread;
+static bool has_other_host_threads = false;
+
+bool is_queueing() { return device_count() > 1 && !on_device() && !is_ordered_elsewhere(); }
+static void note_host_thread() {
+    if (queued.empty()) first_host_thread = pthread_self();
+    else if (!pthread_equal(first_host_thread, pthread_self())) has_other_host_threads = true;
+}
+static QueuedOperation &add(const void *stream) {
+    note_host_thread();
+    const auto [index, number, clock] = operations.reserve(stream);
+    queued.push_back({QueuedOperation::waiting, index, number, clock, current_device(), {}, nullptr, nullptr, {}, false,
+        nullptr, nullptr, 0, 0, {}});
+    return queued.back();
+}
+void queue_launch(const Launch &launch, bool (*begin)(), std::shared_ptr<void> keeper) {
+    DeviceLock device_lock;
+    if (is_launch_stopped()) return;
+    const int owner = operations.device_of_stream(launch.stream);
+    if (owner != current_device())
+        return void(refuse(launch, Code::stream_of_other_device, {{"device", current_device()}, {"owner", owner}},
+            400));
+    QueuedOperation &operation = add(launch.stream);
+    operation.launch = launch, operation.begin = begin, operation.keeper = std::move(keeper);
+}
+bool queue_work(const void *stream, const GraphWork &work) {
+    DeviceLock device_lock;
+    if (!is_queueing() || is_launch_stopped()) return false;
+    add(stream).work = work;
+    return true;
+}
+
+static bool is_ready(const QueuedOperation &operation) {
+    return operation.state == QueuedOperation::waiting &&
+           std::none_of(queued.begin(), queued.end(), [&](const QueuedOperation &other) {
+               return &other != &operation && other.state != QueuedOperation::ended && operation.is_after(other);
+           });
+}
+// Marks the operations that the host waits for; returns whether there is any.
+static bool mark_needed(const StreamClock *needed) {
+    bool is_any_needed = false;
+    for (QueuedOperation &operation : queued) {
+        operation.is_needed = operation.state != QueuedOperation::ended &&
+            (!needed || needed->of(operation.stream) >= operation.number);
+        is_any_needed |= operation.is_needed;
+    }
+    return is_any_needed;
+}
+static void begin_operation(QueuedOperation &operation, uint32_t blocks) {
+    operation.state = QueuedOperation::running;
+    operation.first_block = num_blocks, operation.last_block = num_blocks += blocks;
+    const Launch &l = operation.launch;
+    operation.operation = &operations.start(l.thread ? l.kernel : nullptr, operation.stream, operation.number, l.line,
+        operation.clock);
+    operation.operation->device = operation.device;
+    operation.operation->first_block = operation.first_block, operation.operation->last_block = operation.last_block;
+    operation.operation->is_of_joint_run = runs_together;
+}
+static void end(QueuedOperation &operation) {
+    operation.state = QueuedOperation::ended;
+    operations.end(*operation.operation, false);
+    if (operation.work.work) operation.work.drop(operation.work.work);
+    operation.work = {}, operation.keeper = nullptr;
+}
+// What the operations before this one have released in this joint run; the end of a kernel is also a fence.
+static SyncState released_before(const QueuedOperation &operation) {
+    SyncState state;
+    for (const QueuedOperation &other : queued)
+        if (other.state == QueuedOperation::ended && operation.is_after(other)) state.join(other.released);
+    for (VectorClock &fenced : state.fenced) fenced = state.acquired;
+    return state;
+}
+
+// Runs host code of a copy, which belongs to no kernel. Returns false if a finding has ended it.
+static bool call_work(QueuedOperation &operation) {
+    Worker *const suspended = worker;
+    sigjmp_buf end_of_work, *const outer = crash_guard;
+    const int depth = DeviceLock::depth();
+    const bool was_enabled = enable_checks(false);
+    worker = nullptr;
+    set_launch_device(operation.device);
+    set_current_operation(operation.operation);
+    const bool succeeded = completes(end_of_work, true, [&] {
+        crash_guard = &end_of_work;
+        operation.work.run(operation.work.work);
+    });
+    crash_guard = outer;
+    set_current_operation(nullptr);
+    set_launch_device(-1);
+    DeviceLock::unlock_to(depth);
+    enable_checks(was_enabled);
+    worker = suspended;
+    return succeeded;
+}
+// A copy counts as a thread, so that a thread of a kernel can acquire it from one that begins after it.
+static bool run_work(QueuedOperation &operation) {
+    SyncState before = runs_together ? released_before(operation) : SyncState();
+    begin_operation(operation, 1);
+    const bool succeeded = call_work(operation);
+    end(operation);
+    if (!runs_together) return succeeded;
+    if (!succeeded) stops_launch = true;
+    before.acquired.join(VectorClock::of_blocks(operation.last_block, operation.last_block + 1, ++detector.now));
+    operation.released = before;
+    return succeeded;
+}
+static void begin_queued_launch(QueuedOperation &operation, std::vector<RunningLaunch *> &launches) {
+    operation.running_launch.reset(new RunningLaunch(operation.launch));
+    RunningLaunch &running = *operation.running_launch;
+    running.operation = &operation, running.device = operation.device, running.first_block = num_blocks;
+    running.released_before = released_before(operation);
+    begin_operation(operation, uint32_t(blocks_of(operation.launch)));
+    enter_operation(running);
+    const bool was_enabled = enable_checks(false);        // because `begin` is not code of the kernel
+    const bool is_valid = (!operation.begin || operation.begin()) && prepare_launch(operation.launch);
+    enable_checks(was_enabled);
+    if (!is_valid) return end(operation);
+    if (detector.on) detector.begin_launch(operation.launch);
+    running.checks = detector.launch_checks();
+    launches.push_back(&running);
+}
+static const QueuedOperation *operation_of_block(uint32_t number) {
+    for (const QueuedOperation &operation : queued)
+        if (number - 1 - operation.first_block < operation.last_block - operation.first_block) return &operation;
+    return nullptr;
+}
+int device_of_block(uint32_t number) {
+    const QueuedOperation *operation = operation_of_block(number);
+    return operation ? operation->device : -1;
+}
+const RunningLaunch *launch_of_block(uint32_t number) {
+    const QueuedOperation *operation = operation_of_block(number);
+    return operation ? operation->running_launch.get() : nullptr;
+}
+bool admit_operations(std::vector<RunningLaunch *> &launches, bool is_stalled) {
+    bool has_changed = false;
+    for (size_t i = 0; i < queued.size() && !stops_launch; i++) {
+        QueuedOperation &operation = queued[i];
+        if (!(operation.is_needed || is_stalled) || !is_ready(operation)) continue;
+        if (operation.launch.thread) begin_queued_launch(operation, launches);
+        else run_work(operation);
+        has_changed = true;
+    }
+    // the host's other threads may add operations
+    if (is_stalled && !has_changed) DeviceLock::pause(50);
+    return has_changed;
+}
+void enter_operation(RunningLaunch &running) {
+    set_current_operation(static_cast<QueuedOperation *>(running.operation)->operation);
+    set_launch_device(running.device);
+    point_symbols_to(running.device);
+}
+void end_operation(RunningLaunch &running) {
+    QueuedOperation &operation = *static_cast<QueuedOperation *>(running.operation);
+    operation.released = running.released;
+    end(operation);
+}
+// A kernel that reads a clock may have a time limit of its own.
+bool Stall::lasts(const std::vector<Worker *> &suspended_teams) {
+    constexpr double patience = 0.5, patience_with_threads = 5;       // seconds
+    const double now = seconds_now();
+    if (!since) since = now;
+    return now - since > (has_other_host_threads ? patience_with_threads : patience) &&
+           std::none_of(suspended_teams.begin(), suspended_teams.end(), [](Worker *team) { return team->reads_clock; });
+}
+
+static QueuedOperation *first_ready(bool is_launch) {
+    for (QueuedOperation &operation : queued)
+        if (operation.is_needed && is_ready(operation) && bool(operation.launch.thread) == is_launch) return &operation;
+    return nullptr;
+}
+static void forget_ended() {
+    for (QueuedOperation &operation : queued)
+        operation.released = {}, operation.first_block = operation.last_block = 0;
+    while (!queued.empty() && queued.front().state == QueuedOperation::ended) queued.pop_front();
+}
+void drop_queue() {
+    for (QueuedOperation &operation : queued)
+        if (operation.state == QueuedOperation::running) end(operation);
+        else if (operation.work.work) operation.work.drop(operation.work.work);
+    queued.clear();
+}
+// Runs the launches that are needed, and those that must run with them. Returns false if a finding or a signal ended
+// it.
+static bool run_together(const QueuedOperation &first) {
+    static std::vector<RunningLaunch *> launches;
+    launches.clear();
+    sync_registered_memory(true);
+    {
+        Detector::Scope scope(true);
+        runs_together = is_any_running = true, num_blocks = 0;
+        begin_launches(first.launch);
+        work(launches, 1, true);
+        end_launches();
+        runs_together = is_any_running = false;
+    }
+    set_current_operation(nullptr);
+    set_launch_device(-1);
+    sync_registered_memory(false);
+    flush_printed();
+    return !stops_launch || was_launch_refused();
+}
+void run_queue(const StreamClock *needed) {
+    DeviceLock device_lock;
+    while (!runs_together && mark_needed(needed)) {
+        if (is_launch_stopped()) break;
+        if (is_any_running) {
+            DeviceLock::pause(100);
+            continue;
+        }
+        bool succeeded = true;
+        if (QueuedOperation *copy = first_ready(false)) succeeded = run_work(*copy);
+        else if (QueuedOperation *launch = first_ready(true)) succeeded = run_together(*launch);
+        forget_ended();
+        if (!succeeded) break;
+    }
+    if (runs_together || !is_launch_stopped()) return;
+    drop_queue();
+    if (crash_guard) throw LaunchStopped();     // in a thread of the host code, no code could catch it
+}
+}

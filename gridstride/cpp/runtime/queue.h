@@ -1,0 +1,37 @@
+// Operations of several devices: launches and copies are queued until the host waits, and then run together.
+#pragma once
+#include <memory>
+#include <vector>
+#include "operations.h"
+#include "residents.h"
+
+namespace gridstride {
+
+// Are launches and copies queued, instead of being run at once?
+bool is_queueing();
+// Adds a launch; `keeper` owns its arguments, `begin` is called before it runs.
+void queue_launch(const Launch &, bool (*begin)(), std::shared_ptr<void> keeper);
+// Runs the operations that have a number in this clock, and those before them; null: all operations.
+void run_queue(const StreamClock *needed);
+void drop_queue();
+extern bool is_queue_held;             // does the end of a call from Python leave the operations in the queue?
+
+// For the scheduler of blocks (residents.cpp)
+
+// Runs queued copies, and adds queued launches, whose operations before them have ended: those that the host waits for,
+// or, if the launches that run are stalled, all. Returns whether there is any.
+bool admit_operations(std::vector<RunningLaunch *> &, bool is_stalled);
+void enter_operation(RunningLaunch &); // its device, variables and operation become the current ones
+void end_operation(RunningLaunch &);
+int device_of_block(uint32_t number);  // of an operation of the joint run
+const RunningLaunch *launch_of_block(uint32_t number);      // null: not of a launch
+
+// How long do all blocks wait? The host's other threads may launch what they wait for.
+class Stall {
+    double since = 0;                  // seconds_now(); 0: they do not
+
+public:
+    void end() { since = 0; }
+    bool lasts(const std::vector<Worker *> &suspended_teams);
+};
+}
