@@ -187,6 +187,24 @@ def test_boxes_of_one_to_five_axes(shape, box, at):
         kernels.save[1,32](tensor_map(x, box, 0), new.view(torch.int8), len(box), c, new.nbytes)
         assert x.numpy().tolist()==want.tolist()
 
+# Rows of 72 elements, of which the kernel writes 64
+PADDED = PTX + r'''
+__global__ void padded_k(const __grid_constant__ TensorMap x) {
+    __shared__ alignas(128) __half s[4][72];
+    for (int i = threadIdx.x; i < 4*64; i += 32) s[i/64][i%64] = __half(float(i));
+    fence_async();
+    __syncwarp();
+    if (threadIdx.x == 0) { tensor_store(&x, 0, 0, s); commit(); have_read(); }
+}'''
+
+def test_a_store_does_not_read_what_is_out_of_bounds():
+    x,padded = torch.zeros(4, 64, dtype=torch.float16),torch.zeros(4, 72, dtype=torch.float16)
+    kernel = cuda_kernel('#include <cuda_fp16.h>\n' + PADDED)
+    kernel[1,32](tensor_map(x, (4, 72), 0))
+    assert x.flatten().tolist()==list(range(256))
+    with finding('initcheck', array='s', index=(0, 64)): kernel[1,32](tensor_map(padded, (4, 72), 0))
+
+
 @pytest.mark.parametrize('swizzle', [0,32,64,128])
 @pytest.mark.parametrize('at', [(0,0),(3,8),(9,40)])
 def test_swizzles_there_and_back(swizzle, at):

@@ -236,6 +236,32 @@ def test_what_the_machine_has_not_is_refused_by_itself(capfd):
     assert sizes[0] == 2**28 or sizes[0] < free/8
 
 
+def test_an_earlier_access_of_ptx_is_in_its_own_file(tmp_path):
+    "Such an access is recorded without a code address"
+    (tmp_path/'store.cuh').write_text("""#pragma once
+__device__ inline void store(void *to, const void *from) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;"
+                 :: "l"(to), "r"((unsigned)__cvta_generic_to_shared(from)) : "memory");
+}
+""")
+    src = """#include "store.cuh"
+__global__ void k(float *out) {
+    __shared__ alignas(16) float s[4];
+    for (int i = 0; i < 4; i++) s[i] = 1;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    store(out, s);
+    asm volatile("cp.async.bulk.commit_group;");
+}
+int main() {
+    float *out;
+    cudaMalloc(&out, 16);
+    k<<<1, 1>>>(out);
+    return cudaDeviceSynchronize();
+}"""
+    with finding('racecheck store_not_awaited') as e: run(src, 'late', folder=tmp_path)
+    assert (Path(e.value.file).name, e.value.line) == ('store.cuh', 3)
+
+
 def test_a_program_starts_without_the_error_of_an_earlier_one():
     src = """int main(int n, char **) {
     void *p;

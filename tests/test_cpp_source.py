@@ -385,7 +385,7 @@ def test_inline_ptx_in_macros():
                'void f() { asm volatile(WAIT); }\n')
     two = to_cpp('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n'
                  '  "=f"(a) : "r"(b))\nint x;\n')
-    assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(__LINE__, gs_1 + 4, gs_0)' in two
+    assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(GS_LINE, gs_1 + 4, gs_0)' in two
     assert two.endswith('\nint x;\n')
 
 def test_branches_may_open_the_same_bracket():

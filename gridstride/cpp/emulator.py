@@ -38,7 +38,7 @@ from . import fourier
 from .toolchain.runtime_library import runtime
 from .lint.callers import entry_of
 from .frontend.edits import NotEmulated
-from .finding import CFinding, COptions, RuntimeFinding, check_abi
+from .finding import CFinding, COptions, RuntimeFinding, check_abi, resolve_hash
 
 
 # The emulator has the options of the simulator, and these four. `threads`: CPU threads, 0 for all
@@ -134,8 +134,8 @@ def _print(text, n):
 
 def _file_of_warning(finding, sources):
     "Return the learner's file that a warning is about; the runtime may know only the line"
-    if finding.file:
-        return _learners_file(finding.file, sources)
+    if file := resolve_hash(finding.file, sources):
+        return _learners_file(file, sources)
     if finding.code == 'out_of_memory':
         names = (name for name in sources if not name.endswith('.cpp'))
         allocating_files = [name for name in names if 'lloc' in _line_text(sources, name, finding.line)]
@@ -340,7 +340,7 @@ def _learners_column(finding, line):
 
 def _learners_file(file, sources):
     "Return the name in `sources` of a file that the runtime reports; its own name if `sources` does not have it"
-    file = file or next((name for name in sources if name.endswith('.cu')), '')
+    file = resolve_hash(file, sources) or next((name for name in sources if name.endswith('.cu')), '')
     path = os.path.normpath(file)
     matching = [name for name in sources if path == name or path.endswith(f'/{name}')]
     return max(matching, key=len) if matching else Path(file).name if Path(file).name in sources else file
@@ -422,7 +422,8 @@ def last_exception(
 
 def _make_exception(finding, sources):
     "Return the exception for the `RuntimeFinding` `finding`"
-    file = _learners_file(finding.file or _defining_file(finding.kernel, sources) or '', sources)
+    file = resolve_hash(finding.file, sources) or _defining_file(finding.kernel, sources) or ''
+    file = _learners_file(file, sources)
     finding.name_calls(lambda c: _with_source_text(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if finding.code == 'outside_type':

@@ -139,7 +139,7 @@ class RuntimeFinding:
         self.code = c_finding.code.decode()
         self.fields = fields_of(c_finding.fields[: c_finding.num_fields])
         self.kernel = c_finding.kernel.decode() or None
-        self.file = location.file.decode()
+        self.file = _decode_path(location.file)
         self.line = location.line or None
         self.block = tuple(location.block) if c_finding.has_thread else None
         self.thread = tuple(location.thread) if c_finding.has_thread == 1 else None
@@ -147,7 +147,7 @@ class RuntimeFinding:
         self.column = c_finding.column
         self.call_line = c_finding.call_line or None
         self.calls = _calls_of(location)
-        self.other_file = other_location.file.decode()
+        self.other_file = _decode_path(other_location.file)
         self.other = None
         if c_finding.has_other:
             self.other = Access(
@@ -224,7 +224,7 @@ class RuntimeFinding:
         arbitrary. Lines after the last barrier count as earlier than lines before it, because these belong to the next
         iteration of a loop, or to the next call of a function. `line_of` returns the text of a line."""
         barrier, other_access = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
-        if not other_access or self.file and self.other_file not in ('', self.file):
+        if not other_access or _is_other_file(self.file, self.other_file):
             return
         self.other = other_access = other_access._replace(source=line_of(other_access.line))
         lines = self._lines_to_compare(barrier, line_of) if self.code == 'race' else None
@@ -280,12 +280,45 @@ class RuntimeFinding:
 
     def is_in_other_file(self):
         "Return whether the other access is in another file"
-        return bool(self.other and self.file and self.other_file and self.other_file != self.file)
+        return bool(self.other and _is_other_file(self.file, self.other_file))
 
 
 def _first_line_of_function(line_of, n):
     "Return the first line of the function that contains line `n`; 0 if there is none"
     return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
+
+
+def _decode_path(path):
+    "Return a path of the runtime as text; a hash may be any byte"
+    return path.decode('latin-1' if path.startswith(_HASH_MARK.encode()) else 'utf-8')
+
+
+# The runtime knows the file of inline PTX by a hash of its name: this character and the hash.
+_HASH_MARK = '\x01'
+
+
+def _name_hash(path):
+    "Return the hash of a file's name, as `name_hash` of `runtime.h` computes it"
+    hash = 0
+    for byte in Path(path).name.encode():
+        hash = (hash * 31 + byte) % 255
+    return hash + 1
+
+
+def _is_other_file(file, other):
+    "Return whether two files of the runtime differ; either is '' if it is unknown, or known by its hash"
+    if not file or not other:
+        return False
+    if _HASH_MARK in (file[0], other[0]):
+        file, other = (ord(f[1]) if f[0] == _HASH_MARK else _name_hash(f) for f in (file, other))
+    return file != other
+
+
+def resolve_hash(file, files):
+    "Return the first path in `files` with the hash of `file`, or '' if there is none; `file` itself if it is a path"
+    if not file.startswith(_HASH_MARK):
+        return file
+    return next((path for path in files if _name_hash(path) == ord(file[1])), '')
 
 
 def matching_file(file, files):

@@ -15,7 +15,7 @@ class UnknownPTX(ValueError):
 
 def _ptx(name, *args):
     "Return C++ code that calls the function `name` of `ptx.h`"
-    return f"::gridstride::ptx::{name}({', '.join(['__LINE__', *args])})"
+    return f"::gridstride::ptx::{name}({', '.join(['GS_LINE', *args])})"
 
 
 def _cpp_bool(x):

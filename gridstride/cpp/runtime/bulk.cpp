@@ -68,22 +68,23 @@ void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t b
     if (detector.on) block.clock->used_by_others = previous_use;
     memcpy(shared, source, bytes);
 }
-// Records that a copy to global memory reads the block's shared memory until the thread waits; returns the address.
-static char *read_source_of_store(uint32_t source, uint32_t bytes, unsigned alignment, const char *operation,
-    int line) {
+// Checks the source of a copy to global memory, which reads it until the thread waits; returns its address.
+static char *source_of_store(uint32_t source, uint32_t bytes, unsigned alignment, const char *operation, int line) {
     require_own_block(source, operation, line);
     char *shared = shared_in_block(*worker, source, bytes, operation, line);
     must_be_aligned(shared, alignment, operation, line);
-    if (detector.on) {
-        detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, engine_location(line));
+    if (detector.on)
         current_requests().stores.push_back({reinterpret_cast<uintptr_t>(shared), bytes, detector.me,
             engine_location(line), current_requests().num_store_groups});
-    }
     return shared;
+}
+static void record_engine_read(const char *shared, uint32_t bytes, int line) {
+    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, engine_location(line));
 }
 void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     check_bulk_size(target, bytes, "cp.async.bulk", line);
-    const char *shared = read_source_of_store(source, bytes, 16, "cp.async.bulk", line);
+    const char *shared = source_of_store(source, bytes, 16, "cp.async.bulk", line);
+    record_engine_read(shared, bytes, line);
     report_access(target, bytes, true, line);
     memcpy(target, shared, bytes);
 }
@@ -128,6 +129,11 @@ template <class F> static void visit_rows(const TensorMap &tensor_map, const int
         if (axis >= tensor_map.rank) return;
     }
 }
+static bool is_box_inside(const TensorMap &tensor_map, const int32_t *coordinates) {
+    for (int axis = 0; axis < tensor_map.rank; axis++)
+        if (coordinates[axis] < 0 || coordinates[axis] > tensor_map.sizes[axis] - tensor_map.box[axis]) return false;
+    return true;
+}
 static uint32_t box_bytes(const TensorMap &tensor_map) {
     uint32_t bytes = uint32_t(tensor_map.itemsize);
     for (int axis = 0; axis < tensor_map.rank; axis++) bytes *= uint32_t(tensor_map.box[axis]);
@@ -167,13 +173,17 @@ void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_
     const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, "cp.async.bulk.tensor", line);
     for (int axis = 0; axis < rank; axis++)
         if (coordinates[axis] < 0) fail(Code::box_before, {{"at", coordinates[axis]}, {"axis", axis}}, line);
-    read_source_of_store(source, box_bytes(tensor_map), 128, "cp.async.bulk.tensor", line);
+    const bool is_inside = is_box_inside(tensor_map, coordinates);
+    const char *shared = source_of_store(source, box_bytes(tensor_map), 128, "cp.async.bulk.tensor", line);
+    if (is_inside) record_engine_read(shared, box_bytes(tensor_map), line);
     visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
         if (!target) return;
         report_access(target, row_bytes, true, line);
         visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,
             [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
-            memcpy(const_cast<char *>(target) + i, worker->shared + offset_there - shared_window, unit_bytes);
+            const char *unit = worker->shared + offset_there - shared_window;
+            if (!is_inside) record_engine_read(unit, unit_bytes, line);
+            memcpy(const_cast<char *>(target) + i, unit, unit_bytes);
         });
     });
 }

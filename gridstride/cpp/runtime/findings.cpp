@@ -192,7 +192,7 @@ int find_call_in_kernel(const Worker &w, Location &location, void *const *given_
         *colon = 0;
         const int call_line = atoi(colon + 1);
         if (!call_line) continue;
-        if (!location.file[0] && call_line == location.line && is_user_source(text)) copy_path(location.file, text);
+        if (location.file[0] <= 1 && call_line == location.line && is_user_source(text)) copy_path(location.file, text);
         if (is_user_source(text) && !is_emulator_function(function) && !is_copy(function))
             stack.add_call(display_name(function).c_str(), text, call_line);
         if (unqualified_name(function.c_str()) == name) kernel_line = call_line, num_calls = stack.num_calls;
@@ -253,20 +253,25 @@ void claim_finding(const Finding &finding) {
 
 Location *begin_warning(Code code, int line, Fields fields) {
     for (const Finding &finding : pending_warnings)
-        if (line && finding.location.line == line && !strcmp(finding.code, code_infos[int(code)].name)) return nullptr;
+        if (line && finding.location.line == plain_line(line) && !strcmp(finding.code, code_infos[int(code)].name))
+            return nullptr;
     if (pending_warnings.size() == max_warnings) return nullptr;
     Finding &finding = pending_warnings.emplace_back();
-    finding.kind = warning, finding.location.line = line;
+    finding.kind = warning, set_source_line(finding.location, line);
     Field::copy(finding.code, code_infos[int(code)].name);
     Field::copy(finding.kernel, base_name(worker->launch->kernel).c_str());
     finding.add(fields);
     return &finding.location;
 }
 
+void set_source_line(Location &location, int line) {
+    location.line = plain_line(line);
+    if (!location.file[0] && line >> line_bits) location.file[0] = 1, location.file[1] = char(line >> line_bits);
+}
 void locate_finding(const void *pc, int line) {
     set_thread_of_finding(*worker);
     locate(pc, current_finding.location);
-    if (line) current_finding.location.line = line;
+    if (line) set_source_line(current_finding.location, line);
     current_finding.call_line = find_call_in_kernel(*worker, current_finding.location);
 }
 void report(Code code, Fields fields, const void *pc, int line) {
@@ -298,7 +303,7 @@ static void print_finding(FILE *stream) {
     if (!is_launch_stopped()) {
         begin_finding(code, fields);
         locate(pc, current_finding.location);
-        if (line) current_finding.location.line = line;
+        if (line) set_source_line(current_finding.location, line);
     }
     end_host_code();
 }

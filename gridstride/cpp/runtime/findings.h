@@ -25,6 +25,8 @@ void set_thread_of_finding(Worker &);
 [[noreturn]] void end_launch();        // jumps back to `work`, from any fiber
 
 // A finding of the current thread: `report` stores it; `fail` stores it and ends the launch, or the host code.
+// Stores a line; if the file is unknown, it becomes a byte 1 and the hash of its name, which `../finding.py` resolves.
+void set_source_line(Location &, int line);
 void locate_finding(const void *pc, int line);   // stores location and thread of the current finding
 void report(Code, Fields, const void *pc, int line);
 [[noreturn]] void fail_at(Code, Fields, const void *pc, int line);

@@ -44,7 +44,7 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
         const auto element = detector.element_name(barrier_address, detector.shared_cell(barrier_address).owner,
             nullptr);
         f.add({{"mbarrier", Code::element, 2}, element.array(), element.index()});
-    } else f.add({{"mbarrier", Code::of_line, 1}, {"line", b.line}});
+    } else f.add({{"mbarrier", Code::of_line, 1}, {"line", plain_line(b.line)}});
     f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
     if (counts_arrivals) f.add({{"left", b.num_pending}, {"count", b.count}});
 }

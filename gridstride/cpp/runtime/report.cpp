@@ -40,7 +40,7 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
 }
 
 void Detector::set_line(const Access &access, Location &location, uintptr_t base) const {
-    if (const int line = line_of(access.location)) location.line = line;
+    if (const int line = line_of(access.location)) set_source_line(location, line);
     else locate(pc_of(access.location, base), location);
 }
 

@@ -414,7 +414,7 @@ static void report_time_limit(Worker &w) {
     // a stub has no line; use its caller
     if (!waits && !current_finding.location.line) locate(user_pc(w, false), current_finding.location);
     if (current_finding.location.line) return;
-    if (w.state[w.current] != ready) current_finding.location.line = w.line[rank];
+    if (w.state[w.current] != ready) set_source_line(current_finding.location, w.line[rank]);
     else if (has_polled_address) detector.set_line({0, 0, w.polls[rank].location}, current_finding.location);
 }
 

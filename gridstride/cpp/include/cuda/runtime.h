@@ -221,6 +221,19 @@ GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 
+// A line of inline PTX carries a hash of its file's name: an access by PTX is recorded without a code address.
+constexpr int line_bits = 17;
+constexpr int plain_line(int line) { return line & ((1 << line_bits) - 1); }
+constexpr int name_hash(const char *path) {   // 1 to 255, of the part after the last slash
+    unsigned hash = 0;
+    for (; *path; path++) hash = *path == '/' ? 0 : (hash * 31 + static_cast<unsigned char>(*path)) % 255;
+    return int(hash) + 1;
+}
+constexpr int source_line(int line, const char *path) {
+    return line >> line_bits ? 0 : line | name_hash(path) << line_bits;
+}
+#define GS_LINE (::std::integral_constant<int, ::gridstride::source_line(__LINE__, __FILE__)>::value)
+
 // PTX addresses shared memory by 32 bits, from `shared_window` on.
 constexpr uint32_t shared_window = 1024;
 GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0 for addresses that are not in shared memory
