@@ -10,7 +10,7 @@ import torch
 import gridstride
 from gridstride.cpp import kernel, load
 from gridstride.cpp.frontend import reader
-from gridstride.kernels.ptx import PTX, wgmma
+from gridstride.kernels.ptx import PTX, TCGEN05, wgmma
 from gridstride.diagnostics.errors import WARNINGS, KernelError
 from gridstride.diagnostics.messages import WORDS
 
@@ -22,7 +22,7 @@ PAGES = findings_pages.examples()
 BLOCKS = [(*key, side, code) for key, (_, *sides) in PAGES.items() for side, code in zip(('wrong', 'right'), sides)]
 # the wrong kernels of all pages, and each third of the right ones
 CASES = [o for o in BLOCKS if o[2] == 'wrong'] + some([o for o in BLOCKS if o[2] == 'right'], 3)
-SOURCE = re.compile(r"cuda_kernel\((?:PTX \+ )?(?:wgmma\(8\) \+ )?r'''(.*?)'''(, checks=False)?", re.S)
+SOURCE = re.compile(r"cuda_kernel\((?:PTX \+ )?(?:(?:wgmma\(8\)|TCGEN05) \+ )?r'''(.*?)'''(, checks=False)?", re.S)
 HOST = re.compile(r"load_cuda\(r'''(.*?)'''\)", re.S)
 NAME = re.compile(r'__global__ void (?:__(?:cluster_dims|launch_bounds)__\([^)]*\) )?(\w+)')
 INCLUDE = re.compile(r'^#include .*\n', re.M)
@@ -35,7 +35,7 @@ def compiled():
     names = {key: f'page_{i}::{NAME.search(key[0])[1]}' for i, key in enumerate(found)}
     made = {checks: unit({src: name for (src, c), name in names.items() if c == checks}, checks)
             for checks in (True, False)}
-    def get(src, checks=True): return made[checks][src.removeprefix(PTX).removeprefix(wgmma(8))]
+    def get(src, checks=True): return made[checks][src.removeprefix(PTX).removeprefix(wgmma(8)).removeprefix(TCGEN05)]
     return get
 
 
@@ -45,7 +45,8 @@ def unit(names, checks):
     includes = dict.fromkeys(o for src in names for o in INCLUDE.findall(src))
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # g++ notices the missing `return`, too
-        made = kernel.cuda_kernel(''.join([*includes, PTX, wgmma(8), *spaces]), list(names.values()), checks=checks)
+        text = ''.join([*includes, PTX, wgmma(8), TCGEN05, *spaces])
+        made = kernel.cuda_kernel(text, list(names.values()), checks=checks)
     return {src: made[name] for src, name in names.items()}
 
 

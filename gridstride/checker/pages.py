@@ -24,6 +24,7 @@ _IMPORTS = {  # what a block uses -> the line that it begins with
     r'\bload_cuda\(': 'from gridstride import load_cuda',
     r'\bcdiv\(': 'from gridstride import cdiv',
     r'\bPTX \+ r': 'from gridstride.kernels.ptx import PTX',
+    r'\bPTX \+ TCGEN05': 'from gridstride.kernels.ptx import PTX, TCGEN05',
     r'\bPTX \+ wgmma': 'from gridstride.kernels.ptx import PTX, wgmma',
     r'\btensor_map\(': 'from gridstride.kernels.tensor_maps import tensor_map',
     r'\btriton\.': 'from gridstride import triton',

@@ -413,10 +413,12 @@ ALWAYS_REPORTED = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
     'host_function host_virtual misaligned_operand host_reads host_writes host_reads_symbol host_writes_symbol '
     'host_symbol host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block '
-    'memory_of_other_block bulk_bytes no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
+    'memory_of_other_block bulk_bytes no_tensor_map coordinates box_misaligned box_before descriptor block_ended '
+    'tensor_columns tensor_outside tensor_freed_twice tensor_lanes tensor_pair instruction_descriptor '
+    'matrix_descriptor',
     synccheck='grid_diverged endless_wait blocks_wait deadlock mutual_deadlock warp_diverged '
     'lane_elsewhere deadlock_on_flag different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
-    'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
+    'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors tensor_addresses not_resident '
     'not_cooperative programs_wait',
 )
 

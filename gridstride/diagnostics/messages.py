@@ -57,7 +57,8 @@ _RACE = 'data race ({hazard}) on {element}'
 _COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} asynchronous copy to it may still be in flight'
 _WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
 _WAIT_FOR_READS = (
-    'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read), then signal the thread that '
+    'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read, or the mbarrier that a '
+    'tcgen05.commit signals), then signal the thread that '
     'writes: with an mbarrier, or a barrier of the block.'
 )
 _DIVISION_OVERFLOW = 'integer overflow in a division: the smallest integer of its type is divided by -1'
@@ -424,6 +425,30 @@ WORDS = {
         'the thread ends without waiting for the result of this wgmma',
         'Issue wgmma.commit_group, then wgmma.wait_group before the first use of the result.',
     ),
+    # Tensor memory; `before` and `now` are instructions, `why` is a phrase
+    ('racecheck', 'tensor_in_flight'): Words(
+        'data race on tensor memory (lane {lane}, column {column}): {now} uses it while {before} may still be in '
+        'flight: {why}',
+        'After tcgen05.mma and tcgen05.cp: tcgen05.commit, then a wait at its mbarrier for the right phase. After '
+        'tcgen05.ld and tcgen05.st: tcgen05.wait.',
+    ),
+    ('racecheck', 'tensor_no_fence'): Words(
+        'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
+        'Fence tensor memory on both sides of a synchronization: tcgen05.fence::before_thread_sync, the barrier, '
+        "tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. PTX's specification requires them.",
+    ),
+    ('racecheck', 'tensor_race'): Words(
+        'data race on tensor memory (lane {lane}, column {column}): nothing orders {before} and {now}',
+        'Synchronize the two with an mbarrier or with a barrier of the block, with a tcgen05.fence before and after.',
+    ),
+    ('racecheck', 'tensor_load_not_awaited'): Words(
+        'the thread ends without waiting for this tcgen05.ld',
+        'Put a tcgen05.wait::ld.sync.aligned before the first use of its registers.',
+    ),
+    ('racecheck', 'product_not_awaited'): Words(
+        'the block ends while the tensor cores may still execute this instruction',
+        'Issue tcgen05.commit, then wait at its mbarrier before the block ends.',
+    ),
     ('racecheck', 'store_not_awaited'): Words(
         'the thread ends while its bulk copy may still read shared memory',
         'Issue cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.',
@@ -508,6 +533,56 @@ WORDS = {
         'Enable it first: cudaSetDevice({device}); cudaDeviceEnablePeerAccess({owner}, 0). It holds in one direction. '
         'In Python, allocate the array by devices.symmetric.',
     ),
+    # Tensor memory and the descriptors of tcgen05
+    ('memcheck', 'tensor_columns'): Words(
+        '{operation} of {columns} columns: the number must be a power of two from 32 to 512',
+        'Round it up: 32, 64, 128, 256 or 512.',
+    ),
+    ('memcheck', 'tensor_outside'): Words(
+        '{operation} accesses lane {lane}, column {column} of tensor memory, which is not allocated',
+        'Tensor memory has 128 lanes and 512 columns. Check the address: its upper 16 bits are the lane, its lower '
+        'ones the column; and how many columns tcgen05.alloc has requested.',
+    ),
+    ('memcheck', 'tensor_freed'): Words(
+        '{operation} accesses column {column} of tensor memory after it was freed',
+        'Free it (tcgen05.dealloc) after the last use: put a barrier of the block in between.',
+    ),
+    ('memcheck', 'tensor_freed_twice'): Words(
+        'tcgen05.dealloc of {columns} columns from column {column} on: this is not an allocation, or it was already '
+        'freed',
+        'Pass the address that tcgen05.alloc has stored, and the same number of columns, in one warp.',
+    ),
+    ('memcheck', 'tensor_leak'): Words(
+        'the block ends without freeing {columns} columns of tensor memory',
+        'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise the next block on this SM gets none.',
+    ),
+    ('memcheck', 'tensor_relinquished'): Words(
+        'tcgen05.alloc after tcgen05.relinquish_alloc_permit: the block may not allocate any more',
+        'Allocate first; relinquish the permit after the last tcgen05.alloc.',
+    ),
+    ('memcheck', 'tensor_lanes'): Words(
+        '{operation} by warp {warp} accesses lanes {lane} to {last} of tensor memory: it reaches lanes {first} to '
+        '{end}',
+        'Warp i reaches the 32 lanes from 32*(i%4) on: add that lane, shifted left by 16, to the address. Shapes of 16 '
+        'lanes begin at a multiple of 16.',
+    ),
+    ('memcheck', 'tensor_groups'): Words(
+        '{operation} with cta_group::{group}, but another tcgen05 instruction of this kernel has '
+        'cta_group::{other_group}',
+        'Use the same cta_group in all tcgen05 instructions of a kernel.',
+    ),
+    ('memcheck', 'tensor_pair'): Words(
+        '{operation} with cta_group::2 in a block that has no pair',
+        'Launch clusters of an even number of blocks, as with __cluster_dims__(2, 1, 1).',
+    ),
+    ('memcheck', 'instruction_descriptor'): Words(
+        'tcgen05.mma: bits {part} of the instruction descriptor are {value}; allowed: {allowed}',
+        "Compare the descriptor with the table of PTX's specification for this kind and cta_group.",
+    ),
+    ('memcheck', 'matrix_descriptor'): Words(
+        'bits {part} of the matrix descriptor of {operand} are {value}; allowed: {allowed}',
+        'A descriptor of Blackwell has 1 in bits 46 to 48 and the swizzle in bits 61 to 63; that of Hopper differs.',
+    ),
     ('memcheck', 'metadata'): Words(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
         'group {group} (row {row}, columns {column} to {last})',
@@ -532,6 +607,10 @@ WORDS = {
     ),
     ('initcheck', 'unwritten_local'): Words(
         _UNINITIALIZED, 'Local memory starts with arbitrary values: write it first.'
+    ),
+    ('initcheck', 'tensor_unwritten'): Words(
+        'uninitialized read of tensor memory: lane {lane}, column {column}',
+        'Let the first tcgen05.mma of a tile ignore D (enable-input-d is false), and store or copy what others read.',
     ),
     ('initcheck', 'unwritten_for_engine'): Words(
         _UNINITIALIZED + ' by the tensor cores or TMA',
@@ -649,6 +728,10 @@ WORDS = {
     ('synccheck', 'different_descriptors'): Words(
         'wgmma.mma_async: the lanes of a warp pass different descriptors',
         'Pass the same descriptor in all threads of a warpgroup.',
+    ),
+    ('synccheck', 'tensor_addresses'): Words(
+        '{operation}: the lanes of a warp pass different addresses of tensor memory',
+        'Pass the same address in all lanes: lane i accesses the i-th lane from there on by itself.',
     ),
     # Launches that no GPU accepts
     ('launch', 'no_brackets'): Words(
@@ -996,6 +1079,15 @@ PHRASES = {
     'missing_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
     'missing_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
+    'for_tensor_memory': 'for {columns} columns of tensor memory, of which {used} are allocated',
+    'for_tensor_pair': 'for the other block of its pair to allocate tensor memory',
+    # what is missing between two uses of tensor memory
+    'not_committed': 'no tcgen05.commit follows it',
+    'commit_not_awaited': 'this thread has not waited for its tcgen05.commit',
+    'load_without_wait': 'the warp has not executed tcgen05.wait::ld',
+    'store_without_wait': 'the warp has not executed tcgen05.wait::st',
+    'fence_before': 'with no tcgen05.fence::before_thread_sync before the synchronization',
+    'fence_after': 'with no tcgen05.fence::after_thread_sync after the synchronization',
     # the state of the other lane of a warp
     'lane_waits': 'waits {why}',
     'lane_absent': 'does not exist',

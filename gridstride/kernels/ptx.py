@@ -1,12 +1,12 @@
-"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `primitives` selects functions of `ptx.cuh` and
-`clusters.cuh`, and `wgmma` generates the function that issues a `wgmma`. `STORE_TRANSPOSED`
-and `STORE_SUMS` store its accumulators."""
+"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `TCGEN05` that of `tcgen05.cuh`, for Blackwell,
+`primitives` selects functions of `ptx.cuh` and `clusters.cuh`, and `wgmma` generates the function that issues a
+`wgmma`. `STORE_TRANSPOSED` and `STORE_SUMS` store its accumulators."""
 
 import re
 from importlib.resources import files
 
-_NAMES = 'ptx', 'clusters', 'store_transposed', 'store_sums'
-PTX, _CLUSTERS, STORE_TRANSPOSED, STORE_SUMS = (
+_NAMES = 'ptx', 'clusters', 'store_transposed', 'store_sums', 'tcgen05'
+PTX, _CLUSTERS, STORE_TRANSPOSED, STORE_SUMS, TCGEN05 = (
     files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8') for name in _NAMES
 )
 

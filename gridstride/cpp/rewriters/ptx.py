@@ -23,7 +23,7 @@ def _cpp_bool(x):
 
 
 _COMPARISON_OPERATORS = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
-_TYPES = dict(pred='bool', f32='float', f64='double')
+_TYPES = dict(pred='bool', b128='unsigned __int128', f32='float', f64='double')
 _TYPES |= {f'{k}{n}': f'uint{n}_t' for n in (8, 16, 32, 64) for k in 'bus'}
 
 
@@ -161,6 +161,79 @@ def _wgmma(n, type, *operands, sparse=(), has_half_sums=False):
     return f"{{ {arrays} {_ptx(function, 'gs_to', 'gs_now', 'gs_a', *other_operands)}; }}"
 
 
+def _pointers(registers):
+    "Return the addresses of registers as `uint32_t *`"
+    return ', '.join(f'reinterpret_cast<uint32_t *>(&{x})' for x in registers)
+
+
+_REGISTERS_PER_REPEAT = {'16x128b': 2, '16x256b': 4}
+
+
+def _tensor_move(shape, repeats, packs, operands, is_load):
+    "Translate tcgen05.ld, with its address (and distance) last, or tcgen05.st, with them first"
+    count = int(repeats) * _REGISTERS_PER_REPEAT.get(shape, 1)
+    num_others = 2 if shape == '16x32bx2' else 1
+    if len(operands) != count + num_others:
+        raise TypeError
+    registers, others = (
+        (operands[:count], operands[count:]) if is_load else (operands[num_others:], operands[:num_others])
+    )
+    function = f'<::gridstride::TensorShape::s{shape}, {repeats}, {_cpp_bool(packs)}>'
+    if not is_load:
+        copies = ', '.join(f'::gridstride::ptx::register_bits({x})' for x in registers)
+        arrays = f'uint32_t gs_words[] = {{{copies}}}; uint32_t *gs_now[{count}]; '
+        arrays += f'for (int gs_i = 0; gs_i < {count}; gs_i++) gs_now[gs_i] = &gs_words[gs_i];'
+        return f"{{ {arrays} {_ptx('tensor_store_registers' + function, 'gs_now', *others)}; }}"
+    if not all(re.fullmatch(r'gs_\d+', x) for x in registers):
+        _refuse('tcgen05.ld whose registers are not operands %0, %1, ...', 'write them as "=r"(x[0]), "=r"(x[1]), ...')
+    results = _pointers(x.replace('gs_', 'gs_out_') for x in registers)
+    arrays = f'uint32_t *const gs_to[] = {{{results}}}, *const gs_now[] = {{{_pointers(registers)}}};'
+    return f"{{ {arrays} {_ptx('tensor_load_registers' + function, 'gs_to', 'gs_now', *others)}; }}"
+
+
+def _tensor_product(group, kind, in_tensor_memory, d, a, b, descriptor, *operands):
+    "Translate tcgen05.mma: masks of lanes are optional, and so is the scale of D"
+    num_masks = 4 * int(group)
+    masks, operands = (operands[:num_masks], operands[num_masks:]) if len(operands) > 2 else ((), operands)
+    accumulates, *scale = operands
+    if len(scale) > 1:
+        raise TypeError
+    function = f'multiply_tensors<::gridstride::TensorKind::{kind}, {group}>'
+    array = f"const uint32_t gs_masks[] = {{{', '.join(masks) or '0'}}};"
+    call = _ptx(
+        function,
+        d,
+        _cpp_bool(in_tensor_memory),
+        a,
+        b,
+        descriptor,
+        accumulates,
+        'gs_masks' if masks else 'nullptr',
+        *scale,
+    )
+    return f'{{ {array} {call}; }}'
+
+
+_DEFAULT_BLOCK = dict(mxf8f6f4=32, mxf4=32)
+
+
+def _scaled_product(group, kind, scale, in_tensor_memory, d, a, b, descriptor, a_scales, b_scales, accumulates):
+    "Translate tcgen05.mma of a kind with block scales"
+    block = _DEFAULT_BLOCK.get(kind)
+    if scale:
+        number = int(re.search(r'\d+', scale)[0])
+        block = number if scale.startswith('block') else {'mxf8f6f4': 32}.get(kind, 64) // number
+    if not block or (kind != 'mxf4nvf4' and block != 32):
+        raise TypeError
+    function = f'multiply_tensors<::gridstride::TensorKind::{kind}, {group}, {block}>'
+    arguments = d, _cpp_bool(in_tensor_memory), a, b, descriptor, accumulates, 'nullptr', '0', a_scales, b_scales
+    return _ptx(function, *arguments)
+
+
+def _tensor_copy_shape(shape):
+    return '::gridstride::TensorCopyShape::c' + re.sub(r'\.warpx\d(?:::)?', '_', shape).rstrip('_')
+
+
 def _named_barrier(operation, barrier, *threads):
     if barrier == '0' and not threads:
         return '::gridstride::sync_block(__LINE__)'
@@ -257,9 +330,9 @@ _CALLS = [
         ),
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda dst, src, bytes: _ptx('bulk_store', dst, src, bytes)),
         (
-            rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?'
-            r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
-            lambda rank, *operands: _tensor_copy('tensor_load', rank, operands, 1),
+            rf'cp\.async\.bulk\.tensor\.([1-5])d(?:\.cta_group::[12])?{_SHARED}\.global(?:\.tile)?'
+            r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?(?:\.cta_group::[12])?(\.pair)?',
+            lambda rank, pair, *operands: _tensor_copy(f'tensor_load<{_cpp_bool(pair)}>', rank, operands, 1),
         ),
         (
             r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile)?\.bulk_group',
@@ -293,6 +366,79 @@ _CALLS = [
         (
             r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.s8\.s8',
             lambda n, *operands: _wgmma(n, 's8', *operands, '1', '1'),
+        ),
+        (
+            r'tcgen05\.alloc\.cta_group::([12])\.sync\.aligned(?:\.shared)?\.b32',
+            lambda group, to, columns: f'::gridstride::tmem_alloc({group}, uint32_t({to}), {columns}, __LINE__)',
+        ),
+        (
+            r'tcgen05\.dealloc\.cta_group::([12])\.sync\.aligned\.b32',
+            lambda group, address, columns: f'::gridstride::tmem_dealloc({group}, {address}, {columns}, __LINE__)',
+        ),
+        (
+            r'tcgen05\.relinquish_alloc_permit\.cta_group::([12])\.sync\.aligned',
+            lambda group: f'::gridstride::tmem_relinquish({group}, __LINE__)',
+        ),
+        (
+            r'tcgen05\.ld\.sync\.aligned\.(32x32b|16x64b|16x128b|16x256b|16x32bx2)\.x(\d+)(\.pack::16b)?\.b32',
+            lambda shape, n, packs, *operands: _tensor_move(shape, n, packs, operands, True),
+        ),
+        (
+            r'tcgen05\.st\.sync\.aligned\.(32x32b|16x64b|16x128b|16x256b|16x32bx2)\.x(\d+)(\.unpack::16b)?\.b32',
+            lambda shape, n, packs, *operands: _tensor_move(shape, n, packs, operands, False),
+        ),
+        (
+            r'tcgen05\.wait::(ld|st)\.sync\.aligned',
+            lambda what: f"::gridstride::tmem_wait({_cpp_bool(what == 'ld')}, __LINE__)",
+        ),
+        (
+            r'tcgen05\.fence::(before|after)_thread_sync',
+            lambda side: f"::gridstride::tmem_fence({_cpp_bool(side == 'before')})",
+        ),
+        (
+            r'tcgen05\.commit\.cta_group::([12])\.mbarrier::arrive::one(?:\.shared(?:::cluster)?)?'
+            r'(?:\.multicast::cluster)?\.b64',
+            lambda group, barrier, blocks='0': (
+                f'::gridstride::tmem_commit({group}, uint32_t({barrier}), {blocks}, __LINE__)'
+            ),
+        ),
+        (
+            r'tcgen05\.cp\.cta_group::([12])\.(128x256b|4x256b|128x128b|64x128b\.warpx2::(?:02_13|01_23)'
+            r'|32x128b\.warpx4)',
+            lambda group, shape, address, descriptor: (
+                f'::gridstride::tmem_copy({group}, {_tensor_copy_shape(shape)}, {address}, {descriptor}, __LINE__)'
+            ),
+        ),
+        (
+            r'tcgen05\.shift\.cta_group::([12])\.down',
+            lambda group, address: f'::gridstride::tmem_shift({group}, {address}, __LINE__)',
+        ),
+        (
+            r'tcgen05\.mma\.cta_group::([12])\.kind::(f16|tf32|f8f6f4|i8)'
+            r'(?:\.collector::a::(?:fill|use|lastuse|discard))?(\.tensor_a)?',
+            _tensor_product,
+        ),
+        (
+            r'tcgen05\.mma\.cta_group::([12])\.kind::(mxf8f6f4|mxf4|mxf4nvf4)\.block_scale'
+            r'(?:\.(scale_vec::[124]X|block16|block32))?(?:\.collector::a::(?:fill|use|lastuse|discard))?(\.tensor_a)?',
+            _scaled_product,
+        ),
+        (
+            r'clusterlaunchcontrol\.try_cancel\.async\.shared\.mbarrier::complete_tx::bytes'
+            r'(\.multicast::cluster::all)?\.b128',
+            lambda cluster, to, barrier: _ptx('try_cancel', _cpp_bool(cluster), to, barrier),
+        ),
+        (
+            r'clusterlaunchcontrol\.query_cancel\.is_canceled\.pred\.b128',
+            lambda p, answer: f'{p} = ::gridstride::ptx::is_canceled({answer})',
+        ),
+        (
+            r'clusterlaunchcontrol\.query_cancel\.get_first_ctaid\.v4\.b32\.b128',
+            lambda x, y, z, w, answer: _ptx('first_of_canceled', x, y, z, w, answer),
+        ),
+        (
+            r'clusterlaunchcontrol\.query_cancel\.get_first_ctaid::([xyz])\.b32\.b128',
+            lambda axis, d, answer: f'{d} = ::gridstride::bit_cast<::gridstride::Canceled>({answer}).{axis}',
         ),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
         (r'mapa\.shared::cluster\.u32', lambda d, address, rank: _ptx('mapa', d, address, rank)),
@@ -336,7 +482,7 @@ _CALLS = [
             lambda space, type, *operands: _ptx(f'store_{space}_as<{_MEMORY_TYPES[type]}>', *operands),
         ),
         (
-            r'ld\.(shared|global)(?:::cluster)?(?:\.nc|\.l?[cu][asguv]?)?(?:\.v[24])?\.[bsuf](?:16|32|64)',
+            r'ld\.(shared|global)(?:::cluster)?(?:\.nc|\.l?[cu][asguv]?)?(?:\.v[24])?\.[bsuf](?:16|32|64|128)',
             lambda space, *operands: _ptx(f'load_{space}', operands[-1], *operands[:-1]),
         ),
         (
@@ -415,8 +561,8 @@ _CALLS = [
             _video,
         ),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
-        (r'mov\.[bsuf](16|32|64)\.pack', _pack),
-        (r'mov\.[bsuf](?:16|32|64)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
+        (r'mov\.[bsuf](16|32|64|128)\.pack', _pack),
+        (r'mov\.[bsuf](?:16|32|64|128)\.unpack', lambda *operands: _ptx('unpack', operands[-1], *operands[:-1])),
         (r'lop3\.b32', lambda *operands: _ptx('lop3', *operands)),
         (r'fma\.rn(?:\.ftz)?\.(b?f16)x2', lambda t, *operands: _ptx(f'fma_pair<{_MANTISSA[t]}>', *operands)),
         (
@@ -446,7 +592,8 @@ _SUPPORTED = (
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8, wgmma.mma_async.sp of m64nNk32 for '
-    'bf16 and f16; vadd, vsub, vabsdiff, vmin, vmax, vavrg, vshl, vshr and their SIMD forms; setmaxnreg; '
+    'bf16 and f16; tcgen05 (alloc, dealloc, ld, st, wait, fence, mma of all kinds, commit, cp, shift); '
+    'vadd, vsub, vabsdiff, vmin, vmax, vavrg, vshl, vshr and their SIMD forms; setmaxnreg; '
     'mapa, barrier.cluster, '
     'ld and st of shared::cluster, st.async; '
     'elect.sync'
@@ -463,6 +610,8 @@ def _refuse(construct, remedy):
 def _instruction(name, operands):
     "Return C++ code for the instruction `name` with these operands"
     base_name = re.sub(r'::cta\b|\.L[12]::\w+', '', name)
+    if base_name.startswith('cp.async.bulk.tensor') and '.cta_group::2' in base_name:
+        base_name += '.pair'
     if 'L2::cache_hint' in name:
         operands = operands[:-1]  # the policy
     for pattern, translate in _CALLS:
@@ -617,6 +766,8 @@ def _translate_statement(m, registers, num_operands):
     name = m['name']
     if name.startswith('mov.') and len(operands) > 2:
         name += '.unpack' if parts[0].strip().startswith('{') else '.pack'
+    if name.startswith('tcgen05.mma') and len(parts) > 1 and parts[1].strip().startswith('['):
+        name += '.tensor_a'  # A is in tensor memory, not in shared memory
     return f"{guard}{_instruction(name, operands)};"
 
 

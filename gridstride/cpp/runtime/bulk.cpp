@@ -4,6 +4,7 @@
 #include "clusters.h"
 #include "engines.h"
 #include "findings.h"
+#include "residents.h"
 
 namespace gridstride {
 
@@ -28,9 +29,10 @@ template <class F> static void visit_targets(uint32_t blocks, int line, F copy_t
     }
 }
 // Checks and records a bulk copy to `to` in the shared memory of the block `there`. It completes on the mbarrier of
-// this block at the offset of `bar`.
-static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint32_t barrier_address, int line) {
-    auto &barriers = engines_of(block).barriers;
+// this block, or of `barrier_block`, at the offset of `bar`.
+static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint32_t barrier_address, int line,
+    Worker *barrier_block = nullptr) {
+    auto &barriers = engines_of(barrier_block ? *barrier_block : block).barriers;
     auto barrier = barriers.find(offset_of(barrier_address));
     if (barrier == barriers.end()) barrier_at(barrier_address, "a bulk copy ends", line);
     if (detector.on && checks(racecheck) && !barrier->second.is_fenced) fail(Code::barrier_not_visible, {}, line);
@@ -54,6 +56,15 @@ void bulk_load(uint32_t target, const void *source, uint32_t bytes, uint32_t bar
         must_be_aligned(shared, 16, "cp.async.bulk", line);
         start_bulk_copy(block, target, bytes, barrier_address, line);
         memcpy(shared, source, bytes);
+    });
+}
+void try_cancel(uint32_t target, uint32_t barrier_address, bool for_cluster, int line) {
+    const Canceled answer = cancel_block();
+    visit_targets(for_cluster ? (1u << cluster_blocks()) - 1 : 0, line, [&](Worker &block) {
+        char *shared = shared_in_block(block, target, sizeof answer, "clusterlaunchcontrol.try_cancel", line);
+        must_be_aligned(shared, 16, "clusterlaunchcontrol.try_cancel", line);
+        start_bulk_copy(block, target, sizeof answer, barrier_address, line);
+        memcpy(shared, &answer, sizeof answer);
     });
 }
 void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t barrier_address, int line) {
@@ -146,8 +157,15 @@ template <class F> static void visit_units(uint32_t address, uint32_t bytes, int
         visit(swizzle_offset(address + i, swizzle), i, unit_bytes);
     }
 }
+// The block of a pair whose rank has the parity of `rank`
+static Worker &block_of_pair(Worker &block, uint32_t rank) {
+    const auto &cluster = worker->leader->cluster;
+    if (cluster.empty()) return block;
+    const size_t own = size_t(std::find(cluster.begin(), cluster.end(), &block) - cluster.begin());
+    return *cluster[std::min((own & ~size_t(1)) + rank % 2, cluster.size() - 1)];
+}
 void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, int rank, uint32_t barrier_address,
-    uint32_t blocks, int line) {
+    uint32_t blocks, int line, bool of_pair) {
     const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, "cp.async.bulk.tensor", line);
     if (detector.on)
         visit_rows(tensor_map, coordinates, [&](uint32_t, const char *source, uint32_t unit_bytes) {
@@ -159,7 +177,8 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
         must_be_aligned(
             shared_in_block(block, target, box_bytes(tensor_map), "cp.async.bulk.tensor", line), 128,
             "cp.async.bulk.tensor", line);
-        start_bulk_copy(block, target, box_bytes(tensor_map), barrier_address, line);
+        start_bulk_copy(block, target, box_bytes(tensor_map), barrier_address, line,
+            of_pair ? &block_of_pair(block, barrier_address / block_window) : nullptr);
         visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *source, uint32_t bytes) {
             visit_units(first + offset, bytes, tensor_map.swizzle,
                 [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {

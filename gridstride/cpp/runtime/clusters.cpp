@@ -24,13 +24,14 @@ uint3 cluster_index() {
 }
 uint32_t map_shared(uint32_t address, uint32_t rank, int line) {
     if (rank >= cluster_blocks()) fail(Code::no_block, {{"block_rank", rank}, {"blocks", cluster_blocks()}}, line);
-    return (rank + 1) * block_window + address % block_window;
+    return rank * block_window + address % block_window;
 }
 
 Worker &block_at(uint32_t address, int line) {
     const uint32_t rank = address / block_window;
-    if (!rank || worker->leader->cluster.empty()) return *worker;
-    Worker &block = *worker->leader->cluster[std::min(size_t(rank - 1), worker->leader->cluster.size() - 1)];
+    if (worker->leader->cluster.empty()) return *worker;
+    Worker &block = *worker->leader->cluster[std::min(size_t(rank), worker->leader->cluster.size() - 1)];
+    if (&block == worker) return block;
     if (!block.next) fail(Code::block_not_begun, {}, line);
     if (!block.live && block.next == block.num_threads) fail(Code::block_ended, {}, line);
     return block;

@@ -1,7 +1,7 @@
 // cp.async. The emulator copies immediately, but the detectors treat the copy as in flight until its thread has waited.
 #include <algorithm>
 #include <string.h>
-#include "detector.h"
+#include "engines.h"
 #include "findings.h"
 
 namespace gridstride {
@@ -66,7 +66,7 @@ void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, A
                 check_read(cells[byte], word.owner, false, shared_base + i + byte, read, nullptr);
                 checked_write = cells[byte].write;
             }
-            cells[byte].read_by_mma = 1;
+            cells[byte].read_by_mma |= 1;
         }
     }
     if (mma_reads.empty()) mma_reads.resize(max_threads / 128 * shared_cap / 16);
@@ -86,7 +86,8 @@ void Detector::check_mma_reads(const Access &previous_write, const Access &write
     const Worker &holder = holder_of(a);
     const BlockClock &holder_clock = &holder == w ? *this : *holder.clock;
     const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
-    for (int warpgroup = 0; warpgroup * 128 < holder.num_threads; warpgroup++) {
+    check_operand_reads(previous_write, write, a, owner);
+    for (int warpgroup = 0; warpgroup * 128 < holder.num_threads && !holder_clock.mma_reads.empty(); warpgroup++) {
         const MmaRead &mma_read = holder_clock.mma_reads[size_t(warpgroup) * shared_cap / 16 + index];
         if (mma_read.time < std::max(previous_write.time, holder_clock.block_start)) continue;
         const auto &completion_times = holder_clock.mma_groups_completed[warpgroup];
@@ -95,6 +96,47 @@ void Detector::check_mma_reads(const Access &previous_write, const Access &write
         const Access read = {thread_number(holder, warpgroup * 128), completed_at, mma_read.location};
         if (!happens_before(read, block_start))
             race(read, write, "read", changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
+    }
+}
+
+// Checks and records a read of 16 bytes by tcgen05.mma or tcgen05.cp, in the shared memory of this block or its pair.
+// Two threads may have issued instructions that read the same bytes.
+void Detector::read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &read, Access &checked_write) {
+    finish_pending_writes();
+    BlockClock &clock = &holder == w ? *this : *holder.clock;
+    const uintptr_t base = reinterpret_cast<uintptr_t>(holder.shared);
+    const Access access = {me, not_completed, read.location};
+    const size_t offset = a - base;
+    for (size_t i = offset; i < offset + 16; i += 4) {
+        Cell &word = clock.shared_cells.word_cells[i / 4],
+             *cells_of_word = word.has_byte_cells ? clock.shared_cells.byte_cells + i : &word;
+        if (!word.owner) return report_out_of_bounds_shared(i, false, read.location);
+        for (size_t byte = 0; byte < (word.has_byte_cells ? 4 : 1); byte++) {
+            if (memcmp(&cells_of_word[byte].write, &checked_write, sizeof checked_write)) {
+                check_read(cells_of_word[byte], word.owner, false, base + i + byte, access, nullptr);
+                checked_write = cells_of_word[byte].write;
+            }
+            cells_of_word[byte].read_by_mma |= 2;
+        }
+    }
+    if (clock.operand_reads.empty()) clock.operand_reads.resize(shared_cap / 16 * 2);
+    OperandRead *const slots = &clock.operand_reads[offset / 16 * 2];
+    slots[slots[0].time < clock.block_start || slots[0].pipe == read.pipe ? 0 : 1] = read;
+}
+void Detector::check_operand_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
+    const Worker &holder = holder_of(a);
+    const BlockClock &clock = &holder == w ? *this : *holder.clock;
+    if (clock.operand_reads.empty()) return;
+    const OperandRead *const slots = &clock.operand_reads[(a - reinterpret_cast<uintptr_t>(holder.shared)) / 16 * 2];
+    for (int slot = 0; slot < 2; slot++) {
+        const OperandRead &read = slots[slot];
+        const uint32_t since = previous_write.time == not_completed ? 0 : previous_write.time;
+        if (!read.pipe || read.time < std::max(since, clock.block_start)) continue;
+        const auto &completed = read.pipe->completed;
+        const uint32_t completed_at = read.commit < completed.size() ? completed[read.commit] : not_completed;
+        if (happens_before({read.pipe->thread, completed_at, read.location}, block_start)) continue;
+        race({read.pipe->thread & ~(1u << 31), completed_at, read.location}, write, "read",
+            changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }
 }

@@ -67,6 +67,7 @@ struct BlockClock {
     Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
     std::vector<MmaRead> mma_reads;
+    std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
     // By warpgroup and wgmma-group: the time at which a thread first waited for the group
     std::vector<uint32_t> mma_groups_completed[max_threads / 128];
     // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of
@@ -294,6 +295,8 @@ struct Detector : BlockClock {
     void complete_reads(const Copy &);
     void record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &fine);
     void complete_mma_groups(uint32_t groups);
+    void read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &, Access &checked_write);
+    void check_operand_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
     void check_mma_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
     void fence_proxy();
     bool is_proxy_fenced(const Access &) const;
@@ -614,10 +617,13 @@ private:
         if (in_flight(a) && a.thread == c.thread && a.location == c.location) a.time = now;
     }
     template <class F> void each_cell(const Copy &c, F f) {
-        for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i += 4)
-            if (Cell &word = shared_cells.word_cells[i / 4]; !word.has_byte_cells) f(word);
+        const Worker &holder = holder_of(c.to);
+        const Cells &cells_there = &holder == w ? shared_cells : holder.clock->shared_cells;
+        const uintptr_t first = c.to - reinterpret_cast<uintptr_t>(holder.shared);
+        for (uintptr_t i = first; i < first + c.bytes; i += 4)
+            if (Cell &word = cells_there.word_cells[i / 4]; !word.has_byte_cells) f(word);
             else
-                for (uintptr_t b = i; b < i + 4; b++) f(shared_cells.byte_cells[b]);
+                for (uintptr_t b = i; b < i + 4; b++) f(cells_there.byte_cells[b]);
     }
 };
 extern Detector detector;

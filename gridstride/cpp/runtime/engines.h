@@ -4,6 +4,7 @@
 // copy and the reads of an engine are in flight until a thread waits for them, and the accumulators of a wgmma are
 // placeholders, NaNs with an index, until the thread has waited.
 #pragma once
+#include <memory>
 #include <unordered_map>
 #include <vector>
 #include "detector.h"
@@ -11,6 +12,18 @@
 
 namespace gridstride {
 
+// The tcgen05 instructions of one thread for the tensor cores: which commit follows each, and when it was awaited
+struct TensorPipe {
+    uint32_t thread = 0;                   // the number by which clocks know it: of the thread, with the highest bit
+    std::vector<uint32_t> lines = {0};     // by commit: the line of the last instruction before it; 0: none
+    std::vector<uint32_t> completed = {};  // by commit: the time at which a thread first waited for it
+    std::vector<size_t> unfenced = {};     // indices of accesses since the last tcgen05.fence::before_thread_sync
+    uint32_t commits() const { return uint32_t(lines.size()) - 1; }
+};
+struct Commit { // a tcgen05.commit that signals an mbarrier
+    TensorPipe *pipe;
+    uint32_t number;
+};
 struct Barrier { // an mbarrier
     uint32_t count, num_pending, phase;
     int64_t bytes; // expected bytes that have not arrived
@@ -22,6 +35,7 @@ struct Barrier { // an mbarrier
     SyncState releasing, released; // the state that arrivals of this phase release; of earlier phases
     uint32_t failed_polls = 0;
     bool is_invalidated = false; // by mbarrier.inval
+    std::vector<Commit> commits = {}, completed_commits = {};  // as in_flight and completed, of tcgen05.commit
 };
 struct PendingResult { // the accumulators of one thread, from a wgmma that it has not waited for
     std::vector<float *> targets;
@@ -30,7 +44,19 @@ struct PendingResult { // the accumulators of one thread, from a wgmma that it h
     int line;
     bool is_awaited; // has the thread waited?
 };
+struct TensorLoad { // a register that tcgen05.ld has loaded, until the warp waits
+    uint32_t *target, value, placeholder;
+    int line;
+};
+// What happens before the last tcgen05.fence::after_thread_sync of a thread
+struct FenceView {
+    uint32_t block_synced = 0, warp_synced = 0;
+    VectorClock acquired, waited;
+};
+struct TensorMemory;
 struct Requests { // the requests of one thread to the engines
+    std::vector<TensorLoad> tensor_loads;
+    FenceView fence_view;
     std::vector<PendingResult> pending_results;
     std::vector<Copy> stores; // bulk stores in flight, which read shared memory
     std::vector<uint32_t> mmas_of_groups; // per committed group: the number of wgmma in it and earlier groups
@@ -51,6 +77,11 @@ struct Engines {
     SyncState cluster_releasing, cluster_released;
     // by block and thread: 1 + the phase in which it arrived, 0 after it has waited
     std::vector<uint32_t> cluster_arrived_in;
+    uint64_t num_canceled = 0;             // in a leader: blocks, or clusters, that it has taken by try_cancel
+    // Blackwell: see tensor_memory.h
+    std::shared_ptr<TensorMemory> tensor;
+    std::unordered_map<int, TensorPipe> pipes;             // by rank of the thread
+    std::vector<size_t> unfenced[max_warps];               // accesses by warps since tcgen05.fence::before_thread_sync
 };
 
 Engines &engines_of(Worker &);
@@ -67,6 +98,8 @@ Barrier &barrier_at(uint32_t at, const char *operation, int line);
 void complete_phase_if_done(Barrier &);
 // Reports an address in the shared memory of another block of the cluster
 void require_own_block(uint32_t at, const char *operation, int line);
+// Records that a thread has waited for a tcgen05.commit
+void complete_commit(TensorPipe &, uint32_t commit);
 void end_thread(Worker &);
 void begin_engines(Worker &);
 }

@@ -27,6 +27,8 @@ void complete_phase_if_done(Barrier &barrier) {
     barrier.num_pending = barrier.count, barrier.phase++;
     barrier.completed.insert(barrier.completed.end(), barrier.in_flight.begin(), barrier.in_flight.end());
     barrier.in_flight.clear();
+    barrier.completed_commits.insert(barrier.completed_commits.end(), barrier.commits.begin(), barrier.commits.end());
+    barrier.commits.clear();
     barrier.released.join(std::exchange(barrier.releasing, {}));
 }
 
@@ -108,8 +110,12 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line)
         [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
     b.failed_polls = 0;
     if (!detector.on) {
-        b.completed.clear();
+        b.completed.clear(), b.completed_commits.clear();
         return true;
+    }
+    for (const Commit &c : std::exchange(b.completed_commits, {})) {
+        complete_commit(*c.pipe, c.number);
+        b.released.waited.add(c.pipe->thread, {detector.now, 0, 0});
     }
     if (!b.completed.empty()) {
         for (const Copy &c : b.completed) detector.complete_copy(c);

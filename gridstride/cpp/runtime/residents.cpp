@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include "detector.h"
+#include "engines.h"
 #include "findings.h"
 #include "launch.h"
 #include "platform.h"
@@ -41,6 +42,22 @@ int blocks_of_sm(int threads, size_t shared) {
 uint64_t capacity(const Launch &l, size_t static_bytes) {
     const int threads = int(l.block.x * l.block.y * l.block.z);
     return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
+}
+
+// Cluster launch control: takes the next block, or cluster, that has not begun. As on a device that runs eight at a
+// time, each of these gets an equal part; the remaining blocks begin as usual, as if they had begun earlier.
+Canceled cancel_block() {
+    RunningLaunch &running = *worker->leader->running_launch;
+    const Launch &l = *running.launch;
+    uint64_t &num_taken = engines_of(*worker->leader).num_canceled;
+    if ((num_taken + 1) * std::min<uint64_t>(running.num_teams, 8) >= running.num_teams) return {};
+    const uint64_t num_begun = running.num_begun++;
+    if (num_begun >= running.num_teams) return running.num_begun--, Canceled{};
+    num_taken++, running.num_ended++, progress++;
+    const uint64_t number = options.order == 1 ? running.num_teams - 1 - num_begun : num_begun,
+                   columns = l.grid.x / l.cluster.x, rows = l.grid.y / l.cluster.y;
+    return {uint32_t(number % columns) * l.cluster.x, uint32_t(number / columns % rows) * l.cluster.y,
+        uint32_t(number / columns / rows) * l.cluster.z, 1};
 }
 
 // The current thread polls an address: has it found the same value several times in a row, so that others should run?

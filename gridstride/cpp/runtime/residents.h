@@ -30,4 +30,6 @@ struct RunningLaunch {
 void forget_locks();                                       // of the emulated atomic operations
 // Runs blocks of these launches on this OS thread until none is left. If they are of a queue, it adds others.
 void work(std::vector<RunningLaunch *> &, int os_threads, bool of_queue);
+// clusterlaunchcontrol.try_cancel: takes a block, or cluster, that has not begun
+Canceled cancel_block();
 }

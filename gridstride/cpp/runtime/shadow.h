@@ -34,13 +34,20 @@ struct Cell {
     uint8_t has_byte_cells;        // do its bytes have cells of their own?
     union {
         // `written`: the host has written this global memory; `read_by_mma`: the tensor cores have read this shared
-        // memory since the last write
+        // memory since the last write: 1 by wgmma, 2 by tcgen05
         uint8_t written, read_by_mma;
     };
 };
 // A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its wgmma-group
 struct MmaRead {
     uint32_t time, location, group;
+};
+
+// A read of 16 bytes of shared memory by tcgen05.mma or tcgen05.cp: its time and line, and the commit that follows it
+struct TensorPipe;
+struct OperandRead {
+    TensorPipe *pipe;
+    uint32_t commit, time, location;
 };
 
 // The cells of a range of addresses; the system allocates their pages at the first access.

@@ -77,11 +77,12 @@ void *shared_dynamic(const char *name, const Shape &shape) {
 }
 uint32_t shared_address(const void *p) {
     const size_t offset = worker ? size_t(static_cast<const char *>(p) - worker->shared) : shared_cap;
-    return offset < shared_cap ? uint32_t(offset) + shared_window : 0;
+    if (offset >= shared_cap) return 0;
+    return uint32_t(offset) + shared_window + (worker->leader->cluster.empty() ? 0 : cluster_rank() * block_window);
 }
 char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, int line) {
     const uint32_t offset = address % block_window - shared_window;
-    if (offset > shared_cap - bytes || address / block_window > cluster_blocks())
+    if (offset > shared_cap - bytes || address / block_window >= cluster_blocks())
         fail(Code::no_shared_address, {{"operation", operation}, {"address", address}}, line);
     Worker &block = block_at(address, line);
     must_be_aligned(block.shared + offset, bytes, operation, line);

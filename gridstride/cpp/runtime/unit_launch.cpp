@@ -6,6 +6,8 @@
 #include "mbarriers.cpp"
 #include "bulk.cpp"
 #include "wgmma.cpp"
+#include "tensor_memory.cpp"
+#include "tcgen05.cpp"
 #include "shared.cpp"
 #include "operations.cpp"
 #include "queue.cpp"

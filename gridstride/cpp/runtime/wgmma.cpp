@@ -5,6 +5,7 @@
 #include <string.h>
 #include "engines.h"
 #include "findings.h"
+#include "operand.h"
 #include "sixteen_bits.h"
 
 namespace gridstride {
@@ -72,31 +73,6 @@ static float element_value(Number type, const char *bytes) {
     memcpy(&value, &word, 4);
     return value;
 }
-
-// The layout of an operand in shared memory, from PTX's matrix descriptor. `row` is the index along M or N, `i` along
-// K.
-struct Operand {
-    uint32_t start, lead, stride;
-    int swizzle, size;
-    bool transposed;
-    Operand(uint64_t descriptor, int size, bool transposed)
-        : start(uint32_t(descriptor & 0x3fff) << 4), lead(uint32_t(descriptor >> 16 & 0x3fff) << 4),
-          stride(uint32_t(descriptor >> 32 & 0x3fff) << 4),
-          swizzle(descriptor >> 62 == 0 ? 0 : 256 >> (descriptor >> 62)), size(size), transposed(transposed) {}
-    uint32_t address(int row, int i) const {
-        const int row_bytes = std::max(swizzle, 16), byte_in_row = (transposed ? row : i) * size; // contiguous bytes
-        if (transposed) {
-            const uint32_t next_column = swizzle ? lead : stride, next_row = swizzle ? stride : lead;
-            return swizzle_offset(
-                start + uint32_t(byte_in_row / row_bytes) * next_column + uint32_t(i / 8) * next_row +
-                    uint32_t(i % 8 * row_bytes + byte_in_row % row_bytes),
-                swizzle);
-        }
-        return swizzle_offset(start + uint32_t(row / 8) * stride + uint32_t(byte_in_row / row_bytes) * lead +
-                            uint32_t(row % 8 * row_bytes + byte_in_row % row_bytes),
-            swizzle);
-    }
-};
 
 struct Lane {
     const Wgmma *call;

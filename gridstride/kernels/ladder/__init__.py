@@ -9,7 +9,7 @@ The modules, in the order in which they are read best:
   (prepared launches); `ladder` (checks steps and times them next to the library), with `counters` (explains the time);
   `lesson_ladder` (a ladder in a lesson, with the reader's guesses);
 - the kernels of the chapters `shared_memory_cuda` (`lecture`), `matmul_ladder` (`fp32`), `tensor_cores` (a module of
-  the same name) and `hopper_gemm` (`hopper`, `stream_k`);
+  the same name) and `hopper_gemm` (`hopper`, `stream_k`), and those of `blackwell`, which no lesson has yet;
 - `on_paper` (what can be counted without a GPU, and where a later sitting begins), `listing` (shows a step in a
   lesson), `trials` (tests and measurements of kernels for Hopper), `tma` (models of swizzles, fragments and
   accumulators), `pipeline_model` (mbarriers, a producer and consumers, in Python), `pictures`,

@@ -30,6 +30,10 @@ enum Kind {
     X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, memory_of_other_block) X(memcheck, bulk_bytes) \
     X(memcheck, no_tensor_map) X(memcheck, coordinates) X(memcheck, box_misaligned) X(memcheck, box_before) \
     X(memcheck, descriptor) X(memcheck, metadata) X(memcheck, peer_not_enabled) \
+    X(memcheck, tensor_columns) X(memcheck, tensor_outside) X(memcheck, tensor_freed) \
+    X(memcheck, tensor_freed_twice) X(memcheck, tensor_leak) X(memcheck, tensor_relinquished) \
+    X(memcheck, tensor_lanes) X(memcheck, tensor_groups) X(memcheck, tensor_pair) \
+    X(memcheck, instruction_descriptor) X(memcheck, matrix_descriptor) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
     X(racecheck, race_of_devices) X(racecheck, scope_of_device) X(racecheck, atomic_of_device) \
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
@@ -38,8 +42,11 @@ enum Kind {
     X(racecheck, copy_not_committed) X(racecheck, bulk_in_flight) X(racecheck, no_proxy_fence) \
     X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
+    X(racecheck, tensor_in_flight) X(racecheck, tensor_no_fence) X(racecheck, tensor_race) \
+    X(racecheck, tensor_load_not_awaited) X(racecheck, product_not_awaited) \
     X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
+    X(initcheck, tensor_unwritten) \
     X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, deadlock) \
     X(synccheck, mutual_deadlock) X(synccheck, warp_diverged) \
     X(synccheck, lane_elsewhere) X(synccheck, undefined_lane) \
@@ -49,6 +56,7 @@ enum Kind {
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
     X(synccheck, deadlock_on_flag) X(synccheck, not_resident) X(synccheck, not_cooperative) \
+    X(synccheck, tensor_addresses) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
     X(launch_failed, launch_bounds) X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) \
     X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
@@ -69,7 +77,9 @@ enum Kind {
     X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_grid) X(phrase, at_barrier) \
     X(phrase, surplus_bytes) X(phrase, missing_arrivals_and_bytes) \
     X(phrase, missing_bytes) X(phrase, missing_arrivals) \
-    X(phrase, for_wgmma) \
+    X(phrase, for_wgmma) X(phrase, for_tensor_memory) X(phrase, for_tensor_pair) \
+    X(phrase, not_committed) X(phrase, commit_not_awaited) X(phrase, load_without_wait) X(phrase, store_without_wait) \
+    X(phrase, fence_before) X(phrase, fence_after) \
     X(phrase, lane_waits) X(phrase, lane_absent) X(phrase, lane_returned) X(phrase, lane_at_other_call) \
     X(phrase, not_in_mask) X(phrase, first_of_block) X(phrase, first_of_warp) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \

@@ -217,10 +217,20 @@ template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32
 template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) {
     ::gridstride::bulk_store(reinterpret_cast<void *>(to), window_address(from), bytes, line);
 }
-template <class A, class B>
+template <bool of_pair, class A, class B>
 void tensor_load(int line, const int32_t *coordinates, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
-    ::gridstride::tensor_load(
-        window_address(to), reinterpret_cast<const void *>(map), coordinates, rank, window_address(bar), blocks, line);
+    ::gridstride::tensor_load(window_address(to), reinterpret_cast<const void *>(map), coordinates, rank,
+        window_address(bar), blocks, line, of_pair);
+}
+// Cluster launch control: the answer is in a register of 128 bits
+template <class A, class B> void try_cancel(int line, bool for_cluster, A to, B bar) {
+    ::gridstride::try_cancel(window_address(to), window_address(bar), for_cluster, line);
+}
+inline bool is_canceled(unsigned __int128 answer) { return bit_cast<Canceled>(answer).is_canceled; }
+template <class X, class Y, class Z, class W>
+void first_of_canceled(int, X &&x, Y &&y, Z &&z, W &&, unsigned __int128 answer) {
+    const Canceled block = bit_cast<Canceled>(answer);
+    x = block.x, y = block.y, z = block.z;
 }
 template <class A> void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, A from) {
     ::gridstride::tensor_store(reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line);
@@ -234,6 +244,23 @@ void wgmma(int line, float *const *results, float *const *accumulators, const ui
     const uint32_t *const a_words = registers ? a_registers : nullptr;
     ::gridstride::wgmma({type, n, a, b, a_words, accumulates, a_sign, b_sign, a_transposed, b_transposed, results,
                             accumulators, metadata, selector, has_half_sums},
+        line);
+}
+// Blackwell: `gs_to` and `gs_now` are the registers of tcgen05.ld and tcgen05.st
+template <TensorShape shape, uint32_t repeats, bool packs>
+void tensor_load_registers(int line, uint32_t *const *results, uint32_t *const *registers, uint32_t address,
+    uint32_t split = 0) {
+    tmem_load({shape, repeats, packs, address, split}, results, registers, line);
+}
+template <TensorShape shape, uint32_t repeats, bool packs>
+void tensor_store_registers(int line, uint32_t *const *registers, uint32_t address, uint32_t split = 0) {
+    tmem_store({shape, repeats, packs, address, split}, registers, line);
+}
+template <TensorKind kind, int cta_group, int block = 0>
+void multiply_tensors(int line, uint32_t d, bool a_in_tensor_memory, uint64_t a, uint64_t b, uint32_t descriptor,
+    bool accumulates, const uint32_t *masks = nullptr, int d_scale = 0, uint32_t a_scales = 0, uint32_t b_scales = 0) {
+    tmem_multiply({kind, cta_group, block, d, a, b, a_in_tensor_memory, uint32_t(a), descriptor, a_scales, b_scales,
+                      masks, accumulates, d_scale},
         line);
 }
 template <int n> void set_registers() {

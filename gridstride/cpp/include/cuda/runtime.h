@@ -256,8 +256,8 @@ GRIDSTRIDE_API void copy_async_wait(unsigned groups);
 GRIDSTRIDE_API void copy_async_wait_all();
 
 // Clusters: blocks that run at the same time and can access each other's shared memory. That of block r of the cluster
-// also has addresses from (r + 1) * block_window on.
-constexpr uint32_t block_window = 1u << 20;
+// has addresses from r * block_window on.
+constexpr uint32_t block_window = 1u << 24;
 // __cluster_dims__: repeats the launch if its clusters have another shape
 GRIDSTRIDE_API void require_cluster_shape(dim3 blocks);
 // __launch_bounds__: reports a launch with more threads per block
@@ -303,8 +303,9 @@ GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uin
 // st.async: stores to shared memory of a block of the cluster; its mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
-GRIDSTRIDE_API void tensor_load(
-    uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar, uint32_t blocks, int line);
+// `of_pair`: the mbarrier is in the block of the pair whose rank has the parity of that of `bar` (cta_group::2)
+GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar,
+    uint32_t blocks, int line, bool of_pair = false);
 GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t from, int line);
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
@@ -337,6 +338,46 @@ GRIDSTRIDE_API void wgmma_fence();
 GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
 GRIDSTRIDE_API void wgmma_commit();
 GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
+
+// Blackwell: tensor memory, 128 lanes of 512 columns of 32 bits per block; an address has the lane in its upper 16 bits
+// and the column in its lower ones. `cta_group`: 2 for instructions of two blocks of a cluster.
+GRIDSTRIDE_API void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line);
+GRIDSTRIDE_API void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line);
+GRIDSTRIDE_API void tmem_relinquish(int cta_group, int line);
+// tcgen05.ld and tcgen05.st of a warp; `packs`: the lower halves of two columns per register; `split`: the distance of
+// the columns of lanes 16 to 31 for s16x32bx2
+enum class TensorShape { s32x32b, s16x64b, s16x128b, s16x256b, s16x32bx2 };
+struct TensorMove {
+    TensorShape shape;
+    uint32_t repeats;
+    bool packs;
+    uint32_t address, split;
+};
+// A thread must not read `results` before it has waited; the instruction stores `registers` there first.
+GRIDSTRIDE_API void tmem_load(const TensorMove &, uint32_t *const *results, uint32_t *const *registers, int line);
+GRIDSTRIDE_API void tmem_store(const TensorMove &, uint32_t *const *registers, int line);
+GRIDSTRIDE_API void tmem_wait(bool loads, int line);
+GRIDSTRIDE_API void tmem_fence(bool is_before);
+enum class TensorKind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
+struct TensorProduct {
+    TensorKind kind;
+    int cta_group, block;              // block: the elements along k per scale; 0: no scales
+    uint32_t d;
+    uint64_t a, b;                     // descriptors
+    bool a_in_tensor_memory;
+    uint32_t a_address, descriptor, a_scales, b_scales;
+    const uint32_t *masks;             // of lanes that are not written, 4 words or, of two blocks, 8; or null
+    bool accumulates;
+    int d_scale;                       // D is divided by 2 to this power first
+};
+GRIDSTRIDE_API void tmem_multiply(const TensorProduct &, int line);
+enum class TensorCopyShape { c128x256b, c4x256b, c128x128b, c64x128b_02_13, c64x128b_01_23, c32x128b };
+GRIDSTRIDE_API void tmem_copy(int cta_group, TensorCopyShape, uint32_t address, uint64_t descriptor, int line);
+GRIDSTRIDE_API void tmem_shift(int cta_group, uint32_t address, int line);
+// Cluster launch control: takes a block, or cluster, that has not begun; 16 bytes at `to` say which
+struct Canceled { uint32_t x, y, z, is_canceled; };
+GRIDSTRIDE_API void try_cancel(uint32_t to, uint32_t bar, bool for_cluster, int line);
+GRIDSTRIDE_API void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line);
 
 struct ParameterNames {              // the names of a kernel's parameters, separated by commas
     const char *kernel, *parameters;

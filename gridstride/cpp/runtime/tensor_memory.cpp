@@ -1,0 +1,496 @@
+// Tensor memory: allocation, tcgen05.ld and tcgen05.st, tcgen05.wait and tcgen05.fence, and the order of accesses.
+#include <algorithm>
+#include <string.h>
+#include "clusters.h"
+#include "tensor_memory.h"
+#include "findings.h"
+
+namespace gridstride {
+
+constexpr uint32_t pipe_bit = 1u << 31;    // in the clocks: a pipe, not a thread
+
+TensorMemory &tensor_memory_of(Worker &w) {
+    Engines &e = engines_of(w);
+    if (!e.tensor) e.tensor.reset(new TensorMemory());
+    return *e.tensor;
+}
+TensorPipe &current_pipe() {
+    TensorPipe &pipe = engines_of(*worker).pipes[current_rank()];
+    pipe.thread = Detector::thread_number(*worker, current_rank()) | pipe_bit;
+    return pipe;
+}
+Worker &pair_of(Worker &w, const char *operation, int line) {
+    const auto &cluster = w.leader->cluster;
+    const size_t other = (size_t(std::find(cluster.begin(), cluster.end(), &w) - cluster.begin())) ^ 1;
+    if (other >= cluster.size()) fail(Code::tensor_pair, {{"operation", operation}}, line);
+    return *cluster[other];
+}
+// All tcgen05 instructions of a kernel have the same cta_group.
+void set_tensor_group(Worker &w, int cta_group, const char *operation, int line) {
+    TensorMemory &memory_of_block = tensor_memory_of(w);
+    if (cta_group == 2) pair_of(w, operation, line);
+    if (!memory_of_block.cta_group) memory_of_block.cta_group = cta_group, memory_of_block.group_line = line;
+    if (memory_of_block.cta_group == cta_group || !detector.on || !checks(memcheck)) return;
+    const Access other = {detector.me, 0, line_bit | uint32_t(memory_of_block.group_line)};
+    detector.find(Code::tensor_groups,
+        {{"operation", operation}, {"group", cta_group}, {"other_group", memory_of_block.cta_group}},
+        {detector.me, detector.now, line_bit | uint32_t(line)}, &other);
+}
+static Access now_at(int line) { return {detector.me, detector.now, line_bit | uint32_t(line)}; }
+
+// Allocation. A warp waits until as many columns are free; that of a pair waits for the other block, too.
+
+struct TensorRequest {
+    Worker *block;
+    uint32_t thread, columns, first, number;
+    int cta_group, line;
+    bool is_done;
+};
+static bool try_allocate(void *arg) {
+    auto &request = *static_cast<TensorRequest *>(arg);
+    if (request.is_done) return true;
+    TensorMemory &here = tensor_memory_of(*request.block);
+    for (uint32_t first = 0; first + request.columns <= tensor_columns; first += request.columns) {
+        bool is_free = true;
+        for (uint32_t column = first; column < first + request.columns; column += 32) is_free &= !here.at(column);
+        if (!is_free) continue;
+        here.allocations.push_back({first, request.columns, request.line, request.cta_group,
+            {request.thread, 0, line_bit | uint32_t(request.line)}});
+        memset(here.written[first], 0, sizeof here.written[0] * request.columns);
+        memset(here.cells[first], 0, sizeof here.cells[0] * request.columns);
+        request.first = first, request.number = ++here.num_allocations;
+        return request.is_done = true;
+    }
+    return false;
+}
+static void describe_allocation(void *arg, Finding &f, const char *name) {
+    const auto &request = *static_cast<TensorRequest *>(arg);
+    uint32_t used = 0;
+    for (const auto &a : tensor_memory_of(*request.block).allocations) used += a.columns;
+    f.add({{name, Code::for_tensor_memory, 2}, {"columns", request.columns}, {"used", used}});
+}
+struct PairWait {
+    TensorMemory *other;
+    uint32_t number;
+};
+static bool has_pair_allocated(void *arg) {
+    const auto &wait = *static_cast<PairWait *>(arg);
+    return wait.other->num_allocations >= wait.number;
+}
+static void check_columns(uint32_t columns, const char *operation, int line) {
+    if (columns >= 32 && columns <= tensor_columns && !(columns & (columns - 1))) return;
+    fail(Code::tensor_columns, {{"operation", operation}, {"columns", columns}}, line);
+}
+static void begin_request(void *const *lanes) {
+    const auto &first = *static_cast<TensorRequest *>(lanes[0]);
+    TensorMemory &here = tensor_memory_of(*worker);
+    if (here.relinquish_line && detector.on && checks(memcheck)) {
+        const Access other = {detector.me, 0, line_bit | uint32_t(here.relinquish_line)};
+        detector.find(Code::tensor_relinquished, {}, now_at(first.line), &other);
+    }
+}
+void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line) {
+    check_columns(columns, "tcgen05.alloc", line);
+    set_tensor_group(*worker, cta_group, "tcgen05.alloc", line);
+    const uint32_t thread = Detector::thread_number(*worker, current_rank());
+    TensorRequest own = {worker, thread, columns, 0, 0, cta_group, line, false};
+    run_for_warp("tcgen05.alloc", &own, begin_request, line);
+    if (lane()) return;
+    wait_until(try_allocate, &own, line, describe_allocation);
+    if (cta_group == 2) {
+        PairWait wait = {&tensor_memory_of(pair_of(*worker, "tcgen05.alloc", line)), own.number};
+        wait_until(has_pair_allocated, &wait, line,
+            [](void *, Finding &f, const char *name) { f.add({{name, Code::for_tensor_pair}}); });
+    }
+    char *p = shared_pointer(to, 4, "tcgen05.alloc", line);
+    report_access(p, 4, true, line);
+    memcpy(p, &own.first, 4);
+}
+static void check_all_complete(Worker &w, const TensorAllocation &, int line);
+void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line) {
+    check_columns(columns, "tcgen05.dealloc", line);
+    set_tensor_group(*worker, cta_group, "tcgen05.dealloc", line);
+    struct Call {
+        uint32_t address, columns;
+        int line;
+    } call = {address, columns, line};
+    run_for_warp("tcgen05.dealloc", &call, [](void *const *lanes) {
+        const Call &first = *static_cast<Call *>(lanes[0]);
+        TensorMemory &here = tensor_memory_of(*worker);
+        for (auto a = here.allocations.begin(); a != here.allocations.end(); ++a) {
+            if (a->first != (first.address & 0xffff) || a->columns != first.columns) continue;
+            if (detector.on) check_all_complete(*worker, *a, first.line);
+            here.freed.push_back(*a);
+            here.freed.back().line = first.line;
+            here.allocations.erase(a);
+            return;
+        }
+        fail(Code::tensor_freed_twice, {{"column", first.address & 0xffff}, {"columns", first.columns}}, first.line);
+    }, line);
+}
+void tmem_relinquish(int cta_group, int line) {
+    set_tensor_group(*worker, cta_group, "tcgen05.relinquish_alloc_permit", line);
+    int own = line;
+    run_for_warp("tcgen05.relinquish_alloc_permit", &own, [](void *const *lanes) {
+        tensor_memory_of(*worker).relinquish_line = *static_cast<int *>(lanes[0]);
+    }, line);
+}
+void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t column, uint32_t columns,
+    const char *operation, int line) {
+    const TensorMemory &here = tensor_memory_of(w);
+    const uint32_t end = column + columns;
+    const bool exists = first_lane + lanes <= tensor_lanes && end <= tensor_columns;
+    if (exists && !(detector.on && checks(memcheck))) return;
+    for (uint32_t i = column; i < end; i++) {
+        if (exists && here.at(i)) continue;
+        for (auto a = here.freed.rbegin(); exists && a != here.freed.rend(); ++a)
+            if (i - a->first < a->columns)
+                detector.find(Code::tensor_freed, {{"operation", operation}, {"column", i}}, now_at(line),
+                    &static_cast<const Access &>(Access{detector.me, 0, line_bit | uint32_t(a->line)}));
+        if (!exists && i < tensor_columns && first_lane + lanes <= tensor_lanes) continue;
+        fail(Code::tensor_outside,
+            {{"operation", operation}, {"lane", first_lane + lanes - 1}, {"column", exists ? i : end - 1}}, line);
+    }
+}
+
+// The order of two accesses. `earlier` is of the same cells as an instruction of the current thread.
+
+// Does an access of thread `thread` at `time` happen before what the current thread does after its last
+// tcgen05.fence::after_thread_sync?
+static bool precedes_fence(uint32_t thread, uint32_t time) {
+    const FenceView &fence = engines_of(*worker).requests[size_t(current_rank())].fence_view;
+    if (thread & pipe_bit) return fence.waited.includes(thread, time);
+    if (thread / max_threads == detector.me / max_threads) {
+        if (time < fence.block_synced) return true;
+        if (thread / 32 == detector.me / 32 && time < fence.warp_synced) return true;
+    }
+    return fence.acquired.includes(thread, time);
+}
+// A warp executes these instructions together, so an order with any of its threads is one.
+template <class F> static bool any_of_warp(uint32_t thread, F is_ordered) {
+    for (uint32_t lane = 0; lane < 32; lane++)
+        if (is_ordered(thread / 32 * 32 + lane)) return true;
+    return false;
+}
+static bool warp_happens_before(uint32_t thread, uint32_t time) {
+    return any_of_warp(thread, [&](uint32_t t) { return detector.happens_before({t, time, 0}, 0); });
+}
+static bool warp_precedes_fence(uint32_t thread, uint32_t time) {
+    return any_of_warp(thread, [&](uint32_t t) { return precedes_fence(t, time); });
+}
+// Do the tensor cores execute these two in the order in which one thread issues them?
+static bool are_pipelined(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
+    if (earlier.cta_group != later.cta_group) return false;
+    switch (earlier.operation) {
+        case TensorAccess::product:
+            if (later.operation == TensorAccess::product) return earlier.shape == later.shape && earlier_writes;
+            return later.operation == TensorAccess::shift || !earlier_writes;
+        case TensorAccess::copy: return later.operation != TensorAccess::shift;
+        default: return true;
+    }
+}
+// What is missing between two accesses: the code of a finding, and a phrase for all but a race
+struct Missing {
+    bool is_any;
+    Code code, why;
+};
+constexpr Missing nothing_missing = {false, Code::tensor_race, Code::not_committed};
+static Missing missing(Code code, Code why = Code::not_committed) { return {true, code, why}; }
+// The fence after a synchronization is missing if the event at `time` does not happen before the last one.
+static Missing missing_after_fence(bool is_fenced) {
+    return is_fenced ? nothing_missing : missing(Code::tensor_no_fence, Code::fence_after);
+}
+
+static Missing missing_after_pipe(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
+    const TensorPipe &pipe = *earlier.pipe;
+    const bool may_pipeline = later.uses_pipe() && are_pipelined(earlier, later, earlier_writes);
+    if (later.pipe == earlier.pipe && may_pipeline) return nothing_missing;
+    if (may_pipeline && earlier.fenced && warp_happens_before(earlier.thread, earlier.fenced))
+        return missing_after_fence(warp_precedes_fence(earlier.thread, earlier.fenced));
+    const uint32_t completed = earlier.commit < pipe.completed.size() ? pipe.completed[earlier.commit] : 0;
+    if (!completed)
+        return missing(
+            Code::tensor_in_flight, earlier.commit < pipe.commits() ? Code::commit_not_awaited : Code::not_committed);
+    const uint32_t rank = detector.me % max_threads;
+    const bool is_ordered = detector.any_acquired && (detector.block_view.waited.includes(pipe.thread, completed) ||
+                                                         detector.views[rank].waited.includes(pipe.thread, completed));
+    if (!is_ordered) return missing(Code::tensor_in_flight, Code::commit_not_awaited);
+    return missing_after_fence(precedes_fence(pipe.thread, completed));
+}
+static Missing missing_after_warp(const TensorAccess &earlier) {
+    const bool is_same_warp = earlier.thread / 32 == detector.me / 32;
+    if (!is_same_warp && !warp_happens_before(earlier.thread, earlier.time)) return missing(Code::tensor_race);
+    if (!earlier.awaited)
+        return missing(Code::tensor_in_flight,
+            earlier.operation == TensorAccess::load ? Code::load_without_wait : Code::store_without_wait);
+    if (is_same_warp) return nothing_missing;
+    if (earlier.fenced && warp_happens_before(earlier.thread, earlier.fenced))
+        return missing_after_fence(warp_precedes_fence(earlier.thread, earlier.fenced));
+    if (warp_happens_before(earlier.thread, earlier.awaited)) return missing(Code::tensor_no_fence, Code::fence_before);
+    return missing(Code::tensor_race);
+}
+static Missing missing_between(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
+    return earlier.uses_pipe() ? missing_after_pipe(earlier, later, earlier_writes) : missing_after_warp(earlier);
+}
+static const char *name_of(TensorAccess::Operation operation) {
+    static const char *const names[] = {"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"};
+    return names[operation];
+}
+static void report_missing(const Missing &m, const TensorAccess &earlier, const char *now, uint32_t location,
+    uint32_t lane, uint32_t column) {
+    const char *const before = name_of(earlier.operation);
+    const Access access = {detector.me, detector.now, location}, other = earlier.as_access();
+    if (m.code == Code::tensor_race)
+        detector.find(Code::tensor_race, {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}}, access,
+            &other);
+    detector.find(m.code == Code::tensor_in_flight ? Code::tensor_in_flight : Code::tensor_no_fence,
+        {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}, {"why", m.why}}, access, &other);
+}
+static void check_pair(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes, uint32_t lane,
+    uint32_t column) {
+    const Missing m = missing_between(earlier, later, earlier_writes);
+    if (m.is_any) report_missing(m, earlier, name_of(later.operation), later.location, lane, column);
+}
+// Checks one access against the earlier ones of its cells. Most cells have the same accesses as the cell before.
+void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange &range) {
+    if (!checks(racecheck)) return;
+    const TensorMemory &here = tensor_memory_of(w);
+    TensorCell checked = {};
+    for (uint32_t column = range.column; column < range.column + range.columns; column++)
+        for (uint32_t group = 0; group < tensor_lanes / lanes_of_cell; group++) {
+            if (!(range.lanes >> group & 1)) continue;
+            const TensorCell &cell = here.cells[column][group];
+            if (!memcmp(&cell, &checked, sizeof cell)) continue;
+            checked = cell;
+            const uint32_t first_lane = group * lanes_of_cell;
+            if (cell.write) check_pair(here.accesses[cell.write - 1], later, true, first_lane, column);
+            for (const uint32_t read : cell.reads)
+                if (range.writes && read) check_pair(here.accesses[read - 1], later, false, first_lane, column);
+        }
+}
+size_t add_tensor_access(TensorMemory &here, TensorAccess::Operation operation, int cta_group, uint32_t shape,
+    int line) {
+    TensorAccess access = {operation, uint8_t(cta_group), detector.me, detector.now, line_bit | uint32_t(line), 0, 0,
+        nullptr, 0, shape};
+    if (access.uses_pipe()) {
+        TensorPipe &pipe = current_pipe();
+        access.pipe = &pipe, access.commit = pipe.commits();
+        pipe.lines.back() = uint32_t(line);
+        if (&here == &tensor_memory_of(*worker)) pipe.unfenced.push_back(here.accesses.size());
+    }
+    here.accesses.push_back(access);
+    return here.accesses.size() - 1;
+}
+void record_tensor_access(TensorMemory &here, size_t index, const TensorRange &range) {
+    const uint32_t number = uint32_t(index) + 1;
+    const TensorAccess &access = here.accesses[index];
+    for (uint32_t column = range.column; column < range.column + range.columns; column++)
+        for (uint32_t group = 0; group < tensor_lanes / lanes_of_cell; group++) {
+            if (!(range.lanes >> group & 1)) continue;
+            TensorCell &cell = here.cells[column][group];
+            if (range.writes) {
+                cell = {number, {0, 0}};
+                continue;
+            }
+            // Replaces an earlier read by the same warp or thread, so that two others at most are remembered
+            const auto is_same = [&](uint32_t read) {
+                return !read || here.accesses[read - 1].thread / 32 == access.thread / 32;
+            };
+            cell.reads[is_same(cell.reads[0]) ? 0 : 1] = number;
+        }
+}
+void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line) {
+    if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
+    detector.find(Code::tensor_unwritten, {{"lane", lane}, {"column", column}}, now_at(line));
+}
+// Reports instructions on these columns that are still in flight when they are freed.
+static void check_all_complete(Worker &w, const TensorAllocation &allocation, int line) {
+    TensorAccess freeing = {TensorAccess::store, 0, detector.me, detector.now, line_bit | uint32_t(line), 0, 0, nullptr,
+        0, 0};
+    if (!checks(racecheck)) return;
+    const TensorMemory &here = tensor_memory_of(w);
+    for (uint32_t column = allocation.first; column < allocation.first + allocation.columns; column++)
+        for (const TensorCell &cell : here.cells[column])
+            for (const uint32_t number : {cell.write, cell.reads[0], cell.reads[1]}) {
+                if (!number) continue;
+                const TensorAccess &earlier = here.accesses[number - 1];
+                const Missing m = missing_between(earlier, freeing, true);
+                if (m.is_any && m.code == Code::tensor_in_flight)
+                    report_missing(m, earlier, "tcgen05.dealloc", freeing.location,
+                        uint32_t(&cell - here.cells[column]) * lanes_of_cell, column);
+            }
+}
+
+// tcgen05.ld and tcgen05.st
+
+namespace {
+struct Position { uint32_t lane, column; };
+struct Move {
+    const TensorMove *call;
+    uint32_t *const *registers;
+    int line;
+    bool stores;
+};
+}
+// The position of register `i` of a lane, relative to the address
+static Position position(const TensorMove &m, uint32_t lane, uint32_t i) {
+    switch (m.shape) {
+        case TensorShape::s32x32b: return {lane, i};
+        case TensorShape::s16x64b: return {lane / 4 + lane % 2 * 8, i * 2 + lane / 2 % 2};
+        case TensorShape::s16x128b: return {lane / 4 + i % 2 * 8, i / 2 * 4 + lane % 4};
+        case TensorShape::s16x256b: return {lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2};
+        default: return {lane % 16, i + (lane < 16 ? 0 : m.split / (m.packs ? 2 : 1))};
+    }
+}
+static uint32_t registers_of(const TensorMove &m) {
+    return m.shape == TensorShape::s16x128b ? m.repeats * 2
+           : m.shape == TensorShape::s16x256b ? m.repeats * 4 : m.repeats;
+}
+// The columns that the instruction accesses; half of them for s16x32bx2, which has two ranges
+static uint32_t columns_of(const TensorMove &m) {
+    const uint32_t per_repeat = m.shape == TensorShape::s16x64b ? 2 : m.shape == TensorShape::s16x128b ? 4
+        : m.shape == TensorShape::s16x256b ? 8 : 1;
+    return m.repeats * per_repeat * (m.packs ? 2 : 1);
+}
+static void move_registers(void *const *lanes) {
+    const Move &first = *static_cast<Move *>(lanes[0]);
+    TensorMemory &here = tensor_memory_of(*worker);
+    const uint32_t base_lane = first.call->address >> 16, base_column = first.call->address & 0xffff;
+    for (uint32_t lane = 0; lane < 32; lane++) {
+        const Move &own = *static_cast<Move *>(lanes[lane]);
+        if (own.call->address != first.call->address)
+            fail(Code::tensor_addresses, {{"operation", first.stores ? "tcgen05.st" : "tcgen05.ld"}}, first.line);
+        for (uint32_t i = 0, n = registers_of(*own.call); i < n; i++) {
+            Position at = position(*own.call, lane, i);
+            const uint32_t row = base_lane + at.lane, column = base_column + at.column * (own.call->packs ? 2 : 1);
+            uint32_t *const word = &here.words[column][row];
+            uint32_t &value = *own.registers[i];
+            constexpr uint32_t next = tensor_lanes;
+            if (!first.stores) value = own.call->packs ? (word[0] & 0xffff) | word[next] << 16 : word[0];
+            else if (!own.call->packs) word[0] = value;
+            else word[0] = value & 0xffff, word[next] = value >> 16;
+            for (uint32_t c = column; first.stores && c <= column + (own.call->packs ? 1 : 0); c++)
+                here.written[c][row / 64] |= uint64_t(1) << row % 64;
+        }
+    }
+    if (!detector.on) return;
+    const size_t index = add_tensor_access(here, first.stores ? TensorAccess::store : TensorAccess::load, 0, 0,
+        first.line);
+    here.accesses[index].thread = detector.me / 32 * 32;
+    (first.stores ? here.open_stores : here.open_loads)[current_rank() / 32].push_back(index);
+    const uint32_t groups = first.call->shape == TensorShape::s32x32b ? 3 : 1, columns = columns_of(*first.call);
+    const TensorRange range = {base_column, columns, groups << base_lane / lanes_of_cell, !first.stores, first.stores};
+    record_tensor_access(here, index, range);
+    if (first.call->shape == TensorShape::s16x32bx2)
+        record_tensor_access(here, index,
+            {base_column + first.call->split, columns, range.lanes, range.reads, range.writes});
+}
+// Checks what one lane accesses.
+static void check_move(const TensorMove &m, bool stores, int line) {
+    const char *const operation = stores ? "tcgen05.st" : "tcgen05.ld";
+    const uint32_t base_lane = m.address >> 16, column = m.address & 0xffff,
+                   lanes = m.shape == TensorShape::s32x32b ? 32 : 16, warp = uint32_t(current_rank() / 32),
+                   first = warp % 4 * 32, columns = columns_of(m), split = m.shape == TensorShape::s16x32bx2
+                       ? m.split : 0;
+    if (base_lane < first || base_lane + lanes > first + 32 || base_lane % 16)
+        fail(Code::tensor_lanes,
+            {{"operation", operation}, {"warp", warp}, {"lane", base_lane}, {"last", base_lane + lanes - 1},
+                {"first", first}, {"end", first + 31}},
+            line);
+    check_tensor_range(*worker, base_lane, lanes, column, columns, operation, line);
+    if (split) check_tensor_range(*worker, base_lane, lanes, column + split, columns, operation, line);
+    if (!detector.on) return;
+    const TensorAccess access = {stores ? TensorAccess::store : TensorAccess::load, 0, detector.me, detector.now,
+        line_bit | uint32_t(line), 0, 0, nullptr, 0, 0};
+    const uint32_t group = base_lane / lanes_of_cell + (lanes == 32 ? uint32_t(lane()) / lanes_of_cell : 0);
+    for (const uint32_t from : {column, column + split})
+        if (from == column || split)
+            check_tensor_order(*worker, access, {from, columns, 1u << group, !stores, stores});
+    for (uint32_t i = 0, n = registers_of(m); !stores && i < n; i++) {
+        const Position at = position(m, uint32_t(lane()), i);
+        for (uint32_t c = 0; c < (m.packs ? 2u : 1u); c++)
+            check_tensor_written(*worker, base_lane + at.lane, column + at.column * (m.packs ? 2 : 1) + c, line);
+    }
+}
+// The placeholder of register `i` until the warp waits
+static uint32_t register_placeholder(size_t i) { return 0x7fbae000u | uint32_t(i); }
+
+void tmem_load(const TensorMove &m, uint32_t *const *results, uint32_t *const *registers, int line) {
+    check_move(m, false, line);
+    Move own = {&m, registers, line, false};
+    run_for_warp("tcgen05.ld", &own, move_registers, line);
+    if (!detector.on || !checks(racecheck)) return;
+    auto &pending = current_requests().tensor_loads;
+    for (uint32_t i = 0, n = registers_of(m); i < n; i++) {
+        pending.push_back({results[i], *registers[i], register_placeholder(i), line});
+        *registers[i] = register_placeholder(i);
+    }
+}
+void tmem_store(const TensorMove &m, uint32_t *const *registers, int line) {
+    check_move(m, true, line);
+    Move own = {&m, registers, line, true};
+    run_for_warp("tcgen05.st", &own, move_registers, line);
+}
+void tmem_wait(bool loads, int line) {
+    struct Call {
+        bool loads;
+    } call = {loads};
+    run_for_warp(loads ? "tcgen05.wait::ld" : "tcgen05.wait::st", &call, [](void *const *lanes) {
+        if (!detector.on) return;
+        TensorMemory &here = tensor_memory_of(*worker);
+        auto &open = (static_cast<Call *>(lanes[0])->loads ? here.open_loads : here.open_stores)[current_rank() / 32];
+        for (const size_t index : open) here.accesses[index].awaited = detector.now;
+        auto &unfenced = engines_of(*worker).unfenced[current_rank() / 32];
+        unfenced.insert(unfenced.end(), open.begin(), open.end());
+        open.clear();
+        ++detector.now;
+    }, line);
+    if (!loads) return;
+    for (auto &load : current_requests().tensor_loads)
+        if (*load.target == load.placeholder) *load.target = load.value;
+    current_requests().tensor_loads.clear();
+}
+void tmem_fence(bool is_before) {
+    if (!detector.on) return;
+    const int rank = current_rank();
+    ++detector.now;
+    if (is_before) {
+        TensorMemory &here = tensor_memory_of(*worker);
+        auto &of_warp = engines_of(*worker).unfenced[rank / 32];
+        for (const size_t index : of_warp) here.accesses[index].fenced = detector.now;
+        of_warp.clear();
+        for (const size_t index : current_pipe().unfenced) here.accesses[index].fenced = detector.now;
+        current_pipe().unfenced.clear();
+        ++detector.now;
+        return;
+    }
+    FenceView &fence = engines_of(*worker).requests[size_t(rank)].fence_view;
+    fence = {detector.block_synced, detector.warp_synced[rank / 32], detector.block_view.acquired,
+        detector.block_view.waited};
+    if (!detector.any_acquired) return;
+    fence.acquired.join(detector.views[size_t(rank)].acquired);
+    fence.waited.join(detector.views[size_t(rank)].waited);
+}
+void complete_commit(TensorPipe &pipe, uint32_t commit) {
+    while (pipe.completed.size() <= commit) pipe.completed.push_back(++detector.now);
+    ++detector.now;
+}
+
+// A thread, or a block, ends.
+void check_tensor_end_of_thread(Worker &w) {
+    const auto &loads = engines_of(w).requests[size_t(current_rank())].tensor_loads;
+    if (!loads.empty()) fail(Code::tensor_load_not_awaited, {}, loads[0].line);
+}
+void check_tensor_end(Worker &w) {
+    for (const auto &entry : engines_of(w).pipes) {
+        const TensorPipe &pipe = entry.second;
+        for (size_t commit = pipe.completed.size(); commit < pipe.lines.size() && checks(racecheck); commit++)
+            if (pipe.lines[commit])
+                detector.find(
+                    Code::product_not_awaited, {}, {pipe.thread & ~pipe_bit, 0, line_bit | pipe.lines[commit]});
+    }
+    if (!engines_of(w).tensor || !checks(memcheck)) return;
+    for (const TensorAllocation &a : engines_of(w).tensor->allocations)
+        detector.find(Code::tensor_leak, {{"columns", a.columns}}, a.by);
+}
+}

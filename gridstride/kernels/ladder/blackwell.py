@@ -1,0 +1,334 @@
+"""The ladder of Blackwell: bfloat16 products by TMA and `tcgen05.mma`, whose accumulators are in tensor memory. Names
+that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels have run on the emulator, but not on a
+GPU."""
+
+from .hopper import barriers_src, tma_load_src, types_src, warpgroup
+from ..ptx import TCGEN05
+from ...utils import cdiv
+
+
+def tensor_load(columns: int) -> str:
+    "Return CUDA C of a function that loads `columns` columns of tensor memory, the row of each thread"
+    registers, operands = (
+        ','.join(f'%{i}' for i in range(columns)),
+        ', '.join(f'"=f"(d[{i}])' for i in range(columns)),
+    )
+    return f"""
+__device__ void tensor_load(float (&d)[{columns}], u32 from) {{
+    asm volatile("tcgen05.ld.sync.aligned.32x32b.x{columns}.b32 "
+                 "{{{registers}}}, [%{columns}];"
+                 : {operands}
+                 : "r"(from));
+}}
+"""
+
+
+store_row_src = (
+    tensor_load(32)
+    + r"""
+#include <cuda_bf16.h>
+
+// Stores the row of each thread: BN columns of tensor memory from `d` on, to row r and column c of out on
+__device__ void store_row(u32 d, __nv_bfloat16 *out, int r, int c, int h, int w) {
+    for (int x = 0; x < BN; x += 32) {
+        float sums[32];
+        tensor_load(sums, d + x);
+        tensor_wait_loads();                               // before it, `sums` are not valid
+        for (int i = 0; i < 32; i += 2)
+            if (r < h && c + x + i < w)
+                *(__nv_bfloat162 *)&out[r*w + c + x + i] = __floats2bfloat162_rn(sums[i], sums[i+1]);
+    }
+}
+"""
+)
+
+multiply_tiles_src = r"""
+// Issues d (+)= the tile of m at `a` (128 x BK) @ the tile of n at `b` (BK x BN)
+__device__ void multiply(u32 d, u32 a, u32 b, bool more) {
+    for (int i = 0; i < BK; i += 16)                       // per product 16 along k: 32 bytes in m, 16 rows in n
+        tensor_multiply(d, tensor_descriptor(a + i*2, 16), tensor_descriptor(b + i*128, BOX),
+                        tensor_instruction(128, BN, true), more || i > 0);
+}
+"""
+
+blackwell_src = types_src + tma_load_src + barriers_src + TCGEN05 + store_row_src + multiply_tiles_src
+
+single = warpgroup.variant(
+    'single',
+    src=blackwell_src
+    + r"""
+__global__ void __launch_bounds__(128)
+single_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+         __nv_bfloat16 *out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 bars[2];
+    __shared__ u32 sums;                                   // the address of the accumulators in tensor memory
+    u32 a = address(shared), b = a + A_BYTES, full = address(bars), done = full + 8;
+    int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32;
+    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); barriers_ready(); }
+    if (warp == 0) tensor_alloc(address(&sums), BN);
+    __syncthreads();
+    for (int ph = 0; ph < cdiv(k, BK); ph++) {
+        if (threadIdx.x == 0) {
+            barrier_expect(full, A_BYTES + B_BYTES);
+            tma_load(a, m, r, ph*BK, full);
+            for (int x = 0; x < BN; x += 64) tma_load(b + x/64*BOX, n, ph*BK, c + x, full);
+            barrier_wait(full, ph);                        // both tiles have arrived
+            multiply(sums, a, b, ph > 0);
+            tensor_commit(done);
+            barrier_wait(done, ph);                        // the products are complete: both tiles may be overwritten
+        }
+    }
+    __syncthreads();
+    tensor_fence_after();
+    store_row(sums + (warp << 21), out, r + threadIdx.x, c, h, w);     // a warp reaches 32 of the lanes: bits 16 to 22
+    __syncthreads();
+    if (warp == 0) tensor_free(sums, BN);
+}
+""",
+    BM=128,
+    BN=128,
+)
+
+roles = warpgroup.variant(
+    'roles',
+    src=blackwell_src
+    + r"""
+__global__ void __launch_bounds__(192)
+roles_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+        __nv_bfloat16 *out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 bars[2*STAGES + 1];
+    __shared__ u32 sums;
+    u32 a = address(shared), b = a + STAGES*A_BYTES;
+    u32 full = address(bars), empty = full + 8*STAGES, done = empty + 8*STAGES;
+    int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
+        barrier_init(done, 1);
+        barriers_ready();
+    }
+    if (warp == 0) tensor_alloc(address(&sums), BN);
+    __syncthreads();
+    if (warp == 0 && lane == 0) {                          // producer
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(empty + 8*s, phase-1);
+            barrier_expect(full + 8*s, A_BYTES + B_BYTES);
+            tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
+            for (int x = 0; x < BN; x += 64) tma_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + x, full + 8*s);
+        }
+    } else if (warp == 1 && lane == 0) {                   // the thread that multiplies
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(full + 8*s, phase);
+            multiply(sums, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
+            tensor_commit(empty + 8*s);                    // the stage is empty when these products are complete
+        }
+        tensor_commit(done);
+    } else if (warp >= 2) {                                // the four warps that store: warp%4 selects their lanes
+        barrier_wait(done, 0);
+        tensor_fence_after();
+        int row = warp%4*32;
+        store_row(sums + (row << 16), out, r + row + lane, c, h, w);
+    }
+    __syncthreads();
+    if (warp == 0) tensor_free(sums, BN);
+}
+""",
+    threads=192,
+    BM=128,
+    BN=128,
+    STAGES=4,
+)
+
+pair_instructions_src = r"""
+// The instructions of a pair of blocks (cta_group::2): a block has half of a's rows and of b's columns
+__device__ void pair_alloc(u32 to, int columns) {
+    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;"
+                 :: "r"(to), "r"(columns) : "memory");
+}
+__device__ void pair_free(u32 at, int columns) {
+    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" :: "r"(at), "r"(columns));
+}
+__device__ void pair_product(u32 d, u64 a, u64 b, u32 instruction, int more) {
+    asm volatile("{ .reg .pred more; setp.ne.b32 more, %4, 0;\n"
+                 "tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, more; }"
+                 :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(more) : "memory");
+}
+// The mbarriers at this address in both blocks get an arrival
+__device__ void pair_commit(u32 bar) {
+    asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+                 :: "r"(bar), "h"((short)3) : "memory");
+}
+// A TMA load to this block whose bytes are counted by the mbarrier of the first block
+__device__ void pair_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
+    asm volatile("{ .reg .b32 first; mapa.shared::cluster.u32 first, %4, 0;\n"
+                 "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [first]; }"
+                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar) : "memory");
+}
+__device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
+__device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
+// Issues d (+)= the tiles of m (256 x BK, half of the rows per block) @ those of n (BK x 2*BN, half of the columns)
+__device__ void pair_multiply(u32 d, u32 a, u32 b, bool more) {
+    for (int i = 0; i < BK; i += 16)
+        pair_product(d, tensor_descriptor(a + i*2, 16), tensor_descriptor(b + i*128, BOX),
+                     tensor_instruction(256, 2*BN, true), more || i > 0);
+}
+"""
+
+pair = warpgroup.variant(
+    'pair',
+    src=blackwell_src
+    + pair_instructions_src
+    + r"""
+__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(192)
+pair_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+       __nv_bfloat16 *out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 bars[2*STAGES + 1];
+    __shared__ u32 sums;
+    u32 a = address(shared), b = a + STAGES*A_BYTES;
+    u32 full = address(bars), empty = full + 8*STAGES, done = empty + 8*STAGES;
+    int own = rank(), r = blockIdx.x*BM, c = blockIdx.y*2*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
+        barrier_init(done, 1);
+        barriers_ready();
+    }
+    if (warp == 0) pair_alloc(address(&sums), 2*BN);
+    __syncthreads();
+    cluster_sync();                                        // the barriers of both blocks are ready
+    if (warp == 0 && lane == 0) {                          // each block loads its rows of m and its columns of n
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(empty + 8*s, phase-1);
+            if (own == 0) barrier_expect(full + 8*s, 2*(A_BYTES + B_BYTES));
+            pair_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
+            for (int x = 0; x < BN; x += 64)
+                pair_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + own*BN + x, full + 8*s);
+        }
+    } else if (warp == 1 && lane == 0 && own == 0) {       // one thread of the first block multiplies for both
+        for (int ph = 0; ph < cdiv(k, BK); ph++) {
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(full + 8*s, phase);
+            pair_multiply(sums, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
+            pair_commit(empty + 8*s);
+        }
+        pair_commit(done);
+    } else if (warp >= 2) {                                // each block stores its rows
+        barrier_wait(done, 0);
+        tensor_fence_after();
+        u32 row = warp%4*32, d = sums + (row << 16);
+        store_row(d, out, r + row + lane, c, h, w);
+        store_row(d + BN, out, r + row + lane, c + BN, h, w);
+    }
+    __syncthreads();
+    cluster_sync();                                        // no block ends before the other has used its memory
+    if (warp == 0) pair_free(sums, 2*BN);
+}
+""",
+    threads=192,
+    grid=lambda h, w, BM, BN: (2 * cdiv(h, 2 * BM), cdiv(w, 2 * BN)),
+    BM=128,
+    BN=128,
+    STAGES=4,
+)
+
+cancel_src = r"""
+// Cluster launch control: asks for a block that has not begun, to do its work. The answer, 16 bytes, is complete when
+// the mbarrier has counted them.
+__device__ void ask_for_block(u32 answer, u32 bar) {
+    barrier_expect(bar, 16);
+    asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
+                 :: "r"(answer), "r"(bar) : "memory");
+}
+// Returns the x index of the block that was taken, or -1
+__device__ int taken_block(u32 answer) {
+    int x = -1;
+    asm volatile("{ .reg .pred taken; .reg .b128 r;\n"
+                 "ld.shared.b128 r, [%1];\n"
+                 "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 taken, r;\n"
+                 "@taken clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %0, r; }"
+                 : "+r"(x) : "r"(answer) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");   // this read comes before the next answer
+    return x;
+}
+"""
+
+persistent = warpgroup.variant(
+    'persistent',
+    src=blackwell_src
+    + cancel_src
+    + r"""
+__global__ void __launch_bounds__(192)
+persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+             __nv_bfloat16 *out, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 bars[2*STAGES + 8];
+    __shared__ alignas(16) u32 answers[2][4];
+    __shared__ u32 sums;                                   // two tiles of accumulators: one is stored meanwhile
+    u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
+    u32 done = empty + 8*STAGES, stored = done + 16, answered = stored + 16, read = answered + 16;
+    int wide = cdiv(w, BN), warp = threadIdx.x/32, lane = threadIdx.x%32, ph = 0;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
+        for (int s = 0; s < 2; s++) {
+            barrier_init(done + 8*s, 1);
+            barrier_init(stored + 8*s, 128);
+            barrier_init(answered + 8*s, 1);
+            barrier_init(read + 8*s, 130);                 // the producer, the thread that multiplies, 128 that store
+        }
+        barriers_ready();
+    }
+    if (warp == 0) tensor_alloc(address(&sums), 2*BN);
+    __syncthreads();
+    bool produces = warp == 0 && lane == 0, multiplies = warp == 1 && lane == 0, stores = warp >= 2;
+    for (int tile = blockIdx.x, t = 0; tile >= 0 && (produces || multiplies || stores); t++) {
+        int r = tile/wide*BM, c = tile%wide*BN, i = t%2, phase_of_tile = t/2;
+        u32 d = sums + i*BN;
+        if (produces) {
+            barrier_wait(read + 8*i, phase_of_tile-1);
+            ask_for_block(address(answers[i]), answered + 8*i);
+        }
+        if (multiplies) {
+            barrier_wait(stored + 8*i, phase_of_tile-1);
+            tensor_fence_after();
+        }
+        for (int idx = 0; idx < k && !stores; idx += BK, ph++) {
+            int s = ph%STAGES, phase = ph/STAGES;
+            if (produces) {
+                barrier_wait(empty + 8*s, phase-1);
+                barrier_expect(full + 8*s, A_BYTES + B_BYTES);
+                tma_load(a + s*A_BYTES, m, r, idx, full + 8*s);
+                for (int x = 0; x < BN; x += 64) tma_load(b + s*B_BYTES + x/64*BOX, n, idx, c + x, full + 8*s);
+            } else {
+                barrier_wait(full + 8*s, phase);
+                multiply(d, a + s*A_BYTES, b + s*B_BYTES, idx > 0);
+                tensor_commit(empty + 8*s);
+            }
+        }
+        if (multiplies) tensor_commit(done + 8*i);
+        if (stores) {
+            barrier_wait(done + 8*i, phase_of_tile);
+            tensor_fence_after();
+            int row = warp%4*32;
+            store_row(d + (row << 16), out, r + row + lane, c, h, w);
+            tensor_fence_before();
+            barrier_arrive(stored + 8*i);
+        }
+        barrier_wait(answered + 8*i, phase_of_tile);
+        tile = taken_block(address(answers[i]));
+        barrier_arrive(read + 8*i);
+    }
+    __syncthreads();
+    if (warp == 0) tensor_free(sums, 2*BN);
+}
+""",
+    threads=192,
+    grid=lambda h, w, BM, BN: (cdiv(h, BM) * cdiv(w, BN), 1),
+    BM=128,
+    BN=128,
+    STAGES=4,
+)
