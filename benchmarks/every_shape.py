@@ -5,10 +5,11 @@
     python every_shape.py --families norms bmm  # a part; writes nothing unless --out names a file
 
 Half of the shapes come from the configurations of public models, half are log-uniform, so that odd sizes occur. Each
-result is first compared with torch's. Then all candidates are timed interleaved, in two columns: *flushed* is GPU time
-of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
-back-to-back calls from Python, with the gradient where the table has one. Times are medians over the rounds. A ratio is
-torch's time divided by ours, so that 1 and more means that ours is as fast or faster; torch's is its fastest candidate.
+result is first compared with torch's. Then all candidates are timed interleaved, in three columns: *flushed* is GPU
+time of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
+back-to-back calls from Python; *graph* is GPU time per call of a CUDA graph of up to eight calls. All have the gradient
+where the table has one. Times are medians over the rounds. A ratio is torch's time divided by ours, so that 1 and more
+means that ours is as fast or faster; torch's is its fastest candidate.
 """
 import argparse, json, math, os, random, statistics, time, warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = Path(__file__).parent
 ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 5, 30, .005       # calls back to back: at most, and their time
+GRAPH_CALLS, GRAPH_US, GRAPH_ROUNDS = 8, 500, 5                 # calls in a graph: at most, and their time
+COLUMNS = {'flushed': 'flushed', 'row': 'back to back', 'graph': 'in a graph'}     # column -> title
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22
 FLOOR = .95                                     # of the best of torch, in each row
 HALF, SINGLE = torch.bfloat16, torch.float32
@@ -238,13 +241,15 @@ def error(calls, row):
     return max(difference(a, b) for a, b in pairs)
 
 
-def capture(call):
+def capture(call, count=1):
+    "Capture some calls in a graph"
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2): call()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph, stream=stream): call()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(count): call()
     return graph
 
 
@@ -262,6 +267,25 @@ def flushed_us(graphs, flush):
             pairs[name][1].record()
         torch.cuda.synchronize()
         for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def graph_us(calls, flushed):
+    "Return {candidate: median µs per call} in graphs; `flushed`: the µs of one call, from which the count follows"
+    counts = {name: max(1, min(GRAPH_CALLS, int(GRAPH_US/flushed[name]))) for name in calls}
+    graphs = {name: capture(call, counts[name]) for name, call in calls.items()}
+    times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
+    for _ in range(GRAPH_ROUNDS):
+        rng.shuffle(order)
+        graphs[order[-1]].replay()              # keeps the GPU busy, so that it does not wait for the first event
+        pairs = {name: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for name in order}
+        for name in order:
+            graphs[name].replay()
+            pairs[name][0].record()
+            graphs[name].replay()
+            pairs[name][1].record()
+        torch.cuda.synchronize()
+        for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3/counts[name])
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -293,7 +317,8 @@ def measure(row, flush):
         result['error'] = error(calls, row)
         result['row'] = row_us(calls)
         result['flushed'] = flushed_us({name: capture(call) for name, call in calls.items()}, flush)
-        for column in ('row', 'flushed'):
+        result['graph'] = graph_us(calls, result['flushed'])
+        for column in COLUMNS:
             others = {name: us for name, us in result[column].items() if name != 'ours'}
             result[f'best_{column}'] = min(others, key=others.get)
             result[f'ratio_{column}'] = min(others.values())/result[column]['ours']
@@ -312,14 +337,20 @@ def compile_row(row):
 def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, values)))
 
 
+def columns_of(results):
+    "Return the measured columns; the first tables had none of graphs"
+    return [column for column in COLUMNS if any(f'ratio_{column}' in r for r in results)]
+
+
 def summary(results):
     "Yield the lines of the summary: per family the mean, the worst, and the fraction below the floor, in each column"
-    columns = ''.join(f"   {title + ': mean':>18} {'worst':>6} {'below':>6}" for title in ('flushed', 'back to back'))
+    measured = columns_of(results)
+    columns = ''.join(f"   {COLUMNS[column] + ': mean':>18} {'worst':>6} {'below':>6}" for column in measured)
     yield f"{'family':<16}{'rows':>5}{columns}"
     for family in dict.fromkeys(r['family'] for r in results):
         rows = [r for r in results if r['family'] == family and 'failed' not in r]
         cells = ''
-        for column in ('flushed', 'row') if rows else ():
+        for column in measured if rows else ():
             ratios = [r[f'ratio_{column}'] for r in rows]
             below = sum(ratio < FLOOR for ratio in ratios)/len(ratios)
             cells += f'   {geometric_mean(ratios):>18.2f} {min(ratios):>6.2f} {below:>6.0%}'
@@ -327,12 +358,21 @@ def summary(results):
         yield f'{family:<16}{len(rows):>5}{cells}' + f'   {failed} failed'*(failed > 0)
 
 
+def reached(results):
+    "Return the line that counts the rows that reach the floor, in each column and in all"
+    rows, measured = [r for r in results if 'failed' not in r], columns_of(results)
+    counts = [sum(r[f'ratio_{column}'] >= FLOOR for r in rows) for column in measured]
+    in_all = sum(all(r[f'ratio_{column}'] >= FLOOR for column in measured) for r in rows)
+    parts = ', '.join(f'{count} {COLUMNS[column]}' for column, count in zip(measured, counts))
+    return f'{parts}, {in_all} in all columns, of {len(rows)} rows reach {FLOOR}'
+
+
 def format_row(r):
     shape, gradient = 'x'.join(map(str, r['shape'])), 'gradient'*r['gradient']
     head = f"{r['tool']:<14}{r['dtype']:<9}{shape:<26}{r['options']:<13}{gradient:<9}"
     if 'failed' in r: return f"{head}FAILED {r['failed']}"
     cells = (f"{r[c]['ours']:>9.1f} {r[c][r[f'best_{c}']]:>9.1f} {r[f'ratio_{c}']:>6.2f} {r[f'best_{c}']:<14}"
-             for c in ('flushed', 'row'))
+             for c in columns_of([r]))
     return (head + ' '.join(cells) + f" error {r['error']:.0e}").rstrip()
 
 
@@ -366,8 +406,9 @@ def main():
         results.append(measure(row, flush))
         if len(results) % 20 == 0: torch.cuda.empty_cache()
     print(*summary(results), sep='\n')
+    print(reached(results))
     for family in options.families:
-        print(f'\n{family}: µs of ours and of the best of torch, and the ratio; flushed, then back to back')
+        print(f'\n{family}: µs of ours and of the best of torch, and the ratio; {", then ".join(COLUMNS.values())}')
         ordered = sorted((r for r in results if r['family'] == family), key=lambda r: r.get('ratio_flushed', 0))
         print(*map(format_row, ordered), sep='\n')
     if out: out.write_text(to_json(made, options.seed, results))

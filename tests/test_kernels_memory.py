@@ -212,7 +212,7 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 
 @pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose',
-                                  'transpose_few_rows'])
+                                  'transpose_few_rows', 'scan_short_rows'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     calls = [*operators.sum_launches('float32', 1, 2**28, 4, H100)[0],
@@ -220,6 +220,7 @@ def test_a_source_is_what_is_launched(name):
              *operators.argmax_launches('int32', 1, 2**28, 4, H100)[0],
              *operators.scan_launches('int32', 1, 2**28, 4, H100)[0],
              *operators.scan_launches('int32', 9, 99, 1, H100)[0],
+             *operators.scan_launches('int32', 9, 9999, 1, H100)[0],
              *operators.histogram_launches('uint8', 2**28, 256, 0., 256., 16, H100),
              *operators.transpose_launches(4, 1, 8192, 8192, H100),
              *operators.transpose_launches(4, 1, 8, 8192, H100)]

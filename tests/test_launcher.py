@@ -22,6 +22,7 @@ LAUNCH = CFUNCTYPE(c_int, POINTER(launches._Config), c_void_p, POINTER(c_void_p)
 DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
 STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
 FILL = CFUNCTYPE(c_int, c_void_p, ctypes.c_ubyte, ctypes.c_size_t, c_void_p)
+CAPTURING = CFUNCTYPE(c_int, c_void_p, POINTER(c_int))
 _MISSING = launcher._missing_requirement(torch)
 pytestmark = pytest.mark.skipif(bool(_MISSING), reason=str(_MISSING))
 
@@ -31,7 +32,9 @@ class Driver:
     def __init__(self):
         self.launches, self.moved, self.code, self.now, self.sizes, self.filled = [], [], 0, 7, [], []
         self.answer = lambda: 0
-        self.functions = LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), FILL(self.fill), STREAM(self.stream)
+        self.is_capturing = False
+        self.functions = (LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), FILL(self.fill),
+                          CAPTURING(self.capturing), STREAM(self.stream))
 
     def launch(self, config, handle, places, extra):
         c = config.contents
@@ -49,6 +52,10 @@ class Driver:
     def fill(self, address, value, size, stream):
         self.filled.append((address, value, size, stream))
         ctypes.memset(address, value, size)
+        return 0
+
+    def capturing(self, stream, at):
+        at[0] = self.is_capturing
         return 0
 
     def device(self, at):
@@ -196,15 +203,52 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
     with pytest.raises(TypeError): t(a, b, out=a)
 
 
-def test_a_table_leaves_marked_operands_to_torch(driver):
+def test_a_table_leaves_marked_operands_to_a_function(driver):
     a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
-    t.use_torch(a, b)
-    assert t(a.clone(), b) is NotImplemented is t.into(torch.empty(6, 5), a, b)
+    t.use_function(torch.mm, (a, b))
+    for call in (t, t.fast): assert torch.equal(call(a.clone(), b), a@b)
+    assert t.into(torch.empty(6, 5), a, b) is NotImplemented
     assert len(t) == 1 and not t.has_recipe(a, b)
-    assert t(a[:5], b) is None and not driver.launches
+    assert t(a[:5], b) is None is t.fast(a[:5], b) and not driver.launches
     t.clear()
     assert t(a, b) is None
-    with pytest.raises(TypeError, match='no key'): t.use_torch(a, [1])
+    with pytest.raises(TypeError, match='no key'): t.use_function(torch.mm, (a, [1]))
+
+
+def test_a_function_computes_the_result_only_in_graphs_or_only_outside(driver):
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    weight, t, product = b.clone().requires_grad_(), driver.module.Table(allocate), torch.zeros(6, 5)
+    steps = step(driver, (0, 0), (1, 0), (2, 0)),
+    t.store_recipe((a, b), steps, ((6, 5), (5, 1), a.dtype), None, lambda a, b: product)
+    t.use_function(torch.mm, (a, b), True, True)
+    for driver.is_capturing in (False, True):
+        for call in (t, t.fast): assert (call(a, b) is product) is driver.is_capturing
+    assert len(driver.launches) == 2
+    assert t.fast(a, weight) is None, 'ours, which the caller must differentiate'
+    driver.is_capturing = False
+    assert t.fast(a, weight).requires_grad
+    with torch.no_grad(): assert not t.fast(a, weight).requires_grad and len(driver.launches) == 3
+
+
+def test_the_fast_way_is_not_taken_where_a_mode_changes_the_result(driver):
+    a, b, flags = torch.randn(6, 4), torch.randn(4, 5), [False, False]
+    t = driver.module.Table(allocate, (lambda: flags[0],), (lambda: flags[1],))
+    for x, y in ((a, b), (a.double(), b.double())):
+        t.store_recipe((x, y), (step(driver, (0, 0), (1, 0), (2, 0)),), ((6, 5), (5, 1), x.dtype), None)
+    def is_fast(x=a, y=b): return t.fast(x, y) is not None
+    assert is_fast() and is_fast(a.double(), b.double())
+    assert not is_fast(a.clone().requires_grad_()) and not is_fast(a, [1])
+    with Mode(): assert not is_fast()
+    with torch.autograd.forward_ad.dual_level(): assert not is_fast()
+    assert not torch.func.vmap(lambda x: torch.tensor(float(is_fast())))(a).any()
+    flags[1] = True
+    assert not is_fast() and is_fast(a.double(), b.double())
+    flags[0] = True
+    assert not is_fast(a.double(), b.double())
+    def fail(): raise LookupError
+    t = driver.module.Table(allocate, (fail,))
+    t.store_recipe((a, b), (step(driver, (0, 0), (1, 0), (2, 0)),), ((6, 5), (5, 1), a.dtype), None)
+    assert t.fast(a, b) is None and t(a, b) is not None
 
 
 def test_a_table_distinguishes_constants(driver):
@@ -437,7 +481,9 @@ class Known:
     "A table that knows everything, and notes what it is asked"
     def __init__(self): self.asked = []
     def has_recipe(self, a, b): return True
-    def by_torch(self, a, b): return None
+    def fast(self, a, b):
+        needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+        return None if needs_grad or torch.is_autocast_enabled('cpu') else self(a, b)
 
     def __call__(self, a, b):
         self.asked.append(None)
@@ -459,7 +505,7 @@ def test_the_short_way_is_taken(monkeypatch):
 
 def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
     class Left(Known):
-        def by_torch(self, a, b): return torch.matmul(a, b)
+        def fast(self, a, b): return torch.matmul(a, b)
         def has_recipe(self, a, b): return False
         def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
     a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
@@ -528,7 +574,7 @@ def test_where_no_kernel_can_be_compiled_code_calls_torch():
 
 # Where it cannot be
 
-NOWHERE = [0]*4                  # addresses of functions that nothing here calls
+NOWHERE = [0]*6                  # addresses of functions that nothing here calls
 
 
 def why_none():
@@ -601,7 +647,7 @@ def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, modul
 @pytest.fixture
 def repeated(driver, monkeypatch):
     "Wrap a function as on a GPU; `driver.ran` counts its calls"
-    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda by_torch: driver.module.Table(allocate, by_torch))
+    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
     monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
     enter = call_tables.CallRecorder.__enter__
@@ -704,9 +750,45 @@ def test_an_operator_that_works_in_place_is_repeated(driver, repeated):
 
 def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
     call, x = repeated(lambda x: NotImplemented, by_torch=torch.sin), torch.randn(4)
-    assert call.by_torch(x) is None
+    assert call.fast(x) is None
     assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
-    assert torch.equal(call.by_torch(x), x.sin()) and call.by_torch(x.double()) is None is call.by_torch([x])
+    assert torch.equal(call.fast(x), x.sin()) and call.fast(x.double()) is None is call.fast([x])
+    shorter = repeated(lambda x, n: NotImplemented, by_torch=lambda x, n: x.sin(),
+                       torchs_function=lambda x, n: torch.pow)
+    assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
+
+
+def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated):
+    def run(x):
+        y = torch.empty_like(x)
+        launch_arrays(driver, x, y)
+        return y
+    call, x = repeated(run, by_torch=torch.sin, is_torchs_in_graphs=lambda x: len(x) == 4), torch.randn(4)
+    for y in (x, x[:3]): call(y)
+    driver.is_capturing = True
+    assert torch.equal(call(x), x.sin()) and len(driver.launches) == 2
+    call(x[:3])
+    assert len(driver.launches) == 3 and driver.ran == 2
+
+
+def test_small_gradients_are_torchs_outside_of_graphs(driver, repeated, monkeypatch):
+    "Ours has run once with its gradient, so that it can be captured"
+    ran = []
+    class Ours(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x): return ran.append('forward') or x*2
+        @staticmethod
+        def backward(ctx, grad): return ran.append('backward') or grad*2
+    monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: driver.is_capturing)
+    call, x = repeated(lambda x: None), torch.randn(4, requires_grad=True)
+    def differentiate(): return call_tables.differentiate_eagerly(call, Ours.apply, lambda x: x.sin(), x)
+    assert torch.equal(differentiate(), x.sin()) and ran == ['forward', 'backward']
+    assert torch.equal(call.fast(x), x.sin()) and len(ran) == 2 and call.fast(x).requires_grad
+    driver.is_capturing = True
+    assert call.fast(x) is None and torch.equal(differentiate(), x*2)
+    driver.is_capturing = False
+    monkeypatch.setattr(call_tables, 'is_any_autocast_enabled', lambda: True)
+    assert torch.equal(differentiate(), x*2)
 
 
 def test_a_call_whose_launches_are_never_stored_may_still_be_torchs(driver, repeated):

@@ -26,12 +26,17 @@ struct Driver {
     int (*get_device)(int *device);                         // cuCtxGetDevice
     int (*replace_address)(void *map, void *address);       // cuTensorMapReplaceAddress
     int (*fill)(void *address, unsigned char value, size_t bytes, void *stream);    // cuMemsetD8Async
+    int (*is_capturing)(void *stream, int *status);         // cuStreamIsCapturing
     int (*get_stream)(DLDeviceType, int32_t device, void **stream);
 };
 Driver driver;
 DLPackDLTensorFromPyObjectNoSync read_dlpack;
 DLDeviceType tensor_device;                                 // the type of the device that all tensors are on
 PyObject *tensor_type, *parameter_type;
+
+// torch's modes: is_grad_enabled, the number of active dispatch modes, the innermost transform of torch.func, and the
+// namespace of the module forward_ad. `requires_grad` and `_current_level` are names of attributes.
+PyObject *is_grad_enabled, *num_dispatch_modes, *innermost_transform, *forward_ad, *requires_grad, *current_level;
 
 bool read_tensor(PyObject *x, DLTensor *t) {
     auto type = (PyObject *)Py_TYPE(x);
@@ -316,10 +321,16 @@ struct Step {
     const Plan &plan() const { return *((Launch *)launch.get())->plan; }
 };
 
+// When a function of torch computes the result: always, only outside of CUDA graphs, where its launch overhead matters,
+// or only inside, where it does not
+enum When { kAlways, kEagerly, kInGraphs };
+
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the first result
-    PyObject *instead = nullptr;        // what a call returns instead of launching: NotImplemented or Ellipsis
+    PyObject *function = nullptr;       // computes the result instead of the steps, or null
+    When when = kAlways;                // is `function` called?
+    bool by_python = false;             // Python must compute the result each time
     bool returns_tuple = false;
     std::vector<PyObject *> results;    // the arguments with which each result is allocated
     PyObject *workspace = nullptr;      // likewise, or null
@@ -328,6 +339,7 @@ struct Recipe {
     ~Recipe() {
         for (auto result : results) Py_DECREF(result);
         Py_XDECREF(workspace);
+        Py_XDECREF(function);
     }
 };
 
@@ -335,8 +347,9 @@ struct Table {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
+    PyObject *gradient_recipe_of_key;   // the same for calls whose gradient is needed; such recipes have no steps
     PyObject *allocate;                 // makes the results and the workspace
-    PyObject *by_torch;                 // computes the result where torch is faster; null: NotImplemented is returned
+    PyObject *modes, *float32_modes;    // functions: if one is true, `fast` does not launch (the second: of float32)
 };
 
 constexpr size_t kMaxTensors = 16, kMaxResults = 8;
@@ -397,9 +410,9 @@ PyObject *key_of(PyObject *const *args, size_t n, Tensors &tensors) {
 Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
 
 // Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
-PyObject *look_up(Table *table, PyObject *const *args, size_t n, Tensors &tensors) {
+PyObject *look_up(PyObject *recipe_of_key, PyObject *const *args, size_t n, Tensors &tensors) {
     PyObject *key = key_of(args, n, tensors);
-    PyObject *capsule = key ? PyDict_GetItemWithError(table->recipe_of_key, key) : nullptr;
+    PyObject *capsule = key ? PyDict_GetItemWithError(recipe_of_key, key) : nullptr;
     Py_XINCREF(capsule);
     Py_XDECREF(key);
     return capsule;
@@ -468,48 +481,104 @@ PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out, void *s
     return made.release(r.returns_tuple);
 }
 
-bool is_for_torch(Table *table, PyObject *capsule) {
-    return table->by_torch && recipe_of(capsule).instead == Py_NotImplemented;
+bool is_capturing(void *stream) {
+    int status = 0;
+    return !driver.is_capturing(stream, &status) && status;
+}
+
+// Runs the recipe of a capsule; `args` are those of the call.
+PyObject *run_capsule(Table *table, PyObject *capsule, PyObject *out, PyObject *const *args, size_t n,
+                      const Tensors &tensors) {
+    auto &recipe = recipe_of(capsule);
+    DLTensor out_tensor;
+    int device;
+    void *stream;
+    if (recipe.by_python) return Py_NewRef(Py_Ellipsis);
+    bool is_always_by_function = recipe.function && recipe.when == kAlways;
+    if (!is_always_by_function && !get_device_and_stream(&device, &stream)) Py_RETURN_NONE;
+    if (is_always_by_function || (recipe.function && is_capturing(stream) == (recipe.when == kInGraphs)))
+        return out ? Py_NewRef(Py_NotImplemented) : PyObject_Vectorcall(recipe.function, args, n, nullptr);
+    if (recipe.steps.empty() || device != tensors.items[0].device.device_id ||
+        (out && (!read_tensor(out, &out_tensor) || !fits(recipe, out_tensor, tensors))))
+        Py_RETURN_NONE;
+    return run_recipe(recipe, table->allocate, out, stream, tensors);
 }
 
 PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n) {
     Tensors tensors;
-    DLTensor out_tensor;
-    int device;
-    void *stream;
-    PyObject *capsule = look_up(table, args, n, tensors);
+    PyObject *capsule = look_up(table->recipe_of_key, args, n, tensors);
     if (!capsule && PyErr_Occurred()) return nullptr;
     if (!capsule) Py_RETURN_NONE;
-    auto &recipe = recipe_of(capsule);
-    PyObject *result = nullptr;
-    if (!out && is_for_torch(table, capsule)) result = PyObject_Vectorcall(table->by_torch, args, n, nullptr);
-    else if (recipe.instead) result = Py_NewRef(recipe.instead);
-    else if (!get_device_and_stream(&device, &stream) || device != tensors.items[0].device.device_id ||
-             (out && (!read_tensor(out, &out_tensor) || !fits(recipe, out_tensor, tensors))))
-        result = Py_NewRef(Py_None);
-    else result = run_recipe(recipe, table->allocate, out, stream, tensors);
+    PyObject *result = run_capsule(table, capsule, out, args, n, tensors);
     Py_DECREF(capsule);
     return result;
 }
 
-// table(*arguments): returns the result; NotImplemented if torch is faster, but there is no `by_torch`; Ellipsis if
-// Python must compute it each time; None if no recipe is known, or it could not be run
+// table(*arguments): returns the result; Ellipsis if Python must compute it each time; None if no recipe is known, or
+// it could not be run. The caller has checked torch's modes.
 PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
     return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
 }
 
-// table.by_torch(*arguments): returns torch's result if torch is faster for such arguments, else None. Torch heeds all
-// modes, transforms and gradients, so the caller need not check them first.
-PyObject *table_by_torch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+// Is the value that this function returns false, None or 0? Errors count as no.
+bool returns_false(PyObject *function) {
+    PyObject *value = PyObject_CallNoArgs(function);
+    int is_true = value ? PyObject_IsTrue(value) : 1;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return !is_true;
+}
+
+bool all_return_false(PyObject *functions) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(functions); i++)
+        if (!returns_false(PyTuple_GET_ITEM(functions, i))) return false;
+    return true;
+}
+
+bool has_no_forward_gradient() {
+    PyObject *level = PyDict_GetItem(forward_ad, current_level);
+    return level && PyLong_CheckExact(level) && PyLong_AsLong(level) < 0;
+}
+
+// Does no mode or transform change what a call of our kernels computes?
+bool is_ordinary(Table *table, const Tensors &tensors) {
+    auto &dtype = tensors.items[0].dtype;
+    bool is_float32 = dtype.code == kDLFloat && dtype.bits == 32;
+    return returns_false(num_dispatch_modes) && returns_false(innermost_transform) && has_no_forward_gradient() &&
+           all_return_false(table->modes) && (!is_float32 || all_return_false(table->float32_modes));
+}
+
+bool needs_gradient(PyObject *const *args, size_t n) {
+    if (returns_false(is_grad_enabled)) return false;
+    for (size_t i = 0; i < n; i++) {
+        auto type = (PyObject *)Py_TYPE(args[i]);
+        if (type != tensor_type && type != parameter_type) continue;
+        PyObject *value = PyObject_GetAttr(args[i], requires_grad);
+        bool is_required = value != Py_False;
+        Py_XDECREF(value);
+        PyErr_Clear();
+        if (is_required) return true;
+    }
+    return false;
+}
+
+// table.fast(*arguments): returns the result if it is known how to compute it, and no mode of torch changes that; else
+// None. A function of torch heeds all modes, transforms and gradients; our launches do not.
+PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto table = (Table *)self;
+    bool has_gradient = needs_gradient(args, n);
     Tensors tensors;
-    PyObject *capsule = look_up(table, args, n, tensors);
-    bool is_faster = capsule && is_for_torch(table, capsule);
-    Py_XDECREF(capsule);
-    if (is_faster) return PyObject_Vectorcall(table->by_torch, args, n, nullptr);
-    if (PyErr_Occurred()) return nullptr;
-    Py_RETURN_NONE;
+    auto recipes = has_gradient ? table->gradient_recipe_of_key : table->recipe_of_key;
+    PyObject *capsule = look_up(recipes, args, n, tensors), *result = nullptr;
+    if (!capsule && PyErr_Occurred()) return nullptr;
+    if (!capsule) Py_RETURN_NONE;
+    auto &recipe = recipe_of(capsule);
+    if (recipe.function && recipe.when == kAlways) result = PyObject_Vectorcall(recipe.function, args, n, nullptr);
+    else if (recipe.by_python || !is_ordinary(table, tensors)) result = Py_NewRef(Py_None);
+    else result = run_capsule(table, capsule, nullptr, args, n, tensors);
+    Py_DECREF(capsule);
+    return result;
 }
 
 // table.into(out, *arguments): the same, with the result in `out`
@@ -558,7 +627,7 @@ bool check_bases(const Recipe &r, size_t num_tensors) {
     return true;
 }
 
-PyObject *keep_recipe(PyObject *self, PyObject *const *args, size_t n, std::unique_ptr<Recipe> r) {
+PyObject *keep_recipe(PyObject *recipes, PyObject *const *args, size_t n, std::unique_ptr<Recipe> r) {
     Tensors tensors;
     PyObject *key = key_of(args, n, tensors);
     if (!key || !tensors.n || !check_bases(*r, tensors.n)) {
@@ -566,7 +635,7 @@ PyObject *keep_recipe(PyObject *self, PyObject *const *args, size_t n, std::uniq
         return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these arguments have no key");
     }
     PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
-    int error = capsule ? PyDict_SetItem(((Table *)self)->recipe_of_key, key, capsule) : -1;
+    int error = capsule ? PyDict_SetItem(recipes, key, capsule) : -1;
     Py_XDECREF(capsule);
     Py_DECREF(key);
     if (error) return nullptr;
@@ -584,13 +653,17 @@ bool add_result(Recipe &r, PyObject *arguments) {
     return !PyErr_Occurred();
 }
 
-// table.store_recipe(arguments, steps, results, workspace): stores a recipe for such arguments; `results`: how to
-// allocate the result, or a list of these if the function returns a tuple
+// table.store_recipe(arguments, steps, results, workspace, in_graphs=None): stores a recipe for such arguments;
+// `results`: how to allocate the result, or a list of these if the function returns a tuple; `in_graphs`: a function of
+// the arguments that computes the result in CUDA graphs
 PyObject *table_store_recipe(PyObject *self, PyObject *args) {
-    PyObject *arguments, *steps, *results, *workspace;
-    if (!PyArg_ParseTuple(args, "O!O!OO", &PyTuple_Type, &arguments, &PyTuple_Type, &steps, &results, &workspace))
+    PyObject *arguments, *steps, *results, *workspace, *in_graphs = Py_None;
+    if (!PyArg_ParseTuple(args, "O!O!OO|O", &PyTuple_Type, &arguments, &PyTuple_Type, &steps, &results, &workspace,
+                          &in_graphs))
         return nullptr;
     auto r = std::make_unique<Recipe>();
+    r->function = in_graphs == Py_None ? nullptr : Py_NewRef(in_graphs);
+    r->when = kInGraphs;
     r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
     r->returns_tuple = PyList_Check(results);
     if (!r->returns_tuple && !add_result(*r, results)) return nullptr;
@@ -598,53 +671,67 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
         if (!add_result(*r, PyList_GET_ITEM(results, i))) return nullptr;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++)
         if (!add_step(*r, PyTuple_GET_ITEM(steps, i))) return nullptr;
-    return keep_recipe(self, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
+    return keep_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
-PyObject *keep_answer(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *instead) {
+// table.use_function(function, arguments, with_gradient=False, only_eagerly=False): stores that a function of torch
+// computes the result for such arguments; `with_gradient`: if their gradient is needed, else if it is not;
+// `only_eagerly`: not in CUDA graphs
+PyObject *table_use_function(PyObject *self, PyObject *args) {
+    PyObject *function, *arguments;
+    int with_gradient = 0, only_eagerly = 0;
+    if (!PyArg_ParseTuple(args, "OO!|pp", &function, &PyTuple_Type, &arguments, &with_gradient, &only_eagerly))
+        return nullptr;
+    auto table = (Table *)self;
     auto r = std::make_unique<Recipe>();
-    r->instead = instead;
-    return keep_recipe(self, args, n, std::move(r));
-}
-
-// table.use_torch(*arguments): stores that torch computes the result for such arguments
-PyObject *table_use_torch(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    return keep_answer(self, args, n, Py_NotImplemented);
+    r->function = Py_NewRef(function);
+    r->when = only_eagerly ? kEagerly : kAlways;
+    return keep_recipe(with_gradient ? table->gradient_recipe_of_key : table->recipe_of_key,
+                       &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
 // table.use_python(*arguments): stores that no recipe can repeat the call
 PyObject *table_use_python(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    return keep_answer(self, args, n, Py_Ellipsis);
+    auto r = std::make_unique<Recipe>();
+    r->by_python = true;
+    return keep_recipe(((Table *)self)->recipe_of_key, args, n, std::move(r));
 }
 
 // table.has_recipe(*arguments): is a recipe stored for such arguments?
 PyObject *table_has_recipe(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     Tensors tensors;
-    PyObject *recipe = look_up((Table *)self, args, n, tensors);
+    PyObject *recipe = look_up(((Table *)self)->recipe_of_key, args, n, tensors);
     if (!recipe && PyErr_Occurred()) return nullptr;
-    bool has_steps = recipe && !recipe_of(recipe).instead;
+    bool has_steps = recipe && !recipe_of(recipe).steps.empty();
     Py_XDECREF(recipe);
     return PyBool_FromLong(has_steps);
 }
 
 PyObject *table_clear(PyObject *self, PyObject *) {
     PyDict_Clear(((Table *)self)->recipe_of_key);
+    PyDict_Clear(((Table *)self)->gradient_recipe_of_key);
     Py_RETURN_NONE;
 }
 
-Py_ssize_t table_size(PyObject *self) { return PyDict_Size(((Table *)self)->recipe_of_key); }
+Py_ssize_t table_size(PyObject *self) {
+    return PyDict_Size(((Table *)self)->recipe_of_key) + PyDict_Size(((Table *)self)->gradient_recipe_of_key);
+}
 
 int table_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(((Table *)self)->recipe_of_key);
+    Py_VISIT(((Table *)self)->gradient_recipe_of_key);
     Py_VISIT(((Table *)self)->allocate);
-    Py_VISIT(((Table *)self)->by_torch);
+    Py_VISIT(((Table *)self)->modes);
+    Py_VISIT(((Table *)self)->float32_modes);
     return 0;
 }
 
 int table_unlink(PyObject *self) {
     Py_CLEAR(((Table *)self)->recipe_of_key);
+    Py_CLEAR(((Table *)self)->gradient_recipe_of_key);
     Py_CLEAR(((Table *)self)->allocate);
-    Py_CLEAR(((Table *)self)->by_torch);
+    Py_CLEAR(((Table *)self)->modes);
+    Py_CLEAR(((Table *)self)->float32_modes);
     return 0;
 }
 
@@ -654,16 +741,19 @@ void table_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-// Table(allocate, by_torch=None)
+// Table(allocate, modes=(), float32_modes=())
 PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
-    PyObject *allocate, *by_torch = Py_None;
-    if (!PyArg_ParseTuple(args, "O|O", &allocate, &by_torch)) return nullptr;
+    PyObject *allocate, *modes = nullptr, *float32_modes = nullptr;
+    if (!PyArg_ParseTuple(args, "O|O!O!", &allocate, &PyTuple_Type, &modes, &PyTuple_Type, &float32_modes))
+        return nullptr;
     auto table = PyObject_GC_New(Table, type);
     if (!table) return nullptr;
     table->call = call_table;
     table->allocate = Py_NewRef(allocate);
-    table->by_torch = by_torch == Py_None ? nullptr : Py_NewRef(by_torch);
+    table->modes = modes ? Py_NewRef(modes) : PyTuple_New(0);
+    table->float32_modes = float32_modes ? Py_NewRef(float32_modes) : PyTuple_New(0);
     table->recipe_of_key = PyDict_New();
+    table->gradient_recipe_of_key = PyDict_New();
     PyObject_GC_Track(table);
     return (PyObject *)table;
 }
@@ -671,11 +761,11 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
 PyMethodDef table_methods[] = {
     {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): call it, with a given result"},
     {"store_recipe", table_store_recipe, METH_VARARGS,
-     "store_recipe(arguments, steps, results, workspace): launch these steps for such arguments"},
-    {"by_torch", (PyCFunction)(void (*)())table_by_torch, METH_FASTCALL,
-     "by_torch(*arguments): torch's result if torch is faster for such arguments, else None"},
-    {"use_torch", (PyCFunction)(void (*)())table_use_torch, METH_FASTCALL,
-     "use_torch(*arguments): let torch compute the result for such arguments"},
+     "store_recipe(arguments, steps, results, workspace, in_graphs=None): launch these steps for such arguments"},
+    {"fast", (PyCFunction)(void (*)())table_fast, METH_FASTCALL,
+     "fast(*arguments): the result if a recipe computes it in the current modes, else None"},
+    {"use_function", table_use_function, METH_VARARGS,
+     "use_function(function, arguments, with_gradient=False, only_eagerly=False): let a function compute the result"},
     {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,
      "use_python(*arguments): let Python compute the result for such arguments each time"},
     {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,
@@ -697,15 +787,20 @@ void fill_type(PyTypeObject &type, const char *name, size_t size, newfunc new_ob
     type.tp_methods = methods;
 }
 
-// setup(Tensor, Parameter, device_type, launch, get_device, replace_address, fill, get_stream): sets torch's types,
-// DLPack's code of the device type, and the addresses of functions; `get_stream`: 0 for torch's own
+// setup(Tensor, Parameter, modes, device_type, launch, get_device, replace_address, fill, is_capturing, get_stream):
+// sets torch's types, its functions that report modes, DLPack's code of the device type, and the addresses of
+// functions; `get_stream`: 0 for torch's own
 PyObject *setup(PyObject *, PyObject *args) {
-    unsigned long long addresses[5];
+    unsigned long long addresses[6];
     int kind;
-    if (!PyArg_ParseTuple(args, "OOiKKKKK", &tensor_type, &parameter_type, &kind, addresses, addresses + 1,
-                          addresses + 2, addresses + 3, addresses + 4))
+    if (!PyArg_ParseTuple(args, "OO(OOOO!)iKKKKKK", &tensor_type, &parameter_type, &is_grad_enabled,
+                          &num_dispatch_modes, &innermost_transform, &PyDict_Type, &forward_ad, &kind, addresses,
+                          addresses + 1, addresses + 2, addresses + 3, addresses + 4, addresses + 5))
         return nullptr;
-    Py_INCREF(tensor_type), Py_INCREF(parameter_type);      // never released
+    for (auto o : {tensor_type, parameter_type, is_grad_enabled, num_dispatch_modes, innermost_transform, forward_ad})
+        Py_INCREF(o);                                       // never released
+    requires_grad = PyUnicode_InternFromString("requires_grad");
+    current_level = PyUnicode_InternFromString("_current_level");
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     auto api = capsule ? (DLPackExchangeAPI *)PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : nullptr;
     Py_XDECREF(capsule);
@@ -718,7 +813,8 @@ PyObject *setup(PyObject *, PyObject *args) {
     driver.get_device = (decltype(Driver::get_device))addresses[1];
     driver.replace_address = (decltype(Driver::replace_address))addresses[2];
     driver.fill = (decltype(Driver::fill))addresses[3];
-    driver.get_stream = addresses[4] ? (decltype(Driver::get_stream))addresses[4]
+    driver.is_capturing = (decltype(Driver::is_capturing))addresses[4];
+    driver.get_stream = addresses[5] ? (decltype(Driver::get_stream))addresses[5]
                                      : (decltype(Driver::get_stream))api->current_work_stream;
     Py_RETURN_NONE;
 }

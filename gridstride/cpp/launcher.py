@@ -16,7 +16,13 @@ from .toolchain.cache import build, run_command
 from .driver import driver
 
 _CUDA = 2  # DLPack's code for CUDA
-_FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress', 'cuMemsetD8Async'
+_FUNCTIONS = (
+    'cuLaunchKernelEx',
+    'cuCtxGetDevice',
+    'cuTensorMapReplaceAddress',
+    'cuMemsetD8Async',
+    'cuStreamIsCapturing',
+)
 
 # Private functions of torch that `kernels.matmul` calls at each launch. If a later version of torch lacks one, all
 # launches take the slow path, which uses none of them.
@@ -92,7 +98,7 @@ def _main_error(log):
 
 def load(
     device_type=_CUDA,  # of tensors, DLPack's code
-    functions=None,  # addresses of: launch, current device, replace a tensor map's address, fill memory, current stream
+    functions=None,  # addresses of `_FUNCTIONS`, and of a function that returns the current stream
 ):
     "Load the compiled module, which calls these functions; raise `NoLauncher` if that fails"
     import torch
@@ -102,10 +108,16 @@ def load(
     try:
         loader = ExtensionFileLoader('launcher', str(path))
         module = module_from_spec(spec_from_file_location('launcher', path, loader=loader))
-        module.setup(torch.Tensor, torch.nn.Parameter, device_type, *functions)
+        module.setup(torch.Tensor, torch.nn.Parameter, _modes(torch), device_type, *functions)
     except (ImportError, AttributeError, ValueError) as e:
         raise NoLauncher(f'the compiled launcher does not load: {e}') from None
     return module
+
+
+def _modes(torch):
+    "Return what reports torch's modes: whether gradients are recorded, dispatch modes, transforms, forward gradients"
+    transform = torch._C._functorch.peek_interpreter_stack
+    return torch.is_grad_enabled, torch._C._len_torch_dispatch_stack, transform, vars(torch.autograd.forward_ad)
 
 
 def _driver_functions():

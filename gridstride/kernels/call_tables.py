@@ -31,6 +31,7 @@ _aten = torch.ops.aten
 _EMPTY = {_aten.empty.memory_format, _aten.empty_like.default, _aten.empty_strided.default, _aten.new_empty.default}
 _ZEROS = {_aten.zeros.default, _aten.zeros_like.default, _aten.new_zeros.default, _aten.zero_.default}
 _functorch = getattr(torch._C, '_functorch', None)
+is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 
 
 def needs_autograd(*tensors) -> bool:
@@ -185,22 +186,22 @@ def _make_recipe(recorder, tensors, results):
     return tuple(steps), ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
 
 
-def _store(table, recorder, args, result):
-    "Store a recorded call in the table, unless the recording does not explain it"
+def _store(table, recorder, args, result, in_graphs):
+    "Store a recorded call in the table, unless the recording does not explain it; `in_graphs`: as for `store_recipe`"
     results = list(result) if isinstance(result, tuple) else [result]
     try:
         steps, workspace = _make_recipe(recorder, [x for x in args if isinstance(x, torch.Tensor)], results)
     except _Unexplained:
         return table.use_python(*args)
     arguments = [_allocation_arguments(x) for x in results]
-    table.store_recipe(args, steps, arguments if isinstance(result, tuple) else arguments[0], workspace)
+    table.store_recipe(args, steps, arguments if isinstance(result, tuple) else arguments[0], workspace, in_graphs)
 
 
 @lru_cache
 def _new_tables():
     "Return a function that creates a table of the compiled launcher; None without a compiled launcher"
     module = launcher()
-    return module and (lambda by_torch: module.Table(torch._C._dynamo.guards._empty_strided_cuda, by_torch))
+    return module and (lambda: module.Table(torch._C._dynamo.guards._empty_strided_cuda, (is_any_autocast_enabled,)))
 
 
 def _is_recordable(args):
@@ -214,49 +215,87 @@ def repeated(
     run,  # a function of tensors and constants
     by_torch=None,  # computes the result by torch, where `run` returns NotImplemented
     is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
+    is_torchs_in_graphs=None,  # a function of the same arguments; True: in CUDA graphs `by_torch` computes the result
+    torchs_function=None,  # a function of the same arguments that returns a shorter function than `by_torch` for them
 ):
-    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The attribute
-    `by_torch` of the result is a function of the same arguments, which returns None unless torch is known to be faster
-    for such arguments."""
+    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The result has two
+    attributes, functions of the same arguments:
+
+    - `fast` returns the result if it is known how to compute it, even where torch records gradients; else None;
+    - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`)."""
     table = None
+
+    def table_for(*args):
+        "Return the table that may store such a call; None if none may"
+        nonlocal table
+        is_recordable = _is_ordinary() and _is_recordable(args)
+        is_recordable = is_recordable and not _overlap([x for x in args if isinstance(x, torch.Tensor)])
+        new_table = _new_tables() if is_recordable else None
+        if not new_table:
+            return None
+        if table is None:
+            table = new_table()
+            call.fast = table.fast
+        if len(table) >= MAX_RECIPES:
+            table.clear()
+        return table
 
     @wraps(run)
     def call(*args):
-        nonlocal table
-        is_ordinary = not torch._C._len_torch_dispatch_stack() and not _is_transformed()
-        if table is not None and is_ordinary:
+        if table is not None and _is_ordinary():
             result = table(*args)
             if result is Ellipsis:
                 return run(*args)
             if result is not None:
                 return result
-        is_recordable = is_ordinary and _is_recordable(args)
-        is_recordable = is_recordable and not _overlap([x for x in args if isinstance(x, torch.Tensor)])
-        new_table = _new_tables() if is_recordable else None
-        if not new_table:
+        if table_for(*args) is None:
             result = run(*args)
             return by_torch(*args) if result is NotImplemented else result
-        if table is None:
-            table = new_table(by_torch)
-            call.by_torch = table.by_torch
-        if len(table) >= MAX_RECIPES:
-            table.clear()
         can_store = is_repeatable is None or is_repeatable(*args)
         with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
-            table.use_torch(*args)
+            table.use_function(torchs_function(*args) if torchs_function else by_torch, args)
             return by_torch(*args)
         if can_store:
-            _store(table, recorder, args, result)
+            in_graphs = by_torch if is_torchs_in_graphs and is_torchs_in_graphs(*args) else None
+            _store(table, recorder, args, result, in_graphs)
         return result
 
-    call.by_torch = _nothing_is_known
+    call.fast, call.table_for = _know_nothing, table_for
     return call
 
 
-def _nothing_is_known(*args):
-    "Return None: no table knows yet whether torch is faster"
+def _is_ordinary():
+    "Return whether neither a dispatch mode nor a transform of torch.func is active"
+    return not torch._C._len_torch_dispatch_stack() and not _is_transformed()
+
+
+def _know_nothing(*args):
+    "Return None: no table knows yet how to compute the result"
+
+
+def differentiate_eagerly(
+    operator,  # a function that `repeated` returned; its table stores the decision
+    ours,  # a function that computes the result, and records its gradient
+    by_torch,  # the same by torch
+    *args,
+):
+    """Compute a result with a gradient, for operands so small that Python takes longer than the kernels: by torch,
+    which has no Python code, but by `ours` in CUDA graphs, where Python takes no time.
+
+    The first such call also runs ours and its gradient, so that a graph can be captured later."""
+    if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing() or is_any_autocast_enabled():
+        return ours(*args)
+    if (table := operator.table_for(*args)) is None:
+        return by_torch(*args)
+    operands = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
+    inputs = [x for x in operands if getattr(x, 'requires_grad', False)]
+    if inputs:
+        out = ours(*operands)
+        torch.autograd.grad(out, inputs, torch.zeros_like(out))
+    table.use_function(by_torch, args, True, True)
+    return by_torch(*args)
 
 
 class Explanation(NamedTuple):

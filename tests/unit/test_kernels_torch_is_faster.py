@@ -4,8 +4,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gridstride.kernels.flash import attentions
+from gridstride.kernels import common
 from gridstride.kernels.fused import norms
-from gridstride.kernels.gemm import plan
+from gridstride.kernels.gemm import batches, plan
 
 
 @pytest.mark.parametrize('M,N,K,dtype,expected', [
@@ -26,11 +27,34 @@ def query(rows, dim, dtype=torch.bfloat16, is_cuda=True):
 @pytest.mark.parametrize('rows,dim,causal,has_gradient,expected', [
     (128, 128, True, False, True), (1024, 128, False, False, True), (2048, 128, True, False, False),
     (1000, 64, False, False, False), (1000, 64, True, False, True), (128, 128, True, True, False),
-    (4096, 256, True, True, True), (2048, 64, False, True, False), (512, 64, False, True, True)])
+    (4096, 256, True, True, True), (2048, 64, False, True, False), (512, 64, False, True, True),
+    (1024, 64, False, True, True), (1000, 64, True, True, False)])
 def test_short_sequences_are_sdpas(rows, dim, causal, has_gradient, expected, monkeypatch):
     monkeypatch.setattr(attentions, '_has_hopper', lambda: True)
     assert attentions._is_sdpa_faster(query(rows, dim), causal, has_gradient) is expected
     assert not attentions._is_sdpa_faster(query(rows, dim, is_cuda=False), causal, has_gradient)
+
+
+@pytest.mark.parametrize('heads,rows,dim,causal,expected', [
+    (28*32, 128, 128, False, True), (16*20, 1000, 64, False, False), (32*32, 256, 128, True, True)])
+def test_python_limits_the_gradients_of_little_attention(heads, rows, dim, causal, expected):
+    q = SimpleNamespace(shape=(1, heads, rows, dim))
+    assert attentions._is_host_bound(q, q, causal) is expected
+
+
+def test_python_limits_the_gradients_of_small_operands():
+    def on_gpu(nbytes, is_cuda=True): return SimpleNamespace(nbytes=nbytes, is_cuda=is_cuda, dtype=torch.bfloat16)
+    assert [common.is_host_bound(on_gpu(n), ['bfloat16']) for n in (0, 2, 2**26, 2**26 + 2)] == [False, True, True, False]
+    assert not common.is_host_bound(on_gpu(2, False), ['bfloat16'])
+    assert not common.is_host_bound(on_gpu(2), ['float32']) and not common.is_host_bound(on_gpu(64), ['bfloat16'], 32)
+
+
+@pytest.mark.parametrize('count,M,N,K,expected', [
+    (8, 64, 64, 64, False), (12, 159, 512, 1024, False), (256, 1024, 64, 128, True), (64, 512, 512, 512, True)])
+def test_long_16_bit_batches_are_torchs(count, M, N, K, expected, monkeypatch):
+    monkeypatch.setattr(batches, 'this_device', lambda: SimpleNamespace(sms=132))
+    a, b = (torch.empty(shape, dtype=torch.bfloat16, device='meta') for shape in ((count, M, K), (count, K, N)))
+    assert batches._is_long(a, b) is expected
 
 
 @pytest.mark.parametrize('rows,width,dtype,has_gradient,centered,expected', [

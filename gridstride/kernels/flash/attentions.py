@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import differentiable_once, needs_autograd, repeated
+from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -70,10 +70,27 @@ _SDPA_MAX_ROWS = {
 }
 
 
+# With gradients and head dimension 64, up to so many rows if they are a multiple of those of cuDNN's tiles
+_SDPA_MAX_EVEN_ROWS, _SDPA_TILE_ROWS = 1024, 128
+
+
 def _is_sdpa_faster(q, causal, has_gradient):
     "Return whether SDPA is faster than our kernel for attention without a window, lengths or a bias"
-    max_rows = _SDPA_MAX_ROWS.get((q.shape[-1], has_gradient, causal), 0)
-    return q.is_cuda and q.shape[2] <= max_rows and _choose_backend(q).name == 'hopper'
+    rows, dim = q.shape[2:]
+    max_rows = _SDPA_MAX_ROWS.get((dim, has_gradient, causal), 0)
+    if has_gradient and dim == 64 and rows % _SDPA_TILE_ROWS == 0:
+        max_rows = _SDPA_MAX_EVEN_ROWS
+    return q.is_cuda and rows <= max_rows and _choose_backend(q).name == 'hopper'
+
+
+# With gradients of fewer floating-point operations our kernels finish before the Python code that launches them
+_MAX_HOST_BOUND_FLOP = 1.6e11
+
+
+def _is_host_bound(q, k, causal):
+    "Return whether Python limits attention with gradients: two products forward, and five backward"
+    pairs = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] / (1 + causal)
+    return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP
 
 
 def _check_qkv(q, k, v):
@@ -302,6 +319,9 @@ class _Attention(torch.autograd.Function):
         return *_attention_backward(dout, *qkv, *ctx.mask_options, lens, *ctx.kernel_options), *[None] * 6
 
 
+_apply_attention = applier(_Attention)
+
+
 def _check_hopper(op_name, q, k, v, max_dim=256):
     "Raise `ValueError` unless our Hopper kernels support these operands, with head dimension up to `max_dim`"
     _check_qkv(q, k, v)
@@ -524,8 +544,11 @@ def attention_backend(
 
     attention_backend(q, k, v, causal=True).name"""
     _check_qkv(q, k, v)
-    if causal is not None and _is_sdpa_faster(q, bool(causal), needs_autograd(q, k, v)):
+    has_gradient = needs_autograd(q, k, v)
+    if causal is not None and _is_sdpa_faster(q, bool(causal), has_gradient):
         return Backend('sdpa', f'it is faster with head dimension {q.shape[3]} and {q.shape[2]} rows')
+    if causal is not None and has_gradient and q.is_cuda and _is_host_bound(q, k, bool(causal)):
+        return Backend('sdpa', 'Python would take longer than our kernels; CUDA graphs capture them')
     return _choose_backend(q)
 
 
@@ -555,13 +578,16 @@ def attention(
 
     Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
     others, FlashAttention-3 (2024)."""
+    if lens is None and not (lse or torch.compiler.is_compiling()):
+        out = _attend.fast(q, k, v, causal, scale, window, bias, gradients, deterministic)
+        if out is not None:
+            return out
     has_gradient = needs_autograd(q, k, v)
     if lens is None and not lse and not has_gradient:
         return _attend(q, k, v, causal, scale, window, bias, gradients, deterministic)
     is_plain = lens is None and window is None and not (lse or bias or deterministic) and gradients == 'kernel'
     if is_plain and getattr(q, 'is_cuda', False):
-        is_traced = torch.compiler.is_compiling()
-        return (_attend_traced if is_traced else _attend_with_gradient)(q, k, v, causal, scale)
+        return _attend_with_gradient(q, k, v, causal, scale, window, bias, gradients, deterministic)
     return _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic)
 
 
@@ -588,34 +614,48 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
     return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
 
 
-def _run_with_gradient(q, k, v, causal, scale):
-    "Compute `attention` with gradients, and no other options, by our kernels; return NotImplemented as above"
-    _check_qkv(q, k, v)
-    _check_scale(q, scale)
-    if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
-        return NotImplemented
+def _attend_by_kernels(q, k, v, causal, scale, *other_options):
+    "Compute `attention` without other options than the defaults by our kernels, if they support it"
     return _checked_attention(q, k, v, causal, scale, None, None, '', False, 'kernel', False)
 
 
-def _attend_traced(q, k, v, causal, scale):
-    "Compute `attention` with gradients while `torch.compile` traces it"
-    out = _run_with_gradient(q, k, v, causal, scale)
-    return _attend_by_torch(q, k, v, causal, scale) if out is NotImplemented else out
+def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the arguments of `_attend`
+    "Compute `attention` with gradients, without other options than the defaults, by the fastest implementation"
+    _check_qkv(q, k, v)
+    _check_scale(q, scale)
+    args, is_traced = (q, k, v, causal, scale, *other_options), torch.compiler.is_compiling()
+    if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
+        table = None if is_traced else _attend.table_for(*args)
+        if table is not None:
+            table.use_function(_torchs_attention(*args), args, True)
+        return _attend_by_torch(*args)
+    if not is_traced and _is_host_bound(q, k, bool(causal)):
+        return differentiate_eagerly(_attend, _attend_by_kernels, _torchs_attention(*args), *args)
+    return _attend_by_kernels(*args)
 
 
 def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths by torch"
     if window is None:
-        is_gqa = q.size(1) != k.size(1)
-        if scale is None and not causal and not is_gqa:  # parsing options takes some microseconds
-            return scaled_dot_product_attention(q, k, v)
-        return scaled_dot_product_attention(q, k, v, None, 0.0, bool(causal), scale=scale, enable_gqa=is_gqa)
+        return _torchs_attention(q, k, v, causal, scale)(q, k, v)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
 
 
-_attend = repeated(_run_attention, by_torch=_attend_by_torch)
-# Launches without autograd would lose the gradient, so that torch is faster is all that is stored.
-_attend_with_gradient = repeated(_run_with_gradient, _attend_by_torch, is_repeatable=lambda *operands: False)
+def _torchs_attention(q, k, v, causal, scale, window=None, *unused_options):
+    "Return a function of such q, k and v, and of ignored options, that calls SDPA with little overhead"
+    if window is not None:
+        return _attend_by_torch
+    is_causal, is_gqa = bool(causal), q.size(1) != k.size(1)
+    if scale is None and not causal and not is_gqa:  # parsing options takes some microseconds
+        return lambda q, k, v, *options: scaled_dot_product_attention(q, k, v)
+    if scale is None and not is_gqa:
+        return lambda q, k, v, *options: scaled_dot_product_attention(q, k, v, None, 0.0, is_causal)
+    return lambda q, k, v, *options: scaled_dot_product_attention(
+        q, k, v, None, 0.0, is_causal, scale=scale, enable_gqa=is_gqa
+    )
+
+
+_attend = repeated(_run_attention, _attend_by_torch, torchs_function=_torchs_attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):
@@ -628,7 +668,7 @@ def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradient
         if bias and gradients == 'sdpa' and has_gradient:
             raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
         method = 'ordered' if deterministic else gradients
-        out_and_lse = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, method)
+        out_and_lse = _apply_attention(q, k, v, bool(causal), scale, window, lens, bias, method)
         return out_and_lse if lse else out_and_lse[0]
     for name, option in dict(bias=bias, lse=lse).items():
         if option:

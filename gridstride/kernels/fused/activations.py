@@ -7,8 +7,8 @@ from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import applier, differentiable_once, needs_autograd
-from ..common import check_matches, check_tensor, dtype_name, is_small_on_gpu, launch, tensor_vector_width
+from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd
+from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width
 from ..common import to_contiguous
 
 _APPROXIMATIONS = {'none': False, 'tanh': True}  # value of `approximate` -> whether tanh is used
@@ -64,6 +64,10 @@ class _Gelu(torch.autograd.Function):
 _apply_gelu = applier(_Gelu)
 
 
+def _gelu_by_torch(x, tanh):
+    return torch._C._nn.gelu(x, approximate='tanh' if tanh else 'none')
+
+
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
@@ -74,11 +78,14 @@ def gelu(
         gelu(x, approximate='tanh')
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
+    tanh = _APPROXIMATIONS.get(approximate)
+    if not torch.compiler.is_compiling() and (y := _gelu.eager.fast(x, tanh)) is not None:
+        return y
     x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
     if not needs_autograd(x):
         return _gelu.eager(x, tanh)
-    if is_small_on_gpu(x, DTYPE_BYTES):
-        return torch.nn.functional.gelu(x, approximate=approximate)
+    if is_host_bound(x, DTYPE_BYTES):
+        return differentiate_eagerly(_gelu.eager, _apply_gelu, _gelu_by_torch, x, tanh)
     return _apply_gelu(x, tanh)
 
 

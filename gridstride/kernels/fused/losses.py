@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import applier, differentiable_once, needs_autograd, repeated
+from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -22,6 +22,7 @@ from ..common import (
     launch,
     pow2_clamp,
     dtype_name,
+    is_host_bound,
     to_contiguous,
     vector_width,
 )
@@ -321,7 +322,20 @@ class _CrossEntropy(torch.autograd.Function):
 _apply_cross_entropy = applier(_CrossEntropy)
 
 
-@untraced
+# With gradients of up to so many bytes torch is faster, except in CUDA graphs (see `common.is_host_bound`). Only of
+# float32: torch rounds the losses of 16-bit logits to 16 bits.
+_MAX_HOST_BOUND_BYTES = 2**25
+_TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # torch's numbers
+
+
+def _cross_entropy_by_torch(logits, target, ignore_index, reduction):
+    return torch._C._nn.cross_entropy_loss(logits, target, None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0)
+
+
+def _apply_out_of_place(logits, target, ignore_index, reduction):
+    return _apply_cross_entropy(logits, target, ignore_index, reduction, False)
+
+
 def cross_entropy(
     logits,  # a tensor (rows, classes) of float32, bfloat16, float16 or float64; with `in_place` it must be contiguous
     target,  # an int64 tensor (rows,): the class of each row
@@ -339,6 +353,15 @@ def cross_entropy(
     the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
+    if not (in_place or torch.compiler.is_compiling()):
+        if (loss := _run_loss.fast(logits, target, ignore_index, reduction)) is not None:
+            return loss
+    return _compute_cross_entropy(logits, target, ignore_index, reduction, in_place)
+
+
+@untraced
+def _compute_cross_entropy(logits, target, ignore_index, reduction, in_place):
+    "Compute `cross_entropy`, with autograd only if a gradient is needed"
     logits, target = logits if in_place else to_contiguous(logits), to_contiguous(target)
     is_filled_matrix = hasattr(logits, 'data_ptr') and logits.dim() == 2 and len(logits) > 0
     if in_place or not is_filled_matrix:  # `_run_forward` checks all others, once per shape
@@ -350,7 +373,11 @@ def cross_entropy(
             _empty_accumulator(logits).dtype
         )
     if needs_autograd(logits):
-        return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
+        if in_place or not is_host_bound(logits, ['float32'], _MAX_HOST_BOUND_BYTES):
+            return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
+        options = ignore_index, reduction
+        _check_cross_entropy(logits, target, *options)
+        return differentiate_eagerly(_run_loss, _apply_out_of_place, _cross_entropy_by_torch, logits, target, *options)
     return _run_loss(logits.detach(), target, ignore_index, reduction)
 
 

@@ -1,6 +1,6 @@
 // RMS norm divides each row by its root mean square; layer norm (CENTERED) subtracts its mean and divides by its
 // standard deviation. Then the row is multiplied by `weight` (HAS_WEIGHT), and `bias` is added (HAS_BIAS). With
-// HAS_RESIDUAL the input is x + residual, which is stored in `sum`. `row_stats` receives, per row, 1 / the root mean
+// HAS_RESIDUAL the input is x + residual, which is stored in `sum`. `row_stats` receives, unless it is null, per row, 1 / the root mean
 // square or standard deviation and, with CENTERED, the mean. A thread keeps VECS_PER_THREAD vectors of a row in
 // registers, and reads the remaining vectors of a longer row again. Defined above: BLOCKS_PER_SM, and LOAD_EARLY: load
 // the weights together with the row.
@@ -68,7 +68,7 @@ norm_forward(const Elem *x, const Elem *residual, const Elem *weight, const Elem
         }
         store(output_row + i, res);
     });
-    if (row_vectors && threadIdx.x % ROW_THREADS == 0) {
+    if (row_stats && row_vectors && threadIdx.x % ROW_THREADS == 0) {
         row_stats[row] = inv_std;
         if constexpr (CENTERED) row_stats[rows + row] = mean[0];
     }

@@ -7,8 +7,8 @@ from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import applier, differentiable_once, needs_autograd
-from ..common import check_matches, check_tensor, launch, dtype_name, tensor_vector_width, to_contiguous
+from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 
 
 def _accumulator_dtype(x):
@@ -54,13 +54,30 @@ def _allocate_outputs(x, weight, bias, residual, eps, centered):
 )
 def _norm(x, weight, bias, residual, eps, centered):
     _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
-    y, x_plus_residual, row_stats = _allocate_outputs(x, weight, bias, residual, eps, centered)
-    if x.numel():
-        norm = Norm(centered, weight is not None, bias is not None, residual is not None)
-        vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
-        launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
-        launch(launches, x, weight=weight, bias=bias, residual=residual, sum=x_plus_residual, y=y, row_stats=row_stats)
-    return y, x_plus_residual, row_stats
+    outputs = _allocate_outputs(x, weight, bias, residual, eps, centered)
+    _launch_norm(x, weight, bias, residual, eps, centered, *outputs)
+    return outputs
+
+
+def _launch_norm(x, weight, bias, residual, eps, centered, y, x_plus_residual, row_stats):
+    "Normalize `x`, and write the results to `y`, `x_plus_residual` and, unless it is empty, `row_stats`"
+    if not x.numel():
+        return
+    norm = Norm(centered, weight is not None, bias is not None, residual is not None)
+    vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
+    launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
+    launch(launches, x, weight=weight, bias=bias, residual=residual, sum=x_plus_residual, y=y, row_stats=row_stats)
+
+
+def _run_without_gradient(x, weight, bias, residual, eps, centered):
+    "Normalize `x` without the row statistics; return NotImplemented if torch is faster"
+    _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
+    if _is_torch_faster(x, False, centered):
+        return NotImplemented
+    y, row_stats = torch.empty_like(x), torch.empty(0, dtype=_accumulator_dtype(x), device=x.device)
+    x_plus_residual = None if residual is None else torch.empty_like(x)
+    _launch_norm(x, weight, bias, residual, eps, centered, y, x_plus_residual, row_stats)
+    return y if residual is None else (y, x_plus_residual)
 
 
 def _allocate_grads(x, dy, dsum, weight, row_stats, param_grads, centered):
@@ -145,24 +162,28 @@ def _are_many_long_rows(x, row_bytes, has_gradient, centered):
 def _normalize_by_torch(x, weight, bias, residual, eps, centered):
     "Normalize with torch"
     x = x if residual is None else x + residual
-    if centered:
-        y = torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
-    else:
-        y = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
+    shape = x.shape[-1:]
+    y = torch.layer_norm(x, shape, weight, bias, eps) if centered else torch.rms_norm(x, shape, weight, eps)
     return y if residual is None else (y, x)
+
+
+_normalize = repeated(_run_without_gradient, _normalize_by_torch)
 
 
 def _apply_norm(x, weight, bias, residual, eps, centered):
     "Normalize, with autograd only if a gradient is needed"
-    has_gradient = needs_autograd(x, weight, bias, residual)
     operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
-    if hasattr(x, 'data_ptr') and x.dim() and _is_torch_faster(x, has_gradient, centered):
+    if not needs_autograd(x, weight, bias, residual):
+        return _normalize(*operands)
+    if not hasattr(x, 'data_ptr') or not x.dim():
+        return _apply_norm_function(*operands)
+    if is_host_bound(x, DTYPE_BYTES) and residual is None:
+        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
+        return differentiate_eagerly(_normalize, _apply_norm_function, _normalize_by_torch, *operands)
+    if _is_torch_faster(x, True, centered):
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
         return _normalize_by_torch(*operands)
-    if has_gradient:
-        return _apply_norm_function(*operands)
-    y, x_plus_residual, _ = _norm.eager(*operands)
-    return y if residual is None else (y, x_plus_residual)
+    return _apply_norm_function(*operands)
 
 
 def rms_norm(
@@ -178,6 +199,9 @@ def rms_norm(
         y, x = rms_norm(x, weight, residual)
 
     Raises TypeError or ValueError for unsupported operands."""
+    if not torch.compiler.is_compiling():
+        if (y := _normalize.fast(x, weight, None, residual, eps, False)) is not None:
+            return y
     return _apply_norm(x, weight, None, residual, eps, False)
 
 
@@ -195,4 +219,7 @@ def layer_norm(
         layer_norm(x, weight, bias)
 
     Raises TypeError or ValueError for unsupported operands."""
+    if not torch.compiler.is_compiling():
+        if (y := _normalize.fast(x, weight, bias, residual, eps, True)) is not None:
+            return y
     return _apply_norm(x, weight, bias, residual, eps, True)

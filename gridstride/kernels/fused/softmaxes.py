@@ -13,8 +13,8 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import applier, differentiable_once, needs_autograd
-from ..common import check_tensor, dtype_name, is_small_on_gpu, launch, tensor_vector_width, to_contiguous
+from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd
+from ..common import check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
 # The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
@@ -48,6 +48,17 @@ class RowLayout(NamedTuple):
 def _next_pow2(count):
     "Return the smallest power of two that is at least `count`"
     return 1 << max(0, count - 1).bit_length()
+
+
+_MAX_FEW_ROWS_VECTORS = 8  # vectors of a row that a thread loads, if there are too few rows for all threads
+
+
+def _spread_few_rows(layout, rows, gpu) -> RowLayout:
+    "Let more threads of a warp share each row, if that does not need more threads than the GPU can run at once"
+    vectors, threads_per_row = layout.vectors_per_thread, layout.threads_per_row
+    while vectors > _MAX_FEW_ROWS_VECTORS and threads_per_row < 32 and rows * threads_per_row < gpu.sms * 1024:
+        vectors, threads_per_row = vectors // 2, threads_per_row * 2
+    return layout._replace(vectors_per_thread=vectors, threads_per_row=threads_per_row)
 
 
 def _block_register_layout(row_vectors, vector_bytes) -> RowLayout:  # None if the row is too long
@@ -109,12 +120,13 @@ def choose_layout(
     vector_bytes,  # the sum over all inputs
     gpu,  # a `Device`
     dtype=None,  # None: do not keep rows in registers
+    rows=None,  # None: many
 ) -> RowLayout:  # None if a row is too long even for shared memory
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
     if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
         return layout
     if dtype and (layout := _block_register_layout(row_vectors, vector_bytes)):
-        return layout
+        return _spread_few_rows(layout, rows, gpu) if rows else layout
     return _shared_memory_layout(row_vectors, vector_bytes, gpu)
 
 
@@ -154,7 +166,7 @@ def softmax_launches(
     direction, row_vectors = 'softmax_backward' if is_backward else 'softmax_forward', width // vec_size
     vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if is_backward else 1)
     streaming_stores = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
-    layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype)
+    layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype, rows)
     if not layout:
         constants = dict(LOG=log, STREAMING_STORES=streaming_stores)
         return _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
@@ -235,13 +247,21 @@ class _Softmax(torch.autograd.Function):
 _apply_softmax_function = applier(_Softmax)
 
 
+# With gradients of up to so many bytes torch is faster, except in CUDA graphs (see `common.is_host_bound`)
+_MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
+
+
+def _softmax_by_torch(x, log):
+    return x.log_softmax(-1) if log else x.softmax(-1)
+
+
 def _apply_softmax(x, log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
     x = to_contiguous(x)
     if not needs_autograd(x):
         return _softmax.eager(x, log)
-    if log and is_small_on_gpu(x, DTYPE_BYTES) and x.dim():
-        return x.log_softmax(-1)
+    if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[log]) and x.dim():
+        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _softmax_by_torch, x, log)
     return _apply_softmax_function(x, log)
 
 
@@ -254,6 +274,8 @@ def softmax(
         softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
+    if not torch.compiler.is_compiling() and (y := _softmax.eager.fast(x, False)) is not None:
+        return y
     return _apply_softmax(x, False)
 
 
@@ -266,4 +288,6 @@ def log_softmax(
         log_softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
+    if not torch.compiler.is_compiling() and (y := _softmax.eager.fast(x, True)) is not None:
+        return y
     return _apply_softmax(x, True)

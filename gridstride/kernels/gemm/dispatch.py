@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, allows_tf32, fallback_reason
-from ..call_tables import applier
+from ..call_tables import applier, is_any_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import Product
 from ..common import make_context_current_once
@@ -21,10 +21,9 @@ _FLOAT = torch.float32
 _TENSOR_TYPES = torch.Tensor, torch.nn.Parameter
 _KERNEL_DTYPES = tuple(getattr(torch, name) for name in TYPES)
 
-# Private functions of torch that report a mode in a fraction of a microsecond. If a version of torch lacks one of the
-# first two, a public function replaces it; if it lacks one of the others, there is no compiled launcher
+# Private functions of torch that report a mode in a fraction of a microsecond. If a version of torch lacks the first
+# one, a public function replaces it; if it lacks one of the others, there is no compiled launcher
 # (`launcher.why_no_launcher`), and so no fast path.
-_is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _get_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
 
@@ -37,7 +36,7 @@ def _may_use_tf32():
 def _is_ordinary(a):
     "Return whether neither autocast, a dispatch mode, a transform of torch.func nor TF32 changes the product"
     return not (
-        _is_any_autocast_enabled()
+        is_any_autocast_enabled()
         or torch._C._len_torch_dispatch_stack()
         or _functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
@@ -57,7 +56,7 @@ def _compiled_table():
     module = launcher()
     if not module:
         return
-    table = module.Table(torch._C._dynamo.guards._empty_strided_cuda, torch.matmul)
+    table = module.Table(torch._C._dynamo.guards._empty_strided_cuda, (is_any_autocast_enabled,), (_may_use_tf32,))
     cache_clearers.append(table.clear)
     return table
 
@@ -80,7 +79,9 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     if len(table) >= MAX_PLANS:
         table.clear()
     if kernel is None:
-        table.use_torch(a, b)
+        function = torch.mm if a.dim() == 2 else torch.matmul  # torch.matmul calls torch.mm, after other checks
+        for with_gradient in (False, True):
+            table.use_function(function, (a, b), with_gradient)
     else:
         prepared_launches = kernel.prepared_launches(stored_a, stored_b)
         launches, workspace_bytes = prepared_launches.launch_table(stored_a, stored_b, out)
@@ -204,13 +205,12 @@ def matmul(
         return epilogue.product(a, b, out)
     if torch.compiler.is_compiling():
         return _multiply_traced(a, b) if out is None and _is_supported(a, b) else _multiply_by_torch(a, b, out)
+    if _launch_table is not None and out is None and (result := _launch_table.fast(a, b)) is not None:
+        return result
     try:
         needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:
         return _multiply_by_torch(a, b, out)  # raises: an operand is not a tensor
-    if _launch_table is not None and out is None and not needs_grad:
-        if (result := _launch_table.by_torch(a, b)) is not None:
-            return result
     if _launch_table is not None and _is_ordinary(a):
         table_call = _launch_table if out is None else partial(_launch_table.into, out)
         if not needs_grad and (result := table_call(a, b)) is not None:

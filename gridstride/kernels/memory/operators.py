@@ -40,8 +40,11 @@ def _repeated(run, by_torch):
 
 def _call(op_name, run, x, *constants, by_torch=None):
     "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
+    repeated_run = _repeated(run, by_torch)
+    if (result := repeated_run.fast(x, *constants)) is not None:
+        return result
     reject_gradient(op_name, x)
-    return _repeated(run, by_torch)(to_contiguous(x), *constants)
+    return repeated_run(to_contiguous(x), *constants)
 
 
 # Checks of operands
@@ -307,7 +310,7 @@ def _run_argmax(x, axis):
         dtype, rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     value_dtype = torch.float32 if dtype in FLOATS else torch.int32
-    values = torch.empty(rows * row_partials if row_partials > 1 else 1, dtype=value_dtype, device=x.device)
+    values = torch.empty(rows * row_partials if row_partials > 1 else 0, dtype=value_dtype, device=x.device)
     launch(kernel_launches, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
@@ -331,6 +334,19 @@ def _bulk_scan_launches(dtype, types, width, device):
     ], num_tiles
 
 
+_SHORT_ROW_WARPS = 8  # rows per block, at most
+
+
+def _short_rows_scan_launch(types, rows, width, vec_size, max_lines, device):
+    "Return the launch that scans rows of at most `max_lines` loads per lane with a warp per row"
+    threads = 32 * pow2_clamp(rows // device.sms, 1, _SHORT_ROW_WARPS)
+    lines = next(lines for lines in (1, 2, 3, 4, max_lines) if width <= 32 * lines * vec_size)
+    constants = ('V', vec_size), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', 1)
+    src = kernel_source('scan_short_rows', types, constants)
+    grid = (cdiv(rows, threads // 32),)
+    return KernelLaunch(src, 'scan_short_rows', ('x', 'out'), (Long(rows), width), grid, (threads,))
+
+
 @lru_cache(1024)
 def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, tiles per row)
     "Return the launches that scan rows of `width` elements on a `Device`, with `vec_size` elements per load"
@@ -343,6 +359,8 @@ def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, 
     ):
         return _bulk_scan_launches(dtype, types, width, device)
     vectors_per_thread = max(1, SCAN['LINES'] * 4 // max(vec_size, 4))
+    if rows > 1 and width <= 32 * vectors_per_thread * vec_size:
+        return [_short_rows_scan_launch(types, rows, width, vec_size, vectors_per_thread, device)], 1
     threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * vectors_per_thread * vec_size))
     num_tiles = cdiv(width, threads * vectors_per_thread * vec_size)
     min_blocks = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
@@ -379,9 +397,9 @@ def _run_scan(x, axis):
         dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
-    # their tiles (the ticket). A row with a single tile uses neither.
-    make_status = torch.zeros if row_tiles > 1 else torch.empty
-    status = make_status(rows * row_tiles + 1, dtype=torch.int64, device=x.device)
+    # their tiles (the ticket). The kernels of rows that have a single tile use neither.
+    has_status = row_tiles > 1 or kernel_launches[0].name == 'scan_bulk'
+    status = torch.zeros(rows * row_tiles + 1 if has_status else 0, dtype=torch.int64, device=x.device)
     launch(kernel_launches, x, out=out, status=status[1:], ticket=status[:1])
     return out
 

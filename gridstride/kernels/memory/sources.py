@@ -29,6 +29,7 @@ def kernel_source(
     preamble += '#define CLUSTER\n' + _typed_primitives(*_CLUSTER_PRIMITIVES) if cluster else ''
     preamble += _typed_primitives(*_BULK_PRIMITIVES) if name.endswith('bulk') else ''
     preamble += source('sum') if name == 'sum_ragged' else ''
+    preamble += source('scan') if name == 'scan_short_rows' else ''
     return assemble_source(source(name), types, constants, preamble)
 
 

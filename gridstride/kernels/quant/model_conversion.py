@@ -4,7 +4,7 @@ from functools import partial
 
 from .formats import decibels
 from .linear import QuantLinear
-from .packed import DEFAULT_GROUP, unpack, invalid_options_reason, unsupported_reason
+from .packed import DEFAULT_GROUP, default_group, unpack, invalid_options_reason, unsupported_reason
 from .sources import FLOATS
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
 from ..common import dtype_name
@@ -16,6 +16,7 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
     w = layer.weight.detach()
     if dtype_name(w) not in (*FLOATS, 'float32'):
         return f'it is {dtype_name(w)}'
+    group = default_group(kind, w.shape[1]) if group is None else group
     if reason := unsupported_reason(kind, group, w.shape):
         return reason
     quantized = QuantLinear.from_linear(layer, kind, group, zeros, fit)
@@ -45,7 +46,7 @@ def _notes(replaced_layers):
 def quantize(
     module,  # any torch module, changed in place; for a `Linear` itself a new layer is returned
     kind='int8',  # 'int8', 'int4', 'nf4', 'fp8', 'mxfp8', 'nvfp4'
-    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: `DEFAULT_GROUP[kind]`
+    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: that of `default_group`
     skip=(),  # names of layers that are not quantized, with wildcards: ('lm_head', '*.gate')
     zeros=False,  # integers only: give each group a zero point
     fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error
@@ -58,16 +59,16 @@ def quantize(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was quantized with the same
     options. Layers with shared weights, and layers whose columns are not a multiple of the group, are not quantized;
     the table gives the reason. Raises TypeError or ValueError for unsupported options."""
-    group = DEFAULT_GROUP.get(kind) if group is None else group
+    title_group = DEFAULT_GROUP.get(kind) if group is None else group
     try:
-        unsupported_reason(kind, group, (0, 0))
+        unsupported_reason(kind, title_group, (0, 0))
     except ValueError as e:
         raise ValueError(f'quantize: {e}') from None
     if reason := invalid_options_reason(kind, zeros, fit):
         raise ValueError(f'quantize: {reason}')
     convert = partial(_quantize_layer, kind, group, zeros, fit)
     module, replaced_layers, unchanged_layers = replace_linears('quantize', 'quantized', module, skip, convert)
-    scale_scope = dict(row='each row', tensor='each matrix').get(group, f'{group} elements of a row')
+    scale_scope = dict(row='each row', tensor='each matrix').get(title_group, f'{title_group} elements of a row')
     print(
         report_table(
             f'Linear layers in {kind}, a scale for {scale_scope}',

@@ -17,7 +17,7 @@ from ...utils import backend, cdiv
 
 # ways to choose scales: from the largest magnitude of a group, or by a search for the least squared error
 FITS = 'absmax', 'mse'
-DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group
+DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group; see `default_group`
 DEFAULT_GROUP |= {kind: BLOCK_FORMATS[kind].block for kind in KINDS if kind in BLOCK_FORMATS}
 
 ARRAYS = 'words', 'scales', 'zeros', 'matrix_scale'  # of a packed matrix
@@ -38,6 +38,19 @@ class PackedMatrix(NamedTuple):
     def nbytes(self) -> int:
         "Bytes of elements, scales and zero points"
         return sum(array.nbytes for array in self[3:] if array is not None)
+
+
+def default_group(kind, columns):
+    """Return the group of a kind: 'row', but for int4 128 columns and for NF4 64, or the largest smaller group that
+    divides the number of columns
+
+    >>> [default_group('int4', columns) for columns in (4096, 1600, 1632)], default_group('int8', 1600)
+    ([128, 64, 32], 'row')"""
+    largest = DEFAULT_GROUP.get(kind)
+    if not isinstance(largest, int):
+        return largest
+    groups = [group for group in GROUPS[:3] if group <= largest and not columns % group]
+    return max(groups, default=largest)
 
 
 def unsupported_reason(kind, group, shape):  # None if it is supported
@@ -90,7 +103,7 @@ def invalid_options_reason(kind, zeros, fit):  # None if they are valid
 def pack(
     w,  # (rows, columns) of float16, bfloat16 or float32; scales have the same dtype, or bfloat16 if it is float32
     kind='int4',  # 'int8', 'int4', 'nf4', 'fp8', 'mxfp8', 'nvfp4'
-    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: `DEFAULT_GROUP[kind]`
+    group=None,  # columns that share a scale: 32, 64, 128, 'row', 'tensor'; None: that of `default_group`
     zeros=False,  # integers only: give each group a zero point
     fit='absmax',  # represent the largest element of each group; 'mse': search for the least squared error
 ) -> PackedMatrix:
@@ -99,10 +112,10 @@ def pack(
         matvec(x, pack(w, 'int4'))
 
     Raises TypeError or ValueError for unsupported operands and options."""
-    group = DEFAULT_GROUP.get(kind) if group is None else group
     if w.dim() != 2 or dtype_name(w) not in (*FLOATS, 'float32'):
         choices = f'{", ".join(FLOATS)} or float32'
         raise TypeError(f'pack: w must be a matrix of {choices}; got a {w.dim()}-dimensional {dtype_name(w)} tensor')
+    group = default_group(kind, w.shape[1]) if group is None else group
     if reason := unsupported_reason(kind, group, w.shape) or invalid_options_reason(kind, zeros, fit):
         raise ValueError(f'pack: {reason}')
     dtype = w.dtype if dtype_name(w) in FLOATS else torch.bfloat16
