@@ -25,7 +25,7 @@ from gridstride.kernels import quant, sparse
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = Path(__file__).parent
-ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 5, 30, .005       # calls back to back: at most, and their time
+ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 15, 12, .002      # calls back to back: at most, and their time
 GRAPH_CALLS, GRAPH_US, GRAPH_ROUNDS = 8, 500, 5                 # calls in a graph: at most, and their time
 COLUMNS = {'flushed': 'flushed', 'row': 'back to back', 'graph': 'in a graph'}     # column -> title
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22

@@ -330,6 +330,7 @@ struct Recipe {
     std::vector<int64_t> shape;         // of the first result
     PyObject *function = nullptr;       // computes the result instead of the steps, or null
     When when = kAlways;                // is `function` called?
+    bool has_gradient = false;          // does `function` compute the result even if its gradient is needed?
     bool by_python = false;             // Python must compute the result each time
     bool returns_tuple = false;
     std::vector<PyObject *> results;    // the arguments with which each result is allocated
@@ -410,10 +411,14 @@ PyObject *key_of(PyObject *const *args, size_t n, Tensors &tensors) {
 Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
 
 // Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
-PyObject *look_up(PyObject *recipe_of_key, PyObject *const *args, size_t n, Tensors &tensors) {
-    PyObject *key = key_of(args, n, tensors);
+PyObject *look_up_key(PyObject *recipe_of_key, PyObject *key) {
     PyObject *capsule = key ? PyDict_GetItemWithError(recipe_of_key, key) : nullptr;
     Py_XINCREF(capsule);
+    return capsule;
+}
+
+PyObject *look_up(PyObject *recipe_of_key, PyObject *const *args, size_t n, Tensors &tensors) {
+    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(recipe_of_key, key);
     Py_XDECREF(key);
     return capsule;
 }
@@ -567,10 +572,13 @@ bool needs_gradient(PyObject *const *args, size_t n) {
 // None. A function of torch heeds all modes, transforms and gradients; our launches do not.
 PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto table = (Table *)self;
-    bool has_gradient = needs_gradient(args, n);
     Tensors tensors;
-    auto recipes = has_gradient ? table->gradient_recipe_of_key : table->recipe_of_key;
-    PyObject *capsule = look_up(recipes, args, n, tensors), *result = nullptr;
+    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(table->recipe_of_key, key), *result = nullptr;
+    if (!(capsule && recipe_of(capsule).has_gradient) && needs_gradient(args, n)) {
+        Py_XDECREF(capsule);
+        capsule = look_up_key(table->gradient_recipe_of_key, key);
+    }
+    Py_XDECREF(key);
     if (!capsule && PyErr_Occurred()) return nullptr;
     if (!capsule) Py_RETURN_NONE;
     auto &recipe = recipe_of(capsule);
@@ -674,19 +682,20 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
     return keep_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
-// table.use_function(function, arguments, with_gradient=False, only_eagerly=False): stores that a function of torch
-// computes the result for such arguments; `with_gradient`: if their gradient is needed, else if it is not;
-// `only_eagerly`: not in CUDA graphs
+// table.use_function(function, arguments, with_gradient=None, only_eagerly=False): stores that a function of torch
+// computes the result for such arguments; `with_gradient`: true: if their gradient is needed, false: if it is not, None:
+// in both cases; `only_eagerly`: not in CUDA graphs
 PyObject *table_use_function(PyObject *self, PyObject *args) {
-    PyObject *function, *arguments;
-    int with_gradient = 0, only_eagerly = 0;
-    if (!PyArg_ParseTuple(args, "OO!|pp", &function, &PyTuple_Type, &arguments, &with_gradient, &only_eagerly))
+    PyObject *function, *arguments, *with_gradient = Py_None;
+    int only_eagerly = 0;
+    if (!PyArg_ParseTuple(args, "OO!|Op", &function, &PyTuple_Type, &arguments, &with_gradient, &only_eagerly))
         return nullptr;
     auto table = (Table *)self;
     auto r = std::make_unique<Recipe>();
     r->function = Py_NewRef(function);
     r->when = only_eagerly ? kEagerly : kAlways;
-    return keep_recipe(with_gradient ? table->gradient_recipe_of_key : table->recipe_of_key,
+    r->has_gradient = with_gradient == Py_None;
+    return keep_recipe(with_gradient == Py_True ? table->gradient_recipe_of_key : table->recipe_of_key,
                        &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
@@ -765,7 +774,7 @@ PyMethodDef table_methods[] = {
     {"fast", (PyCFunction)(void (*)())table_fast, METH_FASTCALL,
      "fast(*arguments): the result if a recipe computes it in the current modes, else None"},
     {"use_function", table_use_function, METH_VARARGS,
-     "use_function(function, arguments, with_gradient=False, only_eagerly=False): let a function compute the result"},
+     "use_function(function, arguments, with_gradient=None, only_eagerly=False): let a function compute the result"},
     {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,
      "use_python(*arguments): let Python compute the result for such arguments each time"},
     {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,

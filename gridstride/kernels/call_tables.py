@@ -217,6 +217,7 @@ def repeated(
     is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
     is_torchs_in_graphs=None,  # a function of the same arguments; True: in CUDA graphs `by_torch` computes the result
     torchs_function=None,  # a function of the same arguments that returns a shorter function than `by_torch` for them
+    with_gradient=False,  # where `run` returns NotImplemented, torch also computes the result if its gradient is needed
 ):
     """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The result has two
     attributes, functions of the same arguments:
@@ -255,7 +256,8 @@ def repeated(
         with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
-            table.use_function(torchs_function(*args) if torchs_function else by_torch, args)
+            function = torchs_function(*args) if torchs_function else by_torch
+            table.use_function(function, args, None if with_gradient else False)
             return by_torch(*args)
         if can_store:
             in_graphs = by_torch if is_torchs_in_graphs and is_torchs_in_graphs(*args) else None

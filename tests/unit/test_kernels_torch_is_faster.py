@@ -20,6 +20,14 @@ def test_products_with_a_small_result_and_a_long_sum_are_torchs(M, N, K, dtype, 
     assert plan._is_torch_faster(M, N, K, dtype) is expected
 
 
+@pytest.mark.parametrize('M,N,K,dtype,expected', [
+    (4, 4096, 1024, torch.bfloat16, True), (64, 1600, 1600, torch.float16, True), (64, 768, 768, torch.bfloat16, False),
+    (256, 1280, 5120, torch.bfloat16, False), (512, 4096, 1024, torch.bfloat16, False),
+    (4, 4096, 1024, torch.float32, False)])
+def test_few_rows_times_a_wide_matrix_are_torchs_in_graphs(M, N, K, dtype, expected):
+    assert plan.is_torch_faster_in_graphs(M, K, N, dtype) is expected
+
+
 def query(rows, dim, dtype=torch.bfloat16, is_cuda=True):
     return SimpleNamespace(shape=(2, 8, rows, dim), dtype=dtype, is_cuda=is_cuda)
 
@@ -44,7 +52,8 @@ def test_python_limits_the_gradients_of_little_attention(heads, rows, dim, causa
 
 def test_python_limits_the_gradients_of_small_operands():
     def on_gpu(nbytes, is_cuda=True): return SimpleNamespace(nbytes=nbytes, is_cuda=is_cuda, dtype=torch.bfloat16)
-    assert [common.is_host_bound(on_gpu(n), ['bfloat16']) for n in (0, 2, 2**26, 2**26 + 2)] == [False, True, True, False]
+    is_bound = [common.is_host_bound(on_gpu(n), ['bfloat16']) for n in (0, 2, 2**26, 2**26 + 2)]
+    assert is_bound == [False, True, True, False]
     assert not common.is_host_bound(on_gpu(2, False), ['bfloat16'])
     assert not common.is_host_bound(on_gpu(2), ['float32']) and not common.is_host_bound(on_gpu(64), ['bfloat16'], 32)
 

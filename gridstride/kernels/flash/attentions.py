@@ -578,7 +578,7 @@ def attention(
 
     Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
     others, FlashAttention-3 (2024)."""
-    if lens is None and not (lse or torch.compiler.is_compiling()):
+    if lens is None and not (lse or torch.compiler.is_dynamo_compiling()):
         out = _attend.fast(q, k, v, causal, scale, window, bias, gradients, deterministic)
         if out is not None:
             return out

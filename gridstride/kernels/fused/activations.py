@@ -21,9 +21,20 @@ def _uses_tanh(op_name, approximate):
     return _APPROXIMATIONS[approximate]
 
 
-@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
+# torch's kernel is as fast for float32, and faster if x is in the L2 cache, measured by benchmarks/every_shape.py. For
+# fewer elements launch overhead matters more, of which ours is smaller.
+_TORCH_MIN_FLOAT32_ELEMENTS = 2**20
+
+
+def _gelu_by_torch(x, tanh):
+    return torch._C._nn.gelu(x, approximate='tanh' if tanh else 'none')
+
+
+@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x), _gelu_by_torch)
 def _gelu(x, tanh):
     check_tensor('gelu', x, DTYPE_BYTES)
+    if x.is_cuda and x.dtype is torch.float32 and x.numel() >= _TORCH_MIN_FLOAT32_ELEMENTS:
+        return NotImplemented
     y, num_elements = torch.empty_like(x), x.numel()
     if num_elements:
         launch(
@@ -64,10 +75,6 @@ class _Gelu(torch.autograd.Function):
 _apply_gelu = applier(_Gelu)
 
 
-def _gelu_by_torch(x, tanh):
-    return torch._C._nn.gelu(x, approximate='tanh' if tanh else 'none')
-
-
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
@@ -79,7 +86,7 @@ def gelu(
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     tanh = _APPROXIMATIONS.get(approximate)
-    if not torch.compiler.is_compiling() and (y := _gelu.eager.fast(x, tanh)) is not None:
+    if not torch.compiler.is_dynamo_compiling() and (y := _gelu.eager.fast(x, tanh)) is not None:
         return y
     x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
     if not needs_autograd(x):

@@ -272,20 +272,28 @@ def _run_loss(x, target, ignore_index, reduction):
     return _run_forward(x, target, ignore_index, reduction, True, False)[0]
 
 
+@lru_cache(1024)
+def _computes_gradient(dtype, shape, is_aligned):
+    "Return whether one kernel computes the losses and the gradient of such logits"
+    vec_size = MAX_LOAD_BYTES // dtype.itemsize if is_aligned else 1
+    problem = LossProblem(str(dtype).removeprefix('torch.'), *shape, vec_size, 0)
+    return single_pass_launch(problem, this_device()) is not None
+
+
 class _CrossEntropy(torch.autograd.Function):
     "Cross entropy for autograd: saves the gradient if the forward pass computes it, else the row statistics"
 
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
-        ctx.problem = problem = _loss_problem(x, ignore_index, in_place)
-        computes_gradient = reduction != 'none' and single_pass_launch(problem, this_device()) is not None
-        loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, computes_gradient)
-        ctx.in_place, ctx.grad, ctx.row_stats, ctx.was_used = in_place, None, None, False
-        if computes_gradient:
-            ctx.grad = x.detach() if in_place else saved[0]
+        is_aligned = in_place or x.data_ptr() % MAX_LOAD_BYTES == 0
+        is_single_pass = reduction != 'none' and _computes_gradient(x.dtype, x.shape, is_aligned)
+        loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, is_single_pass)
+        ctx.options, ctx.was_used, ctx.row_stats = (ignore_index, in_place), False, None
+        if not is_single_pass:
+            ctx.grad, (ctx.row_stats,) = None, saved
         else:
-            (ctx.row_stats,) = saved
-        if in_place and ctx.row_stats is None:
+            ctx.grad = x.detach() if in_place else saved[0]
+        if in_place and is_single_pass:
             # Autograd then raises if another operation saved the logits for its backward pass.
             torch.autograd.graph.increment_version(x)
             ctx.save_for_backward(target)
@@ -296,8 +304,10 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @differentiable_once
     def backward(ctx, upstream):
-        upstream, grad = upstream.to(ctx.scale.dtype).contiguous(), ctx.grad
-        if ctx.was_used and ctx.in_place:
+        grad = ctx.grad
+        if upstream.dtype is not ctx.scale.dtype or not upstream.is_contiguous():
+            upstream = upstream.to(ctx.scale.dtype).contiguous()
+        if ctx.was_used and ctx.options[1]:
             raise _already_used_error('cross_entropy with in_place')
         if grad is not None:
             _multiply_in_place(grad, upstream)
@@ -309,12 +319,13 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def compute_gradient(ctx, upstream):
         "Compute the gradient in a second pass over the logits"
-        target, x = ctx.saved_tensors
+        (target, x), (_, in_place) = ctx.saved_tensors, ctx.options
+        problem = _loss_problem(x, *ctx.options)
         if ctx.row_stats is None:  # an earlier backward pass has used the gradient of the single pass
-            ctx.row_stats = _run_losses(x, target, ctx.problem, _empty_accumulator(x, ctx.problem.rows))
-        grad = x.detach() if ctx.in_place else torch.empty_like(x)
-        _run_gradients(x, target, ctx.problem, ctx.row_stats, upstream, ctx.scale, grad)
-        if ctx.in_place:
+            ctx.row_stats = _run_losses(x, target, problem, _empty_accumulator(x, problem.rows))
+        grad = x.detach() if in_place else torch.empty_like(x)
+        _run_gradients(x, target, problem, ctx.row_stats, upstream, ctx.scale, grad)
+        if in_place:
             torch.autograd.graph.increment_version(x)
         return grad
 
@@ -353,7 +364,7 @@ def cross_entropy(
     the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
-    if not (in_place or torch.compiler.is_compiling()):
+    if not (in_place or torch.compiler.is_dynamo_compiling()):
         if (loss := _run_loss.fast(logits, target, ignore_index, reduction)) is not None:
             return loss
     return _compute_cross_entropy(logits, target, ignore_index, reduction, in_place)

@@ -138,6 +138,8 @@ _TORCH_LONG_ROWS = {
     (True, 4): ((512, 120_000),),
     (False, 2): ((640, 32_768),),
 }
+# With gradients of up to so many elements torch's kernels take less time, too
+_TORCH_MAX_GRADIENT_ELEMENTS = 2**14
 _SHORT_ROW_BYTES = 16_384  # with gradients; no rule concerns such rows, so that their calls take no longer
 
 
@@ -177,6 +179,12 @@ def _apply_norm(x, weight, bias, residual, eps, centered):
         return _normalize(*operands)
     if not hasattr(x, 'data_ptr') or not x.dim():
         return _apply_norm_function(*operands)
+    if x.is_cuda and 0 < x.numel() <= _TORCH_MAX_GRADIENT_ELEMENTS:
+        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
+        table = None if torch.compiler.is_compiling() else _normalize.table_for(*operands)
+        if table is not None:
+            table.use_function(_normalize_by_torch, operands, True)
+        return _normalize_by_torch(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
         return differentiate_eagerly(_normalize, _apply_norm_function, _normalize_by_torch, *operands)
@@ -199,7 +207,7 @@ def rms_norm(
         y, x = rms_norm(x, weight, residual)
 
     Raises TypeError or ValueError for unsupported operands."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         if (y := _normalize.fast(x, weight, None, residual, eps, False)) is not None:
             return y
     return _apply_norm(x, weight, None, residual, eps, False)
@@ -219,7 +227,7 @@ def layer_norm(
         layer_norm(x, weight, bias)
 
     Raises TypeError or ValueError for unsupported operands."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         if (y := _normalize.fast(x, weight, bias, residual, eps, True)) is not None:
             return y
     return _apply_norm(x, weight, bias, residual, eps, True)

@@ -274,7 +274,7 @@ def softmax(
         softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
-    if not torch.compiler.is_compiling() and (y := _softmax.eager.fast(x, False)) is not None:
+    if not torch.compiler.is_dynamo_compiling() and (y := _softmax.eager.fast(x, False)) is not None:
         return y
     return _apply_softmax(x, False)
 
@@ -288,6 +288,6 @@ def log_softmax(
         log_softmax(scores)
 
     Raises TypeError or ValueError for an unsupported `x`."""
-    if not torch.compiler.is_compiling() and (y := _softmax.eager.fast(x, True)) is not None:
+    if not torch.compiler.is_dynamo_compiling() and (y := _softmax.eager.fast(x, True)) is not None:
         return y
     return _apply_softmax(x, True)

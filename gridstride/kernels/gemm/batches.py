@@ -80,7 +80,9 @@ def _is_long(a, b):
     return estimate_cycles(choose_tile(problem, sms), problem, sms) > _MAX_LAUNCH_BOUND_US * _CYCLES_PER_US
 
 
-_bmm_forward = repeated(_run_bmm, torch.bmm, is_torchs_in_graphs=lambda a, b: a.dtype is not torch.float32)
+_bmm_forward = repeated(
+    _run_bmm, torch.bmm, is_torchs_in_graphs=lambda a, b: a.dtype is not torch.float32, with_gradient=True
+)
 
 
 class _Bmm(torch.autograd.Function):
@@ -110,7 +112,7 @@ def bmm(
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
     multiplies all other operands and raises for shapes or types that do not match."""
-    if not torch.compiler.is_compiling() and (result := _bmm_forward.fast(a, b)) is not None:
+    if not torch.compiler.is_dynamo_compiling() and (result := _bmm_forward.fast(a, b)) is not None:
         return result
     if not needs_autograd(a, b):
         return _bmm_forward(a, b)

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 import torch
 from torch.autograd import forward_ad
 
-from .plan import MAX_PLANS, TYPES, cache_clearers, multiply, allows_tf32, fallback_reason
+from .plan import MAX_PLANS, TYPES, allows_tf32, cache_clearers, fallback_reason, is_torch_faster_in_graphs, multiply
 from ..call_tables import applier, is_any_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import Product
@@ -80,13 +80,13 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
         table.clear()
     if kernel is None:
         function = torch.mm if a.dim() == 2 else torch.matmul  # torch.matmul calls torch.mm, after other checks
-        for with_gradient in (False, True):
-            table.use_function(function, (a, b), with_gradient)
+        table.use_function(function, (a, b))
     else:
         prepared_launches = kernel.prepared_launches(stored_a, stored_b)
         launches, workspace_bytes = prepared_launches.launch_table(stored_a, stored_b, out)
         workspace = ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
-        table.store_recipe((a, b), launches, (tuple(out.shape), out.stride(), out.dtype), workspace)
+        in_graphs = torch.matmul if is_torch_faster_in_graphs(a.numel() // a.shape[-1], *b.shape, a.dtype) else None
+        table.store_recipe((a, b), launches, (tuple(out.shape), out.stride(), out.dtype), workspace, in_graphs)
     _launch_table = table
 
 
@@ -203,10 +203,11 @@ def matmul(
     if epilogue is not None:
         check_epilogue(epilogue)
         return epilogue.product(a, b, out)
+    if out is None and not torch.compiler.is_dynamo_compiling() and _launch_table is not None:
+        if (result := _launch_table.fast(a, b)) is not None:
+            return result
     if torch.compiler.is_compiling():
         return _multiply_traced(a, b) if out is None and _is_supported(a, b) else _multiply_by_torch(a, b, out)
-    if _launch_table is not None and out is None and (result := _launch_table.fast(a, b)) is not None:
-        return result
     try:
         needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:

@@ -114,6 +114,17 @@ def _is_torch_faster(M, N, K, dtype):
     return any(M * N <= elements and M * N * K >= products for elements, products in _SMALL_RESULTS)
 
 
+# Few rows times a matrix B with more columns than rows: torch's kernels take less time, but its calls take longer, so
+# that only CUDA graphs gain: (largest M, smallest N * K)
+_FEW_ROWS_IN_GRAPHS = 256, 2**21
+
+
+def is_torch_faster_in_graphs(M, K, N, dtype) -> bool:
+    "Return whether torch multiplies 16-bit floats of this shape faster in CUDA graphs, where launch overhead is small"
+    max_rows, min_weights = _FEW_ROWS_IN_GRAPHS
+    return 'float32' not in str(dtype) and M <= max_rows and K <= N and N * K >= min_weights
+
+
 def _select_plan(M, N, K, dtype, device, layout):
     "Select the kernel that is estimated to be the fastest, or torch"
     if min(M, N, K) < 1:

@@ -31,16 +31,16 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _repeated(run, by_torch):
+def _repeated(run, by_torch, is_torchs_in_graphs):
     "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
     from ..call_tables import repeated
 
-    return repeated(run, by_torch)
+    return repeated(run, by_torch, is_torchs_in_graphs=is_torchs_in_graphs)
 
 
-def _call(op_name, run, x, *constants, by_torch=None):
+def _call(op_name, run, x, *constants, by_torch=None, is_torchs_in_graphs=None):
     "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
-    repeated_run = _repeated(run, by_torch)
+    repeated_run = _repeated(run, by_torch, is_torchs_in_graphs)
     if (result := repeated_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
@@ -75,6 +75,7 @@ class LoadPlan(NamedTuple):
 _LARGE_BYTES = 2**27  # inputs of at least this size use `_LARGE_PLAN`
 _LARGE_PLAN = LoadPlan(2**16, 1024, 2)
 _SMALL_PLAN = LoadPlan(2**14, 256, 4)
+_LONG_ROW_BYTES, _LONG_ROW_PLAN = 2**16, LoadPlan(2**16, 1024, 4)  # one block per row up to four times as many bytes
 _PARTIALS_PLAN = LoadPlan(2**17, 512, 16)  # one block per row reads the partial results, with more loads in flight
 _CLUSTER_PLAN = LoadPlan(2**16, 512, 4)  # the blocks of a row form a cluster
 _MAX_BLOCKS_PER_ROW = 2**16
@@ -93,6 +94,13 @@ class RowPartition(NamedTuple):
 def _plan_for(rows, width, element_bytes):
     "Return the `LoadPlan` for an input of `rows` x `width` elements"
     return _LARGE_PLAN if rows * width * element_bytes >= _LARGE_BYTES else _SMALL_PLAN
+
+
+def _sum_plan_for(rows, width, element_bytes):
+    "The same for sums: one large block per row spares small inputs a second launch, which takes longer than the sum"
+    plan = _plan_for(rows, width, element_bytes)
+    is_long_row = _LONG_ROW_BYTES <= width * element_bytes < 4 * _LONG_ROW_BYTES
+    return _LONG_ROW_PLAN if plan is _SMALL_PLAN and is_long_row else plan
 
 
 def _partition(
@@ -151,7 +159,7 @@ def _ragged_sum_launch(dtype, rows, width):
     "Return the launch that sums rows that begin anywhere with vectorized loads; None if it is not suitable"
     element_bytes, (accumulator, _, out_dtype) = DTYPE_BYTES[dtype], _sum_types(dtype)
     vec_size = MAX_LOAD_BYTES // element_bytes
-    partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
+    partition = _partition(width, vec_size, element_bytes, _sum_plan_for(rows, width, element_bytes))
     if partition.blocks > 1 or width * element_bytes < _MIN_RAGGED_BYTES:
         return None
     result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
@@ -168,7 +176,7 @@ def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
     if not is_aligned and (ragged_launch := _ragged_sum_launch(dtype, rows, width)):
         return [ragged_launch], 0
     c_type, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
-    partition = _partition(width, vec_size, element_bytes, _plan_for(rows, width, element_bytes))
+    partition = _partition(width, vec_size, element_bytes, _sum_plan_for(rows, width, element_bytes))
     if partition.blocks == 1:
         c_types = c_type, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
         return [_sum_rows_launch(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
@@ -493,11 +501,20 @@ def transpose(
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    return _call('transpose', _run_transpose, x, by_torch=_transpose_by_torch)
+    options = dict(by_torch=_transpose_by_torch, is_torchs_in_graphs=_are_small_matrices)
+    return _call('transpose', _run_transpose, x, **options)
 
 
 def _transpose_by_torch(x):
     return x.mT.contiguous()
+
+
+_TORCH_MAX_ELEMENTS = 2**16
+
+
+def _are_small_matrices(x):
+    "Return whether torch's kernel takes less time, but its call takes longer, measured by benchmarks/every_shape.py"
+    return x.shape[-2] <= _FEW_ROWS and x.numel() <= _TORCH_MAX_ELEMENTS
 
 
 def _run_transpose(x):
