@@ -3,6 +3,7 @@
     python every_shape.py > every_shape.txt     # five minutes on a Hopper GPU; writes every_shape.json
     python every_shape.py --seed 2 --out FILE   # another grid
     python every_shape.py --families norms bmm  # a part; writes nothing unless --out names a file
+    python every_shape.py --tables FILE...      # print the table that the READMEs show, of one or more JSON files
 
 Half of the shapes come from the configurations of public models, half are log-uniform, so that odd sizes occur. Each
 result is first compared with torch's. Then all candidates are timed interleaved, in three columns: *flushed* is GPU
@@ -27,6 +28,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 HERE = Path(__file__).parent
 ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 15, 12, .002      # calls back to back: at most, and their time
 GRAPH_CALLS, GRAPH_US, GRAPH_ROUNDS = 8, 500, 5                 # calls in a graph: at most, and their time
+TITLES = {
+    'matmul': '`matmul`, float32 and 16-bit', 'attention': '`attention`, with and without gradients', 'bmm': '`bmm`',
+    'norms': '`layer_norm`, `rms_norm`', 'softmax, gelu': '`softmax`, `log_softmax`, `gelu`',
+    'memory': '`sum`, `argmax`, `scan`, `transpose`', 'cross_entropy': '`cross_entropy`, forward and backward',
+    '2:4': '2:4 sparse layers, against dense ones', 'quantized': 'quantized layers, against bfloat16'}
 COLUMNS = {'flushed': 'flushed', 'row': 'back to back', 'graph': 'in a graph'}     # column -> title
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22
 FLOOR = .95                                     # of the best of torch, in each row
@@ -337,6 +343,20 @@ def compile_row(row):
 def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, values)))
 
 
+def readme_table(runs):
+    "Yield the lines of a table in Markdown: per family and column the mean and the worst ratio of each run"
+    measured = [column for column in COLUMNS if all(column in columns_of(results) for results in runs)]
+    yield '| tool | ' + ' | '.join(COLUMNS[column] for column in measured) + ' |'
+    yield '|---'*(len(measured) + 1) + '|'
+    for family, title in TITLES.items():
+        rows = [[r for r in results if r['family'] == family and 'failed' not in r] for results in runs]
+        cells = (' / '.join(format_ratios([r[f'ratio_{column}'] for r in run]) for run in rows) for column in measured)
+        yield f'| {title} | ' + ' | '.join(cells) + ' |'
+
+
+def format_ratios(ratios): return f'{geometric_mean(ratios):.2f} ({min(ratios):.2f})'
+
+
 def columns_of(results):
     "Return the measured columns; the first tables had none of graphs"
     return [column for column in COLUMNS if any(f'ratio_{column}' in r for r in results)]
@@ -389,7 +409,11 @@ def main():
     parser.add_argument('--out', type=Path)
     parser.add_argument('--families', nargs='*', choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument('--seconds', type=float, default=1e9, help='stop measuring after this time')
+    parser.add_argument('--tables', type=Path, nargs='+', help='only print a table of these files')
     options, started = parser.parse_args(), time.time()
+    if options.tables:
+        runs = [json.loads(path.read_text())['rows'] for path in options.tables]
+        return print(*readme_table(runs), *map(reached, runs), sep='\n')
     warnings.simplefilter('ignore')
     out = options.out or (HERE/'every_shape.json' if len(options.families) == len(FAMILIES) else None)
     made, rows = machine(), draw_grid(options.seed, options.families)

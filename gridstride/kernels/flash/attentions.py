@@ -572,7 +572,8 @@ def attention(
         attention(q, k, v, bias='-exp2f(-head - 1)*(row - key)')  # ALiBi of 8 heads
 
     Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases, and those
-    without a window, lengths, a bias and lse where it is faster, such as short sequences. `attention_backend` returns
+    without a window, lengths, a bias and lse where it is faster, such as short sequences, and with gradients, except in
+    CUDA graphs, where our Python code would take longer than our kernels. `attention_backend` returns
     the implementation. With `gradients='sdpa'` the backward pass computes the forward pass again. Values of `lens` are
     clamped to the sizes.
 

@@ -84,6 +84,9 @@ def gelu(
 
         gelu(x, approximate='tanh')
 
+    torch computes float32 of 2^20 and more elements. With a gradient it also computes up to 64 MiB, except in CUDA
+    graphs, because our Python code would take longer than the kernels.
+
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     tanh = _APPROXIMATIONS.get(approximate)
     if not torch.compiler.is_dynamo_compiling() and (y := _gelu.eager.fast(x, tanh)) is not None:

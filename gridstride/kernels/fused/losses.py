@@ -359,7 +359,8 @@ def cross_entropy(
         cross_entropy(logits, target, in_place=True)
 
     On a Hopper GPU, float32 and bfloat16 logits are read once, and the forward pass computes the gradient, too. On
-    other GPUs, for float16, and for `reduction='none'`, the backward pass reads the logits again. With `in_place` the
+    other GPUs, for float16, and for `reduction='none'`, the backward pass reads the logits again. With a gradient torch
+    computes up to 32 MiB of float32, except in CUDA graphs: our Python code would take longer. With `in_place` the
     gradient overwrites the logits, which halves the memory; autograd then raises for other operations that have saved
     the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
     upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a

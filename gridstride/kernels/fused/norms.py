@@ -206,6 +206,9 @@ def rms_norm(
 
         y, x = rms_norm(x, weight, residual)
 
+    With a gradient and no residual, torch computes up to 64 MiB, except in CUDA graphs, because our Python code would
+    take longer than the kernels. Many long rows are torch's, too.
+
     Raises TypeError or ValueError for unsupported operands."""
     if not torch.compiler.is_dynamo_compiling():
         if (y := _normalize.fast(x, weight, None, residual, eps, False)) is not None:
@@ -225,6 +228,8 @@ def layer_norm(
     are computed in float32.
 
         layer_norm(x, weight, bias)
+
+    torch computes the same operands as for `rms_norm`.
 
     Raises TypeError or ValueError for unsupported operands."""
     if not torch.compiler.is_dynamo_compiling():

@@ -273,6 +273,9 @@ def softmax(
 
         softmax(scores)
 
+    With a gradient, torch computes up to 32 MiB (`log_softmax`: 64 MiB), except in CUDA graphs, because our Python code
+    would take longer than the kernels.
+
     Raises TypeError or ValueError for an unsupported `x`."""
     if not torch.compiler.is_dynamo_compiling() and (y := _softmax.eager.fast(x, False)) is not None:
         return y

@@ -110,8 +110,9 @@ def bmm(
 
         bmm(a, b)
 
-    One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`; torch
-    multiplies all other operands and raises for shapes or types that do not match."""
+    One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`. torch
+    multiplies 16-bit batches in CUDA graphs, those that take longer than its call, and all other operands; it raises
+    for shapes or types that do not match."""
     if not torch.compiler.is_dynamo_compiling() and (result := _bmm_forward.fast(a, b)) is not None:
         return result
     if not needs_autograd(a, b):
