@@ -771,7 +771,7 @@ def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated
     assert len(driver.launches) == 3 and driver.ran == 2
 
 
-def test_small_gradients_are_torchs_outside_of_graphs(driver, repeated, monkeypatch):
+def test_small_gradients_are_torchs_outside_graphs(driver, repeated, monkeypatch):
     "Ours has run once with its gradient, so that it can be captured"
     ran = []
     class Ours(torch.autograd.Function):

@@ -321,7 +321,7 @@ struct Step {
     const Plan &plan() const { return *((Launch *)launch.get())->plan; }
 };
 
-// When a function of torch computes the result: always, only outside of CUDA graphs, where its launch overhead matters,
+// When a function of torch computes the result: always, only outside CUDA graphs, where its launch overhead matters,
 // or only inside, where it does not
 enum When { kAlways, kEagerly, kInGraphs };
 
@@ -679,12 +679,13 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
         if (!add_result(*r, PyList_GET_ITEM(results, i))) return nullptr;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++)
         if (!add_step(*r, PyTuple_GET_ITEM(steps, i))) return nullptr;
-    return keep_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
+    return keep_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments),
+                       std::move(r));
 }
 
 // table.use_function(function, arguments, with_gradient=None, only_eagerly=False): stores that a function of torch
-// computes the result for such arguments; `with_gradient`: true: if their gradient is needed, false: if it is not, None:
-// in both cases; `only_eagerly`: not in CUDA graphs
+// computes the result for such arguments; `with_gradient`: True: if their gradient is needed, False: if it is not,
+// None: in both cases; `only_eagerly`: not in CUDA graphs
 PyObject *table_use_function(PyObject *self, PyObject *args) {
     PyObject *function, *arguments, *with_gradient = Py_None;
     int only_eagerly = 0;

@@ -336,14 +336,14 @@ _apply_cross_entropy = applier(_CrossEntropy)
 # With gradients of up to so many bytes torch is faster, except in CUDA graphs (see `common.is_host_bound`). Only of
 # float32: torch rounds the losses of 16-bit logits to 16 bits.
 _MAX_HOST_BOUND_BYTES = 2**25
-_TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # torch's numbers
+_TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # reduction -> its code in torch
 
 
 def _cross_entropy_by_torch(logits, target, ignore_index, reduction):
     return torch._C._nn.cross_entropy_loss(logits, target, None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0)
 
 
-def _apply_out_of_place(logits, target, ignore_index, reduction):
+def _apply_to_copy(logits, target, ignore_index, reduction):
     return _apply_cross_entropy(logits, target, ignore_index, reduction, False)
 
 
@@ -389,7 +389,7 @@ def _compute_cross_entropy(logits, target, ignore_index, reduction, in_place):
             return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
         options = ignore_index, reduction
         _check_cross_entropy(logits, target, *options)
-        return differentiate_eagerly(_run_loss, _apply_out_of_place, _cross_entropy_by_torch, logits, target, *options)
+        return differentiate_eagerly(_run_loss, _apply_to_copy, _cross_entropy_by_torch, logits, target, *options)
     return _run_loss(logits.detach(), target, ignore_index, reduction)
 
 
