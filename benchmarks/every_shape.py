@@ -9,8 +9,9 @@ Half of the shapes come from the configurations of public models, half are log-u
 result is first compared with torch's. Then all candidates are timed interleaved, in three columns: *flushed* is GPU
 time of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
 back-to-back calls from Python; *graph* is GPU time per call of a CUDA graph of up to eight calls. All have the gradient
-where the table has one. Times are medians over the rounds. A ratio is torch's time divided by ours, so that 1 and more
-means that ours is as fast or faster; torch's is its fastest candidate.
+where the table has one. Times are medians over the rounds. A ratio is the median over the rounds of torch's time
+divided by ours in the same round, so that 1 and more means that ours is as fast or faster; torch's is its fastest
+candidate.
 """
 import argparse, json, math, os, random, statistics, time, warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -260,7 +261,7 @@ def capture(call, count=1):
 
 
 def flushed_us(graphs, flush):
-    "Return {candidate: median µs} of the graphs, interleaved"
+    "Return {candidate: µs of each round} of the graphs, interleaved"
     times, order, rng = {name: [] for name in graphs}, list(graphs), random.Random(0)
     for _ in range(ROUNDS):
         rng.shuffle(order)                      # the first graph after a synchronization is slower
@@ -273,11 +274,11 @@ def flushed_us(graphs, flush):
             pairs[name][1].record()
         torch.cuda.synchronize()
         for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def graph_us(calls, flushed):
-    "Return {candidate: median µs per call} in graphs; `flushed`: the µs of one call, from which the count follows"
+    "Return {candidate: µs per call in each round} in graphs; `flushed`: the µs of one call, which limit the count"
     counts = {name: max(1, min(GRAPH_CALLS, int(GRAPH_US/flushed[name]))) for name in calls}
     graphs = {name: capture(call, counts[name]) for name, call in calls.items()}
     times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
@@ -292,7 +293,7 @@ def graph_us(calls, flushed):
             pairs[name][1].record()
         torch.cuda.synchronize()
         for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3/counts[name])
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def seconds_back_to_back(call, count):
@@ -305,13 +306,23 @@ def seconds_back_to_back(call, count):
 
 
 def row_us(calls):
-    "Return {candidate: median µs per call} of back-to-back calls"
+    "Return {candidate: µs per call in each round} of back-to-back calls"
     times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
     counts = {name: max(3, min(CALLS, int(ROW_SECONDS/seconds_back_to_back(call, 3)))) for name, call in calls.items()}
     for _ in range(ROW_ROUNDS):
         rng.shuffle(order)
         for name in order: times[name].append(seconds_back_to_back(calls[name], counts[name])*1e6)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
+
+
+def medians(times): return {name: statistics.median(values) for name, values in times.items()}
+
+
+def compare(times):
+    "Return the medians, the fastest of torch's candidates, and the ratio of its time to ours"
+    us = medians(times)
+    best = min((name for name in us if name != 'ours'), key=us.get)
+    return us, best, statistics.median(other/ours for other, ours in zip(times[best], times['ours']))
 
 
 def measure(row, flush):
@@ -321,13 +332,11 @@ def measure(row, flush):
     try:
         calls = bind(row)
         result['error'] = error(calls, row)
-        result['row'] = row_us(calls)
-        result['flushed'] = flushed_us({name: capture(call) for name, call in calls.items()}, flush)
-        result['graph'] = graph_us(calls, result['flushed'])
+        times = dict(row=row_us(calls))
+        times['flushed'] = flushed_us({name: capture(call) for name, call in calls.items()}, flush)
+        times['graph'] = graph_us(calls, medians(times['flushed']))
         for column in COLUMNS:
-            others = {name: us for name, us in result[column].items() if name != 'ours'}
-            result[f'best_{column}'] = min(others, key=others.get)
-            result[f'ratio_{column}'] = min(others.values())/result[column]['ours']
+            result[column], result[f'best_{column}'], result[f'ratio_{column}'] = compare(times[column])
     except Exception as e: result['failed'] = f'{type(e).__name__}: {e}'.splitlines()[0][:200]
     return result
 

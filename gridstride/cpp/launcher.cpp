@@ -569,7 +569,8 @@ bool needs_gradient(PyObject *const *args, size_t n) {
 }
 
 // table.fast(*arguments): returns the result if it is known how to compute it, and no mode of torch changes that; else
-// None. A function of torch heeds all modes, transforms and gradients; our launches do not.
+// None. A function of torch heeds all modes, transforms and gradients; our launches do not. Autocast, which is among
+// the table's modes, would change the type of torch's result, but not that of ours.
 PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto table = (Table *)self;
     Tensors tensors;
@@ -582,8 +583,10 @@ PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     if (!capsule && PyErr_Occurred()) return nullptr;
     if (!capsule) Py_RETURN_NONE;
     auto &recipe = recipe_of(capsule);
+    bool is_torchs_gradient = recipe.function && recipe.when == kEagerly;
     if (recipe.function && recipe.when == kAlways) result = PyObject_Vectorcall(recipe.function, args, n, nullptr);
-    else if (recipe.by_python || !is_ordinary(table, tensors)) result = Py_NewRef(Py_None);
+    else if (is_torchs_gradient ? !all_return_false(table->modes) : recipe.by_python || !is_ordinary(table, tensors))
+        result = Py_NewRef(Py_None);
     else result = run_capsule(table, capsule, nullptr, args, n, tensors);
     Py_DECREF(capsule);
     return result;
