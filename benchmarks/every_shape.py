@@ -355,7 +355,7 @@ def geometric_mean(values): return math.exp(statistics.fmean(map(math.log, value
 def readme_table(runs):
     "Yield the lines of a table in Markdown: per family and column the mean and the worst ratio of each run"
     measured = [column for column in COLUMNS if all(column in columns_of(results) for results in runs)]
-    yield '| tool | ' + ' | '.join(COLUMNS[column] for column in measured) + ' |'
+    yield '| function | ' + ' | '.join(COLUMNS[column] for column in measured) + ' |'
     yield '|---'*(len(measured) + 1) + '|'
     for family, title in TITLES.items():
         rows = [[r for r in results if r['family'] == family and 'failed' not in r] for results in runs]

@@ -162,7 +162,10 @@ def _are_many_long_rows(x, row_bytes, has_gradient, centered):
 
 
 def _normalize_by_torch(x, weight, bias, residual, eps, centered):
-    "Normalize with torch"
+    "Normalize with torch, in the type of `x` even under autocast, as our kernels do"
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            return _normalize_by_torch(x, weight, bias, residual, eps, centered)
     x = x if residual is None else x + residual
     shape = x.shape[-1:]
     y = torch.layer_norm(x, shape, weight, bias, eps) if centered else torch.rms_norm(x, shape, weight, eps)
