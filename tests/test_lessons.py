@@ -4,6 +4,7 @@ from pathlib import Path
 
 import lesson_sources
 import pytest
+from gridstride.bench import keys, recording
 from gridstride.course import curriculum, lessons as L
 from found import names
 
@@ -408,6 +409,22 @@ def test_save_keeps_an_edit_made_in_the_meantime(tmp_path):
     res = run(tmp_path, 'run', '--save')
     assert (res.returncode == 1 and 'edited' in res.stderr
             and '"two"' in json.loads(path.read_text())['cells'][0]['source']), res
+
+
+def test_save_refuses_a_recording_with_another_key(tmp_path):
+    "The notebook would say that the recording is not shown; the error names it and both remedies"
+    path = write(tmp_path/'01_a.ipynb', """from gridstride.bench.recording import Unavailable, recorded
+def measure(): raise Unavailable('no GPU')
+for name in ('first_kernel_fits', 'first_kernel_stale'):
+    try: print(recorded(name, measure, 'source'))
+    except Unavailable as e: print(e)""")
+    for name, source in (('first_kernel_fits', 'source'), ('first_kernel_stale', 'another source')):
+        recording.write(name, keys.key(source), name, folder=tmp_path/'recorded')
+    before = states(tmp_path)
+    run, = asyncio.run(L.run([path], will_save=True))
+    assert isinstance(run.error, L.RecordingRefused) and run.error.recordings == ['first_kernel_stale']
+    assert all(part in str(run.error) for part in ('01_a', 'rekey.py first_kernel_stale', 'course.py record 01'))
+    assert states(tmp_path) == before
 
 
 def test_executing_never_solves_an_exercise(tmp_path, monkeypatch):

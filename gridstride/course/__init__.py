@@ -6,9 +6,10 @@ translators, of lessons and findings, and translated notebooks), `curriculum` (t
 are generated from it), `lanes` (fast lanes and parts, with their hours), `publishing` (links that open a lesson
 elsewhere, and the cell that installs the package there), `copies` (the reader's copies of the lessons, and the start
 page), `classroom` (lessons without solutions, for a class), `slides` (lessons as slides), `submissions` (grades
-submitted notebooks) with `notebook_worker` (runs one in its process), `lessons` (finds and executes lessons, shows the
-progress) and `doctor` (what is missing, and the command that installs it). `curriculum`, `copies`, `classroom`,
-`lessons` and `doctor` must run before anything is installed, so names are imported on first use.
+submitted notebooks) with `notebook_worker` (runs one in its process), `notebooks` (finds the lessons), `progress`
+(which exercises are solved), `lessons` (executes lessons; the command line of the three) and `doctor` (what is missing,
+and the command that installs it). `curriculum`, `copies`, `classroom`, `lessons` and `doctor` must run before anything
+is installed, so names are imported on first use.
 """
 
 from ..support.lazy_exports import lazy_exports_of

@@ -1,4 +1,4 @@
-"""Finds the lessons, executes them without a browser, and lists the solved exercises.
+"""Executes the lessons without a browser, and is the command line for them and for the solved exercises.
 
 `python3 course.py run` and `python3 course.py progress` call this module. Both must answer on a machine on which
 nothing is set up yet, if only to report that there is no lesson 42. So the imports at the top are modules of Python;
@@ -6,7 +6,6 @@ nbclient and tqdm are imported where they are used, as is asyncio, which would s
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -16,10 +15,10 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-import gridstride
 from ..support.atomic_write import write_whole
 from ..support.tables import Table
-from .publishing import is_setup
+from .notebooks import NBS, ROOT, code, code_hash, lessons, pick, read, stale
+from .progress import RENAMED, exercises, progress, progress_file, read_progress, read_tries
 
 __all__ = [
     'ROOT',
@@ -32,6 +31,7 @@ __all__ = [
     'code_hash',
     'stale',
     'LessonError',
+    'RecordingRefused',
     'execute',
     'name_kernel',
     'trust',
@@ -39,6 +39,7 @@ __all__ = [
     'save',
     'run',
     'table',
+    'RENAMED',
     'exercises',
     'progress_file',
     'read_progress',
@@ -49,69 +50,7 @@ __all__ = [
 ]
 
 
-# A lesson is a notebook in `nbs/` whose name starts with the number of its chapter, and a letter if the chapter has
-# several: `08a_timing.ipynb`.
-ROOT = Path(gridstride.__file__).resolve().parents[1]
-NBS = ROOT / 'nbs'
-_START_FOLDER = Path.cwd()  # a notebook starts in its own folder, and may change it
 _KERNEL_START_SECONDS = 300  # nbclient's default is 60, which a kernel exceeds on a machine that compiles for others
-
-
-def lessons(
-    folder=NBS,  # where to look
-) -> list:  # paths
-    "Return the lessons in `folder`, in order"
-    return sorted(p for p in Path(folder).glob('[0-9][0-9]*_*.ipynb') if re.match(r'\d\d[a-z]?_', p.name))
-
-
-def _find_lessons(name, path_of_number):
-    "Return the lessons that `name` selects: all of a chapter, one lesson, or the notebook at a path"
-    if name.endswith('.ipynb') and Path(name).is_file():
-        return [Path(name).resolve()]
-    number = re.sub(r'^(\d)(?!\d)', r'0\1', name)
-    if found := [p for k, p in path_of_number.items() if number in (k, k[:2])]:
-        return found
-    raise LookupError(f"There is no lesson {name}. The lessons are: {', '.join(path_of_number) or 'none'}.")
-
-
-def pick(
-    numbers,  # of lessons as typed, '3', '03' or '08a', or paths of other notebooks
-    folder=NBS,  # where to look
-) -> list:  # paths
-    """Return the lessons with these numbers, all of a chapter for its number, or all lessons; raises `LookupError` for
-    a number that no lesson has"""
-    path_of_number = {p.name.partition('_')[0]: p for p in lessons(folder)}
-    return list(dict.fromkeys(p for number in numbers for p in _find_lessons(number, path_of_number))) or list(
-        path_of_number.values()
-    )
-
-
-# When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
-# edited after the outputs were made. Prose may change freely.
-def read(path) -> dict:  # the notebook's JSON
-    "Return the notebook at `path`; raises `ValueError`, which names it if it is not a notebook"
-    try:
-        nb = json.loads(Path(path).read_text(encoding='utf-8'))
-        if isinstance(nb['cells'], list):
-            return nb
-    except (OSError, ValueError, LookupError, TypeError) as e:
-        raise ValueError(f'{path} cannot be read as a notebook: {e}') from None
-    raise ValueError(f'{path} cannot be read as a notebook: it has no list of cells')
-
-
-def code(nb) -> list:  # of str
-    "Return the sources of the code cells, in order, without the cell that installs the package"
-    return [''.join(c['source']) for c in nb['cells'] if c['cell_type'] == 'code' and not is_setup(c)]
-
-
-def code_hash(nb) -> str:  # 16 hexadecimal digits
-    "Return a hash of all the code in a notebook"
-    return hashlib.sha256(json.dumps(code(nb)).encode()).hexdigest()[:16]
-
-
-def stale(nb) -> bool:
-    "Return whether the code has changed since the outputs were made; True if no outputs were ever recorded"
-    return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)
 
 
 # Each lesson gets its own kernel, which starts in the lesson's folder, as in JupyterLab. Code cells are numbered from
@@ -129,6 +68,26 @@ class LessonError(Exception):
         super().__init__(
             '\n'.join([f'{lesson} stopped: {position}', *(f'  | {l}' for l in source.splitlines()), trace])
         )
+
+
+class RecordingRefused(Exception):
+    "A lesson that was to be saved could not show recordings, because their keys are those of other sources"
+
+    def __init__(self, lesson, recordings):
+        self.recordings = recordings
+        names = ' '.join(recordings)
+        super().__init__(
+            f'{lesson} was not saved: the keys of {names} do not match the sources that are recorded there, so the '
+            'lesson could not show these recordings. Undo the change of the sources. If it changes no result, such as '
+            f'a rename, give them new keys: python benchmarks/rekey.py {names}. Otherwise record the lesson again on a '
+            f'GPU: python3 course.py record {lesson.partition("_")[0]}'
+        )
+
+
+def _refused_recordings(log):
+    "Return the names of the recordings that a lesson looked up and refused, in the order of its log of lookups"
+    lines = log.read_text(encoding='utf-8').splitlines() if log.exists() else []
+    return list(dict.fromkeys(line.removesuffix(' refused') for line in lines if line.endswith(' refused')))
 
 
 def _strip_colors(text):
@@ -161,7 +120,7 @@ async def execute(
     will_save=False,  # whether the outputs are to be saved: then claims about them must hold, see `recording.claim`
 ):  # the notebook with its new outputs
     """Execute a lesson in a fresh kernel, without changing its file; raises `LessonError` if a cell fails or takes over
-    ten minutes"""
+    ten minutes, and with `will_save` `RecordingRefused` if a recording's key does not match"""
     import nbformat
 
     nb = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path)))
@@ -175,6 +134,7 @@ async def execute(
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
         if will_save:
             env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # without compile times in outputs
+            env.update(GRIDSTRIDE_LOOKUPS=f'{tmp}/lookups')
         try:
             await _make_client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
@@ -183,6 +143,8 @@ async def execute(
             raise LessonError(
                 Path(path).stem, cell, nb.cells[last_cell_index].source if cell else '', _strip_colors(trace)
             ) from None
+        if recordings := will_save and _refused_recordings(Path(tmp, 'lookups')):
+            raise RecordingRefused(Path(path).stem, recordings)
     return nb
 
 
@@ -318,7 +280,7 @@ async def _run_lesson(path, backend_name, will_save, slots, tick):
             nb = await execute(path, count, will_save)
             if will_save:
                 save(nb, path)
-        except (LessonError, ValueError, OSError) as e:
+        except (LessonError, RecordingRefused, ValueError, OSError) as e:
             error = e
         return Run(path.stem, backend_name, cells, time.perf_counter() - start, error)
 
@@ -367,124 +329,6 @@ def table(
     "Return the runs as a table"
     rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result_text(r)) for r in runs]
     return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))
-
-
-# An exercise is a function below `@exercise('CHAPTER.name'`. The ids of the solved ones, and the days, are in
-# `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
-# whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `course.grading` writes it.
-def exercises(nb) -> list:  # of str
-    """Return the ids of a lesson's exercises, in order.
-
-    >>> exercises({'cells': [{'cell_type': 'code', 'source': "@exercise('first_kernel.invert')\\ndef invert(): ..."}]})
-    ['first_kernel.invert']"""
-    return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
-
-
-def progress_file(
-    folder=None,  # where the lessons are; None: the folder that this notebook was started in
-) -> Path:
-    """Return the file that lists the solved exercises: `$GRIDSTRIDE_PROGRESS`, else one next to the lessons, or in the
-    home folder if there are no lessons"""
-    if path_in_env := os.environ.get('GRIDSTRIDE_PROGRESS'):
-        return Path(path_in_env)
-    folder = Path(folder or _START_FOLDER)
-    return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
-
-
-# The id of an exercise once began with the number of its lesson, as in '12.rows'. A reader's progress file may still
-# have such ids.
-_OLD_CHAPTERS = (
-    'first_kernel blocks_and_threads shared_memory threads_and_barriers cuda_c shared_memory_cuda numba profiling '
-    'source_to_sass memory checklist reductions matmul_ladder triton fusion softmax flash_attention quantization '
-    'sparsity ring_attention tensor_cores hopper_gemm latent_attention where_next'
-).split()  # the former chapters 01 to 24
-RENAMED = {
-    '11.little': 'latency_and_roofline.little',
-    '11.rounds': 'checklist.iterations',
-    '11.tokens': 'latency_and_roofline.tokens',
-    '13.turns': 'matmul_ladder.buffers',
-    '15.slope': 'fusion.gradient',
-    '16.slope': 'softmax.gradient',
-    '17.slopes': 'flash_attention.gradients',
-    '17.tiles': 'flash_attention_hopper.tiles',
-    '19.turned': 'sparsity.transposed',
-    '20.places': 'ring_attention.positions',
-}
-
-
-def _current_id(name):
-    "Convert an id in a progress file to the present id of the exercise"
-    number, dot, exercise_name = name.partition('.')
-    has_old_number = dot and number.isdigit() and 1 <= int(number) <= len(_OLD_CHAPTERS)
-    return RENAMED.get(name) or (f'{_OLD_CHAPTERS[int(number) - 1]}.{exercise_name}' if has_old_number else name)
-
-
-def read_progress(
-    path=None,  # the file; None: `progress_file()`
-) -> dict:  # id -> day
-    "Return the solved exercises in the progress file; raises `ValueError`, which names the file if it cannot be read"
-    return _read_section(path, lambda content: dict(content['solved']))
-
-
-def read_tries(
-    path=None,  # the file; None: `progress_file()`
-) -> dict:  # id -> dict(tries=, first=), and `solved` if it is solved: times in ISO format
-    "Return the tries in the progress file, {} for an older file; raises `ValueError` as `read_progress` does"
-    return _read_section(path, lambda content: {name: dict(o) for name, o in content.get('tries', {}).items()})
-
-
-def _read_section(path, section):
-    "Return `section(content)` of the progress file, with the present ids; raises `ValueError`, which names the file"
-    path = Path(path or progress_file())
-    try:
-        values = section(json.loads(path.read_text(encoding='utf-8')))
-        return {_current_id(name): value for name, value in values.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
-        cause = f'{type(e).__name__}: {e}'
-    raise ValueError(f'The progress file {path} cannot be read ({cause}). Fix it, or rename it to start again.')
-
-
-def progress(
-    folder=NBS,  # where the lessons are
-    path=None,  # the progress file; None: the one in the folder of the lessons
-    chosen=(),  # lessons, as typed: '03'; without any, an overview of all
-) -> str:
-    """Return how many exercises of each lesson are solved, and which lesson comes next; with `chosen`, when each
-    exercise of these lessons was solved. Raises `LookupError` for a number that no lesson has."""
-    days = read_progress(path or progress_file(folder))
-    if chosen:
-        return '\n\n'.join(_solved_days(p.stem, exercises(read(p)), days) for p in pick(chosen, folder))
-    ids_of = {p.stem: exercises(read(p)) for p in lessons(folder)}
-    lines = [f'{_count(sum(ids_of.values(), []), days)} exercises solved', '']
-    if unsolved_lessons := [stem for stem, ids in ids_of.items() if not days.keys() >= {*ids}]:
-        lines[0] += f'. Next: {unsolved_lessons[0]}'
-    for part, stems in _by_part(ids_of):
-        line = '   '.join(f'{stem.partition("_")[0]} {_count(ids_of[stem], days, "/")}' for stem in stems)
-        lines.append(f'{part:<33}{line}')
-    return '\n'.join(lines)
-
-
-def _count(ids, days, separator=' of '):
-    return f'{sum(i in days for i in ids)}{separator}{len(ids)}'
-
-
-def _solved_days(stem, ids, days):
-    "Return a line per exercise of a lesson: the day on which it was solved"
-    lines = [f"  {days.get(i, 'not yet'):<10}  {i}" for i in ids]
-    return '\n'.join([f'{stem}: {_count(ids, days)} exercises solved', *lines])
-
-
-def _by_part(stems):
-    "Return [(part, names of its lessons)], at most six lessons per line, so that it fits a terminal"
-    from .curriculum import lesson_of_file, part_of
-
-    parts = {}
-    for stem in stems:
-        lesson = lesson_of_file(f'{stem}.ipynb')
-        parts.setdefault(part_of(lesson) if lesson else '', []).append(stem)
-    return [('' if k else part, names[k : k + 6]) for part, names in parts.items() for k in range(0, len(names), 6)]
 
 
 # `python -m gridstride.course.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
