@@ -358,7 +358,7 @@ def trace():
 
 # faults
 def dies(rank, kind, path):
-    x, communicator = random(1 << 12), ring.Communicator(patience=2)
+    x, communicator = random(1 << 12), ring.Communicator(timeout=2)
     communicator.all_reduce(x)
     torch.cuda.synchronize()
     if rank == 1:
@@ -374,7 +374,7 @@ def faults(ranks):
     with tempfile.TemporaryDirectory() as folder:
         for kind in ('dies', 'hangs'):
             try:
-                ring.launch(dies, ranks, kind, f'{folder}/{kind}', backend='nccl', patience=60)
+                ring.launch(dies, ranks, kind, f'{folder}/{kind}', backend='nccl', timeout=60)
                 raise AssertionError('no error')
             except ring.RankError as e:
                 seconds = time.time() - float(Path(folder, kind).read_text())
@@ -457,7 +457,7 @@ def main():
     parts, ranks = args.parts or PARTS, torch.cuda.device_count()
     rows = list(faults(ranks)) if 'faults' in parts else []
     others = [part for part in parts if part != 'faults']
-    rows += ring.launch(run_parts, ranks, others, args.out/'collectives.jsonl', backend='nccl', patience=120)[0]
+    rows += ring.launch(run_parts, ranks, others, args.out/'collectives.jsonl', backend='nccl', timeout=120)[0]
     print(ranks, 'x', ', '.join(map(str, machine().values())))
     for row in rows: print(text_of(row))
     if not args.parts or args.out != HERE:

@@ -362,7 +362,7 @@ def measure(args):
     versions = ', '.join(f'{k} {v}' for k, v in run_info['versions'].items())
     print(f"{ranks} x {run_info['gpu']}, {run_info['date']}, {versions}", flush=True)
     path = Path(args.to or tempfile.mkdtemp() + '/ring.json')
-    rows = ring.launch(run_jobs, ranks, list(jobs(args)), str(path.absolute()), patience=120., threads=4)[0]
+    rows = ring.launch(run_jobs, ranks, list(jobs(args)), str(path.absolute()), timeout=120., threads=4)[0]
     path.write_text(json.dumps(dict(made=run_info, ranks=ranks, rows=rows), indent=1) + '\n')
 
 

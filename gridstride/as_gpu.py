@@ -95,7 +95,7 @@ _PROPERTIES = dict(
 
 
 def _return_model(model=None, **options):
-    "Return the model unchanged; A substitute for `torch.compile`, whose compiler needs a GPU"
+    "Return the model unchanged: a substitute for `torch.compile`, whose compiler needs a GPU"
     return (lambda model: model) if model is None else model
 
 

@@ -110,7 +110,7 @@ def test_long_rows_in_registers(dtype, width, blocks):
 
 
 def test_rows_of_a_cluster(small):
-    assert [c.cluster[0] for c in calls(2000)] == [8] and calls(2000)[0].name == 'keep_rows'
+    assert [c.cluster[0] for c in calls(2000)] == [8] and calls(2000)[0].name == 'softmax_on_chip'
     for f in WAYS: both_ways(f, normal(3, 900))
     for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 900, dtype=dtype))
 
@@ -161,8 +161,8 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 def test_explain_names_the_kernels_and_the_operations_of_torch():
     x = normal(3, 72)
-    assert explain(softmax, x) == (('keep_rows',), ())
-    assert explain(softmax, normal(72, 3).t()) == (('keep_rows',), ('clone',))
+    assert explain(softmax, x) == (('softmax_on_chip',), ())
+    assert explain(softmax, normal(72, 3).t()) == (('softmax_on_chip',), ('clone',))
     assert explain(transpose, x[:1]) == ((), ()) and explain(x, x.t()).kernel is None
     assert 'attention' in ' '.join(explain(attention, *(torch.randn(1, 1, 8, 64) for _ in range(3))).torch_operations)
 

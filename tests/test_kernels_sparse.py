@@ -111,7 +111,7 @@ def test_three_of_four_and_unordered_positions_are_refused():
 def test_an_order_of_columns_keeps_more():
     w = weights(32, 64)
     w[:, 8:12] *= 10                                        # four large columns share a four
-    sizes = [kept_magnitude(w[:, search_order(w, rounds)]) for rounds in (0, 1, 5, 20)]
+    sizes = [kept_magnitude(w[:, search_order(w, iterations)]) for iterations in (0, 1, 5, 20)]
     assert sizes == sorted(sizes) and sizes[0] == kept_magnitude(w) and sizes[-1] > 1.1*sizes[0]
     order = search_order(w)
     assert sorted(order.tolist()) == list(range(64)) and torch.equal(order, search_order(w))
@@ -316,14 +316,14 @@ def test_another_order_of_columns_keeps_more_and_gives_the_same(capsys):
     "As the dense layer of the weight that is left, in the order that x has; its state has the order"
     m, x = model(torch.float32), weights(3, 128)
     with torch.no_grad(): m[0].weight[:, 8:12] *= 10                # four large columns share a four
-    plain, q = prune_24(copy.deepcopy(m)), prune_24(copy.deepcopy(m), rounds=10)
+    plain, q = prune_24(copy.deepcopy(m)), prune_24(copy.deepcopy(m), iterations=10)
     lost = [(o[0].weight - m[0].weight).square().sum() for o in (plain, q)]
     assert lost[1] < .8*lost[0] and 'ordered=True' in repr(q[0]) and 'order' not in repr(plain[0])
     kept_ones = q[0].weight != 0
     assert torch.equal(q[0].weight[kept_ones], m[0].weight[kept_ones]) and kept_ones.sum() == kept_ones.numel()/2
     got, state = run(q, x), q.state_dict()
     torch.testing.assert_close(run(densify(q), x), got, rtol=1e-5, atol=1e-5)       # sums in another order
-    other = prune_24(model(torch.float32), rounds=1)
+    other = prune_24(model(torch.float32), iterations=1)
     other.load_state_dict(state)
     assert torch.equal(run(other, x), got)
 

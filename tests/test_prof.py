@@ -665,8 +665,8 @@ def test_proton_says_what_is_missing(monkeypatch):
 # Tables and strips
 
 def test_a_table_prints_and_shows_the_same_cells():
-    t = show.Table(['<name', 'share'],
-                   [[show.CellText('<a>', 'full "name"', '#123456', 1), show.Share(.5)], ['b', show.Share(0)]])
+    rows = [[show.CellText('<a>', 'full "name"', '#123456', 1), show.Percentage(.5)], ['b', show.Percentage(0)]]
+    t = show.Table(['<name', 'share'], rows)
     assert repr(t).splitlines() == ['name   share', '  <a>    50%', 'b       0.0%']
     cells = ElementTree.fromstring(f'<div>{t._repr_html_()}</div>')
     assert [''.join(c.itertext()).strip() for c in cells.iter('td')] == ['<a>', '50%', 'b', '0.0%']

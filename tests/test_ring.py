@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_refused():
     x = torch.zeros(1, 1, 8, 16)
     for way in (ring.attention, ring.gathered_attention, ring.ulysses_attention, ring.tree_decode):
         with pytest.raises(RuntimeError, match=saying('not a rank', 'ring.launch(f, 4)')): way(x, x, x)
-    with pytest.raises(ValueError, match=saying('way', "'pigeon'")): ring.bytes_sent('pigeon', 8, 2)
+    with pytest.raises(ValueError, match=saying('method', "'pigeon'")): ring.bytes_sent('pigeon', 8, 2)
 
 
 # Ranks that fail
@@ -254,7 +254,7 @@ def fails(rank, how, began):
         if how == 'hangs': time.sleep(1000)
     if how == 'late' and rank == 2: time.sleep(1000)
     x = torch.randn(1, 1, 4, 8)
-    if how != 'late': ring.attention(x, x, x, carrier=ring.Messages(patience=1))
+    if how != 'late': ring.attention(x, x, x, carrier=ring.Messages(timeout=1))
 
 
 @pytest.mark.parametrize('how, rank, why', [
@@ -263,7 +263,7 @@ def fails(rank, how, began):
     ('hangs', 1, 'time.sleep(1000)'), ('late', 2, 'time.sleep(1000)')])
 def test_a_rank_that_fails_is_named_and_none_is_left(how, rank, why, tmp_path):
     before, began = set(multiprocessing.active_children()), tmp_path/'began'
-    with pytest.raises(ring.RankError) as e: ring.launch(fails, 3, how, began, backend='gloo', patience=1.5)
+    with pytest.raises(ring.RankError) as e: ring.launch(fails, 3, how, began, backend='gloo', timeout=1.5)
     assert time.time() - began.stat().st_mtime < 8
     assert e.value.rank == rank and why in str(e.value) and sorted({rank, *e.value.others}) == [0, 1, 2]
     if how in ('dies', 'leaves', 'aborts', 'hangs'):

@@ -116,17 +116,17 @@ class Listing(str):
             + ('' if loops else ': its source has none, or the compiler unrolled them completely')
         )
 
-    def stretch(self, kind):  # one of `KINDS`
+    def basic_block(self, kind):  # one of `KINDS`
         """Return the straight-line code with the most instructions of a kind, between two labels, jumps or barriers.
 
         Raises ValueError if no instruction is of this kind."""
-        stretches = [[]]
+        blocks = [[]]
         for item in self.items:
             if isinstance(item, str) or item.kind in ('barrier', 'control'):
-                stretches.append([])
+                blocks.append([])
             if isinstance(item, Instruction) and item.kind != 'barrier':
-                stretches[-1 - (item.kind == 'control')].append(item)
-        longest = max(stretches, key=lambda items: sum(item.kind == kind for item in items))
+                blocks[-1 - (item.kind == 'control')].append(item)
+        longest = max(blocks, key=lambda items: sum(item.kind == kind for item in items))
         if any(item.kind == kind for item in longest):
             return self._listing_of(longest)
         raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.language.upper()}')

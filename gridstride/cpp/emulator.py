@@ -238,7 +238,7 @@ def take_executed_blocks() -> dict:  # path of a library -> offsets of the retur
     blocks, found = (_ExecutedBlock * 4096)(), {}
     while num_taken := device().gridstride_take_executed_blocks(blocks, len(blocks)):
         if num_taken < 0:
-            raise NotEmulated('coverage of kernels with more than 250,000 basic blocks')
+            raise NotEmulated('coverage supports at most 250,000 basic blocks per kernel')
         for block in blocks[:num_taken]:
             found.setdefault(os.fsdecode(block.library), set()).add(block.offset)
     return found

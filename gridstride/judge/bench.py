@@ -297,7 +297,7 @@ class Bench:
                 'late', f'{self.call_label()} the answer was wrong when the call returned, and right a moment later'
             )
         if i := self.find_replayed_call(call):
-            raise Refusal('replay', f'{self.call_label()} the answer is that of call {i}, which had other inputs')
+            raise Refusal('replay', f'{self.call_label()} the answer equals that of call {i}, which had other inputs')
         if test := self.find_known_test(call):
             text = f'the output is right for the public test {test}, but this call has other inputs'
             raise Refusal('seed', f'{self.call_label()} {text}')

@@ -120,7 +120,7 @@ double check_and_time(bool timed, Reset reset, Run run, Check check) {
 }
 
 // Fills an array with bytes 0xff: NaN, if its elements are floats
-template <class T> void erase(T *x, size_t elements) { OK(cudaMemset(x, 0xff, elements * sizeof(T))); }
+template <class T> void fill_with_nan(T *x, size_t elements) { OK(cudaMemset(x, 0xff, elements * sizeof(T))); }
 
 // Runs all cases: `run_case(number, timed)` returns its time if it is timed, which the last one is. Returns that time.
 template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) {
@@ -131,7 +131,7 @@ template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) 
 }
 
 // Exits unless an array has these elements
-template <class T> void need_equal(const T *got, const std::vector<T> &want, int rows, int width) {
+template <class T> void require_equal(const T *got, const std::vector<T> &want, int rows, int width) {
     std::vector<T> there = read(got, want.size());
     for (size_t i = 0; i < want.size(); i++)
         if (!(there[i] == want[i])) {

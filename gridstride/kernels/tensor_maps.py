@@ -51,7 +51,7 @@ class TensorMap:
         return ctypes.string_at(self.address, 128)
 
 
-def why_no_map(
+def unsupported_reason(
     shape,
     strides,  # in elements
     address,  # of the first element
@@ -61,7 +61,7 @@ def why_no_map(
 ):
     """Return the reason why TMA cannot copy boxes of an array; None if it can.
 
-    >>> why_no_map((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
+    >>> unsupported_reason((64, 100), (100, 1), 0, 'float16', (16, 64), 128)
     'a row begins 200 bytes after the one before, and that must be a multiple of 16: pad the rows to 104 elements'"""
     if dtype not in _DATA_TYPES:
         return f'the dtype is {dtype}; expected one of {", ".join(_DATA_TYPES)}'
@@ -141,7 +141,7 @@ def tensor_map(
 
     Raises ValueError if TMA does not support the array or the box."""
     strides, dtype = _valid_strides(x), str(x.dtype).removeprefix('torch.')
-    if reason := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
+    if reason := unsupported_reason(x.shape, strides, x.data_ptr(), dtype, box, swizzle):
         raise ValueError(f'cannot create a tensor map of {dtype}{tuple(x.shape)}: {reason}')
     new_map, axes = TensorMap(x, box, swizzle), len(box)
     data_type, element_bytes = _DATA_TYPES[dtype]

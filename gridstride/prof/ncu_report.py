@@ -12,7 +12,7 @@ from collections import namedtuple
 from html import escape
 
 from .show import format_si, short_name, truncate_middle
-from ..support.tables import CellText, Share, Table
+from ..support.tables import CellText, Percentage, Table
 
 __all__ = ['ROOFLINE', 'Kernel', 'Line', 'Metric', 'Ncu', 'Rule', 'advice_table', 'parse_details', 'parse_raw_metrics']
 __all__ += ['parse_source_lines', 'report_from_json']
@@ -225,7 +225,7 @@ _EXCESS_NAMES = {
 
 
 def _format_speedup(rule):
-    return '' if rule.speedup is None else f"{Share(rule.speedup)}{' locally' if rule.scope == 'local' else ''}"
+    return '' if rule.speedup is None else f"{Percentage(rule.speedup)}{' locally' if rule.scope == 'local' else ''}"
 
 
 def _strip_links(text):
@@ -278,7 +278,7 @@ def _main_stall(line):
     main_reason = max(stalls, key=stalls.get, default=None)
     if not (main_reason and stalls[main_reason] and line.samples):
         return ''
-    return f'{_STALL_NAMES.get(main_reason, main_reason)} ({Share(stalls[main_reason] / line.samples)})'
+    return f'{_STALL_NAMES.get(main_reason, main_reason)} ({Percentage(stalls[main_reason] / line.samples)})'
 
 
 def source_table(
@@ -295,7 +295,7 @@ def source_table(
 
     def row(line):
         line_cells = [line.number or '', CellText(line.text.strip(), line.text)]
-        share = Share(line.samples / total)
+        share = Percentage(line.samples / total)
         count, *counts = [f'{line.counters.get(name, 0):,}' for name in ('Instructions Executed', *excess_titles)]
         return [*line_cells, share, count, _main_stall(line), *counts]
 

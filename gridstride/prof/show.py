@@ -2,9 +2,9 @@
 
 import re
 
-from ..support.tables import CellText, Share, Table
+from ..support.tables import CellText, Percentage, Table
 
-__all__ = ['CellText', 'Share', 'Table', 'format_si', 'short_name', 'truncate_middle']
+__all__ = ['CellText', 'Percentage', 'Table', 'format_si', 'short_name', 'truncate_middle']
 
 
 _SCALES = (1e15, 1e12, 1e9, 1e6, 1e3, 1, 1e-3, 1e-6, 1e-9, 1e-12)

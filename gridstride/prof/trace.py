@@ -19,7 +19,7 @@ from ..draw import Picture, themed
 from .show import format_si, short_name, truncate_middle
 from .strip import OTHER_COLOR, Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
-from ..support.tables import CellText, Share, Table
+from ..support.tables import CellText, Percentage, Table
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
@@ -175,7 +175,7 @@ def _rows(all_groups, on_gpu, max_rows, color_of_name):
     total = sum(group.gpu_seconds if on_gpu else group.cpu_seconds for group in all_groups) or 1
 
     def make_row(name, count, cpu_seconds, gpu_seconds):
-        share = Share((gpu_seconds if on_gpu else cpu_seconds) / total) if gpu_seconds or not on_gpu else ''
+        share = Percentage((gpu_seconds if on_gpu else cpu_seconds) / total) if gpu_seconds or not on_gpu else ''
         times = [format_si(cpu_seconds, 's') if cpu_seconds is not None else '']
         if on_gpu:
             times.append(format_si(gpu_seconds, 's') if gpu_seconds else '')
@@ -277,7 +277,7 @@ class Profile:
         if self.has_gpu:
             fraction = self.busy / self.seconds if self.seconds else 0
             reason = ': it waits for the CPU.' if fraction < 0.5 else '.'
-            text = f'The GPU is busy for {Share(fraction)} of that time{reason}'
+            text = f'The GPU is busy for {Percentage(fraction)} of that time{reason}'
         return f'{text}{f" [{self.mark}]" if self.mark else ""}'
 
     def trace(self, path):

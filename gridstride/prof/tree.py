@@ -20,7 +20,7 @@ from .isolate import extract_program, pickle_arguments, search_path
 from .show import format_si, short_name, truncate_middle
 from .strip import Box, Row, colors, strip
 from ..bench.recording import Unavailable, no_gpu, recorded
-from ..support.tables import CellText, Share, Table
+from ..support.tables import CellText, Percentage, Table
 
 
 # Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. The bytes
@@ -98,7 +98,7 @@ class Tree:
                 name = CellText(
                     truncate_middle(short_name(child.name)) if child.is_kernel else child.name, child.name, depth=depth
                 )
-                share = Share(child.seconds / (self.root.seconds or 1))
+                share = Percentage(child.seconds / (self.root.seconds or 1))
                 rows += [
                     [name, child.count, format_si(child.seconds, 's'), share, *self._rates(child)],
                     *self._rows(child, depth + 1),
@@ -187,7 +187,7 @@ class Timeline:
                     CellText(name, color=themed(color_of_scope[name])),
                     f'{len(cycles) / len(marks_of_warp):.3g}',
                     *spread,
-                    Share(sum(cycles) / total_cycles),
+                    Percentage(sum(cycles) / total_cycles),
                 ]
             )
         title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(marks_of_warp)} warps"

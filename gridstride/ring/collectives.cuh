@@ -46,7 +46,7 @@ __device__ inline u64 nanoseconds() {
 
 // A clock that ends a wait for another rank: the kernel stores what it waits for in `report`, in the host's memory,
 // and traps. All later calls of this process on this GPU fail.
-struct Watch { u64 *report; u64 patience; };
+struct Watch { u64 *report; u64 timeout; };
 struct Timer {
     u64 start = 0;
     unsigned polls = 0;
@@ -54,7 +54,7 @@ struct Timer {
         if (++polls % 1024) return;
         const u64 now = nanoseconds();
         if (!start) start = now;
-        if (now - start < watch.patience) return;
+        if (now - start < watch.timeout) return;
         store_relaxed(watch.report + 1, round);
         store_release(watch.report, rank + 1);
         __threadfence_system();
@@ -114,9 +114,9 @@ template <class T, class Bits> struct Sums {
 // arrives as a whole, so the word is its own flag and needs no fence. n counts words.
 template <class T> __global__ void __launch_bounds__(THREADS)
 all_reduce_words(const T *x, T *out, long long n, const u64 *inboxes, long long slot, u32 *state, u64 report,
-                 u64 patience, int rank, int ranks) {
+                 u64 timeout, int rank, int ranks) {
     const unsigned round = next_round(state);
-    const Watch watch = {(u64 *)report, patience};
+    const Watch watch = {(u64 *)report, timeout};
     const long long first = blockIdx.x*(long long)THREADS + threadIdx.x, step = gridDim.x*(long long)THREADS;
     const long long start = (round & 1)*ranks*slot;
     for (long long i = first; i < n; i += step) {
@@ -194,10 +194,10 @@ template <class T> __device__ inline void add_ranks(uint4 *total, const uint4 *o
 // One shot: each rank sends its whole array to all others. n counts vectors of 16 bytes.
 template <class T> __global__ void __launch_bounds__(THREADS)
 all_reduce_one_shot(const T *x, T *out, long long n, const u64 *inboxes, long long slot, const u64 *flags,
-                    u32 *state, u64 report, u64 patience, int rank, int ranks) {
+                    u32 *state, u64 report, u64 timeout, int rank, int ranks) {
     uint4 vectors[VECTORS];
     const unsigned round = next_round(state);
-    const Exchange exchange = {flags, round, rank, ranks, {(u64 *)report, patience}};
+    const Exchange exchange = {flags, round, rank, ranks, {(u64 *)report, timeout}};
     const long long start = (round & 1)*ranks*slot;
     const int chunks = count_chunks(n);
     for (int k = 0; k < chunks + LEAD; k++) {
@@ -223,9 +223,9 @@ all_reduce_one_shot(const T *x, T *out, long long n, const u64 *inboxes, long lo
 // of the next round are sent only after parts of that round have arrived.
 template <class T> __global__ void __launch_bounds__(THREADS)
 all_reduce_two_shots(const T *x, T *out, long long n, long long part, const u64 *inboxes, const u64 *flags,
-                     u32 *state, u64 report, u64 patience, int rank, int ranks) {
+                     u32 *state, u64 report, u64 timeout, int rank, int ranks) {
     uint4 vectors[VECTORS];
-    const Exchange exchange = {flags, next_round(state), rank, ranks, {(u64 *)report, patience}};
+    const Exchange exchange = {flags, next_round(state), rank, ranks, {(u64 *)report, timeout}};
     const uint4 *own = (const uint4 *)x, *inbox = (const uint4 *)inboxes[rank];
     const int chunks = count_chunks(part);
     auto part_chunk = [=](int k, int owner) { return Chunk(k, min(part, max(n - owner*part, 0LL))); };
@@ -263,11 +263,11 @@ all_reduce_two_shots(const T *x, T *out, long long n, long long part, const u64 
 
 // Waits in stream order for a flag of 32 bits that the copy engine of another rank stores after a copy. The flag may be
 // that of the next round already: the other rank needs only what this rank has sent.
-__global__ void wait_copy(const u32 *flag, unsigned round, int source, u64 report, u64 patience) {
+__global__ void wait_copy(const u32 *flag, unsigned round, int source, u64 report, u64 timeout) {
     Timer timer;
     unsigned value;
     do {
-        timer.poll({(u64 *)report, patience}, source, round);
+        timer.poll({(u64 *)report, timeout}, source, round);
         asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
     } while ((int)(value - round) < 0);
 }

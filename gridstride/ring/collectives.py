@@ -55,19 +55,19 @@ class Communicator:
     """Memory of all ranks through which their GPUs exchange data, and the state of their collectives.
 
     All ranks create it, and call its methods in the same order with the same shapes. If a rank does not take part
-    within `patience` seconds, the kernels of the others end with an error."""
+    within `timeout` seconds, the kernels of the others end with an error."""
 
     ALGORITHMS = 'words', 'one_shot', 'two_shots'
 
     def __init__(
         self,
         capacity=64 << 20,  # bytes that an exchange can have; a larger all-reduce takes several
-        patience=10.0,  # seconds
+        timeout=10.0,  # seconds
     ):
         self.rank, self.ranks = rank_and_ranks()
         if not torch.cuda.is_available():
             raise RuntimeError('ring.Communicator: peer memory needs a GPU, and none was found; use ring.all_reduce')
-        self.device, self.patience = torch.device('cuda', torch.cuda.current_device()), patience
+        self.device, self.timeout = torch.device('cuda', torch.cuda.current_device()), timeout
         self.capacity = cdiv(capacity, 16 * self.ranks) * 16 * self.ranks
         self.word_slot = Tuning.word_bytes // 4
         sizes = dict(  # bytes of each algorithm's part of the inbox
@@ -86,7 +86,7 @@ class Communicator:
         self.flag_table = self._table(self.flags.addresses)
         self.state = torch.zeros(2, dtype=torch.int32, device=self.device)
         self.report = torch.zeros(2, dtype=torch.int64).pin_memory()
-        self.watch = self.report.data_ptr(), int(patience * 1e9)
+        self.watch = self.report.data_ptr(), int(timeout * 1e9)
         self.copy_stream, self.event = torch.cuda.Stream(priority=-1), torch.cuda.Event()
         self.copy_round, self.copy_memory, self.slots = 0, None, {}
         self.copy_flags = SymmetricMemory((self.ranks, _MAX_COPIES), torch.int32, self.device)
@@ -105,7 +105,7 @@ class Communicator:
         rank, round_number = self.report.tolist()
         if not rank:
             return None
-        return f'timed out waiting for rank {rank - 1} in round {round_number}: not within {self.patience:g} s'
+        return f'timed out waiting for rank {rank - 1} in round {round_number}: not within {self.timeout:g} s'
 
     def check(self):
         "Raise PeerError if a kernel has timed out waiting for a rank"

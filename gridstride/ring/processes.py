@@ -92,14 +92,14 @@ def add_failure_report(
 @contextmanager
 def waiting(
     description,  # text for messages, such as 'the keys of rank 1'
-    patience,  # the timeout, in seconds
+    timeout,  # in seconds
 ):
     "Record what this rank waits for in a `with` block, for the parent's questions; raise gloo's errors as `PeerError`"
     _wait_stack.append(description)
     try:
         yield
     except RuntimeError as e:
-        reason = f'not within {patience:g} s' if 'Timed out' in str(e) else 'a connection is lost'
+        reason = f'not within {timeout:g} s' if 'Timed out' in str(e) else 'a connection is lost'
         raise PeerError(f'timed out waiting for {description}: {reason}') from None
     finally:
         _wait_stack.pop()
@@ -152,7 +152,7 @@ def _loopback():
     return next((name for name in ('lo', 'lo0') if name in names), None)
 
 
-def _join_group(rank, ranks, port, backend, patience):
+def _join_group(rank, ranks, port, backend, timeout):
     "Join the process group as a rank"
     for name, value in dict(GLOO_SOCKET_IFNAME=_loopback(), TORCH_SYMM_MEM_DISABLE_MULTICAST='1').items():
         if value:
@@ -164,11 +164,11 @@ def _join_group(rank, ranks, port, backend, patience):
         nccl = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)  # messages have priority over computation
         options = dict(device_id=torch.device('cuda', rank), pg_options=nccl)
     dist.init_process_group(
-        backend, store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=patience), **options
+        backend, store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout), **options
     )
 
 
-def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
+def _rank_main(rank, ranks, port, backend, timeout, threads, payload, pipe):
     "Run the process of a rank from start to end"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt, and ends all ranks
     lock, output = threading.Lock(), StringIO()
@@ -183,7 +183,7 @@ def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
         torch.set_num_threads(threads)
         fn, args, kwargs, sources = cloudpickle.loads(payload)
         linecache.cache.update(sources)
-        _join_group(rank, ranks, port, backend, patience)
+        _join_group(rank, ranks, port, backend, timeout)
         with redirect_stdout(output):
             result = fn(rank, *args, **kwargs)
         send('result', cloudpickle.dumps(result), output.getvalue())
@@ -314,20 +314,20 @@ def _find_root_cause(processes, finished, rank, reason):
     return RankError(root_cause, reports.pop(root_cause), reports)
 
 
-def _collect_results(processes, patience):
+def _collect_results(processes, timeout):
     "Return the results of all ranks. Raises RankError as soon as a rank fails, or if the last ranks time out"
     results, deadline = {}, None
     while pending := [child for child in processes if child.rank not in results]:
         remaining = None if deadline is None else max(0, deadline - time.monotonic())
         if not connection.wait([child.pipe for child in pending], remaining):
             raise _find_root_cause(
-                processes, results, pending[0].rank, f'did not finish within {patience:g} s of the first rank that did'
+                processes, results, pending[0].rank, f'did not finish within {timeout:g} s of the first rank that did'
             )
         for child in pending:
             kind, value, text = _receive(child) or (None, None, '')
             _print_output(child.rank, text)
             if kind == 'result':
-                results[child.rank], deadline = cloudpickle.loads(value), deadline or time.monotonic() + patience
+                results[child.rank], deadline = cloudpickle.loads(value), deadline or time.monotonic() + timeout
             elif kind:
                 raise _find_root_cause(processes, results, child.rank, value)
     return [results[child.rank] for child in processes]
@@ -353,7 +353,7 @@ def launch(
     ranks: int,  # the number of processes; with the backend 'nccl', each has a GPU of its own
     *args,  # for `fn`, like `kwargs`
     backend=None,  # of `torch.distributed`; None: 'nccl' if there is one GPU per rank, else 'gloo'
-    patience=10.0,  # seconds that a rank waits for another, and the caller for the last after the first has finished
+    timeout=10.0,  # seconds that a rank waits for another, and the caller for the last after the first has finished
     threads=1,  # of torch in each process
     **kwargs,
 ) -> list:  # the results of `fn`, rank by rank
@@ -375,7 +375,7 @@ def launch(
     context, processes = _process_context(), []
     try:
         for rank in range(ranks):
-            processes.append(_start_rank(context, rank, ranks, store.port, backend, patience, threads, payload))
-        return _collect_results(processes, patience)
+            processes.append(_start_rank(context, rank, ranks, store.port, backend, timeout, threads, payload))
+        return _collect_results(processes, timeout)
     finally:
         _end_processes(processes)

@@ -19,16 +19,16 @@ _KEYS, _GRADS = 1, 2  # message tags: a pair of ranks may have both kinds in fli
 class _MessagesInFlight:
     "Messages in flight, their descriptions, and the tensors that they fill (`buffers`)"
 
-    def __init__(self, works, descriptions, buffers, patience, on_gpu):
-        self.works, self.descriptions, self.buffers, self.patience = works, descriptions, buffers, patience
+    def __init__(self, works, descriptions, buffers, timeout, on_gpu):
+        self.works, self.descriptions, self.buffers, self.timeout = works, descriptions, buffers, timeout
         self.on_gpu = on_gpu
 
     def wait(self):
         "Wait for the messages, and return the tensors; on a GPU, the current stream waits, not the caller"
         works, self.works = self.works, []
         for work, description in zip(works, self.descriptions):
-            with waiting(description, self.patience):
-                work.wait() if self.on_gpu else work.wait(timedelta(seconds=self.patience))
+            with waiting(description, self.timeout):
+                work.wait() if self.on_gpu else work.wait(timedelta(seconds=self.timeout))
         return self.buffers
 
 
@@ -37,8 +37,8 @@ class Messages:
 
     Keys and values travel from rank to rank around the ring; gradients are sent directly to the owner of the keys."""
 
-    def __init__(self, patience=10.0):
-        (self.rank, self.ranks), self.patience = rank_and_ranks(), patience
+    def __init__(self, timeout=10.0):
+        (self.rank, self.ranks), self.timeout = rank_and_ranks(), timeout
 
     def open(self, *tensors, needed_keys=None, num_parts=1):
         "Start a pass with this rank's tensors. Messages send all keys at once and ignore `needed_keys`, `num_parts`"
@@ -51,9 +51,9 @@ class Messages:
         receives = [dist.P2POp(dist.irecv, tensor, source, tag=tag) for tensor in buffers]
         descriptions = [f'{content} of rank {source}'] * len(receives)
         descriptions += [f'rank {destination} to take {content}'] * len(sends)
-        with waiting(f'ranks {destination} and {source}', self.patience):
+        with waiting(f'ranks {destination} and {source}', self.timeout):
             works = dist.batch_isend_irecv(receives + sends) if receives + sends else []
-        return _MessagesInFlight(works, descriptions, buffers, self.patience, self.own_tensors[0].is_cuda)
+        return _MessagesInFlight(works, descriptions, buffers, self.timeout, self.own_tensors[0].is_cuda)
 
     def fetch(self, step):
         "Start to fetch the tensors of rank `rank - step`; call `wait` on the result before the next step"

@@ -100,7 +100,7 @@ def tree_decode(
 
 
 def bytes_sent(
-    way: str,  # 'all-gather', 'ring', 'ring with backward', 'ulysses', 'tree', 'ring decoding'
+    method: str,  # 'all-gather', 'ring', 'ring with backward', 'ulysses', 'tree', 'ring decoding'
     length: int,  # of the sequence
     ranks: int,
     heads=16,
@@ -109,7 +109,7 @@ def bytes_sent(
     size=2,  # bytes of an element
     rows=1,  # of q when decoding
 ) -> float:  # bytes that each rank sends per layer and sequence
-    """Compute the bytes that each rank sends, for the forward pass unless `way` names the backward pass.
+    """Compute the bytes that each rank sends, for the forward pass unless `method` names the backward pass.
 
     >>> bytes_sent('ring', 8, 2, heads=1, dim=1)
     16.0
@@ -125,6 +125,6 @@ def bytes_sent(
         'tree': (ranks - 1).bit_length() * rows * heads * (dim + 1) * 4,  # float32
         'ring decoding': keys_and_values,
     }
-    if way not in formulas:
-        raise ValueError(f'bytes_sent: way must be one of {", ".join(map(repr, formulas))}; got {way!r}')
-    return formulas[way]
+    if method not in formulas:
+        raise ValueError(f'bytes_sent: method must be one of {", ".join(map(repr, formulas))}; got {method!r}')
+    return formulas[method]

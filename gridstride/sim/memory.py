@@ -307,7 +307,7 @@ def _slice_bounds(ctx, active, bounds, length, site):
     )
     step = 1 if step is None else step
     if np.ndim(step) or step == 0:
-        raise ctx.unsupported_error(site, active, 'a slice whose step is 0, or differs between threads')
+        raise ctx.unsupported_error(site, active, 'the step of a slice must be the same for all threads, and not 0')
     last, defaults = (length, (0, length)) if step > 0 else (length - 1, (length - 1, -1))
     start, stop = (
         default if bound is None else np.minimum(np.where(np.less(bound, 0), bound + length, bound), last)

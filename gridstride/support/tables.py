@@ -3,16 +3,16 @@
 import textwrap
 from html import escape
 
-__all__ = ['Share', 'CellText', 'Table']
+__all__ = ['Percentage', 'CellText', 'Table']
 
 
-# In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Share` is a
-# fraction with a bar in the background. A `CellText` has a longer text as its tooltip, and optionally the colour that a
-# picture next to the table uses for it.
-class Share(float):
+# In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Percentage`
+# is a fraction with a bar in the background. A `CellText` has a longer text as its tooltip, and optionally the colour
+# that a picture next to the table uses for it.
+class Percentage(float):
     """A fraction, 0 to 1, shown as a percentage over a bar.
 
-    >>> str(Share(0.25))
+    >>> str(Percentage(0.25))
     '25%'"""
 
     def __str__(self):
@@ -38,7 +38,7 @@ _BAR = 'rgba(80,140,220,.35)'
 def _style(x, is_left):
     "Return the CSS of a cell"
     style = ['text-align:left' if is_left else 'text-align:right;white-space:nowrap']
-    if isinstance(x, Share):
+    if isinstance(x, Percentage):
         style.append(f'background:linear-gradient(90deg,{_BAR} {100 * min(max(x, 0), 1):.1f}%,transparent 0)')
     if depth := getattr(x, 'depth', 0):
         style.append(f'padding-left:{0.5 + 1.4 * depth:.1f}em')
@@ -60,7 +60,7 @@ class Table:
     def __init__(
         self,
         head,  # texts, or empty
-        rows,  # lists of cells: strings, numbers, `Share`s, `CellText`s
+        rows,  # lists of cells: strings, numbers, `Percentage`s, `CellText`s
         title='',  # a line above the table
         note='',  # lines below the table
     ):

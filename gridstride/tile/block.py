@@ -199,7 +199,7 @@ class tensor:
         )
 
     def __iter__(self):
-        raise compile_error('a loop over a block', 'Loop over range(...) or tl.static_range(...).')
+        raise compile_error('a block is not iterable', 'Loop over range(...) or tl.static_range(...).')
 
     def __len__(self):
         raise compile_error('len() of a block', 'Read its sizes from .shape.')
@@ -331,7 +331,8 @@ def to_common_type(a, b, division=False):
     "Convert two operands to their common type; returns (data, data, type)"
     type_a, type_b = (dtype_of_number(x) if is_number(x) else block_of(x).dtype for x in (a, b))
     if type_a.is_ptr() or type_b.is_ptr():
-        raise compile_error(f'an operation of {type_a} and {type_b}', 'Pointers support +, - and comparisons.')
+        problem = f'unsupported operand types {type_a} and {type_b}'
+        raise compile_error(problem, 'Pointers support +, - and comparisons.')
     try:
         common_type = computation_type(type_a, type_b, is_number(a), is_number(b), division)
     except TypeError as e:
@@ -415,7 +416,7 @@ def _compare(a, b, operation):
         return operation is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
         hint = 'An array argument is an address: pass a number, such as n.item(), or load the element.'
-        raise compile_error(f'a comparison of {a.dtype} and {b.dtype}', hint)
+        raise compile_error(f'{a.dtype} cannot be compared with {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
         return with_undef(_apply_broadcast(operation, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
@@ -475,7 +476,7 @@ def _bitwise(a, b, operation):
 def _shift(a, b, operation):
     x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
-        raise compile_error(f'a shift of {dtype}', 'Shift integers only.')
+        raise compile_error(f'{dtype} cannot be shifted', 'Shift integers only.')
     num_bits = dtype.int_bitwidth
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= num_bits):
         is_too_far = (y < 0) | (y >= num_bits)

@@ -286,7 +286,9 @@ def _broadcast_mask(pointers, mask):
     if pointers.data.ndim == 0:
         if mask_block.data.ndim:
             shape = list(mask_block.data.shape)
-            raise compile_error(f'a mask of shape {shape} for a single pointer', 'Add offsets: x + tl.arange(...).')
+            raise compile_error(
+                f'the mask has shape {shape}, but the pointer is a single address', 'Add offsets: x + tl.arange(...).'
+            )
         _warn_if_undefined(mask_block.undef_mask, None, 'undefined_decision')
         return pointers, None if mask_block.data else np.False_
     if mask_block.data.shape != pointers.data.shape:

@@ -70,7 +70,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
         if self.is_in_function:
-            raise _CompileError('a function inside a kernel', _HINT_OF_CONSTRUCT['lambda'], node.lineno)
+            raise _CompileError('a kernel cannot define a function', _HINT_OF_CONSTRUCT['lambda'], node.lineno)
         self.is_in_function = True
         self.assigned_names = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
         self.names_read = {
@@ -90,7 +90,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node):
         if len(node.targets) > 1:
-            raise _CompileError('a = b = ...: two names for one value', 'Write two assignments.', node.lineno)
+            raise _CompileError('a = b = ... assigns one value to two names', 'Write two assignments.', node.lineno)
         _check_target(node.targets[0])
         self.assigned_names |= _assigned_names([node])
         is_ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
@@ -139,7 +139,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         if len(node.ops) > 1:
-            raise _CompileError('a < b < c: two comparisons in one', 'Write (a < b) & (b < c).', node.lineno)
+            raise _CompileError('a < b < c chains two comparisons', 'Write (a < b) & (b < c).', node.lineno)
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
             raise _CompileError('`in`', 'Compare with each element, and combine the results with |.', node.lineno)
         return self.generic_visit(node)
@@ -203,7 +203,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
-            raise _CompileError('a list comprehension over a loop', 'Write out a tuple, or use tl.join.', node.lineno)
+            raise _CompileError('a list comprehension calls range', 'Write out a tuple, or use tl.join.', node.lineno)
         return self.generic_visit(node)
 
     def visit_Assert(self, node):
@@ -232,7 +232,7 @@ class _Rewriter(ast.NodeTransformer):
             raise _CompileError('else after a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
             hint = 'Use range(...) or tl.static_range(...).'
-            raise _CompileError('a loop over something other than a range', hint, node.lineno)
+            raise _CompileError('a loop iterates over something other than a range', hint, node.lineno)
         self.assigned_names |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._rewrite_loop(node)
@@ -282,9 +282,9 @@ def _check_target(target):
     "Raise `_CompileError` for a target that cannot be assigned to"
     if isinstance(target, ast.Subscript):
         hint = 'Select with tl.where, or write to memory with tl.store.'
-        raise _CompileError('an assignment to elements of a block', hint, target.lineno)
+        raise _CompileError('elements of a block cannot be assigned', hint, target.lineno)
     if isinstance(target, (ast.Attribute, ast.Starred)):
-        raise _CompileError('an assignment to an attribute', 'Assign to a variable.', target.lineno)
+        raise _CompileError('attributes cannot be assigned', 'Assign to a variable.', target.lineno)
     for element in getattr(target, 'elts', ()):
         _check_target(element)
 

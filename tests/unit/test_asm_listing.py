@@ -60,13 +60,13 @@ def test_listings_of_one_source_are_side_by_side(listing):
 
 
 def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):
-    assert [o.op for o in listing.stretch('shared').instructions] == ['LDS', 'FFMA', 'ISETP.GE.AND', 'BRA']
-    assert [o.op for o in listing.stretch('global').instructions] == ['STG.E', 'EXIT']
-    assert [o.op for o in listing.stretch('move').instructions] == ['S2R', 'MOV']
+    assert [o.op for o in listing.basic_block('shared').instructions] == ['LDS', 'FFMA', 'ISETP.GE.AND', 'BRA']
+    assert [o.op for o in listing.basic_block('global').instructions] == ['STG.E', 'EXIT']
+    assert [o.op for o in listing.basic_block('move').instructions] == ['S2R', 'MOV']
     items = [o if isinstance(o, str) else o._replace(op='BAR.SYNC', kind='barrier', target='') if o.op == 'FFMA' else o
              for o in listing.items]
     cut = listing._listing_of(items)
-    assert [o.op for o in cut.stretch('shared').instructions] == ['LDS']
-    assert [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
+    assert [o.op for o in cut.basic_block('shared').instructions] == ['LDS']
+    assert [o.op for o in cut.basic_block('control').instructions][0] == 'ISETP.GE.AND'
     with pytest.raises(ValueError, match="scale .*'tensor'.*SASS"):
-        listing.stretch('tensor')
+        listing.basic_block('tensor')

@@ -7,7 +7,7 @@ import torch
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
 from gridstride.kernels import tensor_maps
-from gridstride.kernels.tensor_maps import why_no_map
+from gridstride.kernels.tensor_maps import unsupported_reason
 from gridstride.kernels.ladder.tma import (LAYOUT_KERNELS, bank_group, box_offsets, dump_layouts, lane_panel,
                                            layouts_from_json, layouts_to_json, mma_a, mma_b, mma_c, swizzle_panel,
                                            thread_and_element, wgmma_d)
@@ -22,12 +22,12 @@ GOOD = dict(shape=(128, 128), strides=(128, 1), address=0, dtype='bfloat16', box
     (dict(strides=(1, 128)), 'contiguous'), (dict(shape=(100, 50), strides=(50, 1)), 'rows to 56'),
     (dict(address=8), 'clone'), (dict(box=(64, 128)), '64 elements'), (dict(box=(64, 4)), 'multiple of 16'),
     (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), 'at least 1')])
-def test_what_the_copy_engine_refuses(change, words): assert words in why_no_map(**{**GOOD, **change})
+def test_what_the_copy_engine_refuses(change, words): assert words in unsupported_reason(**{**GOOD, **change})
 
 
 def test_what_it_takes():
-    assert why_no_map((128, 128), (128, 1), 1024, 'bfloat16', (256, 64), 128) is None
-    assert why_no_map((3, 5, 100), (512, 100, 1), 0, 'float32', (1, 5, 100), 0) is None
+    assert unsupported_reason((128, 128), (128, 1), 1024, 'bfloat16', (256, 64), 128) is None
+    assert unsupported_reason((3, 5, 100), (512, 100, 1), 0, 'float32', (1, 5, 100), 0) is None
 
 
 @pytest.mark.parametrize('shape,strides,valid', [

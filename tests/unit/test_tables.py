@@ -1,11 +1,11 @@
 "A table as text and as HTML."
-from gridstride.support.tables import CellText, Share, Table
+from gridstride.support.tables import CellText, Percentage, Table
 
 
 def test_columns_are_aligned_to_the_right_unless_their_head_begins_with_a_bracket():
     t = Table(
         ['<kernel', 'count', 'share'],
-        [[CellText('transpose'), 1, Share(0.878)], [CellText('a<b', depth=1), 12, Share(0.0622)]],
+        [[CellText('transpose'), 1, Percentage(0.878)], [CellText('a<b', depth=1), 12, Percentage(0.0622)]],
         title='Two kernels',
         note='measured today',
     )
@@ -28,10 +28,10 @@ def test_a_long_text_in_the_last_column_is_wrapped():
 
 
 def test_html_escapes_texts_and_draws_shares_as_bars():
-    html = Table(['<kernel', 'share'], [[CellText('a<b', 'a<b>(int)', '#bdd8fb'), Share(.878)]])._repr_html_()
+    html = Table(['<kernel', 'share'], [[CellText('a<b', 'a<b>(int)', '#bdd8fb'), Percentage(.878)]])._repr_html_()
     assert 'a&lt;b' in html and 'title="a&lt;b&gt;(int)"' in html and '87.8%,transparent' in html and '#bdd8fb' in html
     assert '<thead>' in html and '<thead>' not in Table((), [('a', 'b')])._repr_html_()
 
 
 def test_small_fractions_are_not_zero():
-    assert [str(Share(o)) for o in (0, 0.0001, 0.05, 0.5)] == ['0.0%', '<0.1%', '5.0%', '50%']
+    assert [str(Percentage(o)) for o in (0, 0.0001, 0.05, 0.5)] == ['0.0%', '<0.1%', '5.0%', '50%']

@@ -55,7 +55,7 @@ void check(int case_index, const Elem *x, const Elem *weight, const Elem *bias, 
     const Sizes sizes = sizes_of(case_index);
     const size_t step = sizes.y > 1 << 22 ? 97 : 1;
     static auto *wrong = allocate<unsigned long long>(1);
-    erase(wrong, 1);
+    fill_with_nan(wrong, 1);
     compare<<<(sizes.y / step + 256) / 256, 256>>>(x, weight, bias, y, channels, height, width, out_channels, kernel,
                                                    stride, padding, sizes, step, wrong);
     OK(cudaGetLastError());
@@ -73,7 +73,7 @@ double run_case(int case_index, bool timed) {
     fill_normal<<<(sizes.x + 255) / 256, 256>>>(x, sizes.x, 0);
     fill_normal<<<(sizes.weight + 255) / 256, 256>>>(weight, sizes.weight, 1);
     fill_normal<<<(out_channels + 255) / 256, 256>>>(bias, out_channels, 2);
-    return check_and_time(timed, [&] { erase(y, sizes.y); }, [&] { launch(case_index, x, weight, bias, y); },
+    return check_and_time(timed, [&] { fill_with_nan(y, sizes.y); }, [&] { launch(case_index, x, weight, bias, y); },
                           [&] { check(case_index, x, weight, bias, y); });
 }
 

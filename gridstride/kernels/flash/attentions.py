@@ -517,8 +517,8 @@ def attention_pair(
     for name, tensor in dict(other_k=other_k, other_v=other_v).items():
         if _aligned_rows(tensor) is not tensor:
             raise ValueError(
-                f'attention_pair: rows of {name} must begin at multiples of 16 bytes; it cannot be copied, because it '
-                'may still be in flight'
+                f'attention_pair: {name} may still be in flight, so it is not copied: its rows must begin at multiples '
+                'of 16 bytes'
             )
     q, k, v = map(_aligned_rows, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)

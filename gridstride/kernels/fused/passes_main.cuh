@@ -93,9 +93,9 @@ double run_case(int case_index, bool timed) {
                 allocate<Elem>(width),  allocate<Elem>(width),  allocate<Acc>(2 * rows)};
     Expected want = compute_expected(a, rows, width);
     auto reset = [&] {
-        erase(BACKWARD ? a.dx : a.y, size);
-        erase(a.dweight, width);
-        erase(a.dbias, width);
+        fill_with_nan(BACKWARD ? a.dx : a.y, size);
+        fill_with_nan(a.dweight, width);
+        fill_with_nan(a.dbias, width);
     };
     return check_and_time(timed, reset, [&] { launch(case_index, a); }, [&] { check(case_index, a, want); });
 }

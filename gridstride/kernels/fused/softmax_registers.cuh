@@ -3,7 +3,7 @@
 // maximum of the thread, and rescaled when the maximum and the sum of the row are known. Defined above: ROW_THREADS,
 // VECS_PER_THREAD, BLOCKS_PER_SM.
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-keep_rows(const Elem *x, const Elem *, Elem *out, long long rows, int width) {
+softmax_on_chip(const Elem *x, const Elem *, Elem *out, long long rows, int width) {
     signal_started();
     const int count = width / VEC, first = block_of_row() * ROW_THREADS * VECS_PER_THREAD + threadIdx.x % ROW_THREADS;
     const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / ROW_THREADS) + threadIdx.x / ROW_THREADS;

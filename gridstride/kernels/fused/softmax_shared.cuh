@@ -8,7 +8,7 @@ __device__ void copy(Vector *to, const Vector *from) {
 }
 
 __global__ void __launch_bounds__(THREADS)
-keep_rows(const Elem *x, const Elem *dy, Elem *out, long long rows, int width, int vectors) {
+softmax_on_chip(const Elem *x, const Elem *dy, Elem *out, long long rows, int width, int vectors) {
     extern __shared__ __align__(16) char smem[];
     signal_started();
     const int count = width / VEC, first = block_of_row() * ROW_THREADS * vectors + threadIdx.x % ROW_THREADS;

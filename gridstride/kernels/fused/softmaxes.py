@@ -183,7 +183,7 @@ def softmax_launches(
     src = _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants)
     grid, cluster = (cluster_size * cdiv(rows, threads // threads_per_row),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
-    return [KernelLaunch(src, 'keep_rows', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
+    return [KernelLaunch(src, 'softmax_on_chip', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
 
 
 def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants):

@@ -53,7 +53,7 @@ def active_recorder():  # a `CallRecorder`, or None
 
 
 def set_recorder(recorder):
-    "Count and record the following launches of this thread; None: no longer"
+    "Count and record the following launches of this thread; None ends it"
     _thread_state.recorder = recorder
 
 

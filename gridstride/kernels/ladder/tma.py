@@ -6,12 +6,12 @@ import numpy as np
 
 from ...cpp.kernel import cuda_kernel
 from ...draw import cells
-from ..tensor_maps import SWIZZLES, TensorMap, tensor_map, why_no_map
+from ..tensor_maps import SWIZZLES, TensorMap, tensor_map, unsupported_reason
 from ..ptx import PTX, wgmma
 from .rung import require_hopper
 from ...utils import backend
 
-__all__ = ['SWIZZLES', 'TensorMap', 'tensor_map', 'why_no_map', 'swizzle_offsets', 'box_offsets', 'bank_group']
+__all__ = ['SWIZZLES', 'TensorMap', 'tensor_map', 'unsupported_reason', 'swizzle_offsets', 'box_offsets', 'bank_group']
 __all__ += ['swizzle_panel', 'mma_a', 'mma_b', 'mma_c', 'wgmma_d', 'thread_and_element', 'lane_panel']
 __all__ += ['LAYOUT_KERNELS', 'dump_layouts', 'layouts_to_json', 'layouts_from_json']
 

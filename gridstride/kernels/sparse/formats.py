@@ -154,7 +154,7 @@ def kept_magnitude(w) -> float:
 
 def search_order(
     w,  # (rows, columns); the number of columns is a multiple of 8
-    rounds=20,
+    iterations=20,
     seed=0,
 ):  # (columns,) of int64
     """Search for an order of the columns in which pruning keeps larger elements: prune w[:, order], and multiply by
@@ -168,7 +168,7 @@ def search_order(
         raise ValueError(f'search_order: {w.shape[1]} columns are not a multiple of 8; pad them with zeros')
     magnitudes, order = w.detach().abs().float(), torch.arange(w.shape[1], device=w.device)
     generator, splits = torch.Generator().manual_seed(seed), _group_splits().to(w.device)
-    for _ in range(rounds):
+    for _ in range(iterations):
         shuffle = torch.randperm(len(order) // 4, generator=generator).to(w.device)
         pairs = order.view(-1, 4)[shuffle].view(-1, 8)
         split_columns = (magnitudes[:, pairs[:, split]].unflatten(-1, (2, 4)) for split in splits)

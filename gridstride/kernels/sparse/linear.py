@@ -70,11 +70,11 @@ class TwoFourLinear(torch.nn.Module):
         self.bias = bias
 
     @classmethod
-    def from_linear(cls, linear, rounds=0):
-        "Prune a `torch.nn.Linear`; with `rounds`, search for an order of the columns first, as `search_order` does"
+    def from_linear(cls, linear, iterations=0):
+        "Prune a `torch.nn.Linear`; with `iterations`, search for an order of the columns first, as `search_order` does"
         w, order = linear.weight.detach(), None
-        if rounds:
-            order = search_order(w, rounds)
+        if iterations:
+            order = search_order(w, iterations)
             w = w[:, order]
         values, metadata = compress(prune(w))
         return cls(TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata)), linear.bias, order)

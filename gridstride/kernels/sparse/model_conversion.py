@@ -17,7 +17,7 @@ from ...bench.clocks import capture
 _TIMED_ROWS = 4096  # rows of x for the measurement of the speedup
 
 
-def _prune_layer(rounds, name, layer):
+def _prune_layer(iterations, name, layer):
     "Return (the sparse layer, its `ReplacedLayer`), or the reason why the layer is not pruned"
     w = layer.weight.detach()
     if dtype_name(w) not in (*F16_TYPES, 'float32'):
@@ -26,7 +26,7 @@ def _prune_layer(rounds, name, layer):
         return reason
     if w.isnan().any():
         return 'its weight has a NaN'
-    sparse_layer = TwoFourLinear.from_linear(layer, rounds)
+    sparse_layer = TwoFourLinear.from_linear(layer, iterations)
     signal_to_noise = decibels(w, sparse_layer.weight)
     return sparse_layer, ReplacedLayer(
         name, tuple(w.shape), w.nbytes, sparse_layer.packed.nbytes, signal_to_noise, dtype_name(w)
@@ -63,7 +63,7 @@ def _speedup_note(layer):
 def prune_24(
     module,  # any torch module, changed in place; for a `Linear` itself a new layer is returned
     skip=(),  # names of layers that are not pruned, with wildcards: ('lm_head', '*.gate')
-    rounds=0,  # rounds of `search_order` for a better column order; if it is not 0, the layer permutes x on each call
+    iterations=0,  # of `search_order`, for a better column order; if it is not 0, the layer permutes x on each call
 ):  # the module
     """Prune the linear layers of a module to 2:4 sparsity: keep the two largest of every four weights of a row. Prints
     a table of their sizes and errors, and the speedup measured on this GPU.
@@ -73,7 +73,7 @@ def prune_24(
     `state_dict` and `torch.compile` work as before; a saved state loads into a module that was also pruned. Layers with
     shared weights, and layers whose sizes the kernels do not support, are not pruned; the table gives the reason.
     Raises TypeError or ValueError for unsupported options."""
-    convert = partial(_prune_layer, rounds)
+    convert = partial(_prune_layer, iterations)
     module, replaced_layers, unchanged_layers = replace_linears('prune_24', 'pruned', module, skip, convert)
     notes = [
         'dB: signal to noise of the weights, of which the two largest of each four are kept.',

@@ -10,15 +10,15 @@ struct Store { template <class T> static auto apply(T, T v) { return v; } };
 
 template <class Op, class T> GRIDSTRIDE_NO_TSAN auto atomic_update(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);
-    const T old = peek(p);
-    poke<T>(p, Op::apply(old, value));
+    const T old = load_unchecked(p);
+    store_unchecked<T>(p, Op::apply(old, value));
     atomic_end(p);
     return old;
 }
 template <class T> GRIDSTRIDE_NO_TSAN auto compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), Use::swap, scope, Order::relaxed, line);
-    const T old = peek(p);
-    if (old == expected) poke(p, value);
+    const T old = load_unchecked(p);
+    if (old == expected) store_unchecked(p, value);
     atomic_end(p);
     return old;
 }

@@ -129,7 +129,7 @@ template <class D, class A, class B, class C> struct Product {
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < D::num_elements; i++) {
                 const int index = D::element_index(lane, i);
-                gridstride::poke<typename D::element_type>(&static_cast<Product *>(products[lane])->d->x[i],
+                gridstride::store_unchecked<typename D::element_type>(&static_cast<Product *>(products[lane])->d->x[i],
                     rounded<typename D::element_type>(sum[D::row(index)][D::column(index)]));
             }
     }
@@ -139,7 +139,7 @@ template <class D, class A, class B, class C> struct Product {
             for (int i = 0; i < F::num_elements; i++) {
                 const int index = F::element_index(lane, i);
                 to[F::row(index)][F::column(index)] = value<typename F::element_type>(
-                    gridstride::peek(&(static_cast<const Product *>(products[lane])->*operand)->x[i]));
+                    gridstride::load_unchecked(&(static_cast<const Product *>(products[lane])->*operand)->x[i]));
             }
     }
 };

@@ -287,7 +287,7 @@ GRIDSTRIDE_NO_TSAN void load_ordered(int line, Order order, Scope scope, uint64_
     must_be_aligned(p, sizeof(T) * sizeof...(D), "ld", line);
     const auto load_one = [&](auto &to) {
         atomic_begin(p, sizeof(T), Use::load, scope, order, line);
-        set_widened(to, peek(reinterpret_cast<const T *>(p)));
+        set_widened(to, load_unchecked(reinterpret_cast<const T *>(p)));
         atomic_end(p);
         p += sizeof(T);
     };
@@ -299,7 +299,7 @@ GRIDSTRIDE_NO_TSAN void store_ordered(int line, Order order, Scope scope, uint64
     must_be_aligned(p, sizeof(T) * sizeof...(S), "st", line);
     const auto store_one = [&](auto from) {
         atomic_begin(p, sizeof(T), Use::store, scope, order, line);
-        poke(reinterpret_cast<T *>(p), narrowed<T>(from));
+        store_unchecked(reinterpret_cast<T *>(p), narrowed<T>(from));
         atomic_end(p);
         p += sizeof(T);
     };
@@ -312,8 +312,8 @@ GRIDSTRIDE_NO_TSAN void update(int line, Order order, Scope scope, D &&d, uint64
     T *p = reinterpret_cast<T *>(address);
     must_be_aligned(p, sizeof(T), "atom", line);
     atomic_begin(p, sizeof(T), Use::modify, scope, order, line);
-    const T old = peek(p);
-    poke<T>(p, Op::apply(old, value));
+    const T old = load_unchecked(p);
+    store_unchecked<T>(p, Op::apply(old, value));
     atomic_end(p);
     if constexpr (std::is_same_v<std::decay_t<D>, uint32_t> && sizeof(T) == 4) d = bit_cast<uint32_t>(old);
     else d = old;

@@ -74,12 +74,12 @@ GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
 // Load and store that are not checked; the `=` of a struct would be an instrumented function.
-template <class T> GRIDSTRIDE_NO_TSAN auto peek(const T *p) {
+template <class T> GRIDSTRIDE_NO_TSAN auto load_unchecked(const T *p) {
     alignas(T) char bytes[sizeof(T)];
     __builtin_memcpy(bytes, static_cast<const void *>(p), sizeof bytes);
     return *reinterpret_cast<T *>(bytes);
 }
-template <class T> GRIDSTRIDE_NO_TSAN auto poke(T *p, const T &value) {
+template <class T> GRIDSTRIDE_NO_TSAN auto store_unchecked(T *p, const T &value) {
     __builtin_memcpy(static_cast<void *>(p), static_cast<const void *>(&value), sizeof value);
 }
 

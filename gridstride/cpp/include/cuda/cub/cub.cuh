@@ -41,11 +41,11 @@ template <class T> struct Slot {
     void report(bool write, Line line) { gridstride::report_access(bytes, sizeof(T), write, line.number); }
     T load(Line line) {
         report(false, line);
-        return gridstride::peek(reinterpret_cast<const T *>(bytes));
+        return gridstride::load_unchecked(reinterpret_cast<const T *>(bytes));
     }
     void store(const T &value, Line line) {
         report(true, line);
-        gridstride::poke(reinterpret_cast<T *>(bytes), value);
+        gridstride::store_unchecked(reinterpret_cast<T *>(bytes), value);
     }
 };
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
