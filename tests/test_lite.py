@@ -341,6 +341,14 @@ def test_an_unknown_start_of_kernels_fails_the_build(tmp_path):
         build.wait_for_files(tmp_path)
 
 
+def test_the_logo_of_the_interface_leads_to_the_site(tmp_path):
+    "It opens `tree` of the folder of the lessons, `lite`, which is a folder of the site"
+    (tmp_path/'lite').mkdir()
+    build.lead_home(tmp_path/'lite')
+    targets = re.findall(r'(?:url=|href=")([^"]*)"', (tmp_path/'lite/tree/index.html').read_text())
+    assert [(tmp_path/'lite/tree'/o).resolve() for o in targets] == [tmp_path.resolve()]*2
+
+
 STILL = '.jp-KernelStatus-spinner { animation: none !important }'  # it is drawn 60 times a second while cells run
 
 

@@ -22,7 +22,7 @@ LANES = (
     ('CUDA C', 'to find out why it is slow', 'profiling ptx_and_sass memory checklist latency_and_roofline', ''),
     ('CUDA C', 'reductions, scans, sorting', 'reductions scan_sort_select', ''),
     ('CUDA C and profiling', 'a matmul as fast as the library', 'matmul_ladder tensor_cores hopper_gemm', ''),
-    ('CUDA C, attention itself', 'FlashAttention', 'sum programs softmax flash_attention flash_attention_hopper', ''),
+    ('CUDA C and attention', 'FlashAttention', 'sum programs softmax flash_attention flash_attention_hopper', ''),
     (
         'CUDA C and Triton, serving language models',
         'quantization, decoding',

@@ -187,6 +187,13 @@ def add_icons(out):
         shutil.copyfile(out / 'notebooks/favicon.ico', out / f'static/favicons/favicon-{name}.ico')
 
 
+def lead_home(out):
+    "Write the page to which the interface's logo leads, a list of files that only other apps have: it leads to the site"
+    (out / 'tree').mkdir(exist_ok=True)
+    home = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url=../../"><title>gridstride</title>'
+    (out / 'tree/index.html').write_text(f'{home}<a href="../../">gridstride</a>\n')
+
+
 def write_pages(folder):
     "Write the notebooks for the browser"
     folder.mkdir()
@@ -215,6 +222,7 @@ def build(out: Path) -> bool:  # whether there was anything to do
         shutil.copytree(made, out, dirs_exist_ok=True)
     wait_for_files(out)
     add_icons(out)
+    lead_home(out)
     stamp.write_text(now)
     return True
 
