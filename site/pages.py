@@ -33,6 +33,7 @@ LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
 LITE = ROOT / 'site/lite/lite.json'  # the lessons that run in the browser, and the megabytes that they load
+LESSON_FILES = {lesson.file for lesson in curriculum.LESSONS}
 LIMITS = 'What does not work where'  # a section of the README that the page of the set-up has, too
 BUTTONS = """
 <div class="buttons"><a class="first" href="{start}">Start with lesson 01</a>
@@ -80,12 +81,15 @@ def adapt_markdown(
 
 
 def link_to_page(link, folder):
-    "Convert a Markdown link to a file of the repository to a link to its page; a link to a folder becomes its text"
+    """Convert a Markdown link to a file of the repository to a link to its page; a link to a folder, or to a lesson
+    that is not written yet, becomes its text"""
     text, target = link.groups()
     path, _, anchor = target.partition('#')
     file = (folder / path).resolve()
-    if not path or ':' in path or not file.exists():
+    if not path or ':' in path:
         return link[0]
+    if not file.exists():
+        return text if file.parent == ROOT / 'nbs' and file.name in LESSON_FILES else link[0]
     if file == ROOT / 'site/messages':
         return f'[{text}]({os.path.relpath(ROOT / "messages/index.md", folder)})'
     if file.is_dir():
@@ -247,10 +251,15 @@ def toctree(caption, docs, **options):
     return f'```{{toctree}}\n:caption: {caption}\n:hidden:\n{option_lines}\n' + '\n'.join(docs) + '\n```\n'
 
 
+def is_written(lesson):
+    "Return whether a lesson of the table has a notebook"
+    return (ROOT / 'nbs' / lesson.file).exists()
+
+
 def lesson_toctrees():
     "Make a table of contents per part of the course"
     return '\n'.join(
-        toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in lessons])
+        toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in lessons if is_written(lesson)])
         for roman, (part, lessons) in zip(lanes.ROMAN, curriculum.lessons_by_part().items(), strict=True)
     )
 

@@ -1,5 +1,7 @@
 "Colours of pictures and plots stay apart for readers who see fewer colours, and text on them can be read."
+import re
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,3 +80,17 @@ def test_block_warp_and_thread_differ_in_lightness():
     "Without colours, as on paper"
     light = [lab(linear(c))[0] for c in (pictures._BLOCK_COLOR, pictures._WARP_COLOR, pictures._THREAD_COLOR)]
     assert min(abs(a - b) for a, b in combinations(light, 2)) > 12
+
+
+# The theme's grounds of a page and of code and solutions, in the light and the dark theme of the site
+GROUNDS = {'light': ('#ffffff', '#f3f4f5'), 'dark': ('#121212', '#14181e', '#29313d')}
+
+
+@pytest.mark.parametrize('theme', GROUNDS)
+def test_links_and_listings_of_the_site_can_be_read(theme):
+    css = (Path(__file__).resolve().parents[1]/'site/_static/site.css').read_text(encoding='utf-8')
+    rules = re.findall(rf"html\[data-theme='{theme}'\] ([^{{]*)\{{([^}}]*)\}}", css)
+    colors = {c for on, rule in rules if 'run-here' not in on and 'first' not in on
+              for c in re.findall(r'(?<!background: )#[0-9a-f]{6}', rule)}
+    assert len(colors) > 5
+    assert not {(c, ground) for c in colors for ground in GROUNDS[theme] if contrast(c, ground) < 4.5}

@@ -178,6 +178,16 @@ def test_the_home_page_begins_as_the_readme_does(site):
     assert len(readme.splitlines()) <= 100
 
 
+def test_a_lesson_without_a_notebook_is_named_and_not_linked(monkeypatch):
+    "So that the site can be built while a chapter is written"
+    planned = curriculum.LESSONS[-1]._replace(slug='planned', title='Planned')
+    monkeypatch.setattr(curriculum, 'LESSONS', [*curriculum.LESSONS, planned])
+    monkeypatch.setattr(pages, 'LESSON_FILES', {planned.file})
+    assert not pages.is_written(planned) and Path(planned.file).stem not in pages.lesson_toctrees()
+    links = f'[{planned.number}]({planned.file}) [gone](gone.ipynb)'
+    assert pages.adapt_markdown(links, 'nbs/README.md') == f'{planned.number} [gone](gone.ipynb)'
+
+
 LABELLED = re.compile(r'<(a|button|summary)\b[^>]*\saria-label="([^"]*)"[^>]*>(.*?)</\1>', re.S)
 
 

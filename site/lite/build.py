@@ -188,7 +188,7 @@ def add_icons(out):
 
 
 def lead_home(out):
-    "Write the page to which the interface's logo leads, a list of files that only other apps have: it leads to the site"
+    "Write the page to which the interface's logo leads; in other apps it lists files, and here it leads to the site"
     (out / 'tree').mkdir(exist_ok=True)
     home = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url=../../"><title>gridstride</title>'
     (out / 'tree/index.html').write_text(f'{home}<a href="../../">gridstride</a>\n')
