@@ -1,7 +1,7 @@
 """Write the rows of the committed benchmarks that lessons show to nbs/recorded/benchmarks, so that a lesson also runs
 in a copy with only `utils.py` and `recorded`.
 
-    python excerpts.py    # after a change of products.json or matmul_bfloat16.json
+    python excerpts.py    # after a change of products.json, matmul_bfloat16.json or collectives.json
 """
 import json
 from pathlib import Path
@@ -28,7 +28,37 @@ def random_shapes(run):
     return dict(made=run['made'], bfloat16=rows)
 
 
-EXCERPTS = {'products.json': mlp, 'matmul_bfloat16.json': random_shapes}
+ACTIVITIES = dict(nccl='send', PtoP='send', wait='wait', DtoD='merge', gemm='multiply', nvjet='multiply',
+                  multiply='multiply')
+
+
+def traced_call(rows, call=4):
+    "Return rows of a trace, one per rank, with one call: activity, its number, start and end in seconds since the first"
+    calls = []
+    for row in rows:
+        named = [(next((a for word, a in ACTIVITIES.items() if word in event[3]), None), *event) for event in row['events']]
+        kept = [event for event in named if event[0]]
+        each = len(kept)//row['calls']
+        calls.append(kept[each*call:each*(call + 1)])
+    begin = min(start for events in calls for _, start, *_ in events)
+    def stamps(events):
+        counts = {}
+        for activity, start, duration, *_ in events:
+            counts[activity] = counts.get(activity, -1) + 1
+            yield activity, counts[activity], round((start - begin)/1e9, 9), round((start + duration - begin)/1e9, 9)
+    return [row | dict(events=list(stamps(events))) for row, events in zip(rows, calls)]
+
+
+def collectives(run):
+    "Return all rows except those of the checks and of other launches; of each trace, one call"
+    rows = [row for row in run['rows'] if row['part'] not in ('check', 'tune', 'trace')]
+    traces = {}
+    for row in run['rows']:
+        if row['part'] == 'trace': traces.setdefault((row['op'], row['way']), []).append(row)
+    return dict(machine=run['machine'], rows=rows + [row for trace in traces.values() for row in traced_call(trace)])
+
+
+EXCERPTS = {'products.json': mlp, 'matmul_bfloat16.json': random_shapes, 'collectives.json': collectives}
 
 
 def excerpt(name): return EXCERPTS[name](json.loads((HERE/name).read_text(encoding='utf-8')))

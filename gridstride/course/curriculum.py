@@ -965,6 +965,44 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         chapter_title='Ring attention',
     ),
     Lesson(
+        '30a',
+        'all_reduce',
+        'Collectives: all-reduce in one shot and in two',
+        reading=50,
+        exercises=(40, 60),
+        needs=(
+            "lesson {ring} (ranks) and {scan_sort_select}'s flags between blocks; {two_gpus} helps. No GPU is needed: "
+            'two to four emulated GPUs run every kernel, with all checks. Times of two real ones are recorded.'
+        ),
+        follows='',
+        does=(
+            'kernels that store into the memory of other GPUs: what a link carries, flags of system scope, rounds and '
+            'slots, all-reduce in one shot and in two, words that carry their own flag, a prediction for eight GPUs'
+        ),
+        gpu='not needed',
+        chapter='collectives',
+        chapter_title='Collectives',
+    ),
+    Lesson(
+        '30b',
+        'overlap',
+        'Collectives: a product that overlaps its communication',
+        reading=35,
+        exercises=(15, 25),
+        needs=(
+            'lesson {all_reduce}, and the simulator of {two_gpus}. No GPU is needed: processes and emulated GPUs '
+            'replace real ones. Times and timelines of two real ones are recorded.'
+        ),
+        follows='',
+        does=(
+            'a layer that several GPUs share; a matrix product that begins with the rows it has, while others arrive; '
+            'how many chunks; one kernel that sends, waits and multiplies, without a race or a deadlock'
+        ),
+        gpu='not needed',
+        chapter='collectives',
+        chapter_title='Collectives',
+    ),
+    Lesson(
         '31a',
         'tile_languages',
         'Where next: languages and Blackwell',

@@ -29,6 +29,7 @@ LANES = (
         'latency_and_roofline quantization online_softmax attention_forward latent_attention',
         '',
     ),
+    ('CUDA C, PyTorch on several GPUs', 'kernels that communicate', 'scan_sort_select ring_attention collectives', ''),
     (
         'all of CUDA',
         'the checkers on my own code, in CI',
@@ -62,7 +63,7 @@ WEEKS = (  # the chapters of each week of a class
     'fusion custom_ops softmax flash_attention',
     'quantization sparsity',
     'tensor_cores hopper_gemm',
-    'flash_attention_hopper latent_attention ring_attention where_next',
+    'flash_attention_hopper latent_attention ring_attention collectives where_next',
 )
 ROMAN = 'I II III IV V VI VII'.split()
 _HEAD = '|---|---|---|---|---|'

@@ -4,6 +4,7 @@ from .collectives import all_gather_matmul as all_gather_matmul
 from .collectives import all_reduce as all_reduce
 from .collectives import communicator as communicator
 from .collectives import matmul_reduce_scatter as matmul_reduce_scatter
+from .devices import devices as devices
 from .model import Link as Link
 from .model import Simulated as Simulated
 from .model import Task as Task

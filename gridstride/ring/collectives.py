@@ -26,7 +26,7 @@ _MAX_COPIES = 64  # flags per pair of ranks and call, for copies
 class Tuning:
     "The sizes at which all-reduce changes its algorithm, and the sizes of its launches"
 
-    word_bytes = 512 << 10  # at most: words that carry their own flag
+    word_bytes = 512 << 10  # at most, with two ranks: words that carry their own flag; with more ranks fewer
     one_shot_ranks = 2  # at most: one shot for larger arrays; more ranks use two shots
     word_blocks, blocks, vectors, lead = 256, 264, 2, 2
     flops, link_speed = 700e12, 370e9  # of bfloat16 products on an H200, and bytes per second of its links
@@ -114,7 +114,7 @@ class Communicator:
 
     def algorithm_for(self, num_bytes):
         "Return the name of the algorithm for an array of this size"
-        if num_bytes <= Tuning.word_bytes:
+        if num_bytes * self.ranks <= 2 * Tuning.word_bytes:
             return 'words'
         return 'one_shot' if self.ranks <= Tuning.one_shot_ranks else 'two_shots'
 
@@ -216,7 +216,7 @@ class Communicator:
         _check_product(x, w, 'all_gather_matmul')
         (rows, K), N = x.shape, w.shape[1]
         # If the next rows arrive before the product of its own rows has ended, smaller products have no advantage.
-        chunks = chunks or (1 if _is_product_longer(2 * rows * K * N, x.nbytes) else 4)
+        chunks = chunks or (1 if _is_product_longer(2 * rows * K * N, x.nbytes) else 2)
         slot = self._begin_copies((self.ranks, rows, K), x.dtype, chunks)
         out = x.new_empty(self.ranks, rows, N)
         matmul(x, w, out=out[self.rank])
@@ -237,7 +237,7 @@ class Communicator:
         self,
         x,  # [rows, K], with other columns of the whole matrix on each rank
         w,  # [K, N], with the rows that belong to these columns
-        chunks=None,  # copies per pair of ranks; None: chosen by an estimate
+        chunks=2,  # copies per pair of ranks
     ):  # [rows / ranks, N]
         """Return this rank's rows of the sum of all ranks' `x @ w`. Rows that others need are computed and sent first.
 
@@ -246,8 +246,7 @@ class Communicator:
         _check_product(x, w, 'matmul_reduce_scatter')
         if x.shape[0] % self.ranks:
             raise ValueError(f'matmul_reduce_scatter: {x.shape[0]} rows cannot be split among {self.ranks} ranks')
-        rows, (K, N) = x.shape[0] // self.ranks, w.shape
-        chunks = chunks or (2 if _is_product_longer(2 * rows * K * N, rows * N * x.element_size()) else 4)
+        rows, N = x.shape[0] // self.ranks, w.shape[1]
         slot = self._begin_copies((self.ranks, rows, N), x.dtype, chunks)
         parts = [part.split(slot.chunk_rows) for part in x.split(rows)] if rows else [()] * self.ranks
         for step in range(1, self.ranks):

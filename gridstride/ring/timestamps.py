@@ -10,14 +10,20 @@ import torch.distributed as dist
 from ..draw import PALETTE, Picture
 from ..prof.strip import OTHER_COLOR, Box, Row, strip
 
-_COLORS = {'attend': PALETTE[0], 'gradients': PALETTE[0], 'merge': PALETTE[2], 'wait': OTHER_COLOR}
+_COLORS = {
+    'attend': PALETTE[0],
+    'gradients': PALETTE[0],
+    'multiply': PALETTE[0],
+    'merge': PALETTE[2],
+    'wait': OTHER_COLOR,
+}
 _SEND_COLOR = PALETTE[1]
 
 
 class Stamp(NamedTuple):
     "An activity of a rank, from `start` to `end`, in seconds since all ranks created their `Stamps`"
 
-    activity: str  # 'attend', 'gradients', 'merge', 'wait', 'send'
+    activity: str  # 'attend', 'gradients', 'multiply', 'merge', 'wait', 'send'
     step: int
     start: float
     end: float
@@ -113,7 +119,7 @@ def busy(
 ) -> list:  # of fractions, rank by rank
     "Return the fraction of the time in which a rank computes, per rank"
     end = max(stamp.end for rank_stamps in stamps for stamp in rank_stamps)
-    compute_activities = 'attend', 'gradients', 'merge'
+    compute_activities = 'attend', 'gradients', 'multiply', 'merge'
     return [
         sum(stamp.end - stamp.start for stamp in rank_stamps if stamp.activity in compute_activities) / end
         for rank_stamps in stamps
