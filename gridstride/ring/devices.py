@@ -26,7 +26,7 @@ class _Gpus:
             raise IndexError(f'device {rank} is out of range: there are {self.count}')
         return torch.cuda.device(rank)
 
-    def symmetric(self, shape, dtype):
+    def symmetric(self, shape, dtype=torch.float32, name=''):  # emulated devices use the name in findings
         return [torch.zeros(shape, dtype=dtype, device=f'cuda:{rank}') for rank in range(self.count)]
 
     def pointers(self, tensors):

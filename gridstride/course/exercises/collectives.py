@@ -102,7 +102,7 @@ def run_pull(src, x, blocks, threads):
         for rank in range(ranks):
             inputs[rank].copy_(x[:, rank])
             outs[rank].fill_(torch.nan)
-        buffers, flags = gpus.symmetric(2 * n, x.dtype), gpus.symmetric(blocks * ranks, torch.int32)
+        buffers, flags = gpus.symmetric(2 * n, x.dtype, 'buffer'), gpus.symmetric(blocks * ranks, torch.int32, 'flag')
         tables = gpus.pointers(buffers), gpus.pointers(flags)
         for i in range(rounds):
             for rank in range(ranks):
