@@ -33,10 +33,11 @@ ACTIVITIES = dict(nccl='send', PtoP='send', wait='wait', DtoD='merge', gemm='mul
 
 
 def traced_call(rows, call=4):
-    "Return rows of a trace, one per rank, with one call: activity, its number, start and end in seconds since the first"
+    "Return rows of a trace, one per rank, with one call: activity, its number, start and end, in seconds"
     calls = []
     for row in rows:
-        named = [(next((a for word, a in ACTIVITIES.items() if word in event[3]), None), *event) for event in row['events']]
+        named = ((next((a for word, a in ACTIVITIES.items() if word in event[3]), None), *event)
+                 for event in row['events'])
         kept = [event for event in named if event[0]]
         each = len(kept)//row['calls']
         calls.append(kept[each*call:each*(call + 1)])

@@ -8,7 +8,7 @@ The modules, in the best order to read them: `sharding` (which rank has which po
 of the keys, and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and
 backward pass of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a
 notebook), `timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `collectives` (all-reduce, and
-matrix products that overlap their communication), `devices` (several GPUs of one process, real or emulated).
+matrix products that overlap their communication), `several_gpus` (several GPUs of one process, real or emulated).
 """
 
 from ..support.lazy_exports import lazy_exports_of
@@ -19,7 +19,7 @@ _NAMES = {
     'parts': ('Kernels', 'cudnn', 'kernels_for', 'merge', 'ours', 'plain', 'slowed'),
     'transport': ('Copies', 'Messages'),
     'passes': ('attention', 'gathered_attention'),
-    'devices': ('devices',),
+    'several_gpus': ('devices',),
     'collectives': ('Communicator', 'all_gather_matmul', 'all_reduce', 'communicator', 'matmul_reduce_scatter'),
     'ulysses_and_tree': ('bytes_sent', 'tree_decode', 'ulysses_attention'),
     'timestamps': ('Stamp', 'Stamps', 'busy', 'timeline'),

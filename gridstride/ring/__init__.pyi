@@ -4,7 +4,6 @@ from .collectives import all_gather_matmul as all_gather_matmul
 from .collectives import all_reduce as all_reduce
 from .collectives import communicator as communicator
 from .collectives import matmul_reduce_scatter as matmul_reduce_scatter
-from .devices import devices as devices
 from .model import Link as Link
 from .model import Simulated as Simulated
 from .model import Task as Task
@@ -25,6 +24,7 @@ from .passes import gathered_attention as gathered_attention
 from .processes import PeerError as PeerError
 from .processes import RankError as RankError
 from .processes import launch as launch
+from .several_gpus import devices as devices
 from .sharding import ORDERS as ORDERS
 from .sharding import Piece as Piece
 from .sharding import join as join

@@ -189,7 +189,7 @@ def arrival_times(transfer, latency, chunks):
     hints=[
         'When has chunk i arrived? The link sends the chunks one after the other; each takes '
         '`latency + transfer/chunks`.',
-        'A GPU computes one product at a time: a chunk begins when it has arrived, and the product before it has ended.',
+        'A GPU computes one product at a time: a chunk begins when it has arrived and the product before has ended.',
         'Start with `t = product`, and per chunk: `t = max(t, arrived) + product/chunks`.',
     ],
 )
