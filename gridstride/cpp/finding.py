@@ -301,7 +301,7 @@ def _name_hash(path):
     "Return the hash of a file's name, as `name_hash` of `runtime.h` computes it"
     hash = 0
     for byte in Path(path).name.encode():
-        hash = (hash * 31 + byte) % 255
+        hash = (hash * 31 + byte) % 127
     return hash + 1
 
 

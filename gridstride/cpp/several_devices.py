@@ -34,7 +34,13 @@ class Devices:
 
         The tensors are views of the emulated memory: what Python writes to them, kernels read. `name` is the name of
         the arrays in findings. Example: `flags = devices.symmetric(64, torch.int32)`"""
-        return [self._tensor_on(rank, shape, dtype, name) for rank in range(self._num_devices)]
+        import torch
+
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        num_elements, dtype = math.prod(shape), dtype or torch.float32
+        arrays = _allocate(max(1, num_elements) * dtype.itemsize, dtype.itemsize, name, self._num_devices)
+        tensors = [torch.frombuffer(memory, dtype=dtype, count=max(1, num_elements)) for memory in arrays]
+        return [x[:num_elements].view(shape) for x in tensors]
 
     def pointers(self, tensors):
         """Return an int64 tensor with the addresses of symmetric tensors, for a parameter `float *const *peers`.
@@ -42,9 +48,18 @@ class Devices:
         All devices may read it. Example: `k[1, 32](devices.pointers(buffers), rank)`"""
         import torch
 
-        table = self._tensor_on(0, len(tensors), torch.int64, 'pointers')
+        table = self.symmetric(len(tensors), torch.int64, 'pointers')[0]
         table.copy_(torch.tensor([x.data_ptr() for x in tensors]))
         return table
+
+    def multicast(self, tensors) -> int:
+        """Return the address for `multimem` that stands for the tensors of `symmetric` on all devices; an int64.
+
+        Example: `k[1, 32](devices.multicast(buffers), n)` for a parameter `unsigned long long` or `long long`"""
+        address = _function('multicast_address', ctypes.c_void_p, ctypes.c_void_p)(tensors[0].data_ptr())
+        if not address:
+            raise ValueError('multicast takes the tensors that `symmetric` returns')
+        return address
 
     def synchronize(self):
         """Run all launches in the queue, those of different devices together, and wait until they have ended.
@@ -63,15 +78,6 @@ class Devices:
                 raise emulator.last_exception(files)
             emulator.raise_pending_error()
 
-    def _tensor_on(self, rank, shape, dtype, name):
-        import torch
-
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        dtype = dtype or torch.float32
-        num_bytes = max(1, math.prod(shape)) * dtype.itemsize
-        memory = _allocate_on(rank, num_bytes, dtype.itemsize, name)
-        return torch.frombuffer(memory, dtype=dtype, count=max(1, math.prod(shape)))[: math.prod(shape)].view(shape)
-
 
 @contextmanager
 def _chosen_device(rank):
@@ -84,18 +90,26 @@ def _chosen_device(rank):
         runtime.gridstride_choose_device(previous)
 
 
-def _allocate_on(rank, num_bytes, itemsize, name):
-    "Return a ctypes array of symmetric memory of a device, which is freed with the last object that refers to it"
-    runtime = emulator.device()
-    allocate = runtime.gridstride_symmetric_alloc
-    allocate.argtypes, allocate.restype = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p], ctypes.c_void_p
-    with _chosen_device(rank):
-        address = allocate(num_bytes, itemsize, name.encode())
+def _function(name, result, *arguments):
+    "Return a function of the runtime with these ctypes"
+    f = getattr(emulator.device(), f'gridstride_{name}')
+    f.restype, f.argtypes = result, arguments
+    return f
+
+
+def _allocate(num_bytes, itemsize, name, num_devices):
+    "Return ctypes arrays of a symmetric allocation; each is freed with the last object that refers to it"
+    allocate = _function('symmetric_alloc', ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p)
+    find_peer = _function('symmetric_peer', ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+    free = _function('symmetric_free', None, ctypes.c_void_p)
+    address = allocate(num_bytes, itemsize, name.encode())
     if not address:
-        raise MemoryError(f'the emulated device {rank} has no {num_bytes} bytes left')
-    memory = (ctypes.c_char * num_bytes).from_address(address)
-    weakref.finalize(memory, runtime.gridstride_free, ctypes.c_void_p(address)).atexit = False
-    return memory
+        raise MemoryError(f'the emulated devices have no {num_bytes} bytes left')
+    addresses = [find_peer(address, device) for device in range(num_devices)]
+    arrays = [(ctypes.c_char * num_bytes).from_address(a) for a in addresses]
+    for memory, a in zip(arrays, addresses):
+        weakref.finalize(memory, free, a).atexit = False
+    return arrays
 
 
 @documented

@@ -128,6 +128,16 @@ def _atomic(qualifiers, op, type, *operands):
     return _ordered_access(function, order, scope, target, address, value)
 
 
+def _multimem(function, qualifiers, op, type, *operands):
+    "Translate `multimem`, an operation on all devices; a vector has an operand per element, and `.weak` is relaxed"
+    words = qualifiers.split('.')
+    order = next((word for word in words if word in ('acquire', 'release')), 'relaxed')
+    scope = next((word for word in words if word in _SCOPE), 'sys')
+    types = [f'::gridstride::{_ATOMIC_OPERATIONS[op]}' for op in filter(None, [op])] + [_ATOMIC_TYPES[type]]
+    address, *others = (operands[-1], *operands[:-1]) if function == 'multimem_load' else operands
+    return _ordered_access(f"{function}<{', '.join(types)}>", order, scope, address, *others)
+
+
 def _sparse_wgmma(n, type, *operands):
     "Translate a sparse wgmma, which has metadata and a selector after b"
     index = int(n) // 2 + (2 if len(operands) == int(n) // 2 + 9 else 5)
@@ -467,6 +477,25 @@ _CALLS = [
             r'st((?:\.(?:release|relaxed|volatile|cta|cluster|gpu|sys|global))*\.(?:release|relaxed|volatile)'
             r'(?:\.(?:cta|cluster|gpu|sys|global))*)(?:\.v[24])?\.([bsuf](?:8|16|32|64))',
             _ordered_store,
+        ),
+        (
+            r'multimem\.ld_reduce((?:\.(?:weak|relaxed|acquire|cta|cluster|gpu|sys|global))*)'
+            r'\.(add|min|max|and|or|xor)(?:\.v[248])?\.([usbf](?:32|64))',
+            lambda *arguments: _multimem('multimem_load', *arguments),
+        ),
+        (
+            r'multimem\.st((?:\.(?:weak|relaxed|release|cta|cluster|gpu|sys|global))*)(?:\.v[248])?\.([usbf](?:32|64))',
+            lambda qualifiers, *arguments: _multimem('multimem_store', qualifiers, '', *arguments),
+        ),
+        (
+            r'multimem\.red((?:\.(?:relaxed|release|cta|cluster|gpu|sys|global))*)'
+            r'\.(add|min|max|and|or|xor)(?:\.v[248])?\.([usbf](?:32|64))',
+            lambda *arguments: _multimem('multimem_update', *arguments),
+        ),
+        (
+            r'red\.async(?:\.mmio)?((?:\.(?:release|cluster|gpu|sys|global))*)'
+            r'\.(add|min|max|inc|dec|and|or|xor)\.([usb](?:32|64))',
+            _atomic,
         ),
         (
             r'(atom|red)((?:\.(?:relaxed|acquire|release|acq_rel|cta|cluster|gpu|sys|global))*)'

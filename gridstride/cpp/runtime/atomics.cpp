@@ -24,6 +24,7 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
         const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
         if (spins || ++w->num_spins % 64 == 0) yield();
     }
+    if (detector.several_devices && use != Use::load && !w->runs_loops) await_observers(address);
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}

@@ -1,6 +1,8 @@
 // The emulated devices, 1 to 8. All share one range of addresses, as the devices of a process do on a host with GPUs
 // (unified addressing); each allocation belongs to a device.
 #include "devices.h"
+#include <algorithm>
+#include <vector>
 
 namespace gridstride {
 
@@ -33,14 +35,84 @@ int device_of(const void *p) {
     const Allocation *allocation = memory.at(reinterpret_cast<uintptr_t>(p));
     return allocation && allocation->live ? allocation->device : -1;
 }
-void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line) {
-    DeviceLock device_lock;
+static void *alloc_accessible(size_t bytes, size_t itemsize, const char *name, int line) {
     void *const p = device_alloc(bytes, itemsize, true, false, line);
     if (!p) return nullptr;
     Allocation &allocation = *memory.at(reinterpret_cast<uintptr_t>(p));
     allocation.is_symmetric = true;
     if (name[0]) allocation.add_name(name, allocation.lo);
     return p;
+}
+// A symmetric allocation: the same size on each device. Its multicast address is an unmapped range.
+namespace {
+struct SymmetricArray {
+    char *replicas[max_devices] = {};      // by device; null: freed
+    size_t bytes = 0;
+    char *multicast = nullptr;             // null before it is needed
+};
+}
+static std::vector<SymmetricArray> symmetric_arrays;
+static SymmetricArray *symmetric_array_at(const void *p) {
+    const char *const a = static_cast<const char *>(p);
+    for (SymmetricArray &array : symmetric_arrays) {
+        if (array.multicast && size_t(a - array.multicast) < array.bytes) return &array;
+        for (const char *replica : array.replicas)
+            if (replica && size_t(a - replica) < array.bytes) return &array;
+    }
+    return nullptr;
+}
+static ptrdiff_t offset_in(const SymmetricArray &array, const void *p) {
+    const char *const a = static_cast<const char *>(p);
+    for (const char *replica : array.replicas)
+        if (replica && size_t(a - replica) < array.bytes) return a - replica;
+    return a - array.multicast;
+}
+void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line) {
+    DeviceLock device_lock;
+    SymmetricArray array;
+    array.bytes = bytes;
+    const int device = current_device();
+    for (int i = 0; i < device_count(); i++) {
+        choose_device(i);
+        array.replicas[i] = static_cast<char *>(alloc_accessible(bytes, itemsize, name, line));
+    }
+    choose_device(device);
+    const auto end = array.replicas + device_count();
+    if (std::find(array.replicas, end, nullptr) == end) {
+        symmetric_arrays.push_back(array);
+        return array.replicas[device];
+    }
+    for (char *replica : array.replicas)
+        if (replica) device_free(replica);
+    return nullptr;
+}
+void *symmetric_peer(const void *p, int device) {
+    SymmetricArray *const array = is_device_number(device) ? symmetric_array_at(p) : nullptr;
+    return array && array->replicas[device] ? array->replicas[device] + offset_in(*array, p) : nullptr;
+}
+bool symmetric_free(void *p) {
+    DeviceLock device_lock;
+    SymmetricArray *const array = symmetric_array_at(p);
+    if (!array || !device_free(p)) return false;
+    for (char *&replica : array->replicas)
+        if (replica == p) replica = nullptr;
+    const bool is_any_left = std::any_of(array->replicas, std::end(array->replicas), [](char *r) { return r; });
+    if (!is_any_left) symmetric_arrays.erase(symmetric_arrays.begin() + (array - symmetric_arrays.data()));
+    return true;
+}
+void *multicast_address(const void *p) {
+    DeviceLock device_lock;
+    SymmetricArray *const array = symmetric_array_at(p);
+    if (!array) return nullptr;
+    if (!array->multicast) array->multicast = memory.alloc_name(array->bytes, 1, "a multicast address", false);
+    return array->multicast + offset_in(*array, p);
+}
+int multicast_replicas(const void *address, void *(&replicas)[8]) {
+    const SymmetricArray *const array = symmetric_array_at(address);
+    int count = 0;
+    for (int i = 0; array && i < device_count(); i++)
+        if (array->replicas[i]) replicas[count++] = array->replicas[i] + offset_in(*array, address);
+    return count;
 }
 void forget_devices() {
     chosen_device = 0, launch_device = -1;

@@ -164,7 +164,9 @@ GRIDSTRIDE_API int gridstride_chosen_device() { return gridstride::current_devic
 GRIDSTRIDE_API void *gridstride_symmetric_alloc(size_t bytes, size_t itemsize, const char *name) {
     return gridstride::symmetric_alloc(bytes, itemsize, name, 0);
 }
-GRIDSTRIDE_API void gridstride_free(void *p) { gridstride::device_free(p); }
+GRIDSTRIDE_API void *gridstride_symmetric_peer(void *p, int device) { return gridstride::symmetric_peer(p, device); }
+GRIDSTRIDE_API void *gridstride_multicast_address(void *p) { return gridstride::multicast_address(p); }
+GRIDSTRIDE_API void gridstride_symmetric_free(void *p) { gridstride::symmetric_free(p); }
 // Runs the queue, and copies tensors back to Python; returns false if there is a finding.
 GRIDSTRIDE_API bool gridstride_run_queue() {
     const bool was_held = gridstride::is_queue_held;

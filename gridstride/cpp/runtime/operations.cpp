@@ -169,6 +169,7 @@ void Operations::end(Operation &op, bool waits) {
     drop_synchronized();
 }
 void Operations::drop_synchronized() {
+    if (!is_queue_empty()) return;                       // one that waits in the queue may be unordered with them
     while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
         pending.pop_front();
 }

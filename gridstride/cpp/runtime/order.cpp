@@ -4,6 +4,7 @@
 // to the block, device scope to the device.
 // `sim/order.py` and `tile/run.py` implement the same memory model for the other two engines.
 #include "detector.h"
+#include "residents.h"
 #include "threads.h"
 
 namespace gridstride {
@@ -171,6 +172,7 @@ void Detector::volatile_access(const void *address, unsigned bytes, bool write, 
         access_location);
     const bool spins = !write && worker->is_spinning(address, bytes, access_location);
     if (spins || global || ++worker->num_spins % 64 == 0) yield();
+    if (write && several_devices) await_observers(address);
     atomic(address, bytes, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed,
         volatile_bit | access_location);
 }

@@ -47,6 +47,7 @@ static uint32_t num_blocks = 0;                    // of the launches and copies
 static pthread_t first_host_thread;
 static bool has_other_host_threads = false;
 
+bool is_queue_empty() { return queued.empty(); }
 bool is_queueing() { return device_count() > 1 && !on_device() && !is_ordered_elsewhere(); }
 static void note_host_thread() {
     if (queued.empty()) first_host_thread = pthread_self();
@@ -105,8 +106,10 @@ static void begin_operation(QueuedOperation &operation, uint32_t blocks) {
 static void end(QueuedOperation &operation) {
     operation.state = QueuedOperation::ended;
     operations.end(*operation.operation, false);
+    const bool was_enabled = enable_checks(false);         // because destructors are not code of a kernel
     if (operation.work.work) operation.work.drop(operation.work.work);
     operation.work = {}, operation.keeper = nullptr;
+    enable_checks(was_enabled);
 }
 // What the operations before this one have released in this joint run; the end of a kernel is also a fence.
 static SyncState released_before(const QueuedOperation &operation) {
@@ -262,6 +265,7 @@ void run_queue(const StreamClock *needed) {
     }
     if (runs_together || !is_launch_stopped()) return;
     drop_queue();
-    if (crash_guard) throw LaunchStopped();     // in a thread of the host code, no code could catch it
+    // not by an exception, because a destructor may have called; in a thread of the host code, there is no guard
+    if (crash_guard) siglongjmp(*crash_guard, 1);
 }
 }

@@ -14,6 +14,7 @@ void queue_launch(const Launch &, bool (*begin)(), std::shared_ptr<void> keeper)
 // Runs the operations that have a number in this clock, and those before them; null: all operations.
 void run_queue(const StreamClock *needed);
 void drop_queue();
+bool is_queue_empty();
 extern bool is_queue_held;             // does the end of a call from Python leave the operations in the queue?
 
 // For the scheduler of blocks (residents.cpp)

@@ -526,6 +526,32 @@ private:
 };
 }
 
+static std::vector<Worker *> *suspended_of_queue = nullptr;    // the suspended teams, while launches run together
+// Does a thread of a suspended block poll this address, which has changed since its last load?
+static bool is_change_unobserved(const void *address) {
+    const auto awaits_change = [address](const Worker &block) {
+        for (int slot = 0; slot < block.next && block.has_polled; slot++) {
+            const Poll &poll = block.polls[block.rank[slot]];
+            if (poll.address == address && block.state[slot] == ready && poll.bytes &&
+                memcmp(address, &poll.value, poll.bytes))
+                return true;
+        }
+        return false;
+    };
+    for (Worker *team : *suspended_of_queue)
+        for (size_t i = 0; team != worker->leader && i < team->blocks(); i++)
+            if (awaits_change(*team->block_at(i))) return true;
+    return false;
+}
+void await_observers(const void *address) {
+    if (!suspended_of_queue) return;
+    for (int i = 0; i < 100 && is_change_unobserved(address); i++) {
+        Worker &w = *worker;
+        if (w.next == w.num_threads) w.suspend_block(*w.fiber[w.current]);
+        else yield();
+    }
+}
+
 // Discards the blocks of a launch that was ended.
 static void forget_blocks() {
     for (Worker *team : teams_of_thread()) {
@@ -561,12 +587,14 @@ void work(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue)
     Worker &root = this_worker();
     set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
+    suspended_of_queue = of_queue ? &lists[1] : nullptr;
     const auto run = [&] { BlockScheduler(launches, root, os_threads, of_queue, lists).run(); };
     if (!completes(root.escape, false, run)) {
         if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);
         stops_launch = true;
     }
+    suspended_of_queue = nullptr;
     if (stops_launch) forget_blocks();
     detector.enter(root);
     worker = &root;

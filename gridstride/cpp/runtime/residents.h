@@ -27,6 +27,9 @@ struct RunningLaunch {
         return block_number - 1 - first_block < blocks_of(*launch);
     }
 };
+// While launches run together: lets threads run that poll this address, if it has changed since they last loaded it. A
+// reader that sees only the next change would acquire too much, and hide that it comes too late.
+void await_observers(const void *address);
 void forget_locks();                                       // of the emulated atomic operations
 // Runs blocks of these launches on this OS thread until none is left. If they are of a queue, it adds others.
 void work(std::vector<RunningLaunch *> &, int os_threads, bool of_queue);

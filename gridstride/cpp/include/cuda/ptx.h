@@ -319,6 +319,39 @@ GRIDSTRIDE_NO_TSAN void update(int line, Order order, Scope scope, D &&d, uint64
     else d = old;
 }
 
+// multimem: an operation on the same elements of all devices, at a multicast address
+template <class F> GRIDSTRIDE_NO_TSAN void for_replicas(uint64_t address, size_t bytes, int line, F f) {
+    void *replicas[8];
+    const int count = multicast_replicas(reinterpret_cast<const void *>(address), replicas);
+    if (!count) report_access(reinterpret_cast<const void *>(address), unsigned(bytes), false, line);
+    for (int i = 0; i < count; i++) f(reinterpret_cast<uint64_t>(replicas[i]), i);
+}
+template <class Op, class T, class... D>
+GRIDSTRIDE_NO_TSAN void multimem_load(int line, Order order, Scope scope, uint64_t address, D &...d) {
+    T sums[sizeof...(D)] = {};
+    for_replicas(address, sizeof sums, line, [&](uint64_t replica, int i) {
+        for (size_t k = 0; k < sizeof...(D); k++) {
+            T value;
+            load_ordered<T>(line, order, scope, replica + k * sizeof(T), value);
+            sums[k] = i ? Op::apply(sums[k], value) : value;
+        }
+    });
+    size_t k = 0;
+    (set_widened(d, sums[k++]), ...);
+}
+template <class T, class... S>
+GRIDSTRIDE_NO_TSAN void multimem_store(int line, Order order, Scope scope, uint64_t address, S... values) {
+    for_replicas(address, sizeof(T) * sizeof...(S), line,
+        [&](uint64_t replica, int) { store_ordered<T>(line, order, scope, replica, values...); });
+}
+template <class Op, class T, class... S>
+GRIDSTRIDE_NO_TSAN void multimem_update(int line, Order order, Scope scope, uint64_t address, S... values) {
+    for_replicas(address, sizeof(T) * sizeof...(S), line, [&](uint64_t replica, int) {
+        size_t k = 0;
+        (update<Op, T>(line, order, scope, Sink(), replica + sizeof(T) * k++, narrowed<T>(values)), ...);
+    });
+}
+
 // Instructions on one, two or four parts of words; the results are combined with a third source.
 enum class Video { add, sub, absdiff, min, max, avrg, shl, shr, nothing };
 template <int lanes> int64_t part_of(uint32_t word, int i, bool is_signed) {

@@ -157,8 +157,13 @@ GRIDSTRIDE_API bool is_device_number(int device);
 GRIDSTRIDE_API bool set_peer_access(int peer, bool enabled);       // of the current device; false: it was so already
 GRIDSTRIDE_API int device_of(const void *p) GRIDSTRIDE_NOT_READ(1);    // -1: it is not device memory
 GRIDSTRIDE_API int device_of_stream(const void *stream);
-// memory of the current device that all devices may access; cleared
+// Allocates cleared memory on each device, which all may access; returns the address on the current one
 GRIDSTRIDE_API void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line);
+GRIDSTRIDE_API bool symmetric_free(void *p);                       // on one device
+GRIDSTRIDE_API void *symmetric_peer(const void *p, int device);    // the same element on a device; null: there is none
+// The address for `multimem`, which stands for the same element on all devices; null: `p` is not symmetric
+GRIDSTRIDE_API void *multicast_address(const void *p);
+GRIDSTRIDE_API int multicast_replicas(const void *address, void *(&replicas)[8]);   // returns their number
 // Graphs: work with dependencies; a captured stream adds a chain of nodes
 enum class NodeKind { kernel, memcpy, memset, host, graph, empty, wait, record, alloc = 10, free, conditional = 13 };
 struct GraphWork {
@@ -224,9 +229,9 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 // A line of inline PTX carries a hash of its file's name: an access by PTX is recorded without a code address.
 constexpr int line_bits = 17;
 constexpr int plain_line(int line) { return line & ((1 << line_bits) - 1); }
-constexpr int name_hash(const char *path) {   // 1 to 255, of the part after the last slash
+constexpr int name_hash(const char *path) {   // 1 to 127, of the part after the last slash
     unsigned hash = 0;
-    for (; *path; path++) hash = *path == '/' ? 0 : (hash * 31 + static_cast<unsigned char>(*path)) % 255;
+    for (; *path; path++) hash = *path == '/' ? 0 : (hash * 31 + static_cast<unsigned char>(*path)) % 127;
     return int(hash) + 1;
 }
 constexpr int source_line(int line, const char *path) {
