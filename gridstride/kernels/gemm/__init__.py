@@ -5,7 +5,8 @@ The modules, in the order in which they are read best:
 
 - `matmul`: `dispatch` (from the operands to a launch), `plan` (the choice of a kernel, and its reason), `cost_model`
   (estimates for 16-bit kernels), `tuning_cache` (the results of `tune` on disk);
-- its kernels: `bf16x6` (float32 by tensor cores), `skinny` (a few columns), `hopper_f16` (16-bit floats);
+- its kernels: `bf16x6` (float32 by tensor cores), `skinny` (a few columns; its CUDA C is in
+  `skinny_sources`), `hopper_f16` (16-bit floats);
 - products with an epilogue, which need torch, so that they are imported on first use: `epilogues`, `mlps`, `batches`
   (`bmm`, `grouped_mm`), `calls` (tile and launch for a problem), `launches`, `sources` (assembles the CUDA C of
   `product.cuh`), `programs` (what `export` writes);

@@ -4,9 +4,9 @@
 // elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's count is published
 // one round before other blocks need it, so that waits are rare.
 // Defined above: Bits (of an element), THREADS, LINES (loads of V elements per thread), STAGES, BLOCKS (of the grid).
-constexpr int V = 4, LINE = 32 * V, WARPS = THREADS / 32, SHARE = LINES * LINE, TILE = WARPS * SHARE;
+constexpr int V = 4, LINE = 32 * V, WARPS = THREADS / 32, WARP_ELEMENTS = LINES * LINE, TILE = WARPS * WARP_ELEMENTS;
 constexpr int X_BYTES = TILE * sizeof(Bits), STAGE_BYTES = X_BYTES + TILE;       // elements, then a flag per element
-constexpr int PER_STORE = 16 / sizeof(Bits), ASKS = (BLOCKS + 31) / 32;     // ASKS: status words per lane
+constexpr int PER_STORE = 16 / sizeof(Bits), WORDS_PER_LANE = (BLOCKS + 31) / 32;   // of the status
 struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 
 // The status of a tile: 1 and its count of selected elements, in one word; 0 until the count is known
@@ -14,16 +14,16 @@ typedef unsigned long long Word;
 enum : Word { KNOWN = 1ull << 32 };
 
 // Returns the exclusive prefix sum over the lanes of a warp; `all` becomes the sum.
-__device__ unsigned before_lane(unsigned x, unsigned &all) {
+__device__ unsigned exclusive_warp_scan(unsigned x, unsigned &all) {
     const int lane = threadIdx.x % 32;
-    unsigned upto = x;
+    unsigned inclusive = x;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned below = __shfl_up_sync(~0u, upto, d);
-        if (lane >= d) upto += below;
+        unsigned below = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += below;
     }
-    all = __shfl_sync(~0u, upto, 31);
-    return upto - x;
+    all = __shfl_sync(~0u, inclusive, 31);
+    return inclusive - x;
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -36,7 +36,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     __shared__ long long before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const int first = warp * SHARE + lane * V;                          // of this thread's elements in a tile
+    const int first = warp * WARP_ELEMENTS + lane * V;                          // of this thread's elements in a tile
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || (tile(round) + 1) * TILE > size) return;
@@ -56,10 +56,10 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     unsigned now_selected = 0, now_offset[LINES];              // of tile `now`: a bit per element; ranks in the warp
     for (int next = 0; next <= rounds; next++) {            // count tile `next`, and write the elements of tile `now`
         const int now = next - 1;
-        Word words[ASKS];                                   // the status of the blocks' tiles of round `now`
+        Word words[WORDS_PER_LANE];                                   // the status of the blocks' tiles of round `now`
         if (warp == 0 && now >= 0)
             #pragma unroll
-            for (int a = 0; a < ASKS; a++) {
+            for (int a = 0; a < WORDS_PER_LANE; a++) {
                 const int b = a * 32 + lane;
                 words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
                     ? ((volatile Word *)status)[(long long)now * BLOCKS + b] : KNOWN;
@@ -84,7 +84,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 selected |= bits << V * l;
                 packed |= __popc(bits) << 8 * l;
             }
-            unsigned exclusive = before_lane(packed, sums), of_lines = 0;
+            unsigned exclusive = exclusive_warp_scan(packed, sums), of_lines = 0;
             #pragma unroll
             for (int l = 0; l < LINES; l++) {
                 offset[l] = of_lines + (exclusive >> 8 * l & 255);
@@ -95,7 +95,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         __syncthreads();                                    // of_warp is complete, and exchange is written to `out`
         if (warp == 0) {
             if (next < rounds) {
-                unsigned all, before = before_lane(lane < WARPS ? of_warp[lane] : 0, all);
+                unsigned all, before = exclusive_warp_scan(lane < WARPS ? of_warp[lane] : 0, all);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
                 if (lane == 0) {
                     ((volatile Word *)status)[tile(next)] = KNOWN | all;
@@ -104,16 +104,16 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
             }
             if (now >= 0) {
                 unsigned before = 0, all = 0;
-                for (bool is_known = false; !is_known;) {   // ask again for all unknown words at the same time
+                for (bool is_known = false; !is_known;) {   // poll all unknown words at the same time
                     #pragma unroll
-                    for (int a = 0; a < ASKS; a++)
+                    for (int a = 0; a < WORDS_PER_LANE; a++)
                         if (!words[a]) words[a] = ((volatile Word *)status)[(long long)now * BLOCKS + a * 32 + lane];
                     is_known = true;
                     #pragma unroll
-                    for (int a = 0; a < ASKS; a++) is_known &= words[a] != 0;
+                    for (int a = 0; a < WORDS_PER_LANE; a++) is_known &= words[a] != 0;
                 }
                 #pragma unroll
-                for (int a = 0; a < ASKS; a++) {
+                for (int a = 0; a < WORDS_PER_LANE; a++) {
                     all += (unsigned)words[a];
                     if (a * 32 + lane < block) before += (unsigned)words[a];
                 }
