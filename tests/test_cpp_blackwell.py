@@ -2,11 +2,17 @@
 report of mistakes with them. The specification of PTX is the judge: none of this has run on a GPU."""
 import shutil
 import subprocess
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
+from found import finding
+from gridstride import cpp
+from gridstride.cpp import cuda_kernel
 from gridstride.kernels.ladder import blackwell
+from gridstride.kernels.ptx import PTX, TCGEN05
 
 LADDER = [blackwell.single, blackwell.roles, blackwell.pair, blackwell.persistent]
 SHAPES = [(256, 256, 256), (200, 136, 72), (1, 8, 8), (129, 264, 64), (512, 640, 136)]
@@ -31,4 +37,487 @@ def test_the_ladder_multiplies(version):
 @pytest.mark.parametrize('version', LADDER, ids=lambda o: o.name)
 def test_nvcc_compiles_the_ladder(version, tmp_path):
     (tmp_path/'k.cu').write_text(version.src)
+    subprocess.run(['nvcc', '-std=c++17', '-arch=sm_100a', '-cubin', '-o', 'k.cubin', 'k.cu'], cwd=tmp_path, check=True)
+
+
+# Right and wrong programs: `wrong` selects a mistake, 0 none
+
+PROGRAMS = PTX + TCGEN05 + r'''
+constexpr u32 GOOD = 1 << 4 | 1 << 7 | 1 << 10 | 16/8 << 17 | 128/16 << 24;         // 128 x 16, bf16, float sums
+constexpr int WORDS = (128 + 16)*32;                                                // a: 128 rows of 128 bytes, b: 16
+__device__ void product(u32 d, u64 a, u64 b, u32 instruction, bool more, bool a_in_tensor_memory) {
+    if (!a_in_tensor_memory) return tensor_multiply(d, a, b, instruction, more);
+    asm volatile("{ .reg .pred more; setp.ne.b32 more, %4, 0;\n"
+                 "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, more; }" // from tensor memory
+                 :: "r"(d), "r"((u32)a), "l"(b), "r"(instruction), "r"((int)more) : "memory");
+}
+__device__ u32 instruction(int wrong) {
+    return wrong == 31 ? GOOD & ~(63u << 17) : wrong == 32 ? (GOOD & ~(31u << 24)) | 96/16 << 24
+         : wrong == 33 ? GOOD & ~16u : wrong == 34 ? GOOD | 2 << 7 : wrong == 35 ? GOOD | 1 << 23
+         : wrong == 36 ? GOOD | 4 : wrong == 37 ? GOOD | 1u << 30 : wrong == 30 ? GOOD | 2 << 10 : GOOD;
+}
+__device__ u64 operand(int wrong, u32 at) {
+    u64 right = tensor_descriptor(at, 16);
+    return wrong == 38 ? right & ~(7ull << 46) : wrong == 39 ? right | 3ull << 61 : wrong == 40 ? descriptor(at, 16)
+         : wrong == 41 ? right | 1ull << 52 : wrong == 42 ? tensor_descriptor(at + 4*WORDS, 16)
+         : wrong == 43 ? right | 1ull << 61 : right;
+}
+// One product of tiles that threads write, then a second one of other tiles, which adds to the same accumulators
+__global__ void one_block(const u32 *tiles, float *out, int wrong) {
+    __shared__ alignas(1024) u32 s[WORDS];
+    __shared__ u64 bars[2];
+    __shared__ u32 at, more_columns;
+    int i = threadIdx.x, warp = i/32, lane = i%32;
+    u32 done = address(bars);
+    for (int j = i; j < WORDS; j += 160) s[j] = tiles[j]; // fill
+    if (wrong != 2) fence_for_tma();
+    if (i == 0 && wrong != 27) barrier_init(done, wrong == 29 ? 2 : 1); // init
+    if (i == 0) barriers_ready();
+    if (wrong == 25 ? i == 0 : warp == 0)
+        tensor_alloc(address(&at), wrong == 16 ? 48 : wrong == 17 ? 16 : wrong == 18 ? 1024 : 64);
+    if (wrong == 45 && warp == 0) tensor_relinquish(); // gone
+    if (wrong == 45 && warp == 0) tensor_alloc(address(&more_columns), 32);
+    if (wrong == 46 && warp == 0) tensor_alloc(address(&more_columns), 512);
+    if (wrong == 1 && warp == 4) out[0] = (float)at; // early
+    __syncthreads();
+    u32 d = at;
+    if (i == 0 || (wrong == 26 && i == 32)) {
+        u64 a = operand(wrong, address(s)), b = tensor_descriptor(address(s + 128*32), 16);
+        u32 to = wrong == 19 ? d + 56 : wrong == 20 ? d + (16 << 16) : d;
+        product(to, a, b, instruction(wrong), wrong == 10, false);
+        if (wrong == 54) product(d + 32, d, b, GOOD, false, true);
+        if (wrong == 55) product(d, a, b, (GOOD & ~(63u << 17)) | 8/8 << 17, true, false);
+        if (wrong != 4 && wrong != 44 && wrong != 60) tensor_commit(done);
+    }
+    if (wrong == 9) s[i] = 0; // overwrites
+    if (wrong == 44) return;
+    bool waits = wrong != 4 && wrong != 5 && (wrong != 8 || warp != 1);
+    if (waits) barrier_wait(done, wrong == 6 ? 1 : 0);
+    else if (wrong != 8) __syncthreads();
+    if (wrong != 7) tensor_fence_after();
+    float x = 0;
+    if (wrong == 12 && warp == 0) tensor_free(at, 64); // frees
+    u32 lanes = wrong == 21 ? 0 : (warp%4)*32 + (wrong == 22 ? 8 : 0);
+    for (int c = 0; c < 16 && warp < 4; c++) {
+        if (wrong != 24 || lane < 16) tensor_load(x, d + c + (lanes << 16) + (wrong == 23 ? lane : 0));
+        if (wrong != 11) tensor_wait_loads();
+        out[i*16 + c] = x;
+        if (wrong == 11 && c == 0) return;
+    }
+    if (wrong != 53 && wrong != 50) tensor_fence_before();
+    if (wrong != 53) __syncthreads();
+    if (i == 0) { // the second product, of the same tiles
+        if (wrong != 51) tensor_fence_after();
+        u64 a = tensor_descriptor(address(s), 16), b = tensor_descriptor(address(s + 128*32), 16);
+        product(d, a, b, GOOD, true, false);
+        tensor_commit(done);
+    }
+    barrier_wait(done, 1);
+    tensor_fence_after();
+    for (int c = 0; c < 16 && warp < 4; c++) {
+        tensor_load(x, d + c + ((warp%4)*32 << 16));
+        tensor_wait_loads();
+        out[2048 + i*16 + c] = x;
+    }
+    __syncthreads();
+    if (warp == 0 && wrong != 13) tensor_free(at, wrong == 14 ? 32 : 64); // free
+    if (warp == 0 && wrong == 15) tensor_free(at, 64); // twice
+}
+// A of the product is stored to tensor memory by warps; warp 4 only reads and writes lanes 0 to 31
+__global__ void from_tensor_memory(const u32 *tiles, float *out, int wrong) {
+    __shared__ alignas(1024) u32 s[16*32];
+    __shared__ u64 bar;
+    __shared__ u32 at;
+    int i = threadIdx.x, warp = i/32;
+    u32 done = address(&bar);
+    for (int j = i; j < 16*32; j += 160) s[j] = tiles[128*32 + j];
+    fence_for_tma();
+    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (warp == 0) tensor_alloc(address(&at), 64);
+    __syncthreads();
+    u32 d = at, a = d + 32, lanes = (warp%4)*32 << 16;
+    for (int c = 0; c < (wrong == 1 ? 7 : 8) && warp < 4; c++)
+        tensor_store(a + c + lanes, __uint_as_float(tiles[i*32 + c]));
+    if (wrong != 2) tensor_wait_stores();
+    if (wrong == 3) {
+        float x;
+        if (warp < 4) tensor_store(a + 9 + lanes, 1);
+        if (warp < 4) tensor_load(x, a + 9 + lanes); // before the wait
+        tensor_wait_loads();
+    }
+    if (wrong != 4) tensor_fence_before();
+    if (wrong != 5) __syncthreads();
+    if (wrong != 6) tensor_fence_after();
+    if (i == 0) {
+        product(d, a, tensor_descriptor(address(s), 16), GOOD, false, true);
+        if (wrong == 7) product(d, a, tensor_descriptor(address(s), 16), GOOD | 1 << 15, false, true);
+        tensor_commit(done);
+    }
+    if (wrong == 8 && warp == 4) { tensor_store(a, 2); tensor_wait_stores(); } // a is in use
+    barrier_wait(done, 0);
+    tensor_fence_after();
+    float x;
+    for (int c = 0; c < 16 && warp < 4; c++) {
+        tensor_load(x, d + c + lanes);
+        tensor_wait_loads();
+        out[i*16 + c] = x;
+    }
+    __syncthreads();
+    if (warp == 0) tensor_free(at, 64);
+}
+// Copies of shared memory to tensor memory by the tensor cores, and shifts there
+__global__ void copies(const u32 *tiles, u32 *out, int wrong) {
+    __shared__ alignas(1024) u32 s[128*4];
+    __shared__ u64 bar;
+    __shared__ u32 at;
+    int i = threadIdx.x, warp = i/32;
+    u32 done = address(&bar);
+    for (int j = i; j < 128*4; j += 128) s[j] = tiles[j];
+    if (wrong != 1) fence_for_tma();
+    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (warp == 0) tensor_alloc(address(&at), 32);
+    __syncthreads();
+    u32 d = at;
+    float x;
+    if (i == 0) {
+        u64 rows = address(s) >> 4 | (u64)(128 >> 4) << 32 | 1ull << 46 | (wrong == 2 ? 7ull << 61 : 0);
+        if (wrong == 3)
+            asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" :: "r"(d + 30), "l"(rows) : "memory");
+        asm volatile("tcgen05.cp.cta_group::1.128x128b [%0], %1;" :: "r"(d), "l"(rows) : "memory");
+        asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" :: "r"(d + 8), "l"(rows) : "memory");
+        if (wrong != 4) tensor_commit(done);
+    }
+    if (wrong == 5) s[i] = 1; // overwrites
+    if (wrong == 4 || wrong == 6) __syncthreads();
+    else barrier_wait(done, 0);
+    if (wrong != 7) tensor_fence_after();
+    for (int c = 0; c < 12; c++) {
+        if (c >= 4 && c < 8 && wrong != 8) continue;
+        tensor_load(x, d + c + (warp*32 << 16)); // loads
+        tensor_wait_loads();
+        out[i*12 + c] = __float_as_uint(x);
+    }
+    __syncthreads();
+    if (warp == 0) tensor_free(at, 32);
+}
+// One product of any kind: tensor memory begins as `start`, with D in its first columns, then A, then scales
+__global__ void any_kind(const u32 *tiles, const u32 *start, u32 *out, long long of_a, long long of_b, u32 instruction,
+                         u32 a_columns, u32 scales, int kind, int more, u32 mask) {
+    __shared__ alignas(1024) u32 s[8192];
+    __shared__ u64 bar;
+    __shared__ u32 at;
+    int i = threadIdx.x;
+    u32 done = address(&bar), lanes = i/32*32 << 16;
+    for (int j = i; j < 8192; j += 128) s[j] = tiles[j];
+    fence_for_tma();
+    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i < 32) tensor_alloc(address(&at), 128);
+    __syncthreads();
+    for (int c = 0; c < 128; c++) tensor_store(at + c + lanes, __uint_as_float(start[c*128 + i]));
+    tensor_wait_stores();
+    tensor_fence_before();
+    __syncthreads();
+    if (i == 0) {
+        tensor_fence_after();
+        u64 a = of_a + (address(s) >> 4), b = of_b + (address(s + 4096) >> 4);
+        u32 d = at, in = at + a_columns, sa = at + scales, sb = sa + 4;
+        switch (kind) {
+CASES_OF_KINDS            case 12: asm volatile("{ .reg .pred p; setp.ne.b32 p, %4, 0;\n"
+                                  "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p, 3; }"
+                                  :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(more) : "memory");
+        }
+        tensor_commit(done);
+    }
+    barrier_wait(done, 0);
+    tensor_fence_after();
+    float x;
+    for (int c = 0; c < 64; c++) {
+        tensor_load(x, at + c + lanes);
+        tensor_wait_loads();
+        out[c*128 + i] = __float_as_uint(x);
+    }
+    __syncthreads();
+    if (i < 32) tensor_free(at, 128);
+}
+'''
+
+
+def case_of_kind(number, kind):
+    "CUDA C of one tcgen05.mma: A in shared memory, or, from 8 on, in tensor memory"
+    a, value = ('[%1]', '"r"(in)') if number >= 8 else ('%1', '"l"(a)')
+    more, inputs = ('[%5], [%6]', '"r"(sa), "r"(sb)') if 'block_scale' in kind else ('{%5, %5, %5, %5}', '"r"(mask)')
+    return f"""            case {number}: asm volatile("{{ .reg .pred p; setp.ne.b32 p, %4, 0;\\n"
+                "tcgen05.mma.cta_group::1.kind::{kind} [%0], {a}, %2, %3, {more}, p; }}"
+                :: "r"(d), {value}, "l"(b), "r"(instruction), "r"(more), {inputs} : "memory"); break;
+"""
+
+
+PLAIN = 'f16', 'tf32', 'f8f6f4', 'i8'
+SCALED = ('mxf8f6f4.block_scale', 'mxf4.block_scale.scale_vec::2X', 'mxf4nvf4.block_scale.scale_vec::2X',
+          'mxf4nvf4.block_scale.scale_vec::4X')
+PROGRAMS = PROGRAMS.replace('CASES_OF_KINDS', ''.join(map(case_of_kind, range(12), PLAIN+SCALED+PLAIN)))
+# (kernel, wrong): finding. What each number changes is in the kernel.
+MISTAKES = {
+    'one_block': {
+        1: 'racecheck race', 2: 'racecheck no_proxy_fence', 4: 'racecheck tensor_in_flight not_committed',
+        5: 'racecheck tensor_in_flight commit_not_awaited',
+        6: 'racecheck tensor_in_flight commit_not_awaited|racecheck tensor_race',
+        7: 'racecheck tensor_no_fence fence_after',
+        8: 'racecheck tensor_in_flight commit_not_awaited|racecheck tensor_race',
+        9: 'racecheck engine_reads|racecheck before_engine', 10: 'initcheck tensor_unwritten',
+        11: 'racecheck tensor_load_not_awaited', 12: 'memcheck tensor_freed', 13: 'memcheck tensor_leak',
+        14: 'memcheck tensor_freed_twice', 15: 'memcheck tensor_freed_twice', 16: 'memcheck tensor_columns',
+        17: 'memcheck tensor_columns', 18: 'memcheck tensor_columns', 19: 'memcheck tensor_outside',
+        20: 'memcheck tensor_outside', 21: 'memcheck tensor_lanes', 22: 'memcheck tensor_lanes',
+        23: 'synccheck tensor_addresses', 24: 'synccheck warp_diverged', 25: 'synccheck warp_diverged',
+        26: 'racecheck tensor_in_flight', 27: 'synccheck no_mbarrier',
+        29: 'synccheck deadlock missing_arrivals', 30: 'memcheck instruction_descriptor',
+        31: 'memcheck instruction_descriptor', 32: 'memcheck instruction_descriptor',
+        33: 'memcheck instruction_descriptor', 34: 'memcheck instruction_descriptor',
+        35: 'memcheck instruction_descriptor', 36: 'memcheck instruction_descriptor',
+        37: 'memcheck instruction_descriptor', 38: 'memcheck matrix_descriptor', 39: 'memcheck matrix_descriptor',
+        40: 'memcheck matrix_descriptor', 41: 'memcheck matrix_descriptor',
+        42: 'memcheck outside_shared|memcheck outside_arrays',
+        43: 'memcheck matrix_descriptor', 44: 'racecheck product_not_awaited', 45: 'memcheck tensor_relinquished',
+        46: 'synccheck deadlock for_tensor_memory', 50: 'racecheck tensor_no_fence fence_before',
+        51: 'racecheck tensor_no_fence fence_after', 53: 'racecheck tensor_race',
+        54: 'racecheck tensor_in_flight not_committed', 55: 'racecheck tensor_in_flight not_committed'},
+    'from_tensor_memory': {
+        1: 'initcheck tensor_unwritten', 2: 'racecheck tensor_in_flight store_without_wait',
+        3: 'racecheck tensor_in_flight store_without_wait', 4: 'racecheck tensor_no_fence fence_before',
+        5: 'racecheck tensor_race', 6: 'racecheck tensor_no_fence fence_after', 7: 'memcheck instruction_descriptor',
+        8: 'racecheck tensor_in_flight|racecheck tensor_race'},
+    'copies': {
+        1: 'racecheck no_proxy_fence', 2: 'memcheck matrix_descriptor', 3: 'memcheck tensor_outside',
+        4: 'racecheck tensor_in_flight not_committed', 5: 'racecheck engine_reads|racecheck before_engine',
+        6: 'racecheck tensor_in_flight commit_not_awaited', 7: 'racecheck tensor_no_fence fence_after',
+        8: 'initcheck tensor_unwritten'}}
+THREADS = {'one_block': 160, 'from_tensor_memory': 160, 'copies': 128}
+
+
+@pytest.fixture(scope='module')
+def programs(): return cuda_kernel(PROGRAMS, [*MISTAKES, 'any_kind'])
+
+
+def swizzled(rows):
+    "The words of bf16 `rows` of 16 elements as the 128-byte swizzle stores them, 128 bytes per row"
+    raw = np.zeros((len(rows), 8, 16), np.uint8)
+    raw[:, :2] = rows.contiguous().view(torch.uint8).numpy().reshape(len(rows), 2, 16)
+    units = np.arange(8)[None] ^ (np.arange(len(rows))%8)[:, None]
+    placed = np.empty_like(raw)
+    np.put_along_axis(placed, units[:, :, None], raw, 1)
+    return placed.reshape(-1).view(np.int32)
+
+
+def tiles_of(a, b): return torch.from_numpy(np.concatenate([swizzled(a), swizzled(b)]).copy())
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_right_programs_multiply(programs, order):
+    a, b = torch.randn(128, 16).bfloat16(), torch.randn(16, 16).bfloat16()
+    want = (a.double() @ b.double().T).float()
+    with cpp.options(order=order):
+        out = torch.full((2, 128, 16), torch.nan)
+        programs['one_block'][1, 160](tiles_of(a, b), out, 0)
+        torch.testing.assert_close(out[0], want, rtol=2**-23, atol=2**-22)
+        torch.testing.assert_close(out[1], 2*want, rtol=2**-22, atol=2**-21)
+        plain = torch.cat([a.contiguous().view(torch.int32).view(128, 8), torch.zeros(128, 24, dtype=torch.int32)], 1)
+        out = torch.full((128, 16), torch.nan)
+        programs['from_tensor_memory'][1, 160](torch.cat([plain.reshape(-1), tiles_of(a, b)[128*32:]]), out, 0)
+        torch.testing.assert_close(out, want, rtol=2**-23, atol=2**-22)
+        rows, out = torch.arange(512, dtype=torch.int32), torch.zeros(128, 12, dtype=torch.int32)
+        programs['copies'][1, 128](rows, out, 0)
+        assert out[:, :4].equal(rows.view(128, 4)) and out[:, 8:].equal(rows.view(128, 4)[:32].repeat(4, 1))
+
+
+@pytest.mark.parametrize('kernel,wrong', [(k, n) for k, rows in MISTAKES.items() for n in rows])
+def test_wrong_programs_are_found(programs, kernel, wrong):
+    tiles = tiles_of(torch.randn(128, 16).bfloat16(), torch.randn(16, 16).bfloat16())
+    out = torch.zeros(2, 128, 16, dtype=torch.int32 if kernel == 'copies' else torch.float32)
+    with finding(MISTAKES[kernel][wrong]): programs[kernel][1, THREADS[kernel]](tiles, out, wrong)
+
+
+# Products of all kinds against float64. Element formats: (bits, exponent bits, mantissa bits, code in the descriptor)
+
+FORMATS = dict(f16=(16, 5, 10, 0), bf16=(16, 8, 7, 1), tf32=(32, 8, 23, 2), e4m3=(8, 4, 3, 0), e5m2=(8, 5, 2, 1),
+               e2m3=(6, 2, 3, 3), e3m2=(6, 3, 2, 4), e2m1=(4, 2, 1, 5), u8=(8, 0, 0, 0), s8=(8, 0, 0, 1))
+KINDS = ['f16', 'tf32', 'f8f6f4', 'i8', 'mxf8f6f4', 'mxf4', 'mxf4nvf4 32', 'mxf4nvf4 16']
+
+
+class Case(SimpleNamespace):
+    "A product; `swizzle` is 0 without one; `t`: which operands are transposed; `ts`: A is in tensor memory"
+    def __init__(self, kind, a, b, m=128, n=64, swizzle=128, t='', ts=False, d='f32', more=True, mask=0, scale=0,
+                 negate='', sf='ue8m0', first=0):
+        super().__init__(**{k: v for k, v in locals().items() if k not in ('self', '__class__')})
+        self.packed = 'mxf4' in kind
+        self.k = 16 if kind == 'f16' else 8 if kind == 'tf32' else 64 if self.packed else 32
+        self.block = dict(mxf8f6f4=32, mxf4=32).get(kind) or int((kind.split()+[0])[1] or 0)
+
+    def __str__(self): return '-'.join(f'{v}' for k, v in vars(self).items() if k not in ('packed', 'k', 'block') and v)
+
+
+def decoded(codes, name):
+    "The values of integer codes of a format, written out independently of the emulator"
+    bits, e, m, _ = FORMATS[name]
+    if name == 'u8': return codes.astype(float)
+    if name == 's8': return codes.astype(np.uint8).view(np.int8).astype(float)
+    if bits == 32: return (codes.astype(np.uint32) & ~np.uint32(0x1fff)).view(np.float32).astype(float)
+    sign, exponent, mantissa = codes >> e+m & 1, codes >> m & (1 << e)-1, codes & (1 << m)-1
+    bias = (1 << e-1)-1
+    small = exponent == 0
+    return (-1.0)**sign*(mantissa + np.where(small, 0, 1 << m))*2.0**(np.where(small, 1, exponent) - bias - m)
+
+
+def codes_of(rng, shape, name):
+    "Random codes of finite values of similar size"
+    bits, e, m, _ = FORMATS[name]
+    if not e: return rng.integers(0, 256, shape)
+    if bits == 32: return rng.normal(size=shape).astype(np.float32).view(np.uint32).astype(np.int64)
+    bias = (1 << e-1)-1
+    exponent = rng.integers(max(0, bias-4), min((1 << e)-1, bias+4) if e > 2 else 4, shape)
+    code = rng.integers(0, 2, shape) << e+m | exponent << m | rng.integers(0, 1 << m, shape)
+    return np.where((code & 0x7f) == 0x7f, 0, code) if name == 'e4m3' else code
+
+
+def store_operand(memory, codes, name, case, transposed):
+    "Store an operand (rows x k) in its canonical layout; return the bytes of its stride and of its leading dimension"
+    rows, k = codes.shape
+    bits, swizzle = FORMATS[name][0], case.swizzle
+    if bits < 8:
+        per = 32 if case.packed else 16                                      # elements of 16 bytes
+        flat = codes.reshape(rows, k//per, per)
+        big = sum(flat[..., i].astype(object) << i*bits for i in range(per))
+        raw = np.array([[list(int(x).to_bytes(16, 'little')) for x in row] for row in big], np.uint8).reshape(rows, -1)
+    else: raw = codes.astype(f'<u{bits//8}').view(np.uint8).reshape(rows, -1)
+    if transposed: raw = codes.T.astype(f'<u{bits//8}').copy().view(np.uint8).reshape(k, -1)    # k x bytes of rows
+    line = max(swizzle, 16)                                                  # contiguous bytes of a core matrix
+    outer, inner = np.indices(raw.shape)
+    num_inner, num_outer = -(-raw.shape[1]//line), -(-raw.shape[0]//8)
+    eight, column = 8*line, 8*line*num_outer                                 # bytes to the next 8 lines, next column
+    at = outer//8*eight + inner//line*column + outer%8*line + inner%line
+    if swizzle: at ^= (at >> 7 & swizzle//16-1) << 4
+    memory[at] = raw
+    return (column, eight) if transposed and not swizzle else (eight, column)   # (stride, leading)
+
+
+def matrix_descriptor(strides, swizzle):
+    stride, leading = strides
+    bits = leading >> 4 << 16 | stride >> 4 << 32 | 1 << 46 | {0: 0, 32: 6, 64: 4, 128: 2}[swizzle] << 61
+    return bits - (bits >> 63 << 64)                                         # as a signed integer
+
+
+def scale_codes(rng, shape, sf): return rng.integers(120, 134, shape) if sf == 'ue8m0' else rng.integers(16, 100, shape)
+
+
+def scale_values(codes, sf): return 2.0**(codes-127) if sf == 'ue8m0' else decoded(codes, 'e4m3')
+
+
+def run_case(kernel, case, seed=0):
+    "(D as the emulator computes it, D in double, the bound of the error), of the lanes that are written"
+    rng = np.random.default_rng(seed)
+    m, n, k = case.m, case.n, case.k
+    a, b = codes_of(rng, (m, k), case.a), codes_of(rng, (n, k), case.b)
+    tiles = np.zeros((2, 16384), np.uint8)
+    da = 0 if case.ts else matrix_descriptor(store_operand(tiles[0], a, case.a, case, 'a' in case.t), case.swizzle)
+    db = matrix_descriptor(store_operand(tiles[1], b, case.b, case, 'b' in case.t), case.swizzle)
+    start = np.zeros((128, 128), np.uint32)                                  # columns, lanes
+    d_type = {'f16': 0, 'f32': 1, 's32': 2}[case.d]
+    if case.d == 'f32': old = rng.normal(size=(64, 128)).astype(np.float32); start[:64] = old.view(np.uint32)
+    elif case.d == 's32': old = rng.integers(-1000, 1000, (64, 128)).astype(np.int32); start[:64] = old.view(np.uint32)
+    else: old = rng.normal(size=(64, 128)).astype(np.float16); start[:64] = old.view(np.uint16)
+    if case.ts:
+        per = 32//max(FORMATS[case.a][0], 8)
+        words = sum(a[:, i::per].astype(np.uint64) << np.uint64(i*32//per) for i in range(per)).astype(np.uint32)
+        start[64:64+k//per] = words.T
+    va, vb = decoded(a, case.a), decoded(b, case.b)
+    if case.block:
+        num = k//case.block
+        sa, sb = scale_codes(rng, (m, num), case.sf), scale_codes(rng, (n, num), case.sf)
+        for first, codes in ((96, sa), (100, sb)):
+            for i, row in enumerate(codes):
+                word = sum(int(x) << 8*(case.first+j) for j, x in enumerate(row))
+                start[first + i//32, i%32::32] |= np.uint32(word)
+        va, vb = (v*np.repeat(scale_values(x, case.sf), case.block, 1) for v, x in ((va, sa), (vb, sb)))
+    va, vb = (v*(-1 if x in case.negate else 1) for v, x in ((va, 'a'), (vb, 'b')))
+    code = lambda name: 1 if case.packed else FORMATS[name][3]
+    bits = code(case.a) << 7 | code(case.b) << 10 | ('a' in case.negate) << 13 | ('b' in case.negate) << 14
+    bits |= ('a' in case.t) << 15 | ('b' in case.t) << 16 | n//8 << 17 | m//16 << 24
+    bits |= (case.first << 4 | (case.sf == 'ue8m0') << 23 | case.first << 29) if case.block else d_type << 4
+    out = np.zeros((64, 128), np.uint32)
+    number = 12 if case.scale else KINDS.index(case.kind) + 8*case.ts
+    kernel[1, 128](tiles.reshape(-1).view(np.int32), start.view(np.int32), out.view(np.int32), da, db, bits, 64, 96,
+                   number, int(case.more), case.mask)
+    lanes = np.arange(128) if m == 128 else np.arange(64)//16*32 + np.arange(64)%16
+    got = {'f32': out.view(np.float32), 's32': out.view(np.int32),
+           'f16': (out & 0xffff).astype(np.uint16).view(np.float16)}[case.d].astype(float)
+    before = old.astype(float)
+    want = before.copy()
+    sums = va @ vb.T + (before[:n].T[lanes]/2**case.scale if case.more else 0)
+    bound = np.abs(va) @ np.abs(vb).T + np.abs(before[:n].T[lanes])
+    written = np.array([not case.mask >> lane%32 & 1 for lane in lanes])
+    want[:n, lanes[written]] = sums[written].T
+    error = np.zeros_like(want)
+    error[:n, lanes[written]] = bound[written].T
+    return got, want, error*{'f32': 2**-23, 'f16': 2**-10, 's32': 0}[case.d]
+
+
+CASES = [
+    Case('f16', 'bf16', 'bf16'), Case('f16', 'f16', 'f16', n=8, swizzle=64), Case('f16', 'f16', 'f16', d='f16'),
+    Case('f16', 'bf16', 'f16', m=64, n=24, swizzle=32), Case('f16', 'bf16', 'bf16', swizzle=0, more=False),
+    Case('f16', 'bf16', 'bf16', t='ab'), Case('f16', 'f16', 'bf16', t='b', swizzle=64, negate='a'),
+    Case('f16', 'bf16', 'bf16', t='a', swizzle=0, n=16), Case('f16', 'bf16', 'bf16', t='ab', swizzle=32, m=64),
+    Case('f16', 'bf16', 'bf16', ts=True), Case('f16', 'bf16', 'bf16', mask=0x0f0f1234, negate='ab'),
+    Case('f16', 'bf16', 'bf16', scale=3), Case('tf32', 'tf32', 'tf32'), Case('tf32', 'tf32', 'tf32', m=64, swizzle=0),
+    Case('tf32', 'tf32', 'tf32', ts=True, n=40), Case('f8f6f4', 'e4m3', 'e5m2'), Case('f8f6f4', 'e5m2', 'e2m1', n=8),
+    Case('f8f6f4', 'e2m3', 'e3m2'), Case('f8f6f4', 'e2m1', 'e4m3', ts=False, swizzle=0), Case('f8f6f4', 'e4m3', 'e4m3',
+    ts=True), Case('f8f6f4', 'e4m3', 'e4m3', t='ab'), Case('i8', 's8', 's8', d='s32'), Case('i8', 'u8', 's8', d='s32',
+    m=64, n=24), Case('i8', 's8', 'u8', d='s32', ts=True), Case('mxf8f6f4', 'e4m3', 'e4m3'),
+    Case('mxf8f6f4', 'e5m2', 'e2m3', first=2), Case('mxf8f6f4', 'e3m2', 'e2m1', n=40, first=3),
+    Case('mxf4', 'e2m1', 'e2m1'), Case('mxf4', 'e2m1', 'e2m1', first=2, n=24, swizzle=32),
+    Case('mxf4nvf4 32', 'e2m1', 'e2m1', more=False), Case('mxf4nvf4 16', 'e2m1', 'e2m1', sf='ue4m3'),
+    Case('mxf4nvf4 16', 'e2m1', 'e2m1', sf='ue8m0', swizzle=0, negate='b')]
+
+
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_products_of_all_kinds(programs, case):
+    got, want, error = run_case(programs['any_kind'], case)
+    assert (np.abs(got - want) <= error).all(), np.argwhere(np.abs(got - want) > error)[:5]
+
+
+def random_case(rng):
+    pick = lambda *x: x[rng.integers(len(x))]
+    kind = pick(*KINDS)
+    swizzle, scaled = int(pick(0, 32, 64, 128)), 'mx' in kind
+    names = dict(f16=('f16', 'bf16'), tf32=('tf32',), i8=('u8', 's8')).get(kind) or (
+        ('e2m1',) if 'mxf4' in kind else ('e4m3', 'e5m2', 'e2m3', 'e3m2', 'e2m1'))
+    a, b = pick(*names), pick(*names)
+    m = 128 if scaled else int(pick(64, 128))
+    ts = not scaled and m == 128 and FORMATS[a][0] >= 8 and bool(pick(0, 1))
+    t = ''.join(x for x, name in (('a', a), ('b', b)) if FORMATS[name][0] in (8, 16) and 'mxf4' not in kind
+                and pick(0, 1) and not (x == 'a' and ts))
+    n = int(pick(8, 16, 32, 48, 64)) if kind == 'i8' else 8*int(rng.integers(1, 9))
+    if 'b' in t: n = max(n, max(swizzle, 16)*8//FORMATS[b][0]//8*8)           # whole columns of core matrices
+    if n > 64 or kind == 'i8' and n % 16 and n not in (8, 24): n = 64
+    d = 's32' if kind == 'i8' else 'f16' if a == b == 'f16' and pick(0, 1) else 'f32'
+    sf = pick('ue8m0', 'ue4m3') if kind == 'mxf4nvf4 16' else 'ue8m0'
+    first = int(pick(0, 1, 2, 3)) if kind == 'mxf8f6f4' else 0
+    if kind in ('mxf4', 'mxf4nvf4 32'): first = 2*int(pick(0, 1))
+    negate = '' if kind == 'i8' else pick('', 'a', 'b', 'ab')
+    mask = 0 if scaled else int(pick(0, 0, rng.integers(1 << 32)))
+    return Case(kind, a, b, m, n, swizzle, t, ts, d, bool(pick(0, 1)), mask, 0, negate, sf, first)
+
+
+@pytest.mark.exhaustive
+def test_random_products(programs):
+    rng = np.random.default_rng(1)
+    for seed in range(200):
+        case = random_case(rng)
+        got, want, error = run_case(programs['any_kind'], case, seed)
+        assert (np.abs(got - want) <= error).all(), (seed, str(case))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which('nvcc'), reason='needs nvcc')
+def test_nvcc_compiles_the_programs(tmp_path):
+    (tmp_path/'k.cu').write_text(PROGRAMS)
     subprocess.run(['nvcc', '-std=c++17', '-arch=sm_100a', '-cubin', '-o', 'k.cubin', 'k.cu'], cwd=tmp_path, check=True)

@@ -3,6 +3,7 @@ import subprocess, sys
 
 import pytest
 
+from gridstride.cpp import program
 from gridstride.cpp.nvcc import main, parse
 
 
@@ -92,3 +93,39 @@ def test_what_cannot_be_built_is_an_error(tmp_path, monkeypatch, capsys):
 
 def test_the_command_runs_as_nvcc(tmp_path):
     assert 'release' in run(sys.executable, '-m', 'gridstride', 'nvcc', '-V')[1]
+
+
+FLAGS = ['-arch=sm_100a', '--gpu-architecture sm_100a', '-gencode arch=compute_100a,code=sm_100a']
+
+
+@pytest.mark.parametrize('flags', FLAGS)
+def test_a_flag_chooses_blackwell(flags):
+    (define,) = parse([*flags.split(), 'a.cu']).defines
+    assert define in ('GRIDSTRIDE_ARCH=sm_100a', 'GRIDSTRIDE_ARCH=compute_100a')
+
+
+ARCHITECTURE = r'''
+__global__ void ask(int *x) { *x = __CUDA_ARCH__; }
+int main() {
+    int *x, arch;
+    cudaDeviceProp p;
+    cudaMalloc(&x, 4);
+    ask<<<1, 1>>>(x);
+    cudaMemcpy(&arch, x, 4, cudaMemcpyDeviceToHost);
+    cudaFree(x);
+    cudaGetDeviceProperties(&p, 0);
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    return arch == 1000 && p.major == 10 ? 0 : 1;
+#else
+    return arch == 900 && p.major == 9 ? 9 : 2;
+#endif
+}
+'''
+
+
+@pytest.mark.slow
+def test_the_emulator_pretends_to_be_the_architecture_that_is_chosen():
+    assert program.run(ARCHITECTURE, 'arch', (), defines=('GRIDSTRIDE_ARCH=sm_100a',)) == 0
+    assert program.run(ARCHITECTURE, 'arch', ()) == 9
+    with pytest.raises(ValueError, match='sm_75'):
+        program.run(ARCHITECTURE, 'arch', (), defines=('GRIDSTRIDE_ARCH=sm_75',))

@@ -184,6 +184,7 @@ def _parser():
     g = p.add_argument_group('CUDA C')
     g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='of headers')
     g.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
+    g.add_argument('--arch', choices=('sm_90a', 'sm_100a'), help='of the GPU; default: sm_90a')
     g.add_argument('--with', dest='units', metavar='FILE', action='append', default=[], help='of the same program')
     g = p.add_argument_group('a CUDA C file without a main')
     g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template, with random data")
@@ -215,7 +216,7 @@ def _job(file, options, args):
         args=args,
         seconds=options.seconds,
         include=options.include,
-        define=options.define,
+        define=[*options.define, *([f'GRIDSTRIDE_ARCH={options.arch}'] if options.arch else [])],
         units=options.units,
         launch=options.launch,
         sizes=sizes,

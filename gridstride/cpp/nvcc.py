@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import program
+from .toolchain.build import ARCH_MACRO
 from .toolchain.cache import BuildResult, cpu, headers_hash
 from .toolchain.compilers import CPP_FOLDER
 
@@ -25,6 +26,7 @@ _WITH_VALUE = frozenset(
     '-diag-suppress -fmad --threads --output-file --include-path --define-macro --library --library-path '
     '-default-stream --default-stream'.split()
 )
+_ARCHITECTURE_FLAGS = '-arch', '--gpu-architecture', '-gencode', '--generate-code'
 _LONG_NAMES = {
     '--output-file': '-o',
     '--include-path': '-I',
@@ -100,6 +102,8 @@ def parse(
             options['checked'] = False
         elif flag in ('-I', '-D'):
             lists['include' if flag == '-I' else 'defines'].append(value)
+        elif flag in _ARCHITECTURE_FLAGS and (m := re.search(r'\b(?:sm|compute)_100[af]?\b', value)):
+            lists['defines'].append(f'{ARCH_MACRO}={m[0]}')
         elif flag == '-std' and re.fullmatch(r'c\+\+2\w', value):
             lists['flags'].append(f'-std={value}')
         elif flag == '-fopenmp':

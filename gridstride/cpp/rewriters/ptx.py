@@ -532,10 +532,7 @@ _CALLS = [
             rf'cvt\.rn\.satfinite\.{_SMALL_FLOAT}x2\.f16x2',
             lambda t, *operands: _small_float('halves_to_small_pair', t, operands),
         ),
-        (
-            rf'cvt\.rn\.f16x2\.{_SMALL_FLOAT}x2',
-            lambda t, *operands: _small_float('small_pair_to_halves', t, operands),
-        ),
+        (rf'cvt\.rn\.f16x2\.{_SMALL_FLOAT}x2', lambda t, *operands: _small_float('small_pair_to_halves', t, operands)),
         (
             r'cvt\.(rz|rp)(\.satfinite)?\.ue8m0x2\.(f32|bf16x2)',
             lambda rounding, saturates, source, *operands: _ptx(

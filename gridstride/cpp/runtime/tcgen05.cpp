@@ -255,7 +255,7 @@ static uint32_t store_d(const Product &p, double sum) {
 static double scale_at(Worker &block, const Product &p, uint32_t address, int index, int i, int first_byte, int quarter,
     int line) {
     const uint32_t lane = uint32_t(quarter * 32 + index % 32), column = (address & 0xffff) + uint32_t(index / 32);
-    if (detector.on && i == 0) check_tensor_written(block, lane, column, line);
+    if (detector.on && i == 0) check_tensor_written(block, lane, column, line, true);
     const uint32_t word = tensor_memory_of(block).words[column][lane];
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
@@ -268,7 +268,7 @@ static void load_a(Worker &block, const Product &p, int rows, int line) {
         for (int row = 0; row < rows; row++)
             for (int i = 0; i < p.k; i++) {
                 const uint32_t at = column + uint32_t(i / per_word);
-                if (detector.on && i % per_word == 0) check_tensor_written(block, uint32_t(row), at, line);
+                if (detector.on && i % per_word == 0) check_tensor_written(block, uint32_t(row), at, line, true);
                 const uint32_t word = tensor_memory_of(block).words[at][row];
                 a_values[row][i] = p.a_sign * decode_fast(p.a, word >> i % per_word * (32 / per_word));
             }
@@ -314,7 +314,7 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
             position_in_d(p, row, c, lane, column);
             sums[c] = 0;
             if (!call.accumulates) continue;
-            if (detector.on) check_tensor_written(block, base_lane + lane, base_column + column, line);
+            if (detector.on) check_tensor_written(block, base_lane + lane, base_column + column, line, true);
             sums[c] = ldexp(load_d(p, here.words[base_column + column][base_lane + lane]), -call.d_scale);
         }
         for (int i = 0; i < p.k; i++) {
@@ -354,8 +354,10 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
     const uint32_t shape = uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
     const size_t index = add_tensor_access(here, TensorAccess::product, call.cta_group, shape, line);
     const TensorAccess access = here.accesses[index];
+    TensorAccess as_operand = access;      // in no order with an earlier product
+    as_operand.shape = 0;
     const auto use = [&](const TensorRange &range) {
-        check_tensor_order(block, access, range);
+        check_tensor_order(block, range.writes ? access : as_operand, range);
         record_tensor_access(here, index, range);
     };
     if (call.a_in_tensor_memory) use({call.a_address & 0xffff, a_columns, 0xff, true, false});

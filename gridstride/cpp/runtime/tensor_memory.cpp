@@ -299,9 +299,15 @@ void record_tensor_access(TensorMemory &here, size_t index, const TensorRange &r
             cell.reads[is_same(cell.reads[0]) ? 0 : 1] = number;
         }
 }
-void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line) {
+// Another thread may write it later, unordered: then this read is a data race (initcheck.cpp). A product reads at once.
+void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_product) {
     if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
-    detector.find(Code::tensor_unwritten, {{"lane", lane}, {"column", column}}, now_at(line));
+    auto &stored_read = w.leader->cluster.empty() ? detector.unwritten : detector.unwritten_in_launch;
+    if (stored_read) return;
+    stored_read.reset(new UnwrittenRead{detector.me, {}});
+    fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
+    detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
+    if (by_product || !checks(racecheck)) detector.report_unwritten(stored_read);
 }
 // Reports instructions on these columns that are still in flight when they are freed.
 static void check_all_complete(Worker &w, const TensorAllocation &allocation, int line) {
@@ -409,7 +415,8 @@ static void check_move(const TensorMove &m, bool stores, int line) {
     for (uint32_t i = 0, n = registers_of(m); !stores && i < n; i++) {
         const Position at = position(m, uint32_t(lane()), i);
         for (uint32_t c = 0; c < (m.packs ? 2u : 1u); c++)
-            check_tensor_written(*worker, base_lane + at.lane, column + at.column * (m.packs ? 2 : 1) + c, line);
+            check_tensor_written(*worker, base_lane + at.lane, column + at.column * (m.packs ? 2 : 1) + c, line,
+                false);
     }
 }
 // The placeholder of register `i` until the warp waits

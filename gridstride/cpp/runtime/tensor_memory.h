@@ -62,7 +62,7 @@ struct TensorRange {
 };
 void check_tensor_order(Worker &, const TensorAccess &, const TensorRange &);
 void record_tensor_access(TensorMemory &, size_t index, const TensorRange &);
-void check_tensor_written(Worker &, uint32_t lane, uint32_t column, int line);
+void check_tensor_written(Worker &, uint32_t lane, uint32_t column, int line, bool by_product);
 void set_tensor_group(Worker &, int cta_group, const char *operation, int line);
 // The other block of a pair, for cta_group::2; reports a block without one
 Worker &pair_of(Worker &, const char *operation, int line);

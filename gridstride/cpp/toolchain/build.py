@@ -243,7 +243,28 @@ def _macros(defines):
     "Return (compiler flags, lines after the headers) for the macros `defines`"
     flags = [f'-D{define}' for define in defines if _BEFORE_HEADERS.match(define)]
     definitions = [define.partition('=') for define in defines if not _BEFORE_HEADERS.match(define)]
-    return flags, ''.join(f'#define {name} {value if equals else 1}\n' for name, equals, value in definitions)
+    lines = [f'#define {name} {value if equals else 1}\n' for name, equals, value in definitions]
+    arch = next((value for name, _, value in definitions if name == ARCH_MACRO), None)
+    return flags, ''.join(lines) + (_architecture(arch) if arch else '')
+
+
+# The macro by which a program chooses the architecture that the emulator pretends to be; by default that is sm_90a.
+ARCH_MACRO = 'GRIDSTRIDE_ARCH'
+
+
+def _architecture(arch):
+    """Return the lines after the headers that set the macros and the device's properties for an architecture; raises
+    `ValueError` for one that the emulator does not know"""
+    if not (m := re.fullmatch(r'(?:sm|compute)_(90|100)([af]?)', arch)):
+        raise ValueError(f'the emulator pretends to be sm_90a or sm_100a; got {ARCH_MACRO}={arch}')
+    number = int(m[1]) * 10
+    names = ['__CUDA_ARCH__', '__CUDA_ARCH_LIST__', *(['__CUDA_ARCH_SPECIFIC__'] if m[2] else [])]
+    if m[2] and number == 1000:
+        names.append('__CUDA_ARCH_FAMILY_SPECIFIC__')
+    macros = ''.join(f'#undef {name}\n#define {name} {number}\n' for name in names)
+    feature = f'#define __CUDA_ARCH_FEAT_SM{m[1]}_ALL 1\n' if m[2] else ''
+    host = f'namespace {{ const int gridstride_architecture = gridstride::architecture = {number}; }}\n'
+    return f'{macros}#undef __CUDA_ARCH_FEAT_SM90_ALL\n{feature}{host}'
 
 
 def emulate(

@@ -49,6 +49,11 @@
 #define __CUDA_ARCH_LIST__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
+namespace gridstride {
+// The architecture that host code sees, as __CUDA_ARCH__: that of the macro GRIDSTRIDE_ARCH (toolchain/build.py)
+[[maybe_unused]] static int architecture = __CUDA_ARCH__;
+}
+
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
 

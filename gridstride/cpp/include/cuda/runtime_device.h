@@ -115,15 +115,18 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     if (!gridstride::is_device_number(d)) return gridstride::record_error(cudaErrorInvalidDevice);
     *p = {};
     p->pciBusID = d;
-    strcpy(p->name, "gridstride emulator (CPU) with the limits of an H100");
+    const bool is_blackwell = gridstride::architecture >= 1000;
+    strcpy(p->name, is_blackwell ? "gridstride emulator (CPU) with the limits of a B200"
+                                 : "gridstride emulator (CPU) with the limits of an H100");
     p->totalGlobalMem = gridstride::device_size();
     p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10,
     p->reservedSharedMemPerBlock = 1024;
-    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->major = 9, p->minor = 0, p->warpSize = 32,
+    p->totalConstMem = 64 << 10, p->memPitch = 2147483647,
+    p->major = gridstride::architecture / 100, p->minor = 0, p->warpSize = 32,
     p->maxThreadsPerBlock = 1024;
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = 132,
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = is_blackwell ? 148 : 132,
     p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
     p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
     p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1,
