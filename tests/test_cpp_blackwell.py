@@ -392,7 +392,7 @@ def store_operand(memory, codes, name, case, transposed):
     if transposed: raw = codes.T.astype(f'<u{bits//8}').copy().view(np.uint8).reshape(k, -1)    # k x bytes of rows
     line = max(swizzle, 16)                                                  # contiguous bytes of a core matrix
     outer, inner = np.indices(raw.shape)
-    num_inner, num_outer = -(-raw.shape[1]//line), -(-raw.shape[0]//8)
+    num_outer = -(-raw.shape[0]//8)
     eight, column = 8*line, 8*line*num_outer                                 # bytes to the next 8 lines, next column
     at = outer//8*eight + inner//line*column + outer%8*line + inner%line
     if swizzle: at ^= (at >> 7 & swizzle//16-1) << 4
