@@ -377,6 +377,19 @@ def test_the_home_page_is_short(address, browser_page, size, screens):
         assert 1 < page.evaluate(SCREENS) <= screens - .1
 
 
+HEADS = '''() => [...document.querySelectorAll('#the-lessons table')].map(
+    t => [...t.querySelectorAll('th')].map(o => [o.offsetWidth/t.offsetWidth, o.scrollWidth <= o.clientWidth]))'''
+
+
+@todays_theme
+def test_what_a_lesson_does_has_the_widest_column(address, browser_page):
+    with browser_page(viewport=dict(width=1280, height=800)) as page:
+        page.goto(f'{address}/nbs/README.html')
+        tables = page.evaluate(HEADS)
+        assert len(tables) == 7
+        for columns in tables: assert columns[1][0] > .35 and all(fits for _, fits in columns), columns
+
+
 @todays_theme
 def test_search_finds_bank_conflicts(address, browser_page):
     with browser_page() as page:
