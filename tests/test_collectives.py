@@ -1,32 +1,17 @@
-"Collectives: by messages among processes, and their kernels on the emulator, where a row of blocks stands for a rank."
-import sys
+"Collectives: by messages among processes, and their kernels on emulated devices; and the model of their time."
+import importlib.util, json, sys
 from importlib.resources import files
+from pathlib import Path
 
 import cloudpickle
 import pytest
 import torch
 from gridstride import ring
-from gridstride.cpp import cuda_kernel
+from gridstride.cpp import cuda_kernel, on_emulator
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
 ALGORITHMS = 'words', 'one_shot', 'two_shots'
-WRAPPER = '''
-__global__ void reduce_rows(int algorithm, const __nv_bfloat16 *x, __nv_bfloat16 *out, long long vectors, u64 *pool,
-                            const long long *at, u32 *state, int ranks) {
-    typedef __nv_bfloat16 T;
-    const int r = blockIdx.y;
-    const u64 no_limit = 1ULL << 60;
-    u64 inboxes[8], flags[8];
-    for (int i = 0; i < ranks; i++) inboxes[i] = (u64)(pool + at[i]), flags[i] = (u64)(pool + at[ranks + i]);
-    x += 8*r*vectors, out += 8*r*vectors, state += 2*r;
-    if (algorithm == 0) all_reduce_words<T>(x, out, 4*vectors, inboxes, 4096, state, 0, no_limit, r, ranks);
-    if (algorithm == 1)
-        all_reduce_one_shot<T>(x, out, vectors, inboxes, 1024, flags, state, 0, no_limit, r, ranks);
-    const long long part = (vectors + ranks - 1)/ranks;
-    if (algorithm == 2) all_reduce_two_shots<T>(x, out, vectors, part, inboxes, flags, state, 0, no_limit, r, ranks);
-}
-'''
 
 
 def in_order(x):
@@ -37,27 +22,33 @@ def in_order(x):
 
 
 @pytest.fixture(scope='module')
-def emulated():
+def kernels():
     text = files(ring).joinpath('collectives.cuh').read_text().replace('THREADS = 512', 'THREADS = 64')
-    text = text.replace('__global__ void __launch_bounds__(THREADS)\nall_reduce', '__device__ void\nall_reduce')
-    return cuda_kernel('#define VECTORS 2\n' + text + WRAPPER, 'reduce_rows')
+    names = [f'all_reduce_{name}<__nv_bfloat16>' for name in ALGORITHMS]
+    with on_emulator(): return dict(zip(ALGORITHMS, cuda_kernel(text, names).values()))
 
 
 @pytest.mark.parametrize('ranks', (2, 3))
-def test_kernels_on_the_emulator(emulated, ranks):
-    inbox, flags = 2*ranks*4096, 2*512*ranks              # in elements of 8 bytes
-    pool, state = torch.zeros(ranks*(3*inbox + flags), dtype=torch.int64), torch.zeros(ranks, 2, dtype=torch.int32)
-    flags_at = [3*inbox*ranks + r*flags for r in range(ranks)]
-    at = [torch.tensor([(i*ranks + r)*inbox for r in range(ranks)] + flags_at) for i in range(len(ALGORITHMS))]
+def test_kernels_on_emulated_devices(kernels, ranks):
+    slot, most, no_limit = 4096, 1024, 2**60             # words of a slot, vectors of an array, nanoseconds
     rng = torch.Generator().manual_seed(ranks)
     jobs = [('words', 9), ('words', 500), ('one_shot', 7), ('one_shot', 999), ('two_shots', 998), ('two_shots', 1),
             ('words', 50), ('two_shots', 770), ('one_shot', 130), ('words', 3)]
-    for name, vectors in jobs:
-        x, i = torch.randn(ranks, 8*vectors, generator=rng).bfloat16(), ALGORITHMS.index(name)
-        out = torch.full_like(x, torch.nan)
-        emulated[(3, ranks), 64](i, x, out, vectors, pool, at[i], state, ranks)
-        assert all(torch.equal(o, in_order(x)) for o in out), (name, vectors)
-    assert state.tolist() == [[len(jobs), 0]]*ranks
+    with on_emulator(), ring.devices(ranks) as gpus:
+        memory = {name: gpus.symmetric(2*ranks*slot, torch.int64, name) for name in ALGORITHMS}
+        flags, states = gpus.symmetric(2*512*ranks, torch.int64, 'flag'), gpus.symmetric(2, torch.int32, 'state')
+        inboxes, flag_table = {name: gpus.pointers(memory[name]) for name in ALGORITHMS}, gpus.pointers(flags)
+        for name, vectors in jobs:
+            xs, outs = (gpus.symmetric(8*vectors, torch.bfloat16, array) for array in ('x', 'out'))
+            for x, out in zip(xs, outs): x.copy_(torch.randn(8*vectors, generator=rng)), out.fill_(torch.nan)
+            sizes = {'words': (4*vectors, inboxes[name], slot), 'one_shot': (vectors, inboxes[name], most, flag_table),
+                     'two_shots': (vectors, -(-vectors//ranks), inboxes[name], flag_table)}[name]
+            for rank in range(ranks):
+                with gpus[rank]:
+                    kernels[name][3, 64](xs[rank], outs[rank], *sizes, states[rank], 0, no_limit, rank, ranks)
+            gpus.synchronize()
+            assert all(torch.equal(out, in_order(torch.stack(xs))) for out in outs), (name, vectors)
+        assert [state.tolist() for state in states] == [[len(jobs), 0]]*ranks
 
 
 def collectives(rank, xs, rows, columns, w):
@@ -90,3 +81,28 @@ def test_rows_that_ranks_do_not_divide():
     def uneven(rank): ring.matmul_reduce_scatter(torch.ones(3, 2), torch.ones(2, 2))
     with pytest.raises(ring.RankError) as e: ring.launch(uneven, 2, backend='gloo')
     assert '3' in e.value.reason and '2' in e.value.reason
+
+
+def test_model():
+    link = ring.Link(2e-6, 300e9)
+    times = {size: ring.all_reduce_seconds('one_shot', size, 2, link) for size in (1e3, 1e5, 1e8)}
+    fit = ring.fit_link(times)
+    assert fit.latency == pytest.approx(2e-6) and fit.speed == pytest.approx(300e9)
+    assert ring.all_reduce_bytes('one_shot', 8, 2) == ring.all_reduce_bytes('two_shots', 8, 2) == 8
+    assert ring.all_reduce_bytes('words', 8, 4) == 48 and ring.all_reduce_bytes('two_shots', 8, 4) == 12
+    with pytest.raises(ValueError): ring.all_reduce_bytes('three_shots', 8, 2)
+    with pytest.raises(ValueError): ring.fit_link({8: 1.})
+
+
+def test_prediction_is_that_of_the_measurements():
+    folder = Path(__file__).parents[1]/'benchmarks'
+    spec = importlib.util.spec_from_file_location('collectives_benchmark', folder/'collectives.py')
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    prediction, committed = (json.loads(text) for text in (
+        json.dumps(benchmark.predict(json.loads((folder/'collectives.json').read_text()))),
+        (folder/'collectives_prediction.json').read_text()))
+    assert prediction['fitted_to'] == committed['fitted_to']
+    for part, time in (('two_gpus', 'model_us'), ('prediction', 'us')):
+        assert [row[time] for row in prediction[part]] == pytest.approx([row[time] for row in committed[part]])
+    assert max(abs(row['model_us']/row['measured_us'] - 1) for row in committed['two_gpus']) < .15
