@@ -971,7 +971,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=50,
         exercises=(40, 60),
         needs=(
-            "lesson {ring} (ranks) and {scan_sort_select}'s flags between blocks; {two_gpus} helps. No GPU is needed: "
+            "lesson {ring} (ranks) and {other_reductions}'s flags and fences; {two_gpus} helps. No GPU is needed: "
             'two to four emulated GPUs run every kernel, with all checks. Times of two real ones are recorded.'
         ),
         follows='',

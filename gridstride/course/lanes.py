@@ -29,7 +29,7 @@ LANES = (
         'latency_and_roofline quantization online_softmax attention_forward latent_attention',
         '',
     ),
-    ('CUDA C, PyTorch on several GPUs', 'kernels that communicate', 'scan_sort_select ring_attention collectives', ''),
+    ('CUDA C, PyTorch on several GPUs', 'kernels that communicate', 'other_reductions ring_attention collectives', ''),
     (
         'all of CUDA',
         'the checkers on my own code, in CI',
