@@ -921,6 +921,49 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         chapter_title='Latent attention',
     ),
     Lesson(
+        '28a',
+        'block_scaling',
+        'Blackwell: block scaling',
+        reading=50,
+        exercises=(25, 35),
+        needs=(
+            "lesson {number_formats}'s groups, decibels and small model, and {dequantizing}'s kernels; CUDA C "
+            '({shared_memory_cuda}). Nothing runs on Blackwell here: formats and products are checked on a CPU, '
+            'predictions are from data sheets, times are those of an NVIDIA H200.'
+        ),
+        follows=(
+            'the [microscaling specification]'
+            '(https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf), and '
+            "[PTX's](https://docs.nvidia.com/cuda/parallel-thread-execution/) on `tcgen05`."
+        ),
+        does=(
+            'floats of 4 bits, scales that are powers of two or floats; MXFP8, MXFP4 and NVFP4 in decibels and in '
+            'perplexity; a product with block scales; NVFP4 weights on Hopper'
+        ),
+        gpu='helps',
+        chapter='blackwell',
+        chapter_title='Blackwell',
+    ),
+    Lesson(
+        '28b',
+        'flash_attention_4',
+        'What FlashAttention 4 changed',
+        reading=35,
+        exercises=(30, 35),
+        needs=(
+            'lesson {flash_attention_hopper}; {dequantizing} helps, for floats that are made of bits. Nothing runs on '
+            'Blackwell here: kernels are those of Hopper, and times those of an NVIDIA H200.'
+        ),
+        follows=(
+            'the [FlashAttention repository](https://github.com/Dao-AILab/flash-attention), whose version 4 is for '
+            'Blackwell.'
+        ),
+        does='exponentials by a polynomial on the multiply-add units; accumulators that are rescaled only if they must',
+        gpu='helps',
+        chapter='blackwell',
+        chapter_title='Blackwell',
+    ),
+    Lesson(
         '29a',
         'ring',
         'Ring attention: the ring',

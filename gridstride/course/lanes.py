@@ -26,7 +26,7 @@ LANES = (
     (
         'CUDA C and Triton, serving language models',
         'quantization, decoding',
-        'latency_and_roofline quantization online_softmax attention_forward latent_attention',
+        'latency_and_roofline quantization online_softmax attention_forward latent_attention block_scaling',
         '',
     ),
     ('CUDA C, PyTorch on several GPUs', 'kernels that communicate', 'other_reductions ring_attention collectives', ''),
@@ -49,7 +49,7 @@ TOPICS = {  # part -> its contents
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
     '2:4 sparsity',
     'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
-    'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache',
+    'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache, NVFP4',
     'Many GPUs, other languages': 'ring attention, nine kernel languages, AMD, Blackwell in PTX, judging kernels '
     'that a language model wrote',
 }
@@ -63,7 +63,7 @@ WEEKS = (  # the chapters of each week of a class
     'fusion custom_ops softmax flash_attention',
     'quantization sparsity',
     'tensor_cores hopper_gemm',
-    'flash_attention_hopper latent_attention ring_attention collectives where_next',
+    'flash_attention_hopper latent_attention blackwell ring_attention collectives where_next',
 )
 ROMAN = 'I II III IV V VI VII'.split()
 _HEAD = '|---|---|---|---|---|'
