@@ -53,14 +53,14 @@ def test_add(n):
     np.testing.assert_array_equal(out, a+b)
 
 @cuda.jit
-def places(out):
+def positions(out):
     x,y,z = cuda.grid(3)
     nx,ny,nz = cuda.gridsize(3)
     if x < out.shape[0] and y < out.shape[1] and z < out.shape[2]: out[x,y,z] = x+nx*(y+ny*z)
 
 def test_three_dimensions():
     out = np.full((7,5,3), -1)
-    places[(2,2,3),(4,3,1)](out)
+    positions[(2,2,3),(4,3,1)](out)
     x,y,z = np.indices(out.shape)
     np.testing.assert_array_equal(out, x+8*(y+6*z))
 

@@ -102,11 +102,12 @@ class Skinny(Product):
         warps, or if this kernel is not known to be faster"""
         num_k_steps = cdiv(K, 16)
         PARTS = cdiv(num_k_steps, 4 if num_k_steps <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
-        TEAMS = max(1, 13 // PARTS)
+        WARP_GROUPS = max(1, 13 // PARTS)
         K_STEPS = cdiv(num_k_steps, PARTS)
-        WORKERS = PARTS * TEAMS
+        WORKERS = PARTS * WARP_GROUPS
         STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, K_STEPS)) // (32 * K))
-        config = dict(COLUMNS=N, PARTS=PARTS, K_STEPS=K_STEPS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
+        config = dict(COLUMNS=N, PARTS=PARTS, K_STEPS=K_STEPS, WARP_GROUPS=WARP_GROUPS)
+        config |= dict(ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
         min_k, min_elements = MIN_STAGES_SIZES[N <= FEW_COLUMNS]
         if not self._allows_special_kernels(K, device) or PARTS > MAX_WARPS:
             return
@@ -121,7 +122,7 @@ class Skinny(Product):
         "Return the launch of `stages_config`, or None"
         if config := self.stages_config(M, N, K, device):
             src = with_constants(PTX + terms_src + stages_src, config)
-            num_workers = config['PARTS'] * config['TEAMS']
+            num_workers = config['PARTS'] * config['WARP_GROUPS']
             smem_bytes = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['K_STEPS'])
             block = (32 * (num_workers + 1 + config['ADDERS']),)
             return KernelLaunch(src, 'skinny_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)

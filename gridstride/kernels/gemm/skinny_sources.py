@@ -298,7 +298,7 @@ skinny_terms(const float *A, const float *B, float *C, int M, int N, int K) {
 # Here bulk copies load whole rows again, eight at a time; one warp issues them. Up to 14 warps share K. Each keeps two
 # of the three terms of its part of B in registers, and two more warps add the partial sums. A lane overwrites elements
 # that it alone has read with its partial sums, so that these need no extra shared memory, and a stage is released once,
-# when all parts are added. If K is short, teams of warps take turns at stages.
+# when all parts are added. If K is short, groups of warps take turns at stages.
 #
 # With 16 columns this takes 60 µs, where FMAs take 66, and with 32 columns 61. All three terms in registers would take
 # 96 of 128 registers; then the compiler serializes most of the products, because each waits for the accumulators of the

@@ -1,9 +1,9 @@
 // C (M x N) = A (M x K) @ B (K x N) in float32 for a B of a few columns (a skinny GEMM): bulk copies load whole rows of
 // A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
-// share K), K_STEPS (the most steps of 16 elements along K per warp: each has as many or one less), TEAMS (groups of
-// PARTS warps, which take turns at stages), ADDERS (warps that add the partial sums, which take turns, too), STAGES (of
-// eight rows in shared memory), AHEAD (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
-constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*TEAMS;       // tiles of 16 columns; warps that multiply
+// share K), K_STEPS (the most steps of 16 elements along K per warp: each has as many or one less), WARP_GROUPS (groups
+// of PARTS warps, which take turns at stages), ADDERS (warps that add the partial sums, which take turns, too), STAGES
+// (of eight rows in shared memory), AHEAD (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
+constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*WARP_GROUPS;       // tiles of 16 columns; warps that multiply
 
 // The rows of a block: eight in each of the first `rounds` stages; in a last stage all blocks share the remaining rows
 struct Rows {
@@ -93,7 +93,7 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     }
     int tail = rows.count(rows.rounds), s = warp/PARTS, phase = 0;
     float *first = ring + g*K + begin*16 + q*4;                     // this lane's elements in the first stage
-    for (int i = s; i < stages; i += TEAMS) {
+    for (int i = s; i < stages; i += WARP_GROUPS) {
         float4 *at = (float4 *)(first + s*8*K);
         int remaining = i < rows.rounds || g < tail ? K - begin*16 - q*4 : 0;
         // two accumulators with separate chains of products: the tensor core truncates less of the small products
@@ -126,6 +126,6 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             at[t*4] = make_float4(small_sum[t][0]+large_sum[t][0], small_sum[t][1]+large_sum[t][1],
                                   small_sum[t][2]+large_sum[t][2], small_sum[t][3]+large_sum[t][3]);
         barrier_arrive(address(summed+s));
-        if ((s += TEAMS) >= STAGES) s -= STAGES, phase ^= 1;
+        if ((s += WARP_GROUPS) >= STAGES) s -= STAGES, phase ^= 1;
     }
 }
