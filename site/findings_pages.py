@@ -1,6 +1,6 @@
 """Makes a page per finding, from the table of `diagnostics/messages.py` and the kernels in `site/messages`."""
 
-import re, sys
+import base64, re, sys, zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,12 +39,29 @@ def format_wording(words):
 def format_kernels(
     example,  # (prose, wrong kernel, right kernel), or None
     key,  # (kind, code)
+    run_here,  # whether to link to the playground
 ):
     "Format the kernels of a finding, wrong and right, or the reason why it has none"
     if not example:
         return next((f'{why}\n' for why, keys in REASON_WITHOUT_KERNELS.items() if key in keys), '')
     prose, wrong, right = example
-    return f'{prose}\n\n## Wrong\n\n```python\n{wrong}```\n\n## Right\n\n```python\n{right}```\n'
+    kernels = ('Wrong', wrong), ('Right', right)
+    sections = [f'## {title}\n\n```python\n{code}```\n{run_link(code) * run_here}' for title, code in kernels]
+    return '\n'.join([f'{prose}\n', *sections])
+
+
+RUN_HERE = '../lite/playground/index.html'
+ELSEWHERE = re.compile(r'\btriton\b|gridstride\.kernels')  # what a browser lacks
+
+
+def run_link(code):
+    "Return a link that opens a program in the playground; '' if it cannot run there"
+    if ELSEWHERE.search(code):
+        return ''
+    compressor = zlib.compressobj(9, wbits=-15)
+    data = compressor.compress(code.encode()) + compressor.flush()
+    fragment = base64.urlsafe_b64encode(data).decode().rstrip('=')
+    return f'\n<a class="run-here" href="{RUN_HERE}#program={fragment}">Run this</a>\n'
 
 
 PRINTED_FILE = ROOT / 'site/messages/printed.json'  # {kind-code: first line of what the page's wrong kernel prints}
@@ -57,7 +74,7 @@ def format_finding(kind, code, words):
     return escape_markdown(line)
 
 
-def page(kind, code, words, example):
+def page(kind, code, words, example, run_here):
     "Make the page of a finding"
     quote = [f'> {format_finding(kind, code, words)}\n']
     return '\n'.join(
@@ -65,7 +82,7 @@ def page(kind, code, words, example):
             '---\norphan: true\n---',
             f'# {kind}: {code.replace("_", " ")}\n',
             *quote,
-            format_kernels(example, (kind, code)),
+            format_kernels(example, (kind, code), run_here),
             '## What the message says\n',
             format_wording(words),
             'Words in braces are fields: names, values, lines.\n',
@@ -114,11 +131,11 @@ def index(example_of_key):  # the result of `examples`
     return '\n'.join(lines) + '\n'
 
 
-def pages():
-    "Make {file: text} for all messages"
+def pages(run_here=False):
+    "Make {file: text} for all messages; `run_here`: with links that run their kernels in the browser"
     example_of_key = examples()
     page_of_file = {
-        f'messages/{kind}-{code}.md': page(kind, code, words, example_of_key.get((kind, code)))
+        f'messages/{kind}-{code}.md': page(kind, code, words, example_of_key.get((kind, code)), run_here)
         for (kind, code), words in WORDS.items()
     }
     return page_of_file | {'messages/index.md': index(example_of_key)}

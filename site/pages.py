@@ -320,7 +320,7 @@ def sources(
     pages['SETUP.md'] += adapt_markdown(f'\n## {LIMITS}\n\n{readme_section(readme, LIMITS)}\n', 'SETUP.md')
     page = adapt_markdown(home_page(readme), 'README.md')
     pages['index.md'] = add_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
-    pages |= reference.pages(reference_cache) | findings_pages.pages()
+    pages |= reference.pages(reference_cache) | findings_pages.pages(run_here)
     pages |= source_pages(pages)
     return pages
 

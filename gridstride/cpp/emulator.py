@@ -124,12 +124,17 @@ _PRINT_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)
 _WARN_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
 
 
-@_PRINT_CALLBACK
-def _print(text, n):
+def print_text(text):
+    "Print what a kernel or a program prints; an error is raised after the call"
     try:
-        print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
+        print(text, end='', flush=True)
     except Exception as e:  # a stdout that is closed or full
         _pending_errors.append(e)
+
+
+@_PRINT_CALLBACK
+def _print(text, n):
+    print_text(ctypes.string_at(text, n).decode(errors='replace'))
 
 
 def _file_of_warning(finding, sources):
@@ -184,7 +189,11 @@ _pending_errors = []  # warnings that a filter turned into errors, and errors of
 
 @_WARN_CALLBACK
 def _warn(finding):
-    finding = RuntimeFinding(finding.contents)
+    warn_of_finding(RuntimeFinding(finding.contents))
+
+
+def warn_of_finding(finding):
+    "Warn of a `RuntimeFinding` that is a warning; if a filter makes it an error, that is raised after the call"
     try:
         warn_of(
             finding.code,

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
-import fetch, lighter, notebooks, race
+import compiler, fetch, lighter, notebooks, race
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
 OVERRIDES = {
@@ -21,6 +21,7 @@ OVERRIDES = {
 }
 UNUSED = ['ssl', 'jedi']  # the kernel requires them, but the lessons do not: empty wheels save 4 MB
 RACE = 'Run the cell with Shift+Enter. The finding names both accesses; `sim.cuda.syncthreads()` between them fixes it.'
+PYTHON_MEGABYTES = 9  # Pyodide and NumPy, compressed
 LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons']
 
 
@@ -33,6 +34,7 @@ def sources() -> list:  # of paths
             *(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS),
             ROOT / 'settings.ini',
             HERE.parent / 'race.py',
+            *compiler.sources(),
             *(p for p in HERE.rglob('*') if p.is_file() and '__pycache__' not in p.parts),
         ]
     )
@@ -61,11 +63,12 @@ def write_wheel(folder, name, version, files) -> Path:  # files: path in the whe
     return path
 
 
-def package_files():
+def package_files(has_compiler):
     "Return the files of a wheel: the package, and the replacements for what a browser lacks"
     package = {str(p.relative_to(ROOT)): p.read_bytes() for p in sorted((ROOT / 'gridstride').rglob('*.py'))}
     return {
         **package,
+        'in_browser/served.py': f'HAS_COMPILER = {has_compiler}\n'.encode(),
         **{str(p.relative_to(HERE / 'browser')): p.read_bytes() for p in sorted((HERE / 'browser').rglob('*.py'))},
     }
 
@@ -85,7 +88,7 @@ def locked(path, name, imports=(), depends=()) -> dict:
     )
 
 
-def write_pyodide(folder, extension):
+def write_pyodide(folder, extension, has_compiler):
     "Write Pyodide, all packages and their list to `folder`; return the names of the packages"
     folder.mkdir(parents=True)
     for f in fetch.sums():
@@ -100,7 +103,7 @@ def write_pyodide(folder, extension):
         more[name.replace('_', '-')] = locked(Path(shutil.copy(wheel, folder)), name, imports, depends)
     for name in UNUSED:
         more[name] = locked(write_wheel(folder, name, '0', {}), name)
-    ours = write_wheel(folder, 'gridstride', '0', package_files())
+    ours = write_wheel(folder, 'gridstride', '0', package_files(has_compiler))
     more['gridstride'] = locked(ours, 'gridstride', ['gridstride', 'utils', 'torch', 'in_browser'], ['numpy'])
     known = {
         k: dict(v, name=k, install_dir='site', package_type='package', unvendored_tests=False)
@@ -194,18 +197,42 @@ def lead_home(out):
     (out / 'tree/index.html').write_text(f'{home}<a href="../../">gridstride</a>\n')
 
 
-def write_pages(folder):
+def write_playground(folder, version, has_compiler):
+    """Write the page of the playground, next to the compiler and Pyodide; `version` names its cache in the browser.
+
+    Without the compiler it runs kernels in Python only."""
+    megabytes = PYTHON_MEGABYTES + (compiler.megabytes(folder.parent / 'cuda') if has_compiler else 0)
+    values = {'VERSION': version[:12], 'MEGABYTES': str(megabytes), 'HAS_COMPILER': str(has_compiler).lower()}
+    folder.mkdir()
+    for p in (HERE / 'playground').iterdir():
+        text = p.read_text(encoding='utf-8')
+        for name, value in values.items():
+            text = text.replace(name, value)
+        (folder / p.name).write_text(text, encoding='utf-8')
+
+
+def write_compiler(folder) -> bool:  # whether it is available
+    "Write the compiler of CUDA C to `folder`; print the reason if it is not available"
+    try:
+        compiler.write(folder)
+    except fetch.Gone as e:
+        print(f'CUDA C cannot run in the browser: {e}', file=sys.stderr)
+        return False
+    return True
+
+
+def write_pages(folder, has_compiler):
     "Write the notebooks for the browser"
     folder.mkdir()
     for p in [*(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS), HERE / 'scratch.ipynb']:
-        nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), LESSONS)
+        nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), LESSONS, has_compiler)
         (folder / p.name).write_text(json.dumps(nb, ensure_ascii=False, indent=1), encoding='utf-8')
     (folder / 'race.ipynb').write_text(json.dumps(notebooks.with_one_cell(RACE, race.PROGRAM)), encoding='utf-8')
 
 
 def build(out: Path) -> bool:  # whether there was anything to do
     "Build the lessons for the browser in `out`; raises `fetch.Gone` if Pyodide is not available"
-    stamp, now = out / 'made-of.txt', fingerprint()
+    stamp, now = out / 'made-of.txt', f'{fingerprint()} {compiler.is_ready() or compiler.can_fetch()}'
     if stamp.is_file() and stamp.read_text() == now:
         return False
     fetch.fetch()
@@ -214,8 +241,10 @@ def build(out: Path) -> bool:  # whether there was anything to do
     with tempfile.TemporaryDirectory() as tmp:
         lite, made = Path(tmp) / 'lite', Path(tmp) / 'made'
         lite.mkdir()
-        write_pages(lite / 'pages')
-        packages = write_pyodide(made / 'pyodide', extension_folder())
+        has_compiler = write_compiler(made / 'cuda')
+        write_pages(lite / 'pages', has_compiler)
+        packages = write_pyodide(made / 'pyodide', extension_folder(), has_compiler)
+        write_playground(made / 'playground', now, has_compiler)
         (lite / 'jupyter-lite.json').write_text(json.dumps(settings(packages)))
         (lite / 'overrides.json').write_text(json.dumps(OVERRIDES))
         run_jupyterlite(lite, out)

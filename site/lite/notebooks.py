@@ -5,6 +5,7 @@ import ast, copy, re
 from gridstride.course.publishing import is_setup, without_links
 
 COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
+COMPILER = """ A cell of CUDA C runs here, too: the first one loads a compiler, 35 MB."""
 HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
 > lessons 01 to 04 use.'''
@@ -61,10 +62,11 @@ def without_links_to_others(text, here):
 def page(
     nb: dict,  # a notebook, as its file has it
     here,  # the names of the notebooks that are in the browser
+    has_compiler=False,  # whether cells of CUDA C run, too
 ) -> dict:
     "Make the notebook for the browser"
     nb = dict(nb, cells=[c for c in copy.deepcopy(nb['cells']) if not is_setup(c)])
-    shown = {c['id'] for c in compiled(nb['cells'])}
+    shown = set() if has_compiler else {c['id'] for c in compiled(nb['cells'])}
     nb['cells'] = [as_markdown(c) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
@@ -72,7 +74,8 @@ def page(
             c.update(outputs=[], execution_count=None, source=code)
         else:
             c['source'] = without_links_to_others(without_links(source(c)), here)
-    nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=HERE))
+    text = HERE + COMPILER * has_compiler
+    nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=text))
     nb['metadata'] = METADATA
     return nb
 

@@ -37,6 +37,8 @@ static bool find_image(void *code, Image &image) {
             return 0;
         },
         &image);
+#elif defined(__wasm__)
+    image.end = reinterpret_cast<uintptr_t>(&__data_end);                // its constants and variables
 #endif
     return image.tls || !image.tls_end;
 }

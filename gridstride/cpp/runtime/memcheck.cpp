@@ -189,8 +189,10 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
             {me, now, location});
     if (a < 4096) return report_null(write, location);
     if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
+#ifndef __wasm__                           // there dladdr() takes any address for that of a call
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
+#endif
     if (w->is_past_stack(a))
         return find(Code::local_array, {access_field}, {me, now, location});
     for (int i = 0; i < w->fiber_count; i++)

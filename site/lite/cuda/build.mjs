@@ -1,9 +1,11 @@
 // node build.mjs TOOLCHAIN CPP OUT [UNIT ...]: compiles the emulator's runtime (CPP/runtime) by the Clang in the folder
-// TOOLCHAIN, and writes OUT/runtime.o, OUT/end_of_user_code.o and, of each unit, its object file.
+// TOOLCHAIN, and writes to OUT what cuda.js reads: runtime.o, the marks of the user's code, the
+// headers, also precompiled.
+// With units, only these are compiled again.
 import fs from 'node:fs'
 import path from 'node:path'
 import {pathToFileURL} from 'node:url'
-import {RUNTIME_UNITS, runtimeFlags} from './compile.js'
+import {RUNTIME_UNITS, kernelFlags, runtimeFlags} from './compile.js'
 
 export function readTree(folder) {
     const res = {}
@@ -28,22 +30,43 @@ export async function runTool(run, args, files) {
     }
 }
 
+// What is precompiled: `KERNEL_HEADERS` and `HEADERS` of gridstride/cpp/toolchain/build.py
+const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'], tensor: ['emulator.h', 'gridstride/tensor.h']}
+const withoutLogs = {stderr: () => {}, stdout: () => {}, fetchProgress: () => {}}
+const write = (out, name, bytes) => fs.writeFileSync(path.join(out, name), bytes)
+
+async function compileUnit(commands, unit, cpp, out) {
+    const start = Date.now()
+    const {files, log} = await runTool(commands['clang++'], runtimeFlags(unit), sourceTree(cpp))
+    write(out, `${path.basename(unit)}.o`, files['unit.o'])
+    console.log(`${unit}: ${((Date.now() - start) / 1000).toFixed(1)} s${log && `\n${log}`}`)
+}
+async function linkRuntime(commands, out) {
+    const names = RUNTIME_UNITS.map(unit => `${path.basename(unit)}.o`).filter(name => !name.endsWith('user_code.o'))
+    const objects = Object.fromEntries(names.map(name => [name, fs.readFileSync(path.join(out, name))]))
+    const {files} = await runTool(commands['wasm-ld'], ['-m', 'wasm32', '-r', ...names, '-o', 'runtime.o'], objects)
+    write(out, 'runtime.o', files['runtime.o'])
+}
+async function precompile(commands, headers, name, out) {
+    const text = PRECOMPILED[name].map(header => `#include "${header}"\n`).join('')
+    const args = [...kernelFlags(true, ['-DGRIDSTRIDE_WITHOUT_AT']), '-x', 'c++-header', 'all.h', '-o', `${name}.pch`]
+    const {files} = await runTool(commands['clang++'], args, {...headers, 'all.h': text})
+    write(out, `${name}.pch`, files[`${name}.pch`])
+}
+function asText(tree) {
+    if (tree instanceof Uint8Array) return tree.toString()
+    return Object.fromEntries(Object.entries(tree).map(([name, item]) => [name, asText(item)]))
+}
 async function main([toolchain, cpp, out, ...only]) {
     const {commands} = await import(pathToFileURL(path.join(toolchain, 'bundle.js')))
+    await commands['clang++'](['--version'], {}, withoutLogs)
     fs.mkdirSync(out, {recursive: true})
-    const objects = {}
-    for (const unit of RUNTIME_UNITS) {
-        const file = path.join(out, `${path.basename(unit)}.o`)
-        if (!only.length || only.includes(unit)) {
-            const start = Date.now()
-            const {files, log} = await runTool(commands['clang++'], runtimeFlags(unit), sourceTree(cpp))
-            fs.writeFileSync(file, files['unit.o'])
-            console.log(`${unit}: ${((Date.now() - start) / 1000).toFixed(1)} s${log && `\n${log}`}`)
-        }
-        objects[path.basename(file)] = fs.readFileSync(file)
-    }
-    const names = Object.keys(objects).filter(name => name != 'end_of_user_code.o')
-    const {files} = await runTool(commands['wasm-ld'], ['-m', 'wasm32', '-r', ...names, '-o', 'runtime.o'], objects)
-    fs.writeFileSync(path.join(out, 'runtime.o'), files['runtime.o'])
+    const units = only.length ? RUNTIME_UNITS.filter(unit => only.includes(unit)) : RUNTIME_UNITS
+    for (const unit of units) await compileUnit(commands, unit, cpp, out)
+    await linkRuntime(commands, out)
+    const {platform, cpp: {include}} = asText(sourceTree(cpp))
+    const headers = {platform, cpp: {include}}
+    write(out, 'headers.json', JSON.stringify(headers))
+    for (const name of Object.keys(PRECOMPILED)) await precompile(commands, headers, name, out)
 }
 if (process.argv[1] == new URL(import.meta.url).pathname) await main(process.argv.slice(2))

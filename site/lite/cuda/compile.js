@@ -18,19 +18,21 @@ const CHECKED = ['-O1', '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', '
 const LINES = ['-gdwarf-4', '-g1', '-fdebug-info-for-profiling']
 
 export const RUNTIME_UNITS = ['cpp/runtime/unit_access', 'cpp/runtime/unit_launch', 'platform/unit_rare',
-    'cpp/runtime/unit_python', 'platform/end_of_user_code']
-export const runtimeFlags = unit => [...COMMON, '-Icpp/runtime', '-O1', '-fno-unroll-loops', '-c',
+    'platform/unit_python', 'platform/begin_of_user_code', 'platform/end_of_user_code']
+export const runtimeFlags = unit => [...COMMON, '-I.', '-Icpp/runtime', '-O1', '-fno-unroll-loops', '-c',
     `${unit}.cpp`, '-o', 'unit.o']
 
 export const kernelFlags = (checks, more = []) => [...COMMON, '-fdebug-compilation-dir=.', ...LINES,
     ...(checks ? CHECKED : ['-O2']), ...more]
 
-const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel', 'gridstride_end_of_user_code',
-    'gridstride_tick', 'malloc', 'free', 'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps',
+const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel',
+    'gridstride_begin_of_user_code', 'gridstride_end_of_user_code', 'gridstride_tick', 'malloc', 'free',
+    'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps',
     'gridstride_abi', 'gs_exports', 'gs_connect']
 export const linkArguments = (units, output) => ['-m', 'wasm32', '--no-entry', '-L/usr/lib/wasm32-wasip1',
     '--stack-first', '-z', 'stack-size=1048576', '--export-table', '--growable-table',
     ...EXPORTS.map(name => `--export-if-defined=${name}`),
-    '/usr/lib/wasm32-wasip1/crt1-reactor.o', ...units.map(unit => `${unit}.o`), 'cpp/end_of_user_code.o',
-    'cpp/runtime.o', '-lc++', '-lc++abi', '-lwasi-emulated-signal', '-lwasi-emulated-process-clocks', '-lc',
+    '/usr/lib/wasm32-wasip1/crt1-reactor.o', 'cpp/runtime.o', 'cpp/begin_of_user_code.o',
+    ...units.map(unit => `${unit}.o`), 'cpp/end_of_user_code.o', '-lc++', '-lc++abi', '-lwasi-emulated-signal',
+    '-lwasi-emulated-process-clocks', '-lc',
     '/usr/lib/wasm32-unknown-wasip1/libclang_rt.builtins.a', '-o', output]

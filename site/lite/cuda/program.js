@@ -19,7 +19,8 @@ const ERRNO_BADF = 8, ERRNO_NOSYS = 52
 
 export class Program {
     // `symbolize(words)`: runs addr2line with these arguments for this module, returns its output;
-    // `print(text)`, `warn(bytes of a finding)`, `ask(address of the operation, words, n)`
+    // `print(text)`, `warn(bytes of a finding)`, `ask(operation, words, n, address of the result)`, with addresses,
+    // `retain(tensor)` and `release(tensor)`
     static async load(bytes, callbacks) {
         const program = new Program(callbacks)
         const {bytes: rewritten, offsetOf} = rewrite(bytes)
@@ -42,6 +43,10 @@ export class Program {
     refuel() { this.exports.gridstride_fuel.value = TICKS }
     get memory() { return this.exports.memory.buffer }
     text(at, n) { return new TextDecoder().decode(new Uint8Array(this.memory, at, n)) }
+    bytes(at, n) { return new Uint8Array(this.memory, at, Math.min(n, this.memory.byteLength - at)) }
+    allocate(n) { return this.exports.malloc(n || 1) }
+    release(at) { this.exports.free(at) }
+    setPointer(at, value) { new DataView(this.memory).setUint32(at, value, true) }
     copyIn(bytes) {
         const at = this.exports.malloc(bytes.length || 1)
         new Uint8Array(this.memory, at, bytes.length).set(bytes)
@@ -102,7 +107,7 @@ export class Program {
     symbolize(at, n, result) {
         const output = this.callbacks.symbolize(this.text(at, n).trim().split('\n'))
         const copied = this.copyIn(new TextEncoder().encode(output + '\0'))
-        new DataView(this.memory).setUint32(result, copied, true)
+        this.setPointer(result, copied)
         return 1
     }
 
@@ -167,7 +172,7 @@ export class Program {
                 symbolize: (at, n, result) => this.symbolize(at, n, result),
                 print: (at, n) => this.callbacks.print(this.text(at, n)),
                 warn: (at, n) => this.callbacks.warn(new Uint8Array(this.memory.slice(at, at + n))),
-                ask: (operation, words, n, result) => this.callbacks.ask(this, operation, words, n, result),
+                ask: (operation, words, n, result) => this.callbacks.ask(operation, words, n, result),
                 retain: tensor => this.callbacks.retain?.(tensor),
                 release: tensor => this.callbacks.release?.(tensor),
                 refuel: () => this.refuel(),

@@ -60,6 +60,14 @@ function readSections(bytes) {
 }
 const ofKind = (sections, id) => sections.find(section => section.id == id)
 
+// Returns a module without the names of its functions: their addresses are not those of the debug information, and
+// addr2line would report the name of another function.
+export function withoutNames(bytes) {
+    const isNames = section => section.id == 0 && new Reader(bytes, section.begin).name() == 'name'
+    const kept = readSections(bytes).filter(section => !isNames(section))
+    return join([bytes.subarray(0, 8), ...kept.map(section => bytes.subarray(section.start, section.end))])
+}
+
 function countImportedFunctions(bytes, section) {
     const reader = new Reader(bytes, section.begin)
     let count = 0
@@ -114,16 +122,21 @@ function join(pieces) {
 }
 
 // Returns {bytes, offsetOf}: the module, and a function from an offset in it to the offset in the code section of the
-// original, null if it is not in the user's code. The user's functions are those before `gridstride_end_of_user_code`.
+// original, null if it is not in the user's code: the functions between `gridstride_begin_of_user_code` and
+// `gridstride_end_of_user_code`.
 export function rewrite(bytes) {
     const sections = readSections(bytes), code = ofKind(sections, 10)
     const index = readExports(bytes, ofKind(sections, 7))
     const firstBody = countImportedFunctions(bytes, ofKind(sections, 2))
     const reader = new Reader(bytes, code.begin), count = reader.number()
-    const numUsers = index.gridstride_end_of_user_code - firstBody
-    const notes = [], body = [Uint8Array.from(encode(count))]
-    let written = body[0].length, userBegin = reader.at, userEnd = userBegin
-    for (let i = 0; i < numUsers; i++) {
+    const firstUser = index.gridstride_begin_of_user_code + 1 - firstBody, bodies = reader.at
+    for (let i = 0; i < firstUser; i++) {
+        const size = reader.number()
+        reader.at += size
+    }
+    const notes = [], body = [Uint8Array.from(encode(count)), bytes.subarray(bodies, reader.at)]
+    let written = body[0].length + body[1].length, userEnd = reader.at
+    for (let i = firstUser; i < index.gridstride_end_of_user_code - firstBody; i++) {
         const size = reader.number(), from = reader.at, to = from + size, mine = []
         const {pieces, grown} = rewriteBody(bytes, from, to, code.begin, index, (at, n) => mine.push([at, n]))
         const head = Uint8Array.from(encode(size + grown))
@@ -141,7 +154,7 @@ export function rewrite(bytes) {
         ...kept.map(section => bytes.subarray(section.start, section.end))])
     const base = code.start + head.length, end = base + written
     const offsetOf = at => {
-        if (at < base || at >= end) return null
+        if (!notes.length || at < base + notes[0][0] || at >= end) return null
         let low = 0, high = notes.length
         while (low + 1 < high) {
             const middle = low + high >> 1

@@ -2,6 +2,7 @@
 // that time the folder of the notebooks is not mounted yet. Later each import searches it, and waits for the page.
 self.loadPyodide = async options => {
     importScripts(`${options.indexURL}pyodide.js`)
+    self.gridstrideCuda = new URL('../cuda/cuda.js', new URL(options.indexURL, location.href)).href
     const python = await self.loadPyodide(options)
     python.FS.mkdirTree('/drive')
     python.FS.chdir('/drive')

@@ -96,6 +96,11 @@ class Tensor(np.ndarray):
     def permute(self, *axes):
         return self.transpose(axes)
 
+    def to(self, device):
+        if device != 'cpu':
+            raise AttributeError(MISSING.format(f'Tensor.to({device!r})'))
+        return self
+
     def untyped_storage(self):
         return SimpleNamespace(nbytes=lambda: _memory(self).nbytes)
 
@@ -116,15 +121,15 @@ def arange(*ends):
     return tensor(np.arange(*ends).tolist())
 
 
-def empty(*shape):
+def empty(*shape, device='cpu'):
     return np.empty(_shape(shape), np.float32).view(Tensor)
 
 
-def full(shape, value):
+def full(shape, value, device='cpu'):
     return np.full(shape, value, tensor(value).dtype).view(Tensor)
 
 
-def zeros(*shape):
+def zeros(*shape, device='cpu'):
     return np.zeros(_shape(shape), np.float32).view(Tensor)
 
 

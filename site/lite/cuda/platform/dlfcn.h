@@ -6,4 +6,5 @@ struct Dl_info {
     const char *dli_sname;
     void *dli_saddr;
 };
+extern "C" char __data_end;
 int dladdr(const void *, Dl_info *);

@@ -1,2 +1,2 @@
-// Linked between the user's code and the runtime, so that site/lite/cuda/rewrite.js knows where the former ends.
+// Linked after the user's code: rewrite.js changes the functions between this one and gridstride_begin_of_user_code.
 extern "C" void gridstride_end_of_user_code() {}

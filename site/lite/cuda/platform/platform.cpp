@@ -14,7 +14,6 @@
 #include <sys/mman.h>
 #include <map>
 #include <vector>
-#include <gridstride/call.h>
 #include "detector.h"
 #include "fiber.h"
 #include "findings.h"
@@ -29,7 +28,7 @@
 #define EXPORT(name) extern "C" __attribute__((export_name(#name), used)) 
 
 extern "C" {
-extern char __global_base, __data_end;
+extern char __global_base;
 IMPORT(switch_fiber) void gridstride_js_switch(void *from, void *to);
 IMPORT(completes) int gridstride_js_completes(void *buffer, void (*f)(void *), void *arg);
 IMPORT(jump) void gridstride_js_jump(void *buffer);
@@ -37,9 +36,6 @@ IMPORT(backtrace) int gridstride_js_backtrace(uintptr_t *frames, int size);
 IMPORT(symbolize) int gridstride_js_symbolize(const char *command, size_t bytes, char **text);
 IMPORT(print) void gridstride_js_print(const char *text, size_t bytes);
 IMPORT(warn) void gridstride_js_warn(const void *finding, size_t bytes);
-IMPORT(ask) int gridstride_js_ask(const char *operation, const int64_t *args, int n, const int64_t **answer);
-IMPORT(retain) void gridstride_js_retain(void *tensor);
-IMPORT(release) void gridstride_js_release(void *tensor);
 }
 
 static uintptr_t module_base() { return reinterpret_cast<uintptr_t>(&__global_base); }
@@ -138,8 +134,10 @@ int dladdr(const void *address, Dl_info *info) {
 }
 
 // A thrown exception ends the call, because this C++ library cannot unwind a stack.
+void gridstride_store_thrown(const void *object, const std::type_info &type);      // unit_python.cpp
 extern "C" {
-void __cxa_throw(void *, std::type_info *, void *(*)(void *)) {
+void __cxa_throw(void *object, std::type_info *type, void *(*)(void *)) {
+    if (!gridstride::on_device()) gridstride_store_thrown(object, *type);
     if (gridstride::crash_guard) siglongjmp(*gridstride::crash_guard, 1);
     __builtin_trap();
 }
@@ -151,16 +149,9 @@ int __cxa_thread_atexit(void (*)(void *), void *, void *) noexcept { return 0; }
 void __ubsan_handle_alignment_assumption(void *, uintptr_t, uintptr_t, uintptr_t) {} // in the C++ library's headers
 }
 
-// The runtime's functions of Python are those of JavaScript, which calls Python.
-static const bool is_connected = [] {
+static const bool prints_by_javascript = [] {
     gridstride_send_output_to(gridstride_js_print);
     gridstride_send_warnings_to([](const gridstride::Finding *f) { gridstride_js_warn(f, sizeof *f); });
-    static const gs_python python = {
-        [](const char *operation, const int64_t *args, int64_t n, const int64_t **answer) {
-            return int64_t(gridstride_js_ask(operation, args, int(n), answer));
-        },
-        [] { return 1; }, [] { return 0; }, [](int) {}, gridstride_js_retain, gridstride_js_release};
-    gridstride::bindings::connect(&python);
     return true;
 }();
 

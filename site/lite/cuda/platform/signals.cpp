@@ -51,7 +51,7 @@ extern "C" __attribute__((export_name("gridstride_tick"), used)) void gridstride
     if (!on_device() || !deadline || seconds_now() < deadline) return;
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
-    report(Code::endless, {{"seconds", static_cast<const char *>(seconds)}}, gridstride_return_address(), 0);
+    report(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}}, gridstride_return_address(), 0);
     end_launch();
 }
 // Stores a trap at these calls, the innermost first; returns the buffer of the jump that ends what ran, or null.

@@ -211,6 +211,11 @@ inline int run_and_catch(const Run &run) {
     catch (...) { return store_outcome(runtime_error, "something was thrown that is not a std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
+#ifdef __wasm__
+int outcome_of_jump();             // of a finding, or of an exception, whose stack cannot be unwound
+#else
+inline int outcome_of_jump() { return store_outcome(finding, ""); }
+#endif
 // guarded, because a crash of host code must not end the notebook
 inline int run_guarded(Run run) {
     if (!gridstride::run_guarded(
@@ -219,7 +224,7 @@ inline int run_guarded(Run run) {
                 r.code = run_and_catch(r);
             },
             &run, /* a kernel's? */ run.kernel ? nullptr : reinterpret_cast<const void *>(run.f)))
-        run.code = store_outcome(finding, "");
+        run.code = outcome_of_jump();
     return run.code;
 }
 #endif

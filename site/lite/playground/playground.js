@@ -1,0 +1,86 @@
+// The playground: runs the program of the editor in a worker, marks the lines of a finding, and keeps the program in
+// the fragment of the address, so that a link holds it.
+import {EXAMPLES} from './examples.js'
+
+const byId = id => document.getElementById(id)
+const [editor, lines, result, status, choice] = ['program', 'lines', 'result', 'status', 'example'].map(byId)
+const SECONDS = 60      // after the time limit of a kernel, which is shorter, the worker is ended
+let worker = null, answer = null
+
+// The fragment: `#example=NAME`, or `#program=` and the text, compressed, in base64 for addresses
+async function convert(bytes, stream) {
+    return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer())
+}
+async function encode(text) {
+    const bytes = await convert(new TextEncoder().encode(text), new CompressionStream('deflate-raw'))
+    return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
+}
+async function decode(text) {
+    const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
+    const bytes = Uint8Array.from(binary, c => c.charCodeAt(0))
+    return new TextDecoder().decode(await convert(bytes, new DecompressionStream('deflate-raw')))
+}
+async function readFragment() {
+    const [name, value] = location.hash.slice(1).split(/=(.*)/s)
+    if (name == 'program') return decode(value).catch(() => '// This link holds no program: a part of it is missing.\n')
+    choice.value = name == 'example' && EXAMPLES[value] ? value : Object.keys(EXAMPLES)[0]
+    return EXAMPLES[choice.value].text
+}
+
+function mark(finding) {
+    const rows = editor.value.split('\n').map((text, i) => {
+        const row = document.createElement('span')
+        row.textContent = text || ' '
+        if (finding?.line == i + 1) row.className = 'now'
+        else if (finding?.other == i + 1) row.className = 'before'
+        return row
+    })
+    lines.replaceChildren(...rows)
+}
+function show(text) { result.textContent = text }
+
+function start() {
+    worker = new Worker('worker.js')
+    worker.onmessage = ({data}) => {
+        if (data.status !== undefined) status.textContent = data.status
+        else answer?.(data)
+    }
+    worker.onerror = event => answer?.({error: `The worker cannot start (${event.message || 'blocked'}). `
+        + 'Reload the page; if an extension of the browser blocks workers, allow this site.'})
+}
+function stop() {
+    worker?.terminate()
+    worker = null
+}
+async function run() {
+    byId('run').disabled = true
+    mark(null)
+    show('')
+    if (!worker) start()
+    const timer = setTimeout(() => { stop(), answer({error: `Stopped after ${SECONDS} s.`}) }, 1000 * SECONDS * 3)
+    worker.postMessage(editor.value)
+    const data = await new Promise(resolve => answer = resolve)
+    clearTimeout(timer)
+    status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
+    show([data.printed, data.message ?? data.error].filter(Boolean).join('\n') || 'No finding, and nothing was printed.')
+    result.dataset.code = data.code ?? ''
+    mark(data)
+    byId('run').disabled = false
+}
+
+for (const [name, {title}] of Object.entries(EXAMPLES)) choice.add(new Option(title, name))
+choice.onchange = () => { location.hash = `example=${choice.value}` }
+byId('run').onclick = run
+byId('share').onclick = async () => {
+    history.replaceState(null, '', `#program=${await encode(editor.value)}`)
+    await navigator.clipboard?.writeText(location.href).catch(() => {})
+    status.textContent = 'The address of this page holds the program.'
+}
+editor.oninput = () => mark(null)
+editor.onscroll = () => { lines.scrollTop = editor.scrollTop, lines.scrollLeft = editor.scrollLeft }
+addEventListener('hashchange', async () => { editor.value = await readFragment(), mark(null), show('') })
+editor.value = await readFragment()
+mark(null)
+const small = matchMedia('(max-width: 40rem)').matches
+status.textContent = small ? 'Running needs a desktop browser.' : 'The first run loads MEGABYTES MB.'
+if ('serviceWorker' in navigator) navigator.serviceWorker.register('offline.js').catch(() => {})

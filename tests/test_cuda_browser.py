@@ -1,0 +1,74 @@
+"""CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
+compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
+import re
+
+import pytest
+from browsers import chromium, needs_chromium
+from test_lite import build, lite, served  # noqa: F401  (`lite` is a fixture)
+
+compiler = build.compiler
+NOT_FETCHED = 'the compiler of CUDA C for the browser was never fetched: run `python site/lite/build.py`'
+
+
+def test_a_file_with_another_sum_is_refused(tmp_path, monkeypatch):
+    "As for Pyodide's files: what npm gives needs no trust"
+    import io, tarfile
+    monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
+    def download(folder):
+        with tarfile.open(folder/'clang.tgz', 'w:gz') as archive:
+            for name in compiler.WANTED['files']:
+                info = tarfile.TarInfo(f'package/gen/{name}')
+                info.size = 8
+                archive.addfile(info, io.BytesIO(b'tampered'))
+        return folder/'clang.tgz'
+    monkeypatch.setattr(compiler, '_download', download)
+    with pytest.raises(compiler.Gone, match='SHA-256 of clang.json'): compiler.fetch()
+    assert not [*(tmp_path/'cache').iterdir()]
+
+
+def test_without_npm_the_reason_is_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
+    monkeypatch.setattr(compiler, 'build_runtime', compiler.fetch)
+    monkeypatch.setattr(compiler.shutil, 'which', lambda name: None)
+    assert not build.write_compiler(tmp_path/'cuda') and 'npm' in capsys.readouterr().err
+
+
+# example -> (code, line of the finding, line of the other access)
+FOUND = {'race': ('racecheck race', 6, 5), 'bounds': ('memcheck outside', 4, None),
+         'barrier': ('synccheck diverged', 6, None), 'banks': ('', None, None), 'ring': ('', None, None)}
+PRINTS = {'banks': r'wavefronts 1024', 'ring': 'each lane has 28'}
+
+
+def lines_of(page, kind):
+    "The lines of the editor that are marked, counted from 1"
+    return page.evaluate("kind => [...document.querySelectorAll('#lines span')].flatMap((row, i) => "
+                         "row.className == kind ? [i + 1] : [])", kind)
+
+
+def run_example(page, url, name):
+    page.goto(f'{url}/playground/index.html#example={name}')
+    page.click('#run')
+    page.wait_for_selector('#run:enabled', timeout=400_000)
+    return page.text_content('#result')
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@needs_chromium
+def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
+    "Five examples, whose findings are those of the emulator; the program of a link; a second visit without a network"
+    if not compiler.is_ready(): pytest.skip(NOT_FETCHED)
+    with served(lite) as server, chromium() as browser:
+        page = browser.new_page()
+        for name, (code, line, other) in FOUND.items():
+            said = run_example(page, server.url, name)
+            assert (page.get_attribute('#result', 'data-code') or '', name) == (code, name), said
+            assert lines_of(page, 'now') == [line]*bool(line) and lines_of(page, 'before') == [other]*bool(other), said
+            assert re.search(PRINTS.get(name, ''), said), said
+        page.fill('#program', '#include <cstdio>\nint main() { printf("%d\\n", 6*7); }\n')
+        page.click('#share')
+        page.wait_for_function("() => location.hash.startsWith('#program=')")
+        page.reload()
+        page.click('#run')
+        page.wait_for_selector('#run:enabled', timeout=400_000)
+        assert page.text_content('#result').strip() == '42'
