@@ -8,6 +8,7 @@ modules that later jobs can import ahead."""
 
 import json
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -116,9 +117,22 @@ def _run_cuda(job):
         name = ''.join(c if c.isalnum() else '_' for c in path.stem)
         units = {Path(u).name: Path(u).read_text(encoding='utf-8-sig', errors='replace') for u in job.units}
         include = [Path(folder).resolve() for folder in (*job.include, *(Path(u).parent for u in job.units))]
+        _check_main(path.name, [src, *units.values()])
         sources = dict(folder=path.resolve().parent, include=include, units=units, defines=job.define)
         if status := run(src, name, job.args, is_host_only=path.suffix != '.cu', **sources):
             raise ProgramFailed(f'the program ended with exit status {status}')
+
+
+def _check_main(file, texts):
+    "Report files with kernels and no `main`, which an included file cannot define, before minutes of compilation"
+    from ..cpp.frontend.reader import kernels
+
+    if any(re.search(r'\bmain\b|^\s*#\s*include\s*"', text, re.M) for text in texts):
+        return
+    names = [kernel.name for text in texts for kernel in kernels(text)]
+    if names:
+        command = f'gridstride check --launch {names[0]} {file}'
+        raise ProgramFailed(f'it defines no main: `{command}` launches a kernel with random arguments')
 
 
 def _launch_kernel(job, src, seed):
