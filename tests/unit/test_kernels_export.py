@@ -70,8 +70,8 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
         assert {e.kernel.name for e in export.list_exports()} & early == there
 
 
-def test_the_forms_of_thin_products():
-    forms = {tuple(export.kernel_sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
+def test_the_forms_of_skinny_products():
+    forms = {tuple(export.kernel_sources(e)) for name, e in ALL.items() if name.startswith('matmul_skinny')}
     assert forms == {('skinny_rows',), ('skinny_terms',), ('skinny_stages',), ('skinny',), ('skinny', 'add_slabs'),
                      ('skinny_transposed', 'add_slabs')}
 
@@ -188,7 +188,7 @@ def test_the_command(tmp_path, capsys):
     assert main(['export', str(tmp_path/'a/b'), '--match', 'skinny']) == 0
     forms = 'pipeline', 'rows', 'slabs', 'stages', 'terms', 'transposed', 'wide'
     assert (sorted(p.name for p in (tmp_path/'a/b').iterdir())
-            == [f'matmul_thin_{o}.cu' for o in forms]+['run.sh'])
+            == [f'matmul_skinny_{o}.cu' for o in forms]+['run.sh'])
     assert '7 kernels in' in capsys.readouterr().out
     assert "'nothing'" in main(['export', str(tmp_path), '--match', 'nothing'])
     (tmp_path/'file').touch()
@@ -197,15 +197,15 @@ def test_the_command(tmp_path, capsys):
 
 def test_the_script_counts_what_passes(tmp_path):
     "With programs that replace nvcc and its output"
-    export.export(tmp_path, 'thin_r')
+    export.export(tmp_path, 'skinny_s')
     nvcc = tmp_path/'bin/nvcc'
     nvcc.parent.mkdir()
-    nvcc.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncase $2 in *rows) code=1;; esac\n'
+    nvcc.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncase $2 in *slabs) code=1;; esac\n'
                     'printf "#!/bin/sh\\nexit ${code:-0}\\n" > $2\nchmod +x $2\n')
     nvcc.chmod(0o755)
     done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'},
                           capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == 'FAIL matmul_skinny_rows, exit status 1\n1 of 2 pass\n', done
+    assert done.returncode == 1 and done.stdout == 'FAIL matmul_skinny_slabs, exit status 1\n1 of 2 pass\n', done
 
 
 CHECK = '''#include <cuda_bf16.h>
