@@ -13,6 +13,7 @@ from gridstride import cpp
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.ladder import blackwell
 from gridstride.kernels.ptx import PTX, TCGEN05
+from gridstride.kernels.tensor_maps import tensor_map
 
 LADDER = [blackwell.single, blackwell.roles, blackwell.pair, blackwell.persistent]
 SHAPES = [(256, 256, 256), (200, 136, 72), (1, 8, 8), (129, 264, 64), (512, 640, 136)]
@@ -521,3 +522,65 @@ def test_random_products(programs):
 def test_nvcc_compiles_the_programs(tmp_path):
     (tmp_path/'k.cu').write_text(PROGRAMS)
     subprocess.run(['nvcc', '-std=c++17', '-arch=sm_100a', '-cubin', '-o', 'k.cubin', 'k.cu'], cwd=tmp_path, check=True)
+
+
+# The ladder with one mistake each: (version, what is replaced, by what, finding)
+
+WAIT_EMPTY, COMMIT_EMPTY = 'barrier_wait(empty + 8*s, phase-1);', 'tensor_commit(empty + 8*s);'
+BYTES = 'barrier_expect(full + 8*s, A_BYTES + B_BYTES);'
+CHANGES = [
+    ('roles', WAIT_EMPTY, '', 'racecheck'),
+    ('roles', BYTES, 'barrier_expect(full + 8*s, A_BYTES);', 'synccheck|racecheck'),
+    ('roles', COMMIT_EMPTY, '', 'synccheck deadlock missing_arrivals'),
+    ('roles', 'tensor_commit(done);', '', 'synccheck deadlock missing_arrivals'),
+    ('roles', 'tensor_fence_after();\n        int row', 'int row', 'racecheck tensor_no_fence fence_after'),
+    ('roles', 'int row = warp%4*32;', 'int row = (warp - 2)*32;', 'memcheck tensor_lanes'),
+    ('roles', 'barrier_wait(full + 8*s, phase);', '', 'racecheck|initcheck'),
+    ('roles', 'barrier_wait(done, 0);', '', 'racecheck|initcheck'),
+    ('roles', 'barrier_wait(done, 0);', 'barrier_wait(done, 1);', 'racecheck|initcheck'),
+    ('pair', 'barrier_expect(full + 8*s, 2*(A_BYTES', 'barrier_expect(full + 8*s, (A_BYTES',
+     'synccheck|racecheck|initcheck'),
+    ('pair', '(short)3', '(short)1', 'synccheck deadlock missing_arrivals'),
+    ('pair', 'if (warp == 0) pair_alloc', 'if (warp == 0 && own == 0) pair_alloc',
+     'synccheck deadlock for_tensor_pair'),
+    ('pair', 'lane == 0 && own == 0', 'lane == 0', 'racecheck|synccheck'),
+    ('pair', 'tensor_instruction(256, ', 'tensor_instruction(64, ', 'memcheck instruction_descriptor'),
+    ('pair', 'if (warp == 0) pair_alloc', 'if (warp == 0) tensor_alloc', 'memcheck tensor_groups'),
+    ('pair', 'tensor_fence_after();\n', '', 'racecheck tensor_no_fence fence_after'),
+    ('persistent', 'barrier_expect(bar, 16);', 'barrier_arrive(bar);', 'racecheck|synccheck'),
+    ('persistent', 'barrier_wait(answered + 8*i, phase_of_tile);', '', 'racecheck|initcheck'),
+    ('persistent', 'barrier_wait(stored + 8*i, phase_of_tile-1);', '', 'racecheck'),
+    ('persistent', 'tensor_fence_before();\n            barrier', 'barrier', 'racecheck tensor_no_fence fence_before'),
+    ('persistent', 'phase_of_tile-1);\n            tensor_fence_after();', 'phase_of_tile-1);',
+     'racecheck tensor_no_fence'),
+    ('persistent', 'barrier_wait(read + 8*i, phase_of_tile-1);', '', 'racecheck|synccheck'),
+    ('persistent', 'barrier_init(read + 8*s, 130);', 'barrier_init(read + 8*s, 131);', 'synccheck deadlock'),
+    ('persistent', 'if (multiplies) tensor_commit(done + 8*i);', '', 'synccheck deadlock missing_arrivals'),
+]
+SIZES = dict(roles=(128, 128, 384), pair=(256, 256, 384), persistent=(3072, 128, 72))
+INCLUDE = '#include <cuda_bf16.h>\n'
+
+
+@pytest.fixture(scope='module')
+def changed_versions():
+    "The kernel of each change, all compiled as one unit"
+    parts = []
+    for i, (name, old, new, _) in enumerate(CHANGES):
+        src = getattr(blackwell, name).src
+        assert old in src, (name, old)
+        parts.append(f'namespace change_{i} {{\n{src.replace(old, new, 1).replace(INCLUDE, "")}\n}}\n')
+    names = [f'change_{i}::{name}_k' for i, (name, *_) in enumerate(CHANGES)]
+    return list(cuda_kernel(INCLUDE + ''.join(parts), names)[name] for name in names)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+@pytest.mark.parametrize('number', range(len(CHANGES)))
+def test_changed_versions_are_found(changed_versions, number, order):
+    name, *_, want = CHANGES[number]
+    version, (h, w, k) = getattr(blackwell, name), SIZES[name]
+    m, n = torch.randn(h, k).bfloat16(), torch.randn(k, w).bfloat16()
+    maps = (tensor_map(x, *version.tma_boxes[key]) for x, key in ((m, 'm'), (n, 'n')))
+    launch = changed_versions[number][version.grid_for(h, w, k), version.threads, None, version.shared]
+    with cpp.options(order=order), finding(want):
+        launch(*maps, torch.empty(h, w).bfloat16(), h, w, k)

@@ -264,7 +264,9 @@ def _architecture(arch):
     macros = ''.join(f'#undef {name}\n#define {name} {number}\n' for name in names)
     feature = f'#define __CUDA_ARCH_FEAT_SM{m[1]}_ALL 1\n' if m[2] else ''
     host = f'namespace {{ const int gridstride_architecture = gridstride::architecture = {number}; }}\n'
-    return f'{macros}#undef __CUDA_ARCH_FEAT_SM90_ALL\n{feature}{host}'
+    # In CuTe's headers for Blackwell two functions that must be inlined call each other, which g++ refuses.
+    inline = '#undef __forceinline__\n#define __forceinline__ inline\n' if number == 1000 else ''
+    return f'{macros}#undef __CUDA_ARCH_FEAT_SM90_ALL\n{feature}{inline}{host}'
 
 
 def emulate(
