@@ -46,7 +46,8 @@ def traced_call(rows, call=4):
         counts = {}
         for activity, start, duration, *_ in events:
             counts[activity] = counts.get(activity, -1) + 1
-            yield activity, counts[activity], round((start - begin)/1e9, 9), round((start + duration - begin)/1e9, 9)
+            seconds = (round((at - begin)/1e9, 9) for at in (start, start + duration))
+            yield [activity, counts[activity], *seconds]
     return [row | dict(events=list(stamps(events))) for row, events in zip(rows, calls)]
 
 
