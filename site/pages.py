@@ -42,7 +42,7 @@ BUTTONS = """
 LIVE = """
 <div class="live"><button type="button" data-page="{race}">Edit and run it here</button>
 <span>in your browser, nothing to install: loads {megabytes} MB the first time.
-<a href="{scratch}">An empty page</a></span>
+<a href="{scratch}">An empty page</a>, <a href="lite/playground/index.html">a playground for CUDA C</a></span>
 </div>
 """
 
