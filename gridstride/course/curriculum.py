@@ -946,6 +946,25 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
     ),
     Lesson(
         '28b',
+        'tensor_memory',
+        'Blackwell: tensor memory and tcgen05',
+        reading=45,
+        exercises=(10, 15),
+        needs=(
+            'lessons {tma_and_wgmma} and {producers}; {block_scaling} helps. Nothing runs on Blackwell here: the '
+            "emulator follows PTX's specification, and predictions are from data sheets."
+        ),
+        follows="[PTX's specification](https://docs.nvidia.com/cuda/parallel-thread-execution/) of `tcgen05`.",
+        does=(
+            'accumulators in tensor memory; one thread that starts products, and what it must wait for; a pipeline '
+            'with roles, a product of two SMs, blocks that take over others'
+        ),
+        gpu='not needed',
+        chapter='blackwell',
+        chapter_title='Blackwell',
+    ),
+    Lesson(
+        '28c',
         'flash_attention_4',
         'What FlashAttention 4 changed',
         reading=35,

@@ -49,7 +49,7 @@ TOPICS = {  # part -> its contents
     'Machine-learning kernels': 'online softmax, FlashAttention forward and backward, int4, int8 and FP8 quantization, '
     '2:4 sparsity',
     'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
-    'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache, NVFP4',
+    'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache, NVFP4, tensor memory',
     'Many GPUs, other languages': 'ring attention, nine kernel languages, AMD, Blackwell in PTX, judging kernels '
     'that a language model wrote',
 }
