@@ -379,7 +379,7 @@ _CALLS = [
         ),
         (
             r'tcgen05\.alloc\.cta_group::([12])\.sync\.aligned(?:\.shared)?\.b32',
-            lambda group, to, columns: f'::gridstride::tmem_alloc({group}, uint32_t({to}), {columns}, __LINE__)',
+            lambda group, to, columns: _ptx('tensor_alloc', group, to, columns),
         ),
         (
             r'tcgen05\.dealloc\.cta_group::([12])\.sync\.aligned\.b32',

@@ -246,7 +246,14 @@ void wgmma(int line, float *const *results, float *const *accumulators, const ui
                             accumulators, metadata, selector, has_half_sums},
         line);
 }
-// Blackwell: `gs_to` and `gs_now` are the registers of tcgen05.ld and tcgen05.st
+// Blackwell: the address of tcgen05.alloc may be generic.
+template <class A> void tensor_alloc(int line, int cta_group, A to, uint32_t columns) {
+    uint32_t address = window_address(to);
+    if constexpr (sizeof(A) == 8)
+        if (const uint32_t shared = shared_address(reinterpret_cast<const void *>(to))) address = shared;
+    tmem_alloc(cta_group, address, columns, line);
+}
+// `gs_to` and `gs_now` are the registers of tcgen05.ld and tcgen05.st
 template <TensorShape shape, uint32_t repeats, bool packs>
 void tensor_load_registers(int line, uint32_t *const *results, uint32_t *const *registers, uint32_t address,
     uint32_t split = 0) {
