@@ -44,6 +44,7 @@ def _parser():
         metavar='SIZE',
         help='memory of the device, such as 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or free memory',
     )
+    p.add_argument('--devices', type=int, help='number of devices, 1 to 8; default: GRIDSTRIDE_DEVICES, or 1')
     p.add_argument('--leaks', action='store_true', help='report memory that was never freed; then the exit status is 1')
     g = p.add_argument_group('a file without a main')
     g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template")
@@ -132,9 +133,8 @@ def main(argv=None) -> int:  # exit status
     include = [path.resolve() for path in (*options.include, *(path.parent for path in files[1:]))]
 
     def run_file():
-        with emulator.options(
-            options.checks, options.order, options.seed, seconds=options.seconds, memory=options.memory
-        ):
+        limits = dict(seconds=options.seconds, memory=options.memory, devices=options.devices)
+        with emulator.options(options.checks, options.order, options.seed, **limits):
             extensions = [extension for _, extension, _ in _EXTENSIONS if getattr(options, extension)]
             sources = dict(
                 folder=options.file.resolve().parent,

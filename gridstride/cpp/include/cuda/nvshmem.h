@@ -106,7 +106,7 @@ GRIDSTRIDE_NO_TSAN inline uint64_t nvshmem_signal_wait_until(
     using namespace gridstride;
     for (;;) {
         atomic_begin(signal, 8, Use::load, Scope::system, Order::acquire, line);
-        const uint64_t value = peek(signal);
+        const uint64_t value = load_unchecked(signal);
         atomic_end(signal);
         if (shmem::compares(value, comparison, with)) return value;
     }

@@ -65,8 +65,11 @@ inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_L
     return gridstride::defer(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
 }
 
-// Pools cache nothing: freed memory is released immediately.
-struct GridstridePool { unsigned long long threshold; };
+// Pools cache nothing: freed memory is released immediately. Access to a pool counts as peer access to its device.
+struct GridstridePool {
+    unsigned long long threshold;
+    int device;
+};
 typedef GridstridePool *cudaMemPool_t;
 enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
 enum cudaMemLocationType {
@@ -90,9 +93,10 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrUsedMemHigh = 8
 };
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
-    static GridstridePool default_pool{0};
-    *pool = &default_pool;
-    return gridstride::success_if(gridstride::is_device_number(device), cudaErrorInvalidDevice);
+    static GridstridePool default_pools[8] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}};
+    if (!gridstride::is_device_number(device)) return gridstride::record_error(cudaErrorInvalidDevice);
+    *pool = &default_pools[device];
+    return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
     return cudaDeviceGetDefaultMemPool(pool, device);
@@ -100,7 +104,8 @@ inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
 inline cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *props) {
     if (props->handleTypes != cudaMemHandleTypeNone) return gridstride::record_error(cudaErrorNotSupported);
-    *pool = new GridstridePool{0};
+    if (!gridstride::is_device_number(props->location.id)) return gridstride::record_error(cudaErrorInvalidDevice);
+    *pool = new GridstridePool{0, props->location.id};
     return cudaSuccess;
 }
 inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) { delete pool; return cudaSuccess; }
@@ -108,15 +113,29 @@ enum cudaMemAccessFlags {
     cudaMemAccessFlagsProtNone = 0, cudaMemAccessFlagsProtRead = 1, cudaMemAccessFlagsProtReadWrite = 3
 };
 struct cudaMemAccessDesc { cudaMemLocation location; cudaMemAccessFlags flags; };
-inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc *access, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (access[i].location.type == cudaMemLocationTypeDevice && access[i].location.id)
-            return gridstride::record_error(cudaErrorInvalidDevice);
+namespace gridstride {
+class OnDevice {                       // makes a device the current one while it exists
+    const int before = current_device();
+
+public:
+    explicit OnDevice(int device) { choose_device(device); }
+    OnDevice(const OnDevice &) = delete;
+    ~OnDevice() { choose_device(before); }
+};
+}
+inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc *access, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const int device = access[i].location.id;
+        if (access[i].location.type != cudaMemLocationTypeDevice || device == pool->device) continue;
+        if (!gridstride::is_device_number(device)) return gridstride::record_error(cudaErrorInvalidDevice);
+        const gridstride::OnDevice on_device(device);
+        gridstride::set_peer_access(pool->device, access[i].flags != cudaMemAccessFlagsProtNone);
+    }
     return cudaSuccess;
 }
 inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags *flags, cudaMemPool_t, cudaMemLocation *location) {
     *flags = cudaMemAccessFlagsProtReadWrite;
-    return gridstride::success_if(location->id == 0, cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::is_device_number(location->id), cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
@@ -130,7 +149,8 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr a
     return cudaSuccess;
 }
 template <class T> cudaError_t cudaMallocFromPoolAsync(
-    T **p, size_t bytes, cudaMemPool_t, cudaStream_t s, int line = __builtin_LINE()) {
+    T **p, size_t bytes, cudaMemPool_t pool, cudaStream_t s, int line = __builtin_LINE()) {
+    const gridstride::OnDevice on_device(pool->device);
     return cudaMallocAsync(p, bytes, s, line);
 }
 template <class T> cudaError_t cudaMallocPitch(
