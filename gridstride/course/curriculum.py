@@ -1067,17 +1067,18 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
     Lesson(
         '31a',
         'tile_languages',
-        'Where next: languages and Blackwell',
-        reading=55,
-        exercises=(25, 25),
+        'Where next: tile languages',
+        reading=45,
+        exercises=(15, 15),
         needs=(
-            'lessons {source_to_sass}, {triton}, {softmax} and {hopper_gemm}. No GPU, and none of the seven languages '
-            'except Triton: the output of their compilers is recorded, and so are their times on an H100.'
+            'lessons {source_to_sass}, {triton}, {softmax} and {hopper_gemm}. No GPU, and only two of the nine '
+            'languages, Triton and Gluon: the output of the other compilers is recorded, and so are all times on an '
+            'H200.'
         ),
         follows='',
         does=(
-            'one softmax in seven languages, and which decisions each compiler makes, as the machine code and its '
-            "timing show; Blackwell's tensor memory in PTX"
+            'one softmax in nine languages, and which decisions each compiler makes, as the machine code and its '
+            'timing show'
         ),
         gpu='not needed',
         chapter='where_next',

@@ -50,7 +50,7 @@ TOPICS = {  # part -> its contents
     '2:4 sparsity',
     'Tensor cores, Hopper, Blackwell': '`wmma`, `mma.sync`, `ldmatrix`, asynchronous copies, TMA, mbarriers, `wgmma`, '
     'warp specialization, clusters, FlashAttention on Hopper, decoding with a paged KV cache, NVFP4, tensor memory',
-    'Many GPUs, other languages': 'ring attention, nine kernel languages, AMD, Blackwell in PTX, judging kernels '
+    'Many GPUs, other languages': 'ring attention, collectives, nine kernel languages, AMD, judging kernels '
     'that a language model wrote',
 }
 WEEKS = (  # the chapters of each week of a class

@@ -54,6 +54,8 @@ RENAMED = {
     '17.tiles': 'flash_attention_hopper.tiles',
     '19.turned': 'sparsity.transposed',
     '20.places': 'ring_attention.positions',
+    '24.columns': 'blackwell.columns',
+    'where_next.columns': 'blackwell.columns',
 }
 
 

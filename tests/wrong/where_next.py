@@ -117,29 +117,6 @@ def all_of_k_in_one_tile(ct, m, n, out, th, tw, tk):
     ct.store(out, (r, c), ct.mma(ct.load(m, (r, 0), (th, k)), ct.load(n, (0, c), (k, tw)), ct.zeros((th, tw))))
 
 
-def used(tiles): return sum(-(-columns*bits//32) for columns,bits in tiles)
-
-@wrong('where_next.columns')
-def multiples_of_32(tiles):
-    n = -(-used(tiles)//32)*32
-    return (n, 512//n) if n <= 512 else None
-
-@wrong('where_next.columns')
-def all_of_32_bits(tiles):
-    n = max(32, 1 << (sum(columns for columns,_ in tiles) - 1).bit_length())
-    return (n, 512//n) if n <= 512 else None
-
-@wrong('where_next.columns')
-def each_a_power_of_two(tiles):
-    n = sum(max(32, 1 << (used([o]) - 1).bit_length()) for o in tiles)
-    return (n, 512//n) if n <= 512 else None
-
-@wrong('where_next.columns')
-def no_least(tiles):
-    n = 1 << (used(tiles) - 1).bit_length()
-    return (n, 512//n) if n <= 512 else None
-
-
 @wrong('where_next.fair')
 def looks_once(kernel, reference, make):
     x = make(0)

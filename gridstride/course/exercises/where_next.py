@@ -185,57 +185,6 @@ def _outside(fn, h, w, tile, m, n):
     return ''
 
 
-def count_columns(tiles):
-    "Count the columns for tiles of (n, bits), each rounded up"
-    return sum(cdiv(n * bits, 32) for n, bits in tiles)
-
-
-def expected_columns(tiles):
-    "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
-    used_columns = count_columns(tiles)
-    whole = max(32, 1 << (used_columns - 1).bit_length())
-    return (whole, 512 // whole) if whole <= 512 else None
-
-
-@problem(
-    'where_next.columns',
-    cases=[
-        dict(tiles=tiles)
-        for tiles in (
-            [(128, 32)],
-            [(128, 32), (128, 32)],
-            [(20, 32)],
-            [(192, 32)],
-            [(192, 32), (20, 32)],
-            [(128, 32), (128, 16)],
-            [(33, 16)],
-            [(16, 16)],
-            [(256, 32), (256, 32)],
-            [(256, 32), (256, 32), (8, 32)],
-            [(128, 32), (128, 32), (128, 16), (128, 16)],
-            [(257, 32)],
-            [(17, 16), (17, 16), (15, 32)],
-        )
-    ],
-    hints=[
-        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up per tile.',
-        'Then the allocation: a power of two, at least 32. The next power of two from `used` on is `1 << (used - '
-        '1).bit_length()`.',
-        'Round the sum to a power of two, not each tile. More than 512: None. Else `512//whole` blocks share an SM.',
-    ],
-)
-def _(fn, rng, tiles):
-    result = fn(list(tiles))
-    expected = expected_columns(tiles)
-    if result is not None and not (isinstance(result, tuple) and len(result) == 2):
-        raise AssertionError(f'return (columns, blocks) or None; got {result!r}')
-    if result != expected:
-        used_columns = count_columns(tiles)
-        raise AssertionError(
-            f'tiles {tiles}: {used_columns} columns are used before rounding; got {result}, want {expected}'
-        )
-
-
 # Honest and cheating kernels for softmax; every case makes a new one.
 def _softmax(x):
     return torch.softmax(x, -1)
