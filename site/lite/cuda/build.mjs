@@ -16,8 +16,14 @@ export function readTree(folder) {
     return res
 }
 const HERE = path.dirname(new URL(import.meta.url).pathname)
-export const sourceTree = cpp => ({platform: readTree(path.join(HERE, 'platform')),
-    cpp: {runtime: readTree(path.join(cpp, 'runtime')), include: readTree(path.join(cpp, 'include'))}})
+// The sources; a file of `platform` replaces the one of the runtime that has the same name.
+export function sourceTree(cpp) {
+    const [platform, runtime, include] = [path.join(HERE, 'platform'), path.join(cpp, 'runtime'),
+        path.join(cpp, 'include')].map(readTree)
+    const replaced = Object.keys(runtime).filter(name => name.endsWith('.cpp') && name in platform)
+    for (const name of replaced) runtime[name] = platform[name]
+    return {platform, cpp: {include, runtime}}
+}
 
 // Runs a tool; its messages are the result's `log`. Throws its error with the log.
 export async function runTool(run, args, files) {

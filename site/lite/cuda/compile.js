@@ -17,8 +17,8 @@ const CHECKED = ['-O1', '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', '
     ...tsan('instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1')]
 const LINES = ['-gdwarf-4', '-g1', '-fdebug-info-for-profiling']
 
-export const RUNTIME_UNITS = ['cpp/runtime/unit_access', 'cpp/runtime/unit_launch', 'platform/unit_rare',
-    'platform/unit_python', 'platform/begin_of_user_code', 'platform/end_of_user_code']
+export const RUNTIME_UNITS = ['cpp/runtime/unit_access', 'cpp/runtime/unit_launch', 'cpp/runtime/unit_rare',
+    'platform/platform', 'platform/python', 'platform/begin_of_user_code', 'platform/end_of_user_code']
 export const runtimeFlags = unit => [...COMMON, '-I.', '-Icpp/runtime', '-O1', '-fno-unroll-loops', '-c',
     `${unit}.cpp`, '-o', 'unit.o']
 

@@ -1,5 +1,6 @@
 // Runs a module of compiled CUDA C, linked with the emulator's runtime (platform). Fibers and jumps of
-// the runtime are stacks of WebAssembly that JavaScript Promise Integration suspends.
+// the runtime are stacks of WebAssembly that JavaScript Promise Integration suspends. Asyncify, the other way to suspend,
+// rewrites each module, for which Binaryen took six seconds, and is another 15 MB to load.
 import {rewrite} from './rewrite.js'
 
 export const isSupported = () => 'Suspending' in WebAssembly
@@ -126,12 +127,9 @@ export class Program {
         const bytes = new Uint8Array(this.memory)
         return this.text(at, bytes.indexOf(0, at) - at)
     }
-    // Sets what `gridstride_options` has: checks, order and seed are integers.
-    setOptions({checks, order = 0, seed = 0, seconds = 60, memory = 0, swaps = 1 << 30}) {
-        const at = this.exports.malloc(32), view = new DataView(this.memory)
-        for (const [i, value] of [checks, order, seed, 1].entries()) view.setInt32(at + 4 * i, value, true)
-        view.setFloat64(at + 16, seconds, true)
-        view.setBigInt64(at + 24, BigInt(memory), true)
+    // Sets the options of the next call; `options`: the bytes of `gridstride_options`, whose layout is that of Python
+    setOptions(options, swaps) {
+        const at = this.copyIn(options)
         this.exports.gridstride_set_options(at)
         this.exports.gridstride_limit_swaps(swaps)
         this.exports.free(at)

@@ -1,7 +1,12 @@
 // Keeps what the playground has loaded, so that it works without a network afterwards. A new version of the site has
 // another name of the cache.
 const CACHE = 'gridstride-VERSION'
-addEventListener('install', () => skipWaiting())
+// The page itself was loaded before this worker could keep it.
+const PAGE = ['index.html', 'playground.css', 'playground.js', 'examples.js', 'worker.js']
+addEventListener('install', event => {
+    skipWaiting()
+    event.waitUntil(caches.open(CACHE).then(cache => cache.addAll(PAGE)))
+})
 addEventListener('activate', event => event.waitUntil((async () => {
     for (const name of await caches.keys())
         if (name.startsWith('gridstride-') && name != CACHE) await caches.delete(name)

@@ -217,9 +217,8 @@ class BrowserModule(load.EmulatorModule):
             return code
 
     def _call(self, entry, call):
-        o, blocks = _runtime.options, _Blocks(self.program)
-        options = dict(checks=o.checks, order=o.order, seed=o.seed, seconds=o.seconds, memory=o.memory)
-        self.program.setOptions(_to_object(options | dict(swaps=_runtime.swaps)))
+        blocks = _Blocks(self.program)
+        self.program.setOptions(to_js(memoryview(bytes(_runtime.options))), _runtime.swaps)
         self._shared.append(blocks)
         packed = call._objects['0']  # of its first field, `args`
         at = self._copy_words(blocks.share(packed))

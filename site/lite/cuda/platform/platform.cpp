@@ -33,7 +33,6 @@ IMPORT(switch_fiber) void gridstride_js_switch(void *from, void *to);
 IMPORT(completes) int gridstride_js_completes(void *buffer, void (*f)(void *), void *arg);
 IMPORT(jump) void gridstride_js_jump(void *buffer);
 IMPORT(backtrace) int gridstride_js_backtrace(uintptr_t *frames, int size);
-IMPORT(symbolize) int gridstride_js_symbolize(const char *command, size_t bytes, char **text);
 IMPORT(print) void gridstride_js_print(const char *text, size_t bytes);
 IMPORT(warn) void gridstride_js_warn(const void *finding, size_t bytes);
 }
@@ -88,28 +87,6 @@ void switch_fiber(Fiber &from, Fiber &to) { gridstride_js_switch(&from, &to); }
 bool completes_call(sigjmp_buf &buffer, void (*f)(void *), void *arg) {
     return gridstride_js_completes(buffer, f, arg);
 }
-
-struct ProgramOutput::State {
-    char *text = nullptr, *next = nullptr;
-};
-// The only program is addr2line.
-ProgramOutput::ProgramOutput(const std::vector<std::string> &command) : state(new State) {
-    std::string words;
-    for (const auto &word : command) words += word + '\n';
-    if (gridstride_js_symbolize(words.data(), words.size(), &state->text)) state->next = state->text;
-}
-ProgramOutput::~ProgramOutput() {
-    free(state->text);
-    delete state;
-}
-char *ProgramOutput::next() {
-    char *const line = state->next;
-    if (!line || !*line) return nullptr;
-    char *const end = strchr(line, '\n');
-    state->next = end ? end + 1 : nullptr;
-    if (end) *end = 0;
-    return line;
-}
 }
 
 int fesetround(int direction) {
@@ -134,7 +111,7 @@ int dladdr(const void *address, Dl_info *info) {
 }
 
 // A thrown exception ends the call, because this C++ library cannot unwind a stack.
-void gridstride_store_thrown(const void *object, const std::type_info &type);      // unit_python.cpp
+void gridstride_store_thrown(const void *object, const std::type_info &type);      // python.cpp
 extern "C" {
 void __cxa_throw(void *object, std::type_info *type, void *(*)(void *)) {
     if (!gridstride::on_device()) gridstride_store_thrown(object, *type);

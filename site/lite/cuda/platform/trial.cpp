@@ -1,0 +1,1 @@
+// A module is loaded in no child process first: a browser has none.
