@@ -50,7 +50,7 @@ static bool has_other_host_threads = false;
 bool is_queue_empty() { return queued.empty(); }
 bool is_queueing() { return device_count() > 1 && !on_device() && !is_ordered_elsewhere(); }
 static void note_host_thread() {
-    if (queued.empty()) first_host_thread = pthread_self();
+    if (queued.empty()) first_host_thread = pthread_self(), has_other_host_threads = false;
     else if (!pthread_equal(first_host_thread, pthread_self())) has_other_host_threads = true;
 }
 static QueuedOperation &add(const void *stream) {
@@ -204,12 +204,13 @@ void end_operation(RunningLaunch &running) {
     operation.released = running.released;
     end(operation);
 }
-// A kernel that reads a clock may have a time limit of its own.
+// A kernel that reads a clock may have a time limit of its own. A thread that host code has created has no guard:
+// others of them may launch soon.
 bool Stall::lasts(const std::vector<Worker *> &suspended_teams) {
     constexpr double patience = 0.5, patience_with_threads = 5;       // seconds
     const double now = seconds_now();
     if (!since) since = now;
-    return now - since > (has_other_host_threads ? patience_with_threads : patience) &&
+    return now - since > (has_other_host_threads || !crash_guard ? patience_with_threads : patience) &&
            std::none_of(suspended_teams.begin(), suspended_teams.end(), [](Worker *team) { return team->reads_clock; });
 }
 
