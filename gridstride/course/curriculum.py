@@ -951,13 +951,12 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(10, 15),
         needs=(
-            'lessons {tma_and_wgmma} and {producers}; {block_scaling} helps. Nothing runs on Blackwell here: the '
-            "emulator follows PTX's specification, and predictions are from data sheets."
+            'lessons {tma_and_wgmma} and {producers}; {block_scaling} helps. No GPU: the emulator runs all kernels.'
         ),
         follows="[PTX's specification](https://docs.nvidia.com/cuda/parallel-thread-execution/) of `tcgen05`.",
         does=(
             'accumulators in tensor memory; one thread that starts products, and what it must wait for; a pipeline '
-            'with roles, a product of two SMs, blocks that take over others'
+            'with roles, a product of two SMs, work stealing'
         ),
         gpu='not needed',
         chapter='blackwell',

@@ -31,7 +31,7 @@ __device__ void tensor_fence_after() { asm volatile("tcgen05.fence::after_thread
 __device__ u64 tensor_descriptor(u32 at, u32 lead) {
     return (at & 0x3ffff) >> 4 | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 46 | 2ull << 61;
 }
-// The instruction descriptor of a product of bf16 with float sums; B_TRANSPOSED: the columns of b are contiguous
+// The instruction descriptor of a bf16 product with float accumulators; B_TRANSPOSED: b (K x N) is row-major
 __device__ constexpr u32 tensor_instruction(int M, int N, bool B_TRANSPOSED) {
     return 1 << 4 | 1 << 7 | 1 << 10 | B_TRANSPOSED << 16 | N/8 << 17 | M/16 << 24;
 }

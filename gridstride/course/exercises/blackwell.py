@@ -45,8 +45,8 @@ def expected_columns(tiles):
     ],
     hints=[
         'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up per tile.',
-        'Then the allocation: a power of two, at least 32. The next power of two from `used` on is `1 << (used - '
-        '1).bit_length()`.',
+        'Then the allocation: a power of two, at least 32. The smallest power of two that is at least `used` is `1 << '
+        '(used - 1).bit_length()`.',
         'Round the sum to a power of two, not each tile. More than 512: None. Else `512//whole` blocks share an SM.',
     ],
 )

@@ -237,8 +237,8 @@ pair_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
 )
 
 cancel_src = r"""
-// Cluster launch control: asks for a block that has not begun, to do its work. The answer, 16 bytes, is complete when
-// the mbarrier has counted them.
+// Requests the cancellation of a block that has not begun (cluster launch control). The response, 16 bytes, is complete
+// when the mbarrier has counted its bytes.
 __device__ void ask_for_block(u32 answer, u32 bar) {
     barrier_expect(bar, 16);
     asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
