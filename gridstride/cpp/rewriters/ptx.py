@@ -341,7 +341,7 @@ _CALLS = [
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda dst, src, bytes: _ptx('bulk_store', dst, src, bytes)),
         (
             rf'cp\.async\.bulk\.tensor\.([1-5])d(?:\.cta_group::[12])?{_SHARED}\.global(?:\.tile)?'
-            r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?(?:\.cta_group::[12])?(\.pair)?',
+            r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster|\.cta_group::[12])*(\.pair)?',
             lambda rank, pair, *operands: _tensor_copy(f'tensor_load<{_cpp_bool(pair)}>', rank, operands, 1),
         ),
         (
