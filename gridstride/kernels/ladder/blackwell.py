@@ -3,7 +3,7 @@ that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels 
 GPU."""
 
 from .hopper import barriers_src, tma_load_src, types_src, warpgroup
-from ..ptx import TCGEN05
+from ..ptx import TCGEN05, primitives
 from ...utils import cdiv
 
 
@@ -331,4 +331,72 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     BM=128,
     BN=128,
     STAGES=4,
+)
+
+# NVFP4: elements of 4 bits, and scales that the tensor cores apply
+
+scaled_instructions_src = r"""
+// Copies the 128 x 4 scales of a tile, 512 bytes, to four columns of tensor memory, once per warp's band
+__device__ void copy_scales(u32 to, u32 from) {
+    u64 matrix = (from & 0x3ffff) >> 4 | 8ull << 16 | 8ull << 32 | 1ull << 46;  // 8 rows of 16 bytes, 128 bytes apart
+    asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" :: "r"(to), "l"(matrix) : "memory");
+}
+__device__ void multiply_scaled(u32 d, u64 a, u64 b, u32 a_scales, u32 b_scales, int more) {
+    constexpr u32 INSTRUCTION = 1 << 7 | 1 << 10 | 64/8 << 17 | 128/16 << 24;       // e2m1, e2m1, N = 64, M = 128
+    asm volatile("{ .reg .pred more; setp.ne.b32 more, %4, 0;\n"
+                 "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X "
+                 "[%0], %1, %2, %3, [%5], [%6], more; }"
+                 :: "r"(d), "l"(a), "l"(b), "r"(INSTRUCTION), "r"(more), "r"(a_scales), "r"(b_scales) : "memory");
+}
+"""
+
+nvfp4_kernel_src = r"""
+// out = a (128 x 256) @ b (64 x 256).T. Tiles have the 128-byte swizzle; scales are in tiles of 128 rows and 4 blocks.
+__global__ void __launch_bounds__(128) nvfp4_k(const uint4 *a, const uint4 *b, const uint4 *a_scales,
+                                               const uint4 *b_scales, float *out, float factor) {
+    __shared__ alignas(1024) char tiles[16384 + 8192 + 2*2048];
+    __shared__ u64 bars[2];
+    __shared__ u32 columns;
+    u32 a_at = address(tiles), b_at = a_at + 16384, sa_at = b_at + 8192, sb_at = sa_at + 2048;
+    u32 full = address(bars), done = full + 8;
+    int warp = threadIdx.x/32;
+    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); barriers_ready(); }
+    if (warp == 0) tensor_alloc(address(&columns), 128);
+    __syncthreads();
+    u32 d = columns, sa = d + 64, sb = sa + 16;            // 64 columns of accumulators, then the scales
+    if (threadIdx.x == 0) {
+        barrier_expect(full, 16384 + 8192 + 2*2048);
+        bulk_copy(a_at, a, 16384, full);
+        bulk_copy(b_at, b, 8192, full);
+        bulk_copy(sa_at, a_scales, 2048, full);
+        bulk_copy(sb_at, b_scales, 2048, full);
+        barrier_wait(full, 0);
+        for (int i = 0; i < 4; i++) {                      // 64 columns at a time: 32 bytes of each row
+            copy_scales(sa + 4*i, sa_at + 512*i);
+            copy_scales(sb + 4*i, sb_at + 512*i);
+            multiply_scaled(d, tensor_descriptor(a_at + 32*i, 16), tensor_descriptor(b_at + 32*i, 16),
+                            sa + 4*i, sb + 4*i, i > 0);
+        }
+        tensor_commit(done);
+    }
+    barrier_wait(done, 0);
+    tensor_fence_after();
+    for (int c = 0; c < 64; c++) {
+        float x;
+        tensor_load(x, d + c + (warp << 21));
+        tensor_wait_loads();
+        out[threadIdx.x*64 + c] = x*factor;                // the scales of both matrices
+    }
+    __syncthreads();
+    if (warp == 0) tensor_free(d, 128);
+}
+"""
+
+_BARRIERS = tuple(f'barrier_{name}' for name in ('init', 'expect', 'wait'))
+nvfp4_src = (
+    'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
+    + primitives('address', 'barriers_ready', *_BARRIERS, 'bulk_copy')
+    + TCGEN05
+    + scaled_instructions_src
+    + nvfp4_kernel_src
 )
