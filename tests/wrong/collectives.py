@@ -25,6 +25,10 @@ def round_in_the_lower_half():
 def later_rounds_too():
     return lambda x, round: round << 32 | bits(x), lambda word, round: None if word >> 32 > round else value(word)
 
+@wrong('collectives.words')
+def words_of_later_rounds():
+    return lambda x, round: round << 32 | bits(x), lambda word, round: None if word >> 32 < round else value(word)
+
 
 @wrong('collectives.crossover')
 def one_latency_per_byte(ranks, latency, speed): return latency*speed

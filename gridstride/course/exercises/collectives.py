@@ -1,6 +1,7 @@
 """Test cases for the lesson's exercises. Reading this file spoils them."""
 
 import math
+import re
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ def _(fn, rng, x, round):
     value = unpack(expected, round)
     if value is None or _bits(value) != _bits(x):
         raise AssertionError(f'unpack({expected:#018x}, {round}): got {value!r}; expected {x!r}, with the same bits')
-    for other in (round - 1, 0):  # words of earlier rounds, and a word that was never stored
+    for other in (round - 1, (round + 1) % 2**32, 0):  # earlier and later rounds; a word that was never stored
         if other != round and unpack(other << 32 | _bits(x), round) is not None:
             raise AssertionError(f'unpack returned a value for a word of round {other}, but waits for round {round}')
 
@@ -97,7 +98,8 @@ def run_pull(src, x, blocks, threads):
     "Run the kernel `pull` of `src` once per round on emulated devices; return the output [rounds, ranks, n]"
     rounds, ranks, n = x.shape
     with on_emulator(), ring.devices(ranks) as gpus:
-        kernel = cuda_kernel(GIVEN + src, name='pull')
+        given = '' if re.search(r'\bexchange\s*\([^)]*\)\s*\{', without_comments(src)) else GIVEN
+        kernel = cuda_kernel(given + src, name='pull')
         inputs, outs = gpus.symmetric((rounds, n), x.dtype), gpus.symmetric((rounds, n), x.dtype)
         for rank in range(ranks):
             inputs[rank].copy_(x[:, rank])
