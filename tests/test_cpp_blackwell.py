@@ -10,6 +10,7 @@ import torch
 
 from found import finding
 from gridstride import cpp
+from gridstride.bench.recording import Unavailable
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.ladder import blackwell
 from gridstride.kernels.ptx import PTX, TCGEN05
@@ -31,6 +32,19 @@ def test_the_ladder_multiplies(version):
         m, n = torch.randn(h, k).bfloat16(), torch.randn(k, w).bfloat16()
         out = torch.full((h, w), torch.nan).bfloat16()
         assert relative_error(version(m, n, out), m, n) < 1, (h, w, k)
+
+
+def test_tensors_on_the_cpu_are_multiplied_on_the_emulator_even_with_a_gpu(monkeypatch):
+    monkeypatch.delenv('GRIDSTRIDE_BACKEND', raising=False)
+    monkeypatch.setattr('gridstride.utils.gpu_count', lambda: 1)
+    gpu = SimpleNamespace(name='an H200', major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, 'get_device_properties', lambda: gpu)
+    version = blackwell.single.variant('edited')                  # no launch of it has been prepared
+    m, n = torch.randn(40, 72).bfloat16(), torch.randn(72, 24).bfloat16()
+    assert relative_error(version(m, n), m, n) < 1
+    with pytest.raises(Unavailable, match='tensor memory'): version.require_gpu()
+    gpu.major = 10
+    version.require_gpu()
 
 
 @pytest.mark.slow

@@ -554,7 +554,8 @@ WORDS = {
     ),
     ('memcheck', 'tensor_leak'): Words(
         'the block ends without freeing {columns} columns of tensor memory',
-        'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise the next block on this SM gets none.',
+        'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise later blocks on this SM run out of columns '
+        'and wait: a deadlock.',
     ),
     ('memcheck', 'tensor_relinquished'): Words(
         'tcgen05.alloc after tcgen05.relinquish_alloc_permit: the block may not allocate any more',

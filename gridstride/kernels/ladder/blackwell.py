@@ -2,9 +2,31 @@
 that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels have run on the emulator, but not on a
 GPU."""
 
-from .hopper import barriers_src, tma_load_src, types_src, warpgroup
+from contextlib import nullcontext
+
+from .hopper import barriers_src, boxes, tiles, tma_load_src, types_src
+from .rung import Rung
 from ..ptx import TCGEN05, primitives
-from ...utils import cdiv
+from ...bench.recording import Unavailable
+from ...cpp.emulator import on_emulator
+from ...utils import backend, cdiv
+
+
+class BlackwellVersion(Rung):
+    "A version with `tcgen05` instructions: tensors on the CPU are multiplied on the emulator, even if there is a GPU"
+
+    def __call__(self, m, n, out=None):
+        with nullcontext() if getattr(m, 'is_cuda', False) else on_emulator():
+            return super().__call__(m, n, out)
+
+    def require_gpu(self):
+        "Raise `Unavailable` if kernels run on a GPU that has no tensor memory"
+        import torch
+
+        if backend() != 'gpu' or (gpu := torch.cuda.get_device_properties()).major == 10:
+            return
+        requirement = 'compute capability 10.0 or 10.3, for tensor memory and tcgen05, or tensors on the CPU'
+        raise Unavailable(f'{self.name} needs {requirement}; {gpu.name} has {gpu.major}.{gpu.minor}')
 
 
 def tensor_load(columns: int) -> str:
@@ -53,7 +75,7 @@ __device__ void multiply(u32 d, u32 a, u32 b, bool more) {
 
 blackwell_src = types_src + tma_load_src + barriers_src + TCGEN05 + store_row_src + multiply_tiles_src
 
-single = warpgroup.variant(
+single = BlackwellVersion(
     'single',
     src=blackwell_src
     + r"""
@@ -86,11 +108,17 @@ single_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     if (warp == 0) tensor_free(sums, BN);
 }
 """,
+    threads=128,
+    shared=tiles,
+    tma_boxes=boxes,
+    dtype='bfloat16',
     BM=128,
     BN=128,
+    BK=64,
+    STAGES=1,
 )
 
-roles = warpgroup.variant(
+roles = single.variant(
     'roles',
     src=blackwell_src
     + r"""
@@ -178,7 +206,7 @@ __device__ void pair_multiply(u32 d, u32 a, u32 b, bool more) {
 }
 """
 
-pair = warpgroup.variant(
+pair = single.variant(
     'pair',
     src=blackwell_src
     + pair_instructions_src
@@ -257,7 +285,7 @@ __device__ int taken_block(u32 answer) {
 }
 """
 
-persistent = warpgroup.variant(
+persistent = single.variant(
     'persistent',
     src=blackwell_src
     + cancel_src

@@ -448,7 +448,7 @@ class Rung(Product):
         for option in () if 'src' in changes else changes:
             if option not in self._arguments and option not in self.constants:
                 raise ValueError(f'{self.name} has no {option}; its constants are {", ".join(self.constants)}')
-        return Rung(name or self.name, **{**self._arguments, **self.constants, **changes})
+        return type(self)(name or self.name, **{**self._arguments, **self.constants, **changes})
 
     def unsupported_reason(self, h, w, k):  # None if the shape is supported
         "Return the reason why this kernel does not support h x k @ k x w"
@@ -507,7 +507,7 @@ class Rung(Product):
         kernel = compile_kernel(self.src, None, backend())
         if len(kernel.params) != 6:
             expected = '(m, n, out, int h, int w, int k)'
-            raise TypeError(f'{self.name}: the kernel of a Rung must take {expected}; got {kernel.__doc__}')
+            raise TypeError(f'{self.name}: the kernel must take {expected}; got {kernel.__doc__}')
         return kernel
 
     def prepare(self, h, w, k, device):

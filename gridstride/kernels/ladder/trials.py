@@ -56,7 +56,7 @@ def check_kernel(
     shapes=None,  # (h, w, k) of each; None: `edge_shapes`
     orders=('forward', 'reverse'),  # orders in which the emulator runs threads and blocks
 ):
-    """Check a rung against float64 on a Hopper GPU, or else on the emulator with all its checks, and print which.
+    """Check a version against float64 on a Hopper GPU, or else on the emulator with all its checks, and print which.
 
         check_kernel(rung)
 
@@ -72,7 +72,7 @@ def check_kernel(
 
 
 def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (the finding and its hint, the line of the kernel)
-    "Return the first finding of the emulator for a rung, in both orders of threads; ('right', '') if there is none"
+    "Return the first finding of the emulator for a version, in both orders of threads; ('right', '') if there is none"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
