@@ -44,7 +44,7 @@ def _resolve_kernel(src, name):
     name = name or next(iter(kernel_of_name))
     base = name.split('<')[0].split('::')[-1].strip()
     if base not in kernel_of_name:
-        raise ValueError(f'no kernel {name!r} in this source; there are {", ".join(kernel_of_name)}')
+        raise ValueError(f'no kernel {name!r} in this source; available: {", ".join(kernel_of_name)}')
     if kernel_of_name[base].template and '<' not in name:
         raise ValueError(f"{name} is a template: pass its arguments, for example name='{name}<float>'")
     return (f'{kernel_of_name[base].scope}::{name}' if kernel_of_name[base].scope and '::' not in name else name), base

@@ -570,7 +570,7 @@ class Expectations:
         Raises AssertionError as `claim` does, KeyError for an unknown row."""
         for row in filter(None, (name, over)):
             if row not in self.names:
-                raise KeyError(f'no {row!r} in this table; there are {", ".join(self.names)}')
+                raise KeyError(f'no {row!r} in this table; available: {", ".join(self.names)}')
         measured = self.in_unit(name, unit, over)
         other = '' if over in (None, self.baseline) else over  # whose speedup no column has
         try:

@@ -323,7 +323,7 @@ class Contest(Expectations):
     def __getitem__(self, name):  # None where it was not measured
         "Return the median of a variant, in milliseconds"
         if name not in self.rows:
-            raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
+            raise KeyError(f'no {name!r} in this contest; available: {", ".join(self.rows)}')
         return self.rows[name] and self.rows[name]['ms']
 
     @property
@@ -353,7 +353,7 @@ class Contest(Expectations):
         "Return the value of an additional column for a variant"
         columns = self[name] and self.rows[name]['columns']
         if columns and column not in columns:
-            raise KeyError(f'no column {column!r} in this contest; there are {", ".join(columns)}')
+            raise KeyError(f'no column {column!r} in this contest; available: {", ".join(columns)}')
         return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured

@@ -145,11 +145,11 @@ class Kernels(dict):
         try:
             return self[k]
         except KeyError:
-            raise AttributeError(f'no kernel {k!r}; there are {", ".join(self)}') from None
+            raise AttributeError(f'no kernel {k!r}; available: {", ".join(self)}') from None
 
     def __missing__(self, k):
         first = next(iter(self))
-        raise KeyError(f'{k!r} is not a kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
+        raise KeyError(f'{k!r} is not a kernel; available: {", ".join(self)}. Launch with .{first}[grid, block](...)')
 
 
 def _quote_source(src):
@@ -190,7 +190,7 @@ def _resolve_kernels(src, name):
         raise WrongSource(f'{problem}, as in {example}')
     for requested_name in names:
         if _base_name(requested_name) not in kernel_of_name:
-            raise WrongSource(f'no kernel {requested_name!r} in this source; there are {", ".join(kernel_of_name)}')
+            raise WrongSource(f'no kernel {requested_name!r} in this source; available: {", ".join(kernel_of_name)}')
         if kernel_of_name[_base_name(requested_name)].template and '<' not in requested_name:
             raise WrongSource(
                 f"{requested_name} is a template: name its arguments, as in name='{requested_name}<float>'"

@@ -702,8 +702,8 @@ WORDS = {
     ),
     ('synccheck', 'undefined_lane'): Words(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
-        '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no '
-        'element'
+        '{stored} stores a result that depends on it. All lanes that are read must execute the shuffle, with a neutral '
+        'value where there is no element'
     ),
     ('synccheck', 'undefined_result'): Words(
         'line {line} of {kernel}: {state} gets the result: in thread {thread} the result is undefined, and line '

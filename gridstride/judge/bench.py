@@ -310,7 +310,7 @@ class Bench:
         if self.calls:
             raise Refusal('shapes', f'{problem}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
         if miss.code not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Refusal('constant', f'{self.call_label()} the answer is the same for other inputs')
+            raise Refusal('constant', f'{self.call_label()} the output does not depend on the input')
         raise Refusal(miss.code, problem)
 
     def is_right_later(self, sizes, expected, scales):

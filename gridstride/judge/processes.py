@@ -225,7 +225,7 @@ class Process:
         except wire.ConnectionClosed:
             raise self._ended_error() from None
         except wire.Timeout:
-            raise wire.ProcessEnded('time', f'no answer within {timeout:g} s') from None
+            raise wire.ProcessEnded('time', f'timed out: no answer within {timeout:g} s') from None
         except wire.ProtocolError as e:
             raise wire.ProcessEnded('type', f'it sent {e}') from None
 

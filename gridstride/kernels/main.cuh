@@ -22,7 +22,7 @@ __global__ void randomize(Number *x, size_t size, unsigned long long seed) {
 // has an error of a few 2^-24 times the sum of the products' absolute values: 3 was the largest that was measured, 16
 // are allowed. A missing or additional product exceeds this by far. Rounding the result to its type adds up to 2^-8
 // (bfloat16) or 2^-24 (float32) of its value.
-constexpr double ROUNDING = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
+constexpr double UNIT_ROUNDOFF = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
 
 struct Wrong {
     unsigned long long count, first;        // how many elements are wrong, and the index of the first
@@ -62,7 +62,7 @@ __global__ void compare(const Number *m, const Number *n, const Number *out, int
             size_t row = top + threadIdx.y + 16 * r, column = left + threadIdx.x + 16 * c, i = row * w + column;
             if (row >= h || column >= w) continue;
             double error = fabs((double)(float)out[i] - sum[r][c]) /
-                           (ROUNDING * fabs(sum[r][c]) + TERMS * size[r][c]);
+                           (UNIT_ROUNDOFF * fabs(sum[r][c]) + TERMS * size[r][c]);
             if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
             else {                          // also if the error is NaN
                 atomicAdd(&wrong->count, 1);

@@ -334,7 +334,7 @@ class Ncu:
         if len(self.kernels) == 1:
             return self.kernels[0][key]
         names = dict.fromkeys(short_name(kernel.name) for kernel in self.kernels)
-        raise KeyError(f'no kernel {key!r}; there are {", ".join(names)}')
+        raise KeyError(f'no kernel {key!r}; available: {", ".join(names)}')
 
     def __len__(self):
         return len(self.kernels)

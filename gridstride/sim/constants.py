@@ -43,10 +43,10 @@ _BINARY = {
     ast.BitXor: operator.xor,
 }
 
-UNKNOWN_SIZE = 'the size of this array is not known when the kernel is compiled'
+UNKNOWN_SIZE = 'the size of this array must be a compile-time constant'
 UNKNOWN_SIZE_HINT = (
-    'Use integers, or names of integers outside the kernel; for a size that the launch decides, '
-    'pass shape 0: cuda.shared.array(0, dtype).'
+    'Use integers, or names of integers outside the kernel; for dynamic shared memory, whose '
+    'size is set at launch, pass shape 0: cuda.shared.array(0, dtype).'
 )
 _LARGE_INTEGER_HINT = 'Numba rejects it, too. Use a float: 1e30 instead of 10**30.'
 
@@ -153,7 +153,7 @@ def _local_names(function):
 
 
 def _last_assigned_expression(function, use):
-    "Return the expression that a variable is assigned last above the node `use`; None unless by a plain assignment"
+    "Return the expression of the last assignment to a variable before `use`; None if it is not a plain assignment"
     use_position = use.lineno, use.col_offset
     stores = [
         node
@@ -220,7 +220,7 @@ def check_constants(
     "Call `fail` for integers, containers and array shapes that Numba would not compile"
     local_names = _local_names(function)
     _check_containers(function, {name: value for name, value in value_of_name.items() if name not in local_names}, fail)
-    _check_numbers(function, {name: value for name, value in value_of_name.items() if name not in local_names}, fail)
+    _check_integers(function, {name: value for name, value in value_of_name.items() if name not in local_names}, fail)
     for node in walk(function):
         shape = shape_argument(node)
         for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
@@ -245,11 +245,11 @@ def _check_containers(function, value_of_name, fail):
                 fail(node, problem, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 
-def _check_numbers(node, value_of_name, fail):
+def _check_integers(node, value_of_name, fail):
     value = fold_integer(node)
     if value is None and isinstance(node, ast.Name) and _is_integer(value_of_name.get(node.id)):
         value = value_of_name[node.id]
     if value is not None and not fits_64_bits(value):
         fail(node, f'the integer {value} needs more than 64 bits', _LARGE_INTEGER_HINT)
     for child in children(node) if value is None else ():
-        _check_numbers(child, value_of_name, fail)
+        _check_integers(child, value_of_name, fail)

@@ -31,7 +31,7 @@ class Counters(counters.Counters):
 class Trace:
     "The counters of the recorded launches, in total and per source line, and their accesses one by one"
 
-    def __init__(self, keep=200_000):  # keep: how many accesses of single threads to record
+    def __init__(self, keep=200_000):  # keep: how many accesses to record, one per thread
         self.num_to_record = keep  # how many more
         self.stats = Counters()
         self.lines = defaultdict(Counters)  # line number -> counters
@@ -145,7 +145,7 @@ class Trace:
 
 
 @contextmanager
-def trace(keep=200_000):  # how many accesses of single threads to record, for pictures
+def trace(keep=200_000):  # how many accesses to record for pictures, one per thread
     "Record counters and accesses of the kernels that the `with` block launches"
     recorder = Trace(keep)
     active_traces.append(recorder)

@@ -65,7 +65,7 @@ class Reduce:
                 f'cuda.reduce: expected a one-dimensional array, got {arr.ndim} dimensions: use arr.ravel()'
             )
         if res is not None and not isinstance(res, DeviceArray):
-            raise TypeError('cuda.reduce: res must be an array on the device, such as cuda.device_array(1, arr.dtype)')
+            raise TypeError('cuda.reduce: res must be a device array, such as cuda.device_array(1, arr.dtype)')
         elements = _host_array(arr)[:size]
         x = to_device(np.concatenate([[elements.dtype.type(init)], elements]).astype(elements.dtype))
         size = len(x)

@@ -449,7 +449,7 @@ def _check_divisible(x, y):
 def _floor_divide(a, b):
     x, y, dtype = to_common_type(a, b, division=True)
     if dtype.rank == 2:
-        raise compile_error('// is for integers', 'Divide with /, then tl.floor(...).')
+        raise compile_error('`//` needs integer operands', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
     return with_undef(_apply_broadcast(int_quotient, x, y), dtype, a, b)
 

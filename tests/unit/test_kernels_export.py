@@ -220,7 +220,7 @@ constexpr bool m_transposed = %s, n_transposed = %s;
 def test_the_programs_find_each_number_that_is_wrong(layout):
     "Right ones are within the bound; some that are a few of its units off are counted, and the first is reported"
     text = (Path(export.__file__).parent/'main.cuh').read_text()
-    part = re.search(r'^constexpr double ROUNDING.*?(?=^// Multiplies into)', text, re.M | re.S)[0]
+    part = re.search(r'^constexpr double UNIT_ROUNDOFF.*?(?=^// Multiplies into)', text, re.M | re.S)[0]
     compare = cuda_kernel(CHECK % (*(str(o == 't').lower() for o in layout), part), 'compare')
     torch.manual_seed(0)
     h, w, k = 70, 131, 37

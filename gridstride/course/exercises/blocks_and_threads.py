@@ -121,7 +121,7 @@ def _(fn, rng, h, w, k):
             f'this is the product of m and an n with {k} rows of {w} elements; '
             f'but n has {w} rows of {k}, and each is needed as a column'
         )
-    check(result, expected, atol=1e-4)  # at most 20 roundings of values around 5
+    check(result, expected, atol=1e-4)  # at most 20 rounding errors of values around 5
 
 
 @problem(

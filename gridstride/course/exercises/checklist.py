@@ -54,7 +54,7 @@ def traced(kernel, grid, block, *args):
 
 
 def atomics_of(t):
-    "Count the atomic operations of single threads"
+    "Count the atomic operations, one per thread that executes one"
     return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
 
 
@@ -105,8 +105,8 @@ def _(fn, rng, n, per, longest, values):
     num_runs = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
     if (result := atomics_of(t)) > num_runs:
         raise AssertionError(
-            f'{result} atomic additions for {n} bytes, which are {num_runs} runs in the pieces of the threads: add '
-            'once per run (adding 0 counts, too)'
+            f'{result} atomic additions for {n} bytes; the pieces of all threads have {num_runs} runs in total: add '
+            'once per run (an addition of 0 is an atomic operation, too)'
         )
     check_distribution(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'give each thread one piece')
 
@@ -136,7 +136,7 @@ def _(fn, rng, h, w, scale, shift):
     out = torch.full((w,), math.nan)
     t = traced(fn(), cdiv(w, 64), 64, values, out)
     expected = np.logaddexp.reduce(x.astype(np.float64), axis=0)
-    check(out.numpy(), expected.astype(np.float32), rtol=1e-5, atol=1e-5)  # some roundings of a sum of up to 33
+    check(out.numpy(), expected.astype(np.float32), rtol=1e-5, atol=1e-5)  # rounding errors of up to 33 terms
     check(values.numpy(), x)
     if (bytes_read := t.stats.global_load_bytes) > x.nbytes:
         raise AssertionError(

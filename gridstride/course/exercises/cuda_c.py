@@ -236,7 +236,7 @@ def _(fn, rng, h, w, k):
     x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
     expected = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
     x, weight, bias = map(torch.tensor, (x, weight, bias))
-    check(linear(x, weight, bias), expected, atol=1e-4)  # at most 20 roundings of values around 5
+    check(linear(x, weight, bias), expected, atol=1e-4)  # at most 20 rounding errors of values around 5
     check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
     check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
     check_refused(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))

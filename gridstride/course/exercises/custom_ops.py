@@ -149,7 +149,7 @@ def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
             raise AssertionError(f'{name}: expected a tensor; got {actual!r}')
         for what, a, b in zip(FACTS, _facts(actual), _facts(expected)):
             if a != b:
-                raise AssertionError(f'{name}: {what} is {a}; expected {b}, as of the real result')
+                raise AssertionError(f'{name}: {what} is {a}; expected {b}, as in the real result')
     if fixed := _symbolic_columns(fn, multiple):
         raise AssertionError(f'with symbolic sizes, torch had to fix a size to {fixed[0]}, and would compile again')
 

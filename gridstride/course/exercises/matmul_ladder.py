@@ -229,7 +229,7 @@ def product(fn, threads, rng, h, k, w, **constants) -> int:  # barriers that one
     out = run(kernels['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
-    )  # at most 40 roundings of values around 6
+    )  # at most 40 rounding errors of values around 6
     return int(run(kernels['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
 
 
@@ -401,6 +401,6 @@ def _(fn, rng, h, w, skip):
         if (skip + r * w + 4 * q) % 4 == 0 and num_wide_stores[r, q] != 1:
             location = f'row {r}, column {4 * q} of {h} x {w}'
             raise AssertionError(
-                f'{location}: four floats fit, at a multiple of 16 bytes: write them at once with *(float4 *)p = v; '
-                f'wide stores: {int(num_wide_stores[r, q])}'
+                f'{location}: four floats are in bounds and 16-byte aligned: store them with one *(float4 *)p = v; '
+                f'16-byte stores: {int(num_wide_stores[r, q])}'
             )

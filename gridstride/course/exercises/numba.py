@@ -69,7 +69,7 @@ def run_as_c(fn, blocks, threads, *args):
 
 
 def count_accesses(t, space, *verbs):
-    "Count the accesses of single threads, by verb, to global or shared memory"
+    "Count the accesses, one per thread and element, to memory `space` whose verb is in `verbs`"
     return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
 
 
@@ -91,13 +91,13 @@ def count_threads(t, verb, group_size=1):  # verb: 'read', 'written' or 'atomic'
 def check_distribution(
     t,
     verb,
-    least,
+    min_count,
     work,  # of those threads, as the message states it: 'wrote 35 bytes'
     remedy='distribute the work over all threads',
     group_size=1,  # as for `count_threads`
 ):
-    "Raise `AssertionError` if fewer than `least` threads, or warps, made such an access"
-    if (n := count_threads(t, verb, group_size)) < least:
+    "Raise `AssertionError` if fewer than `min_count` threads, or warps, made such an access"
+    if (n := count_threads(t, verb, group_size)) < min_count:
         raise AssertionError(f'only {n} {"thread" if group_size == 1 else "warp"}{"s" * (n != 1)} {work}: {remedy}')
 
 
@@ -219,7 +219,7 @@ def _(fn, rng, h, w):
         (sum(padded[i : i + h, j : j + w] for i in range(3) for j in range(3)) / 9).astype(np.float32),
         atol=1e-5,
         tile=16,
-    )  # nine roundings of values around 1
+    )  # the rounding errors of nine values around 1
     reads = count_accesses(t, 'global', 'read')
     max_reads = count_tile_loads(h) * count_tile_loads(w)
     if reads > max_reads:
@@ -230,16 +230,16 @@ def _(fn, rng, h, w):
     check_distribution(t, 'read', h * w / 2, f'loaded {reads} elements into shared memory')
     c = np.full((h, w), np.nan, np.float32)
     run_as_c(fn, blocks, (16, 16), x, c)
-    check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
+    check(c, out, atol=1e-6, tile=16)  # the same rounding errors, except where the compiler contracts to an FMA
 
 
 def check_counted(out, h, w, blocks):
     "Raise `AssertionError` if a grid that is smaller than the picture leaves pixels uncounted"
-    wide, high = 16 * blocks[0], 16 * blocks[1]
-    if 0 < out.sum() < h * w and (wide < w or high < h):
+    grid_width, grid_height = 16 * blocks[0], 16 * blocks[1]
+    if 0 < out.sum() < h * w and (grid_width < w or grid_height < h):
         raise AssertionError(
-            f'only {out.sum()} of {h * w} pixels are counted: the grid has {high} rows and {wide} columns of threads, '
-            'fewer than the picture, so each thread must continue with further pixels, in both directions'
+            f'only {out.sum()} of {h * w} pixels are counted: the grid has {grid_height} rows and {grid_width} columns '
+            'of threads, fewer than the picture: use a grid-stride loop over rows and one over columns'
         )
 
 
@@ -275,8 +275,8 @@ def _(fn, rng, h, w, blocks):
             f'{num_additions} additions to out in global memory: count in shared memory first, then at most '
             f'{max_additions} are needed'
         )
-    wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
-    check_distribution(t, 'read', wide * high / 2, f'read {h * w} pixels')
+    num_rows, num_columns = min(h, 16 * blocks[1]), min(w, 16 * blocks[0])
+    check_distribution(t, 'read', num_rows * num_columns / 2, f'read {h * w} pixels')
     check_distribution(t, 'atomic', np.count_nonzero(out) / 2, f'added {num_additions} counts to out')
     c = np.zeros(256, np.int32)
     run_as_c(fn, blocks, (16, 16), x, c)

@@ -188,7 +188,7 @@ def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
     launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
     check_unchanged(('m', m, mt), ('n', n, nt))
     expected = (m.astype(np.float64) @ n).astype(np.float32)
-    check(out, expected, atol=1e-4, tile=tw)  # at most 40 roundings of values around 6
+    check(out, expected, atol=1e-4, tile=tw)  # at most 40 rounding errors of values around 6
 
 
 RECTANGLES = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk

@@ -74,7 +74,7 @@ def doubles(listing):
 def _(fn, rng, n=200, arch=None):
     x = 2 * normal(rng, n)
     out = launch(fn, 'gelu_k', cdiv(n, 64), 64, x=x, out=np.full(n, np.nan, np.float32), n=n)
-    check(out, expected_gelu(x), atol=2e-6)  # some roundings of values below 10
+    check(out, expected_gelu(x), atol=2e-6)  # a few rounding errors of values below 10
     if arch:
         refuse_instructions(
             doubles(compile_answer(sass, fn, 'gelu_k', arch)),
@@ -178,8 +178,8 @@ def _(fn, rng, registers, each, arch):
     if not expected:
         raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {result}')
     raise AssertionError(
-        f'{result} threads ({share(result)}), but {expected} is right ({share(expected)}): return the smallest block '
-        'with the highest occupancy'
+        f'got {result} threads (occupancy: {share(result)}), expected {expected} ({share(expected)}): return the '
+        'smallest block with the highest occupancy'
     )
 
 

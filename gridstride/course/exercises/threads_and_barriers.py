@@ -169,7 +169,7 @@ def _(fn, rng, n, threads, order):
     check_unchanged(xs)
     padded = np.concatenate([x, np.zeros(blocks * threads - n)])
     expected = padded.reshape(blocks, threads).sum(1).astype(np.float32)
-    check(out.a, expected, atol=1e-5)  # up to 16 values around 1: a few roundings
+    check(out.a, expected, atol=1e-5)  # up to 16 values around 1: a few rounding errors
 
 
 def most_reads(accesses):
@@ -194,7 +194,7 @@ def _(fn, rng, n, order):
     accesses = run_recorded(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
     check_unchanged(xs)
     expected = x.astype(np.float64).cumsum().astype(np.float32)
-    check(out.a, expected, atol=1e-5)  # up to 40 values around 1: a few roundings
+    check(out.a, expected, atol=1e-5)  # up to 40 values around 1: a few rounding errors
     steps = (n - 1).bit_length()
     reads, thread = most_reads(accesses)
     if n > 32 and reads > 4 * steps:

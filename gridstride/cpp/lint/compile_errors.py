@@ -146,7 +146,7 @@ _PREVIOUS_DECLARATION = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declarat
 
 
 def _translate_message(message, log_after):
-    "Translate a message about a name of the emulator to nvcc's message; `log_after` is the log after the message"
+    "Replace the emulator's names in a message by nvcc's wording; `log_after` is the log after the message"
     message = message.replace('gs_parameters_of_', '')  # see `rewriters.launches`
     if not (match := _EXTERN_SHARED.search(message)):
         return message
@@ -178,7 +178,7 @@ def describe(
     return '\n'.join(output)
 
 
-# Hints for errors that users of Python make and compilers explain badly: (pattern of the line, pattern of the message,
+# Hints for errors that Python users make and compilers explain badly: (pattern of the line, pattern of the message,
 # hint). The second pattern is matched against the message and the line after it.
 _UNDECLARED_NAME = r'^(?=.*(?:not declared|undeclared|undefined))'
 _HINTS = (
@@ -186,7 +186,7 @@ _HINTS = (
         r'__shared__',
         r"call to 'shared\b|constant value|variable.length",
         'The size of a shared array must be a compile-time constant: a number, a `constexpr`, a template argument.\n'
-        '  For a size that the launch chooses, write `extern __shared__ float s[];`, and pass its bytes in the launch.',
+        '  For a size set at launch, write `extern __shared__ float s[];`; its bytes are the third launch parameter.',
     ),
     (
         r'__shared__',
@@ -235,7 +235,7 @@ _HINTS = (
     (
         r'#\s*include',
         r'No such file|file not found|cannot open source',
-        'Your own headers are searched in the current directory, and in that of a program; '
+        "Your own headers are searched for in the current directory and in the program's directory; "
         '`python -m gridstride.cpp -I FOLDER program.cu` adds a directory.',
     ),
     (
@@ -289,14 +289,14 @@ _HINTS = (
     (
         r'^(?!.*\]\s*\[)',
         r"types ['\"][\w ]*\w\[|subscripted value is not|pointer-to-object type",
-        '`float *x`, with its star, is an array; `float x` is one number.',
+        'Declare an array parameter as a pointer, `float *x`; `float x` is a single value.',
     ),
     (
         r'\w\s*\[[^\[\]]*\w\s*,\s*\w[^\[\]]*\]',
         r"\w \[\d+\]'|array type|modifiable lvalue",
         'C needs a pair of brackets per index: `s[tr][tc]`.',
     ),
-    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement before it has no `;` at its end.'),
+    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement before it must end with `;`.'),
     (
         r'=',
         _UNDECLARED_NAME + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',
@@ -342,9 +342,9 @@ _SHOWN_LINE = re.compile(r'\n +\d+ \| ?(?P<gcc>.*)|\n(?P<clang>[^\n]*)\n *[~ ]*\
 
 
 def _format_other_errors(log, name, max_errors=3):
-    """Describe the errors of a log that are about none of the learner's lines, with file, line and text; no warnings.
+    """Format the errors of a log that are in none of the learner's files, with file, line and text; omit warnings.
 
-    If there are none, which a linker's log has, the last lines of the log follow."""
+    If there are none, as in a linker's log, the result has the last lines of the log."""
     matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind='error'), log, re.M)]
     if not matches:
         return _format_last_lines(log, name)
@@ -361,7 +361,7 @@ def _format_last_lines(log, name, max_lines=12):
     return '\n'.join([f'{name} does not compile:', *lines[-max_lines:]])
 
 
-# The warnings of compilers that are nearly always right
+# Compiler warnings with few false positives
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
 _ALIASES = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
 _ALIASES += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
@@ -379,7 +379,7 @@ _UNINITIALIZED_WARNING = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialize
 
 
 def _correct_uninitialized(diagnostics, src):
-    "Return the warnings `diagnostics` without those of guarded uses, and with those that the compiler misses"
+    "Return the warnings without false positives (guarded uses), and with uses that the compiler misses"
     if not diagnostics and not may_use_uninitialized(src):
         return []
     code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.message) for d in diagnostics}
@@ -403,7 +403,7 @@ def warn_of(
     name: str,
     other_files=(),  # dict: name -> text of the learner's other files
 ):
-    "Warn of lines that are probably mistakes, with the compiler's messages"
+    "Warn about lines that are probably mistakes, with the compiler's messages"
     warnings = read_log(log, name, 'warning', other_files)
     diagnostics = [d._replace(message=m[1]) for d in warnings if (m := _RELIABLE_WARNING.match(d.message))]
     diagnostics_to_report = _correct_uninitialized(_diagnostics_of_file(diagnostics, ''), src)

@@ -145,7 +145,7 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
     const FileScope &scope = block.root->file_scopes[image.base];
     const uintptr_t offset = address - reinterpret_cast<uintptr_t>(block.shared);
     if (&block == w->leader &&
-        (offset >= shared_cap - scope.used || (!w->has_met_dynamic && !scope.dynamic.empty() &&
+        (offset >= shared_cap - scope.used || (!w->has_declared_dynamic && !scope.dynamic.empty() &&
             offset < launch->shared)))
         find(Code::cluster_variable, {}, {me, now, location});
     block.clock->used_by_others = {me, now, location};

@@ -19,8 +19,8 @@ struct Access {
     uint32_t thread, time, location;   // 1024 * (1 + block) + rank; of the clock; a code offset or a line, and bits
 };
 // The bits of `location`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
-// code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by the copy engine or the
-// tensor cores, through the asynchronous proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
+// code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by TMA or the tensor cores,
+// through the async proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
 // read-modify-write; with atomic_bit and line_bit, an atomic access in device scope. No library is so large that an
 // offset reaches these bits.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,

@@ -67,11 +67,11 @@ void *shared_at_file_scope(const char *name, const Shape &shape) {
 }
 void *shared_dynamic(const char *name, const Shape &shape) {
     Worker &w = this_worker();
-    if (!w.running || !w.has_met_dynamic) {
+    if (!w.running || !w.has_declared_dynamic) {
         FileScope &scope = file_scope(w, __builtin_return_address(0));
         if (!w.running) scope.dynamic.clear();
         if (scope.dynamic.empty()) scope.dynamic.emplace_back(name, 0, shape);
-        if (w.running) w.has_met_dynamic = true, w.dynamic(name, shape);
+        if (w.running) w.has_declared_dynamic = true, w.dynamic(name, shape);
     }
     return w.shared;
 }

@@ -35,7 +35,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     for (int i = 0; i < num_threads; i++) slot[rank[i]] = i;
     offset.assign(offset.size(), 0);
     arrays.clear();
-    dynamic_array = 0, has_met_dynamic = false;
+    dynamic_array = 0, has_declared_dynamic = false;
     if (detector.on) {
         FileScope &scope = root->file_scopes[detector.image.base];
         for (auto &array : scope.arrays) detector.new_array(*this, array.name, array.offset, array.shape);

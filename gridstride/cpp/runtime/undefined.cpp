@@ -49,7 +49,7 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
 // After a barrier of the block, undefined values are no longer tracked.
 void forget_undefined(Worker &w) { w.has_undefined_values = false; }
 
-static Code state_of_absent_lane(const Warp &warp, int from, int reader) {
+static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
     return !(warp.exists >> from & 1)         ? Code::lane_absent
            : !(warp.mask[reader] >> from & 1) ? Code::not_in_mask
            : warp.finished >> from & 1        ? Code::lane_returned
@@ -66,7 +66,7 @@ int undefined_byte(int from, int line) {
     if (from == lane || (is_present && w.is_undefined(rank))) return -1;
     w.set_undefined(
         rank, is_present ? w.origin[rank - lane + from]
-            : UndefinedValue{line, rank - lane + from, from, state_of_absent_lane(warp, from, lane)});
+            : UndefinedValue{line, rank - lane + from, from, state_of_inactive_lane(warp, from, lane)});
     return !is_present && w.undefined_reads++ % 2 ? 0xf6 : 0x76;
 }
 void undefined_result(Code result_code, int line) {

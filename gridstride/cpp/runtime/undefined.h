@@ -1,5 +1,5 @@
-// Values that are undefined on a GPU: a shuffle's result from an absent lane, a collective's result in threads that do
-// not get it. The emulator returns recognizable bit patterns for them, and warns if a value computed from one is
+// Values that are undefined on a GPU: a shuffle's result from an inactive lane, a collective's result in threads that
+// do not get it. The emulator returns recognizable bit patterns for them, and warns if a value computed from one is
 // stored.
 #pragma once
 #include "worker.h"

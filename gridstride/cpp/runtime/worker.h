@@ -22,7 +22,7 @@ constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // bytes that a b
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
-// The values of all lanes for a shuffle or vote; `undefined`: lanes whose value was read from an absent lane;
+// The values of all lanes for a shuffle or vote; `undefined`: lanes whose value was read from an inactive lane;
 // `readers`: lanes that have not read yet
 struct WarpExchange {
     alignas(16) char slot[32][16];
@@ -31,7 +31,7 @@ struct WarpExchange {
 };
 static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
 
-// Why a value is undefined: a shuffle has read an absent lane, or only some threads get a collective's result
+// Why a value is undefined: a shuffle has read an inactive lane, or only some threads get a collective's result
 struct UndefinedValue {
     int line, rank, lane;                          // lane: -1 for a result
     Code cause;
@@ -40,7 +40,7 @@ struct UndefinedValue {
 struct Warp {
     uint32_t exists, finished, arrived;            // by lane
     uint32_t mask[32], group[32];
-    uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: all lanes together
+    uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: an instruction with `.aligned`
     const char *instruction[32];                   // the instruction that all lanes must execute together
     void (*collective[32])(void *const *);
     WarpExchange *exchange_of[32], exchange[65];
@@ -89,8 +89,8 @@ struct Worker {
     const Launch *launch = nullptr;
     int num_threads = 0;                           // in a block
     RunningLaunch *running_launch = nullptr;
-    uint32_t first_block = 0;                      // the number of block 0 of the launch among all launches that run
-    uint64_t block = 0;                            // its number in the grid
+    uint32_t first_block = 0;                      // index of its block 0 among the blocks of all running launches
+    uint64_t block = 0;                            // its linear index in the grid
     uint3 block_index;
     // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
     uint8_t state[max_threads];
@@ -106,7 +106,7 @@ struct Worker {
     std::vector<std::unique_ptr<char[]>> loop_memory;      // of variables with an element per thread
     std::vector<size_t> loop_memory_bytes;
     size_t num_loop_arrays = 0;
-    bool has_undefined_values = false;             // has any thread an undefined value?
+    bool has_undefined_values = false;             // does any thread have an undefined value?
     Fiber fibers[max_threads];                     // adjacent, so that the next fiber can be prefetched
     int fiber_count = 0;
     std::vector<Fiber *> idle_fibers;
@@ -131,11 +131,11 @@ struct Worker {
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
     size_t unloaded = 0;               // the `num_unloaded_modules` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
-    bool has_met_dynamic = false;                  // in this launch
-    // The end of a launch by a finding or a signal: where it continues, and the state at the signal
+    bool has_declared_dynamic = false;             // in this launch
+    // A finding or a signal ends the launch: where the Worker continues then, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
-    int deferred_signals = 0;                      // signals that came where the kernel cannot be ended
+    int deferred_signals = 0;                      // signals that arrived while the kernel could not be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // the call stack at the signal
     int depth = 0;                                 // the size of `frames`
@@ -146,13 +146,13 @@ struct Worker {
     uint32_t num_spins = 0, num_yields = 0;
     Poll polls[max_threads];                       // by rank
     // Other resident blocks of this OS thread: each block has a Worker; the first one reuses that of the OS thread.
-    Worker *root = this;                           // the Worker of the OS thread, to whose main fiber all return
+    Worker *root = this;                           // the Worker of the OS thread; all blocks return to its main fiber
     Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
     bool has_polled = false;                       // has any thread polled?
     bool reads_clock = false;                      // of the leader: has any thread read the clock?
     // 1 + the phase of the grid's barrier for which exited threads were counted
     uint32_t exited_counted_in_phase = 0;
-    int num_at_grid = 0;                           // threads that wait for `grid_phase` of the grid's barrier to end
+    int num_at_grid = 0;                           // threads that wait at the grid barrier, for the end of `grid_phase`
     uint32_t grid_phase = 0;
     uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
     char *saved_shared = nullptr;                  // a copy of its shared memory while another block runs
@@ -162,7 +162,7 @@ struct Worker {
     dim3 cluster_dims = dim3(1, 1, 1);
     std::vector<Worker *> peers;                   // of the leader: the Workers for the other blocks
     BlockClock *clock = nullptr;                   // while another block runs
-    // the requests of its threads to the copy engine and the tensor cores; null: none
+    // the asynchronous operations of its threads (TMA, wgmma) and its mbarriers; null: none
     Engines *engines = nullptr;
 
     void prepare_threads(const Launch &, uint32_t seed, int order);

@@ -1,10 +1,11 @@
-// Computes dx from dy and, with PARAM_GRADS, partial sums of the gradients of weight and bias. With n = (x - mean) *
-// inv_std and g = dy * weight: dx = inv_std * (g - mean(g) - n * mean(g * n)); without CENTERED, mean and mean(g) are
-// 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum` is its gradient from them, which is added. Blocks
-// are persistent, so the column gradients accumulate in registers over all rows of a block. With PIPELINED, on a Hopper
-// GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory; otherwise, with PREFETCH, a thread
-// loads its next row before it finishes the current one. If a row has more than VECS_PER_THREAD vectors per thread, the
-// remaining ones are read again, and their column gradients accumulate in global memory.
+// Computes dx from dy and, with PARAM_GRADS, partial sums of the gradients of weight and bias. With x_hat = (x - mean)
+// * inv_std and g = dy * weight: dx = inv_std * (g - mean(g) - x_hat * mean(g * x_hat)); without CENTERED, mean and
+// mean(g) are 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum` is its gradient from them, which is
+// added. Blocks are persistent, so the column gradients accumulate in registers over all rows of a block. With
+// PIPELINED, on a Hopper GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory; otherwise,
+// with PREFETCH, a thread loads its next row before it finishes the current one. If a row has more than
+// VECS_PER_THREAD vectors per thread, the remaining ones are read again, and their column gradients accumulate in
+// global memory.
 struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREAD]; Acc inv_std, mean; };
 
 // ARRAYS: input arrays; COLUMN_GRADS: gradients per column, of the weight and, with CENTERED, of the bias
@@ -81,21 +82,21 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         else load_row(current, row);
         const int row_vectors = row < rows ? vectors : 0;
         const Vector *global_x = arrays[0] + row * vectors, *global_dy = arrays[1] + row * vectors;
-        Acc sums[COLUMN_GRADS] = {};  // of g * n, and of g
+        Acc sums[COLUMN_GRADS] = {};  // of g * x_hat, and of g
         visit_vectors(current, weights_in_registers, global_x, global_dy, weights, row_vectors,
         [&](const Vector &x, const Vector &dy, const Vector &scale, int i, int k) {
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc n = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
+                const Acc x_hat = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
                 const Acc g = HAS_WEIGHT ? d * Acc(scale.at[v]) : d;
-                sums[0] += g * n;
+                sums[0] += g * x_hat;
                 if constexpr (CENTERED) sums[1] += g;
                 if constexpr (!PARAM_GRADS) continue;
                 if (k >= 0) {
-                    column_grads[0][k < 0 ? 0 : k][v] += d * n;
+                    column_grads[0][k < 0 ? 0 : k][v] += d * x_hat;
                     if constexpr (CENTERED) column_grads[1][k < 0 ? 0 : k][v] += d;
                 } else {
-                    partial[i * VEC + v] = d * n + (iteration ? partial[i * VEC + v] : Acc(0));
+                    partial[i * VEC + v] = d * x_hat + (iteration ? partial[i * VEC + v] : Acc(0));
                     if constexpr (CENTERED)
                         partial[width + i * VEC + v] = d + (iteration ? partial[width + i * VEC + v] : Acc(0));
                 }
@@ -113,8 +114,8 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
                 residual_grad = k < 0 ? arrays[2][row * vectors + i] : current.dsum[k < 0 ? 0 : k];
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc n = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
-                Acc value = (HAS_WEIGHT ? d * Acc(scale.at[v]) : d) - n * (sums[0] / width);
+                const Acc x_hat = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
+                Acc value = (HAS_WEIGHT ? d * Acc(scale.at[v]) : d) - x_hat * (sums[0] / width);
                 if constexpr (CENTERED) value -= sums[1] / width;
                 value *= current.inv_std;
                 if constexpr (HAS_RESIDUAL) value += Acc(residual_grad.at[v]);

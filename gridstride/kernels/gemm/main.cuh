@@ -1,7 +1,7 @@
 // Host code of an exported product with an epilogue: makes random inputs, checks the results in double, and measures
-// the time. Defined above: the types Number (of A and B) and Out, ROUNDING (of Out), the layouts of A and B, the parts
-// of the epilogue (its activation is GELU), and the sizes (cases: products or groups, M, N, K; the last one is timed).
-// The launches are defined below.
+// the time. Defined above: the types Number (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B, the
+// parts of the epilogue (its activation is GELU), and the sizes (cases: products or groups, M, N, K; the last one is
+// timed). The launches are defined below.
 struct Arrays {
     Number *A, *B, *bias, *other, *saved;
     Out *out, *before;
@@ -54,7 +54,8 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
     if (MULTIPLIES) { factor = fabs(other); sum *= other; }
     if (ADDS) { sum += other; abs_sum += fabs(other); }
     if (ACCUMULATES) { sum += (float)x.before[index]; abs_sum += fabs((float)x.before[index]); }
-    check_element((float)x.out[index], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * abs_sum, ROUNDING);
+    check_element((float)x.out[index], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * abs_sum,
+                  UNIT_ROUNDOFF);
 }
 
 // Compares the column sums: of the result, which was rounded after it was summed, or of the added matrix
@@ -68,7 +69,7 @@ __global__ void compare_sums(Arrays x, int M, int N, int rows, int *num_wrong) {
         want += value;
         abs_sum += fabs(value);
     }
-    if (!(fabs(got - want) <= (MULTIPLIES ? ROUNDING : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
+    if (!(fabs(got - want) <= (MULTIPLIES ? UNIT_ROUNDOFF : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results and a sample of large ones

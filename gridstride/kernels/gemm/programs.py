@@ -7,7 +7,7 @@ from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ..source_assembly import C_TYPES
 
-_ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
+_UNIT_ROUNDOFF = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _SCALE = 0.5  # factor of each product
 # flags of the host code -> fields of `GemmProblem`
 _FLAGS = dict(BIASED='has_bias', MULTIPLIES='has_multiplier', ADDS='has_addend', SAVES='save', SUMS='sum_columns')
@@ -108,7 +108,7 @@ typedef {C_TYPES[first_problem.out_dtype]} Out;
 constexpr bool a_transposed = {transposed_flags[0]}, b_transposed = {transposed_flags[1]}, GROUPS = {is_grouped};
 constexpr bool {flags}, ACCUMULATES = {_c_bool(first_problem.accumulate)};
 constexpr bool ACTIVATES = {_c_bool(first_problem.activation)};
-constexpr double SCALE = {_SCALE}, ROUNDING = {_ROUNDING[first_problem.out_dtype]};'''
+constexpr double SCALE = {_SCALE}, UNIT_ROUNDOFF = {_UNIT_ROUNDOFF[first_problem.out_dtype]};'''
     sizes = [
         (problem.count, problem.M, problem.N, problem.K, column_sum_rows(problem, product.tile))
         for problem in product.problems

@@ -1,4 +1,4 @@
-"""The results of `tune` on disk: the fastest kernel per shape, for a GPU, its driver and a version of the package."""
+"""Caches the results of `tune` on disk: the fastest kernel per shape, keyed by GPU, driver and package version."""
 
 import json
 from datetime import date
@@ -39,8 +39,8 @@ def source_hash(kernel) -> str:
     return key(kernel.name, kernel.src)
 
 
-def _product_key(M, N, K, dtype, layout):
-    "Return the key of a product in the file, such as 64x32 @ 32x16 bfloat16 nn"
+def _problem_key(M, N, K, dtype, layout):
+    "Return the key of a GEMM in the file, such as 64x32 @ 32x16 bfloat16 nn"
     return f'{M}x{K} @ {K}x{N} {dtype} {layout}'
 
 
@@ -76,14 +76,14 @@ def find(M, N, K, dtype, device, layout):  # a `TunedKernel`, or None
     entries = _cached_entries(path())
     if not entries:
         return None
-    return _parse_entry(entries.get(machine_key(device), {}).get(_product_key(M, N, K, dtype, layout)))
+    return _parse_entry(entries.get(machine_key(device), {}).get(_problem_key(M, N, K, dtype, layout)))
 
 
 def store(kernel, num_candidates, M, N, K, dtype, device, layout):
-    "Store the fastest of `num_candidates` measured kernels; in a read-only folder the next process measures again"
+    "Store the fastest of `num_candidates` measured kernels; does nothing if the folder is read-only"
     tuned_kernel = TunedKernel(kernel.name, source_hash(kernel), num_candidates, str(date.today()))
     entries = _read()
-    entries.setdefault(machine_key(device), {})[_product_key(M, N, K, dtype, layout)] = tuned_kernel._asdict()
+    entries.setdefault(machine_key(device), {})[_problem_key(M, N, K, dtype, layout)] = tuned_kernel._asdict()
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
         write_whole(path(), json.dumps(entries, indent=1))
@@ -100,7 +100,7 @@ def report_lines():
             yield f'{machine}: {shape}: ' + (
                 f'{tuned_kernel.name}, the fastest of {tuned_kernel.candidates}, {tuned_kernel.date}'
                 if tuned_kernel
-                else 'not measured'
+                else 'invalid entry'
             )
 
 

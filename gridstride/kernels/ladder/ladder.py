@@ -24,7 +24,7 @@ from ...utils import backend, check
 # The unit of the bound is $2^{-24} \sum |m_i n_i|$. In this unit, the largest error among 16 million sums of 4096 to
 # 8192 terms was 3.
 MAX_SUM_ERROR = 16
-_ROUNDING = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
+_UNIT_ROUNDOFF = dict(float32=2.0**-24, float16=2.0**-11, bfloat16=2.0**-8)
 
 
 class Reference:
@@ -39,7 +39,7 @@ class Reference:
 
     def error_bound(self, dtype):
         "Return the error bound of each element for results of type `dtype`, as a tensor like `expected`"
-        return _ROUNDING[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
+        return _UNIT_ROUNDOFF[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
     def relative_error(self, result) -> float:  # 0 is exact
         "Return the norm of the error, relative to the norm of the product"

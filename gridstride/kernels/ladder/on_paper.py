@@ -83,7 +83,7 @@ def climb_to(last, record):
     raises KeyError for an unknown name"""
     versions = _versions_so_far()
     if last not in versions:
-        raise KeyError(f'no version {last!r}; there are {", ".join(versions)}')
+        raise KeyError(f'no version {last!r}; available: {", ".join(versions)}')
     climb = LessonLadder(shapes['square'], record=record, bound=bound)
     for name in list(versions)[: list(versions).index(last) + 1]:
         with redirect_stdout(StringIO()):

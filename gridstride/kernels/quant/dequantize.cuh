@@ -108,7 +108,7 @@ template<int THREADS> __device__ void fill_codebook(u32 *codebook) {        // t
 }
 
 // Computes total += accumulators of a group * scales of the group.
-template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], u32 pair) {
+template<class Sums> __device__ void add_scaled(Sums &total, const float (&d)[4], u32 pair) {
     Pair both = *(const Pair *)&pair;
     float upper = (float)both.x, lower = (float)both.y;
     total[0] += d[0] * upper;

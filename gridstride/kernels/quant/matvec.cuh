@@ -6,11 +6,11 @@ constexpr int ROWS = 16 * TILES * ROW_WARPS;                // rows of w per blo
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
 // many registers, so the elements of w are scaled instead, which rounds them once more.
 constexpr bool SCALE_WEIGHTS = GROUP && BATCH_TILES > 2 && KIND != NVFP4;
-constexpr bool SCALE_SUMS = GROUP && !SCALE_WEIGHTS && KIND != NVFP4;      // NVFP4: `unpack` scales
+constexpr bool SCALE_ACCUMULATORS = GROUP && !SCALE_WEIGHTS && KIND != NVFP4;  // NVFP4: `unpack` scales
 
 struct StepData { uint4 words[LOADS]; u32 scales[LANE_SCALES], zeros[SCALES]; };     // loads of a thread per step
 
-__device__ void scale_up(u32 (&a)[4], u32 pair) {
+__device__ void scale_weights(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
     #pragma unroll
     for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
@@ -20,18 +20,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS * K_WARPS, BLOCKS)
 multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
                 int batch, int rows, int k) {
     extern __shared__ float shared[];
-    float (*sums)[BATCH_TILES * 8][ROWS + 1] = (float (*)[BATCH_TILES * 8][ROWS + 1])shared;
-    u32 *codebook = (u32 *)(sums + K_WARPS);                    // for NF4
+    float (*partial_sums)[BATCH_TILES * 8][ROWS + 1] = (float (*)[BATCH_TILES * 8][ROWS + 1])shared;
+    u32 *codebook = (u32 *)(partial_sums + K_WARPS);                    // for NF4
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, k_warp = warp / ROW_WARPS;
-    const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
+    const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, row_blocks = (rows + ROWS - 1) / ROWS;
     const int iterations = ((steps + K_WARPS - 1) / K_WARPS + IN_FLIGHT - 1) / IN_FLIGHT;  // each has IN_FLIGHT steps
     StepData in_flight[IN_FLIGHT][TILES];
 
-    auto load = [&](StepData (&to)[TILES], int band, int step) {
-        if (band >= bands || step >= steps) return;
+    auto load = [&](StepData (&to)[TILES], int row_block, int step) {
+        if (row_block >= row_blocks || step >= steps) return;
         #pragma unroll
         for (int i = 0; i < TILES; i++) {
-            const int tile = (band * ROW_WARPS + warp % ROW_WARPS) * TILES + i;
+            const int tile = (row_block * ROW_WARPS + warp % ROW_WARPS) * TILES + i;
             if (tile >= tiles) return;
             const size_t at = (size_t)tile * steps + step;
             #pragma unroll
@@ -81,40 +81,40 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                     for (int s = 0; s < 2; s++) {            // 16 columns
                         u32 a[4];
                         unpack((const u32 *)current[i].words + (2 * j + s) * (BITS / 4), codebook + lane, offset[i], a);
-                        if constexpr (SCALE_WEIGHTS) scale_up(a, decode_scales(current[i].scales[p]));
+                        if constexpr (SCALE_WEIGHTS) scale_weights(a, decode_scales(current[i].scales[p]));
                         #pragma unroll
                         for (int c = 0; c < BATCH_TILES; c++)
-                            mma(SCALE_SUMS ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
+                            mma(SCALE_ACCUMULATORS ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
                     }
             }
-            if constexpr (SCALE_SUMS)
+            if constexpr (SCALE_ACCUMULATORS)
                 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     #pragma unroll
                     for (int c = 0; c < BATCH_TILES; c++)
-                        scale_up(total[i][c], d[i][c], decode_scales(current[i].scales[p]));
+                        add_scaled(total[i][c], d[i][c], decode_scales(current[i].scales[p]));
         }
     };
-    auto finish = [&](int band) {  // adds the partial sums of the warps that share the columns of w
+    auto finish = [&](int row_block) {  // adds the partial sums of the warps that share the columns of w
         #pragma unroll
         for (int i = 0; i < TILES; i++)
             #pragma unroll
             for (int c = 0; c < BATCH_TILES; c++)
                 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    sums[k_warp][c * 8 + t * 2 + e % 2][(warp % ROW_WARPS * TILES + i) * 16 + r + e / 2 * 8] =
+                    partial_sums[k_warp][c * 8 + t * 2 + e % 2][(warp % ROW_WARPS * TILES + i) * 16 + r + e / 2 * 8] =
                         total[i][c][e];
         __syncthreads();
         for (int i = threadIdx.x; i < BATCH_TILES * 8 * ROWS; i += blockDim.x) {
-            const int column = i / ROWS, local_row = i % ROWS, row = band * ROWS + local_row;
-            if (column >= batch || row >= rows) continue;
+            const int x_row = i / ROWS, local_row = i % ROWS, row = row_block * ROWS + local_row;
+            if (x_row >= batch || row >= rows) continue;
             float sum = 0;
             #pragma unroll
-            for (int p = 0; p < K_WARPS; p++) sum += sums[p][column][local_row];
+            for (int p = 0; p < K_WARPS; p++) sum += partial_sums[p][x_row][local_row];
             if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
             if constexpr (HAS_MATRIX_SCALE) sum *= *(const float *)zeros * NVFP4_FACTOR;
             if constexpr (BIAS) sum += (float)bias[row];
-            y[(size_t)column * rows + row] = Elem(sum);
+            y[(size_t)x_row * rows + row] = Elem(sum);
         }
         __syncthreads();
     };
@@ -125,20 +125,20 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
         fill_codebook<32 * ROW_WARPS * K_WARPS>(codebook);
         __syncthreads();
     }
-    for (int band = blockIdx.x; band < bands; band += gridDim.x) {
+    for (int row_block = blockIdx.x; row_block < row_blocks; row_block += gridDim.x) {
         #pragma unroll
         for (int i = 0; i < TILES * BATCH_TILES * 4; i++) total[i / 4 / BATCH_TILES][i / 4 % BATCH_TILES][i % 4] = 0;
         #pragma unroll 1
         for (int iteration = 0; iteration < iterations; iteration++) {
-            const bool last = iteration == iterations - 1;  // then prefetch the first steps of the next band
+            const bool last = iteration == iterations - 1;  // then prefetch the first steps of the next row block
             const int step = k_warp + iteration * IN_FLIGHT * K_WARPS;
             const int next = last ? k_warp : step + IN_FLIGHT * K_WARPS;
             #pragma unroll
             for (int a = 0; a < IN_FLIGHT; a++) {
                 if (step + a * K_WARPS < steps) multiply(in_flight[a], step + a * K_WARPS);
-                load(in_flight[a], last ? band + gridDim.x : band, next + a * K_WARPS);
+                load(in_flight[a], last ? row_block + gridDim.x : row_block, next + a * K_WARPS);
             }
         }
-        finish(band);
+        finish(row_block);
     }
 }

@@ -1,7 +1,7 @@
 // Host code of an exported product with quantized weights: makes random inputs, checks results against double, and
 // times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type Elem (of x, y and
 // the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (the values of NF4) and the
-// tolerance (ROUNDING). The launches are defined below.
+// tolerance (UNIT_ROUNDOFF). The launches are defined below.
 void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
@@ -61,7 +61,7 @@ void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigne
                 size += std::abs(p);
             }
             double got = (float)y[(size_t)b * rows + row];
-            if (!(std::abs(got - sum) <= ROUNDING * std::abs(sum) + 1e-6 * size)) {
+            if (!(std::abs(got - sum) <= UNIT_ROUNDOFF * std::abs(sum) + 1e-6 * size)) {
                 printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, expected %g\n", NAME, batch, rows, columns, b,
                        row, got, sum);
                 exit(1);

@@ -106,8 +106,8 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     char *buffers = shared + STAGES * STAGE_BYTES;                  // of the TMA stores, two per warpgroup
     u32 *codebook = (u32 *)(buffers + TMA_STORES * WGS * OUT * 256);        // for NF4
     const u32 full = address(barriers), empty = full + 8 * STAGES;
-    const int steps = (k + STEP - 1) / STEP, bands = (rows + BM - 1) / BM, columns = (batch + BN - 1) / BN;
-    const int tiles = bands * columns;
+    const int steps = (k + STEP - 1) / STEP, row_tiles = (rows + BM - 1) / BM, columns = (batch + BN - 1) / BN;
+    const int tiles = row_tiles * columns;
     const int q = rank(), begin = q * steps / CK, end = (q + 1) * steps / CK;
     if (threadIdx.x == 128 * WGS) {
         prefetch(x), prefetch(w);
@@ -123,7 +123,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     // Blocks that run at the same time share up to RASTER column tiles, so that w is read from L2, not from DRAM.
     const auto locate = [&](int tile) {                     // returns the indices of a tile along w and x
-        const int group = tile / (bands * RASTER), in_group = tile % (bands * RASTER);
+        const int group = tile / (row_tiles * RASTER), in_group = tile % (row_tiles * RASTER);
         const int width = min(RASTER, columns - group * RASTER);
         return make_int2(in_group / width, group * RASTER + in_group % width);
     };
@@ -233,6 +233,6 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     if constexpr (CK > 1) {
         cluster_sync();
         if (wg < WGS) store_sums((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, q);
-        cluster_sync();                                     // other blocks may still read this block's sums
+        cluster_sync();                                     // other blocks may still read this block's partial sums
     }
 }

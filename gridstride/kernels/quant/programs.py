@@ -12,7 +12,7 @@ from ..source_assembly import C_TYPES
 
 MATVEC_SHAPES = (1, 33, 136), (3, 203, 320), (16, 1000, 1024)  # rows of x, rows and columns of w
 TIMED_SHAPE = 28672, 8192
-_ROUNDING = dict(float16=2**-11, bfloat16=2**-8)
+_UNIT_ROUNDOFF = dict(float16=2**-11, bfloat16=2**-8)
 
 
 def matvec_cases(batch) -> list:  # of (rows of x, rows and columns of w)
@@ -30,7 +30,7 @@ def _matvec_program(kind, dtype, batch):
 enum {{ {', '.join(KINDS).upper()} }};
 constexpr int KIND = {kind.upper()}, GROUP = {0 if DEFAULT_GROUP[kind] == 'row' else DEFAULT_GROUP[kind]};
 constexpr float CODEBOOK[] = {{{', '.join(f'{value!r}f' for value in nf4_codebook())}}};
-constexpr double ROUNDING = {_ROUNDING[dtype]};'''
+constexpr double UNIT_ROUNDOFF = {_UNIT_ROUNDOFF[dtype]};'''
     signature = 'void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y)'
     argument_casts = dict(words='(const uint4 *)words', scales='(const unsigned *)scales')
     sizes = matvec_cases(batch)

@@ -4,7 +4,7 @@
 // BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
 constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? PAIRS_BYTES * SCALES : 0;      // bytes per step: elements, scales
 constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
-constexpr bool SCALE_SUMS = GROUP && KIND != NVFP4;         // NVFP4: `unpack` scales
+constexpr bool SCALE_ACCUMULATORS = GROUP && KIND != NVFP4;      // NVFP4: `unpack` scales
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
 multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zeros, const Elem *bias, Elem *y,
@@ -12,19 +12,19 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
     extern __shared__ __align__(128) char shared[];
     __shared__ u64 bars[WARPS * STAGES + 1];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
-    const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, bands = (rows + 15) / 16;
+    const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, row_tiles = (rows + 15) / 16;
     const int x_row_bytes = steps * STEP * 2 + 64;                 // padding: rows begin at different banks
     char *ring = shared + warp * STAGES * STAGE, *xs = shared + WARPS * STAGES * STAGE;
     u32 *codebook = (u32 *)(xs + batch * x_row_bytes);                 // for NF4
-    float *sums = (float *)(codebook + (KIND == NF4) * 256 * 32);             // [2][WARPS][batch][16]
+    float *partial_sums = (float *)(codebook + (KIND == NF4) * 256 * 32);     // [2][WARPS][batch][16]
     const u32 full = address(bars + warp * STAGES), x_ready = address(bars + WARPS * STAGES);
-    int next = warp, next_band = blockIdx.x;                // the next chunk to copy, and its band
+    int next = warp, next_row_tile = blockIdx.x;            // the next chunk to copy, and its row tile
 
     auto copy = [&](int s) {
-        while (next >= chunks) { next -= chunks; next_band += gridDim.x; }
-        if (next_band < bands) {
+        while (next >= chunks) { next -= chunks; next_row_tile += gridDim.x; }
+        if (next_row_tile < row_tiles) {
             const int size = min(CHUNK, steps - next * CHUNK);
-            const size_t at = (size_t)next_band * steps + next * CHUNK;
+            const size_t at = (size_t)next_row_tile * steps + next * CHUNK;
             const u32 to = address(ring + s * STAGE), bar = full + 8 * s;
             barrier_expect(bar, size * (WORDS + PAIRS * (1 + ZEROS)));
             bulk_copy_once(to, w + at * (WORDS / 16), size * WORDS, bar);
@@ -54,7 +54,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
 
     const char *own_x = xs + min(r, batch - 1) * x_row_bytes + t * 16;
     int s = 0, phase = 0, chunk = warp;
-    for (int band = blockIdx.x, j = 0; band < bands; band += gridDim.x, j++, chunk -= chunks) {
+    for (int row_tile = blockIdx.x, j = 0; row_tile < row_tiles; row_tile += gridDim.x, j++, chunk -= chunks) {
         float total[4] = {};
         for (; chunk < chunks; chunk += WARPS) {
             barrier_wait(full + 8 * s, phase);
@@ -73,7 +73,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
                     float d[4] = {};
                     u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
                     if constexpr (ZEROS) {
-                        const u32 pair = (GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + band * 8)[r];
+                        const u32 pair = (GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + row_tile * 8)[r];
                         offset[0] = add2(NO_ZERO_POINT, upper(pair));
                         offset[1] = add2(NO_ZERO_POINT, lower(pair));
                     }
@@ -88,28 +88,28 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
                         for (int h = 0; h < 2; h++) {       // 16 columns
                             u32 a[4];
                             unpack((const u32 *)words + (2 * j + h) * (BITS / 4), codebook + lane, offset, a);
-                            mma(SCALE_SUMS ? d : total, a, h ? b.z : b.x, h ? b.w : b.y);
+                            mma(SCALE_ACCUMULATORS ? d : total, a, h ? b.z : b.x, h ? b.w : b.y);
                         }
                     }
-                    if constexpr (SCALE_SUMS) scale_up(total, d, decode_scales(shared_scales(pairs, r)));
+                    if constexpr (SCALE_ACCUMULATORS) add_scaled(total, d, decode_scales(shared_scales(pairs, r)));
                 }
             }
             __syncwarp();
             if (lane == 0) copy(s);
             if (++s == STAGES) { s = 0; phase++; }
         }
-        float *warp_sums = sums + (j % 2 * WARPS + warp) * batch * 16;
+        float *warp_sums = partial_sums + (j % 2 * WARPS + warp) * batch * 16;
         #pragma unroll
         for (int e = 0; e < 4; e++)
             if (t * 2 + e % 2 < batch) warp_sums[(t * 2 + e % 2) * 16 + r + e / 2 * 8] = total[e];
         __syncthreads();
-        // Different warps add the partial sums of consecutive bands, so that this work is balanced.
-        const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = band * 16 + i % 16;
+        // Different warps add the partial sums of consecutive row tiles, so that this work is balanced.
+        const int i = (threadIdx.x + (WARPS - j % WARPS) * 32) % (32 * WARPS), row = row_tile * 16 + i % 16;
         if (i < batch * 16 && row < rows) {
             float sum = 0;
             #pragma unroll
-            for (int p = 0; p < WARPS; p++) sum += sums[(j % 2 * WARPS + p) * batch * 16 + i];
-            if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[band * 16 + row % 8 * 2 + row % 16 / 8];
+            for (int p = 0; p < WARPS; p++) sum += partial_sums[(j % 2 * WARPS + p) * batch * 16 + i];
+            if constexpr (GROUP == 0) sum *= (float)((const Elem *)scales)[row_tile * 16 + row % 8 * 2 + row % 16 / 8];
             if constexpr (HAS_MATRIX_SCALE) sum *= *(const float *)zeros * NVFP4_FACTOR;
             if constexpr (BIAS) sum += (float)bias[row];
             y[(size_t)(i / 16) * rows + row] = Elem(sum);

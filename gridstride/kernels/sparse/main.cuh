@@ -1,7 +1,7 @@
-// Host code of an exported product with a sparse matrix: makes random inputs, checks results against double, and
-// times the last size. Defined above: the type of all elements (Elem), the product (KIND; BR: rows of a block),
-// ROUNDING, NONZERO_PER_THOUSAND (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of w,
-// rows of x, k; for CSR columns of x). The launches are defined below.
+// Host code of an exported product with a sparse matrix: makes random inputs, checks results against double, and times
+// the last size. Defined above: the type of all elements (Elem), the product (KIND; BR: rows of a block),
+// UNIT_ROUNDOFF, NONZERO_PER_THOUSAND (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of
+// w, rows of x, k; for CSR columns of x). The launches are defined below.
 struct Matrix { Elem *dense, *values; unsigned *words; int *row_offsets, *columns; };
 
 void launch(int case_index, const Matrix &w, const Elem *x, Elem *y);
@@ -89,8 +89,8 @@ Matrix make(int rows, int k) {
     return w;
 }
 
-// Checks every `row_step`th row of w and every `x_step`th row of x. The error of a result may be ROUNDING times the
-// result plus 16 * 2^-24 times the sum of the magnitudes of its terms.
+// Checks every `row_step`th row of w and every `x_step`th row of x. The error of a result may be UNIT_ROUNDOFF times
+// the result plus 16 * 2^-24 times the sum of the magnitudes of its terms.
 __global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n, int k, int row_step, int x_step,
                         int *wrong) {
     int r = (blockIdx.x * blockDim.x + threadIdx.x) * row_step, c = blockIdx.y * x_step;
@@ -103,7 +103,7 @@ __global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n,
         size += fabs(p);
     }
     double got = (float)y[KIND == CSR ? (size_t)r * n + c : (size_t)c * rows + r];
-    if (!(fabs(got - sum) <= ROUNDING * fabs(sum) + 16 * 0x1p-24 * size)) atomicAdd(wrong, 1);
+    if (!(fabs(got - sum) <= UNIT_ROUNDOFF * fabs(sum) + 16 * 0x1p-24 * size)) atomicAdd(wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results.

@@ -1,4 +1,4 @@
-"""Standalone programs of products with sparse matrices, for `export`."""
+"""Standalone programs for the products of a sparse and a dense matrix (SpMM), for `export`."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ..source_assembly import C_TYPES
 
-_ROUNDING = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
+_UNIT_ROUNDOFF = dict(float16=2**-11, bfloat16=2**-8, float32=2**-24)
 _TIMED_SHAPE = 8192, 8192, 8192
 _NONZERO_PER_THOUSAND = 100  # nonzero blocks or elements
 # name of an array in the launches -> C++ expression that the host code passes for it
@@ -18,7 +18,7 @@ _C_ARGUMENTS |= {name: f'w.{name}' for name in ('values', 'row_offsets', 'column
 
 
 class _Product(NamedTuple):
-    "A sparse product to export"
+    "An SpMM to export"
 
     description: str
     format: str  # name of the format in the host code: TWO_FOUR, BLOCKS or CSR
@@ -107,7 +107,7 @@ def _program(name, product):
     constants = f'''typedef {C_TYPES[product.dtype]} Elem;
 enum {{ TWO_FOUR, BLOCKS, CSR }};
 constexpr int KIND = {product.format}, BR = {product.block_rows or 1}, NONZERO_PER_THOUSAND = {_NONZERO_PER_THOUSAND};
-constexpr double ROUNDING = {_ROUNDING[product.dtype]};'''
+constexpr double UNIT_ROUNDOFF = {_UNIT_ROUNDOFF[product.dtype]};'''
     functions = {
         'void launch(int case_index, const Matrix &w, const Elem *x, Elem *y)': [
             _case_lines(product, *case) for case in product.cases

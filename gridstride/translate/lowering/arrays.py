@@ -56,7 +56,7 @@ class Arrays:
         "Return the size of the dimension `axis` of an array"
         view = self.require_view(node, expr)
         if axis >= view.ndim:
-            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no dimension {axis}')
+            raise self.fn.error(node, f'dimension {axis} is out of range for an array with {view.ndim} dimensions')
         if view.sizes[axis] is None:
             message = f'the size of {view.memory.name} is not known in the kernel'
             raise self.fn.error(node, message, 'Pass it as an argument.')

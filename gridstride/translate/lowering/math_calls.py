@@ -129,7 +129,7 @@ def _round(fn, node, a, digits=None):
         )
     n = constant_value(digits)
     if n is None:
-        raise fn.error(node, 'the number of digits of round is not known when the kernel is compiled')
+        raise fn.error(node, 'the number of digits of round must be a compile-time constant')
     power = Expr('const', DOUBLE, value=10.0 ** abs(n))
     scale, unscale = ('mul', 'truediv') if n > 0 else ('truediv', 'mul')
     scaled_expr = Expr(scale, DOUBLE, (Expr('cast', DOUBLE, (a,), 'float64'), power))

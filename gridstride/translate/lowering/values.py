@@ -318,7 +318,7 @@ class Values(Function):
         k = constant_value(i)
         if k is not None:
             if not -len(expr.args) <= k < len(expr.args):
-                raise self.error(node, f'a tuple of {len(expr.args)} has no item {k}')
+                raise self.error(node, f'index {k} is out of range for a tuple of {len(expr.args)}')
             return expr.args[k]
         if i.op == 'object':
             raise self.error(node, 'a slice of a tuple')

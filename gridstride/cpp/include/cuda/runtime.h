@@ -45,7 +45,7 @@ GRIDSTRIDE_API unsigned warp_exchange(
     unsigned mask, const void *value, int bytes, const void *&slots, int line = __builtin_LINE());
 // the offset from the slots of a mask of the lanes with an undefined value
 constexpr size_t undefined_lanes = 32 * 16;
-// For a shuffle that reads `lane`, which is absent or has an undefined value: returns the byte that fills the
+// For a shuffle that reads `lane`, which is inactive or has an undefined value: returns the byte that fills the
 // result, or -1 for the caller's own value.
 GRIDSTRIDE_API int undefined_byte(int lane, int line);
 // Records that the result of a collective on this line is undefined in the current thread; `owner_phrase` names the
