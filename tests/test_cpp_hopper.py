@@ -1,6 +1,6 @@
 """Hopper's engines and clusters on the emulator: what mbarriers, bulk copies, wgmma and blocks of a cluster compute,
 and what the detectors say of mistakes with them."""
-import re
+import ctypes, re
 from functools import lru_cache
 
 import numpy as np
@@ -203,6 +203,16 @@ def test_a_store_does_not_read_what_is_out_of_bounds():
     kernel[1,32](tensor_map(x, (4, 72), 0))
     assert x.flatten().tolist()==list(range(256))
     with finding('initcheck', array='s', index=(0, 64)): kernel[1,32](tensor_map(padded, (4, 72), 0))
+
+
+def test_a_map_whose_second_word_cute_has_patched_is_the_same():
+    "CuTe clears bit 21 of it in maps of small arrays"
+    x,got = torch.arange(64, dtype=torch.int32).view(8, 8),torch.zeros(64, dtype=torch.int32)
+    patched = tensor_map(x, (8, 8), 0)
+    word = ctypes.c_uint64.from_address(patched.address + 8)
+    for word.value in (0, 2**64 - 1):
+        compiled(COPIES).load[1,32](patched, got.view(torch.int8), 2, torch.zeros(2, dtype=torch.int32), got.nbytes)
+        assert got.tolist()==list(range(64))
 
 
 @pytest.mark.parametrize('swizzle', [0,32,64,128])

@@ -58,7 +58,7 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
         unsigned(swizzle) > 3 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
         fill)
         return CUDA_ERROR_INVALID_VALUE;
-    ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, static_cast<char *>(base), int(rank),
+    ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, 0, static_cast<char *>(base), int(rank),
         bytes[type], swizzle ? 16 << swizzle : 0, 0, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {bytes[type]}};
     for (unsigned i = 0; i < rank; i++) {
         if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 ||

@@ -295,9 +295,11 @@ GRIDSTRIDE_API bool mbarrier_try_wait(uint32_t address, uint32_t parity, int lin
 GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
-// A tensor map, as cuTensorMapEncodeTiled makes it, in the emulator's format: innermost axis first, strides in bytes
+// A tensor map, as cuTensorMapEncodeTiled makes it, in the emulator's format: innermost axis first, strides in bytes.
+// CuTe clears a bit of the second word of a small array's map, because of a fault of some drivers, so nothing is there.
 struct alignas(64) TensorMap {
     char mark[8];
+    uint64_t patched_by_cute;
     char *base;
     int32_t rank, itemsize, swizzle, unused, sizes[5], box[5];
     int64_t strides[5];
