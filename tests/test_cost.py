@@ -212,7 +212,7 @@ def test_short_kernels_begin_early(monkeypatch):
     monkeypatch.setattr(cost_model, 'PDL_MAX_CYCLES', third + 1)
     then = [cost_model.choose(*s) for s in shapes]
     assert [p.pdl for p in then] == [True, True, True, False] and then[3] is now[3]
-    assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]
+    assert [p.name for p in then[:3]] == [f'{p.name}, PDL' for p in now[:3]]
 
 
 def test_candidates_are_those_that_rules_like_and_others(cost):

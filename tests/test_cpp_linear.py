@@ -33,7 +33,7 @@ def count_lines(src):
 @pytest.mark.parametrize('kind', front_end.KINDS)
 def test_work_is_in_proportion_to_the_source(kind):
     make = front_end.KINDS[kind]
-    few, more, most = (count_lines(make(n)) for n in (24, 48, 96))
+    few, more, most = (count_lines(make(n)) for n in (48, 96, 192))
     assert most - more <= 2.03*(more - few) + 100
 
 

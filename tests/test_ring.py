@@ -339,7 +339,7 @@ class World:
         monkeypatch.setattr(transport, 'rank_and_ranks', lambda: (self.me, ranks))
         monkeypatch.setattr(transport, '_copy_keys', lambda stream, to, x, keys, heads: self.put(
             lambda: True, lambda: to.take(heads, x.value), stream))
-        monkeypatch.setattr(transport, '_SymmetricMemory', self.shared)
+        monkeypatch.setattr(transport, 'SymmetricMemory', self.shared)
         monkeypatch.setattr(transport, '_current_stream_handle', lambda: None)
         monkeypatch.setattr(transport, '_call_driver', lambda name, stream, at, value, how: self.put(
             lambda: True, lambda me=self.me: self.wanted.update({me: value}), stream))

@@ -312,7 +312,7 @@ Word result[cells];
 int main() {
 #ifdef CHECKED
     const gridstride_options all = {1 << gridstride::memcheck | 1 << gridstride::racecheck |
-                                    1 << gridstride::initcheck | 1 << gridstride::synccheck, 0, 0, 1, 100, 0};
+                                    1 << gridstride::initcheck | 1 << gridstride::synccheck, 0, 0, 1, 100, 0, 1};
     gridstride_set_options(&all);
 #endif
     CHECK(shuffle_widths, 2, 64)
