@@ -273,11 +273,11 @@ def _run_loss(x, target, ignore_index, reduction):
 
 
 @lru_cache(1024)
-def _computes_gradient(dtype, shape, is_aligned):
+def _computes_gradient(dtype, shape, is_aligned, gpu):
     "Return whether one kernel computes the losses and the gradient of such logits"
     vec_size = MAX_LOAD_BYTES // dtype.itemsize if is_aligned else 1
     problem = LossProblem(str(dtype).removeprefix('torch.'), *shape, vec_size, 0)
-    return single_pass_launch(problem, this_device()) is not None
+    return single_pass_launch(problem, gpu) is not None
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -286,7 +286,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
         is_aligned = in_place or x.data_ptr() % MAX_LOAD_BYTES == 0
-        is_single_pass = reduction != 'none' and _computes_gradient(x.dtype, x.shape, is_aligned)
+        is_single_pass = reduction != 'none' and _computes_gradient(x.dtype, x.shape, is_aligned, this_device())
         loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, is_single_pass)
         ctx.options, ctx.was_used, ctx.row_stats = (ignore_index, in_place), False, None
         if not is_single_pass:
