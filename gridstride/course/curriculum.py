@@ -1070,9 +1070,9 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=45,
         exercises=(15, 15),
         needs=(
-            'lessons {source_to_sass}, {triton}, {softmax} and {hopper_gemm}. No GPU, and only two of the nine '
-            'languages, Triton and Gluon: the output of the other compilers is recorded, and so are all times on an '
-            'H200.'
+            'lessons {source_to_sass}, {triton}, {softmax} and {hopper_gemm}. No GPU is needed, and of the '
+            'nine languages only Triton and Gluon must be installed: the output of the other compilers is recorded, '
+            'and so are all times on an H200.'
         ),
         follows='',
         does=(
