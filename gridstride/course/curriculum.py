@@ -927,9 +927,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=50,
         exercises=(25, 35),
         needs=(
-            "lesson {number_formats}'s groups, decibels and small model, and {dequantizing}'s kernels; CUDA C "
-            '({shared_memory_cuda}). Nothing runs on Blackwell here: formats and products are checked on a CPU, '
-            'predictions are from data sheets, times are those of an NVIDIA H200.'
+            'the groups, decibels and small model of lesson {number_formats}, the kernels of {dequantizing}, and CUDA '
+            'C ({shared_memory_cuda}). No GPU is needed: times were recorded on an NVIDIA H200.'
         ),
         follows=(
             'the [microscaling specification]'
@@ -969,14 +968,16 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=35,
         exercises=(30, 35),
         needs=(
-            'lesson {flash_attention_hopper}; {dequantizing} helps, for floats that are made of bits. Nothing runs on '
-            'Blackwell here: kernels are those of Hopper, and times those of an NVIDIA H200.'
+            'lesson {flash_attention_hopper}; {dequantizing} helps, for floats that are made of bits. No GPU is '
+            'needed: the kernels run on the emulator, and times were recorded on an NVIDIA H200.'
         ),
         follows=(
             'the [FlashAttention repository](https://github.com/Dao-AILab/flash-attention), whose version 4 is for '
             'Blackwell.'
         ),
-        does='exponentials by a polynomial on the multiply-add units; accumulators that are rescaled only if they must',
+        does=(
+            'exponentials by a polynomial on the multiply-add units; accumulators that are rescaled only when necessary'
+        ),
         gpu='helps',
         chapter='blackwell',
         chapter_title='Blackwell',
