@@ -500,6 +500,32 @@ def test_a_launch_is_shrunk_to_the_smallest_that_shows_the_finding(results, warm
     assert o.launch == '--size 1 --block 1'
 
 
+AFTER_A_RACE = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def races(x, out):
+    x[0] = cuda.threadIdx.x
+    out[cuda.threadIdx.x] = x[0]
+
+@cuda.jit
+def leaves(out): out[cuda.threadIdx.x + 1] = 0
+
+races[1, 32](np.zeros(1), np.zeros(32))
+leaves[1, 32](np.zeros(32))
+"""
+
+
+@pytest.mark.slow
+def test_what_follows_an_allowed_finding_is_checked(tmp_path, warm_workers):
+    (tmp_path/'two.py').write_text(AFTER_A_RACE)
+    job, forward = Job(str(tmp_path/'two.py')), schedules.schedules_of('forward')
+    first, = check.check_file(job, forward).findings
+    second, = check.check_file(job, forward, allowed=[first.code]).findings
+    assert (first.kernel, second.kernel, second.code) == ('races', 'leaves', 'outside')
+
+
 @pytest.mark.slow
 def test_the_command_reports_and_allows(results, capsys, monkeypatch):
     "In a folder whose files have names of the standard library, which a process that is not forked could import"

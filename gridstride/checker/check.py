@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .finding import Finding, relative_path, require_codes
+from .finding import Finding, kinds_to_disable, relative_path, require_codes
 from .formats import FORMATS
 from .schedules import fewest_swaps, parse_schedule, schedules_of, shrunk
 from .worker import Job
@@ -81,6 +81,10 @@ def _check_file(job, schedules, allowed, seconds, workers):
     for schedule in schedules:
         job = replace(job, schedule=str(schedule))
         findings, launches, error, output = _run_worker(job, workers)
+        while kinds := kinds_to_disable(findings, allowed) - {*job.disabled}:
+            job = replace(job, disabled=[*job.disabled, *sorted(kinds)])
+            again, launches, error, output = _run_worker(job, workers)
+            findings += again
         result.schedules.append(str(schedule))
         result.launches = result.launches or launches
         known = {f.key for f in result.findings}

@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ['Finding', 'finding_of_error', 'finding_of_warning', 'page_address', 'relative_path', 'require_codes']
+__all__ = [
+    'Finding',
+    'finding_of_error',
+    'finding_of_warning',
+    'kinds_to_disable',
+    'page_address',
+    'relative_path',
+    'require_codes',
+]
 
 
 @dataclass
@@ -181,3 +189,14 @@ def finding_of_warning(
         thread=_plain_index(warning.fields.get('thread')),
         page=page_address(warning.kind, warning.code),
     )
+
+
+def kinds_to_disable(findings, allowed) -> set:
+    """Return the kinds of the allowed findings that ended a program: it runs again without these checks.
+
+    An allowed finding stops its kernel, so the remainder of the program would not run otherwise. A program with other
+    findings, of the same kinds perhaps, does not run again."""
+    from ..diagnostics.settings import CHECKS
+
+    errors = {f.kind for f in findings if f.level == 'error'}
+    return errors & {*CHECKS} if all(f.code in allowed for f in findings) else set()

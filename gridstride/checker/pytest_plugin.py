@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from .finding import require_codes
+from .finding import kinds_to_disable, require_codes
 from .schedules import parse_schedule, schedules_of
 
 __all__ = ['CheckedTests']
@@ -136,7 +136,7 @@ class CheckedTests:
         launches, reports, self.disabled = 0, [], ()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-            while kinds := {*_kinds_to_disable(item, self.recorder.findings, reports)} - {*self.disabled}:
+            while kinds := _kinds_to_disable(item, self.recorder.findings, reports) - {*self.disabled}:
                 self.disabled = (*self.disabled, *kinds)
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
@@ -212,19 +212,8 @@ class CheckedTests:
 
 
 def _kinds_to_disable(item, findings, reports):
-    """Return the kinds of the allowed findings that ended a test: it runs again without these checks.
-
-    An allowed finding stops its kernel, so the rest of the test would not run otherwise. A test with other findings, of
-    the same kinds perhaps, does not run again."""
-    from ..diagnostics.settings import CHECKS
-
-    allowed = _allowed_codes(item)
-    if not allowed or all(report.passed for report in reports):
-        return ()
-    errors = [f for f in findings if f.level == 'error']
-    if not errors or any(f.code not in allowed for f in findings):
-        return ()
-    return tuple({f.kind for f in errors} & {*CHECKS})
+    "Return the kinds of the allowed findings that ended a test: it runs again without these checks"
+    return set() if all(report.passed for report in reports) else kinds_to_disable(findings, _allowed_codes(item))
 
 
 def _source_lines(finding):

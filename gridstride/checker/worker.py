@@ -43,6 +43,7 @@ class Job:
     launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
     values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
+    disabled: list = field(default_factory=list)  # kinds of checks that do not run, such as 'racecheck'
 
     def to_json(self):
         "Return the job as JSON, the argument of the command"
@@ -58,6 +59,14 @@ class ProgramFailed(Exception):
     "The program ended with an error that is not a finding; the message describes it"
 
 
+def _settings_of(job):
+    "Return the settings of a job: its schedule, and the checks that are enabled"
+    from ..diagnostics.settings import CHECKS
+
+    checks = tuple(kind for kind in CHECKS if kind not in job.disabled)
+    return parse_schedule(job.schedule).settings | (dict(checks=checks) if job.disabled else {})
+
+
 @contextmanager
 def _emulated_gpu(job):
     "Emulate a GPU for a program in Python: for Numba and Triton, and for torch if it is installed"
@@ -66,10 +75,9 @@ def _emulated_gpu(job):
     from ..diagnostics.settings import change, settings
     from ..sim import options
 
-    schedule = parse_schedule(job.schedule)
     with ExitStack() as stack:
         stack.enter_context(as_gpu.as_gpu(imports_torch=False) if find_spec('torch') else as_gpu.python_kernels())
-        stack.enter_context(change(settings, **schedule.settings))
+        stack.enter_context(change(settings, **_settings_of(job)))
         stack.enter_context(emulator.options(seconds=job.seconds))
         stack.enter_context(options(seconds=job.seconds))
         yield
@@ -111,7 +119,7 @@ def _run_cuda(job):
     path = Path(job.file)
     src = path.read_text(encoding='utf-8-sig', errors='replace')
     schedule = parse_schedule(job.schedule)
-    with change(settings, **schedule.settings), emulator.options(seconds=job.seconds):
+    with change(settings, **_settings_of(job)), emulator.options(seconds=job.seconds):
         if job.launch:
             return _launch_kernel(job, src, schedule.seed)
         name = ''.join(c if c.isalnum() else '_' for c in path.stem)
