@@ -1181,10 +1181,10 @@ UNCOMPILED = [  # body, error, what it says
     ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns a value(.|\n)*line 5: if'),
     ('x[t] = 10**30', 'NotSimulated', r'10{30} needs more than 64 bits(.|\n)*line 5: x(.|\n)*1e30'),
     ('x[t] = LARGE', 'NotSimulated', r'10{30} needs more than 64 bits'),
-    ('s = cuda.shared.array(cuda.blockDim.x, np.float64)', 'NotSimulated', r'array is not known(.|\n)*line 5'),
+    ('s = cuda.shared.array(cuda.blockDim.x, np.float64)', 'NotSimulated', r'compile-time constant(.|\n)*line 5'),
     ('s = cuda.shared.array(x.size, np.float64)', 'NotSimulated', r'cuda\.shared\.array\(0'),
     ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside the kernel'),
-    ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'size of this array is not known'),
+    ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'must be a compile-time constant'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
      r'a bound that(.|\n)*line 5: for i in range')]
 

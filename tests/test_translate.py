@@ -902,7 +902,7 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
     ('return x[0]', 'a value', 'array'),
     ('x[0] = math.sqrt(x)', r'math\.sqrt', ''),
     ('x[0] = math.sqrt(1, 2)', 'these arguments', ''),
-    ('s = cuda.shared.array(x.size, np.float32)', 'not known', 'cuda.shared.array\\(0'),
+    ('s = cuda.shared.array(x.size, np.float32)', 'compile-time', 'cuda.shared.array\\(0'),
     ('for v in x: out[0] += v', 'loop .*float32 array', 'range'),
     ('x[0,1] = 3', '2 indices', ''),
     ('x[:3] = 1', 'x, .*slice', 'loop'),
