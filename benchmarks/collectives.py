@@ -21,6 +21,7 @@ from gridstride import kernels, ring
 from gridstride.bench.recording import machine
 from gridstride.cpp import cuda_kernel
 from gridstride.ring import collectives, transport
+from ring import milliseconds
 
 HERE = Path(__file__).parent
 BF16 = torch.bfloat16
@@ -72,18 +73,6 @@ def from_all(x):
     values = [None]*dist.get_world_size()
     dist.all_gather_object(values, x)
     return values
-
-
-def milliseconds(run, calls):
-    "Measure the milliseconds per call on this GPU, while all ranks call it"
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    dist.barrier()
-    torch.cuda.synchronize()
-    start.record()
-    for _ in range(calls): run()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end)/calls
 
 
 def time_interleaved(candidates, rounds, seconds, per_call=1):

@@ -4,6 +4,7 @@ import numpy as np
 
 from . import wrong
 from gridstride.bench.variants import changed
+from right.collectives import PULL
 
 
 def bits(x): return int(np.float32(x).view(np.uint32))
@@ -41,20 +42,6 @@ def a_whole_array_in_two_shots(ranks, latency, speed):
 @wrong('collectives.crossover')
 def no_infinity(ranks, latency, speed): return latency*speed/max((ranks - 1)*(1 - 2/ranks), 1e-9)
 
-
-PULL = '''
-__global__ void pull(const float *x, float *out, float *const *buffers, int *const *flags, int n, int rank, int ranks,
-                     int round) {
-    int slot = round % 2*n, first = blockIdx.x*blockDim.x + threadIdx.x, step = gridDim.x*blockDim.x;
-    for (int i = first; i < n; i += step) buffers[rank][slot + i] = x[i];
-    exchange(flags, rank, ranks, round);
-    for (int i = first; i < n; i += step) {
-        float sum = 0;
-        for (int r = 0; r < ranks; r++) sum += buffers[r][slot + i];
-        out[i] = sum;
-    }
-}
-'''
 
 @wrong('collectives.pull')
 def one_slot(): return changed(PULL, 'round % 2*n', '0')
