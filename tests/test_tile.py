@@ -314,6 +314,59 @@ def test_programs_that_wait_for_others(order):
     assert e.value.line == line_of(turn_kernel, 'while') and e.value.call_line is None
 
 
+@triton.jit
+def double_rows_kernel(x_ptr, out_ptr, n, LOAD: tl.constexpr, STORE: tl.constexpr, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row*n + i, (i < n) | (not LOAD) & (row < 3), other=0.)
+    tl.store(out_ptr + row*n + i, 2*x, (i < n) | (not STORE) & (row < 3))
+
+@triton.jit
+def add_1_kernel(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    r, c = tl.program_id(0)*BM + tl.arange(0, BM), tl.program_id(1)*BN + tl.arange(0, BN)
+    x = tl.load(x_ptr + r[:, None]*N + c[None, :], (r[:, None] < M) & (c[None, :] < N), other=0.)
+    tl.store(out_ptr + r[:, None]*N + c[None, :], x + 1, r[:, None] < M)
+
+@triton.jit
+def batch_kernel(x_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    batch, r, c = tl.program_id(0), tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :]
+    tl.store(x_ptr + batch*M*N + r*N + c, batch + r + c*1., c < N)
+
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_a_race_by_a_forgotten_mask_names_its_axis(order):
+    x, columns = torch.randn(4, 10), dict(axis=0, array_axis=1, size=10, comparison='columns < 10')
+    load, store = (line_of(double_rows_kernel, f'tl.{word}') for word in ('load', 'store'))
+    with tile.options(order=order):
+        with finding('racecheck programs', advice=('unmasked_axis', {**columns, 'masked': store})):
+            run(double_rows_kernel, (4,), x, torch.empty(4, 10), 10, True, False, BLOCK=16)
+        with warning('same_value_programs', advice=('unmasked_axis', {**columns, 'masked': store})):
+            run(double_rows_kernel, (4,), torch.zeros(4, 10), torch.empty(4, 10), 10, True, False, BLOCK=16)
+        with finding('racecheck programs', advice=('unmasked_axis', {**columns, 'masked': load})):  # in place
+            run(double_rows_kernel, (4,), x, x, 10, False, True, BLOCK=16)
+        with finding('racecheck programs', advice=('blocks_overlap', dict(distance=10, extent=16, masked=store))):
+            run(double_rows_kernel, (4,), x, torch.empty(40), 10, True, False, BLOCK=16)
+        with finding('racecheck programs', advice=('blocks_overlap', dict(distance=6, extent=8, masked=store))):
+            run(double_rows_kernel, (4,), x, torch.empty(4, 10), 6, True, False, BLOCK=8)  # a wrong stride
+        with finding('racecheck programs|memcheck outside_masked') as e:
+            run(add_1_kernel, (2, 2), torch.randn(7, 20), torch.empty(7, 20), 7, 20, BM=4, BN=16)
+        line = line_of(add_1_kernel, 'tl.store')
+        columns = dict(axis=1, array_axis=1, size=20, comparison='columns[None, :] < 20', masked=line)
+        assert e.value.fields['advice'] == ('unmasked_axis', columns)
+
+def test_a_forgotten_mask_of_rows_names_its_axis():
+    with finding('racecheck programs') as e: run(batch_kernel, (2,), torch.empty(3, 5, 7), 5, 7, BM=8, BN=8)
+    assert (e.value.advice, e.value.fields['advice'][1]['comparison']) == ('unmasked_axis', 'rows[:, None] < 5')
+    with finding('memcheck outside_masked') as e: run(batch_kernel, (1,), torch.empty(1, 5, 7), 5, 7, BM=8, BN=8)
+    assert e.value.advice is None  # the outermost axis, to which each hint of memcheck refers anyway
+
+def test_rows_that_are_read_past_their_end_within_one_program_lack_a_mask():
+    @triton.jit
+    def kernel(out_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+        r, c = tl.arange(0, 2)[:, None], tl.arange(0, BLOCK)[None, :]
+        tl.store(out_ptr + r*N + c, r + c*1.)
+    with finding('racecheck lanes') as e: run(kernel, (1,), torch.empty(4, 5), N=5, BLOCK=8)
+    assert (e.value.advice, e.value.fields['advice'][1]['comparison']) == ('unmasked_axis', 'columns[None, :] < 5')
+
+
 def test_lanes_of_one_store_that_collide():
     @triton.jit
     def kernel(out_ptr, N: tl.constexpr, STEP: tl.constexpr):

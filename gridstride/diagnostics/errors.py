@@ -656,6 +656,7 @@ def warn_of(code, dialect, fields, file=None):
     "Emit the warning of a finding, one of `WARNINGS`, at the line of the launch, or else at a line of `file`"
     kind, category = WARNINGS[code]
     summary, hint = text_of(kind, code, dialect, fields)
+    hint = _format_advice(fields.get('advice'), dialect, fields) or hint
     warning = category(f'{summary}. {hint}'.rstrip())
     warning.kind = kind
     warning.code = code

@@ -27,6 +27,8 @@ def hint_for(
     other,  # an `errors.Access`, or None
 ):  # (name of a row of `HINTS`, its fields), or None
     "Return a hint that fits the learner's line better than the hint of the finding's row; None if there is none"
+    if advice := fields.get('advice'):  # the engine has recognized the mistake by the addresses of the access
+        return advice
     line = strip_comment(location.source)
     preceding_lines = [strip_comment(text) for text in location.preceding_lines.split('\n')]
     if (

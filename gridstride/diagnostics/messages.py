@@ -1039,6 +1039,12 @@ HINTS = {
     'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Assign it to an int first, '
     'as in `int i = threadIdx.x;`, and guard `i` from below.',
     'from_memory': 'The index `{expr}` was read from memory and is {at}: check where it was written.',
+    'unmasked_axis': 'Some lanes along axis {axis} of the block are past the end of axis {array_axis} of {array}, '
+    'which has {size} elements, and access the elements that follow in memory. Add `{comparison}` to the mask of the '
+    'access on line {masked}.',
+    'blocks_overlap': 'The blocks of the two programs overlap: each has {extent} lanes, but they begin {distance} '
+    'elements apart. If a row has {distance} elements, mask the lanes past its end on line {masked}, as in '
+    '`mask=columns < {distance}`; otherwise, let the blocks begin {extent} elements apart.',
     'remainder': dict(
         WORDS['memcheck', 'before'].hint,
         cuda='In C a remainder has the sign of its left operand, so `{expr}` is {at} here: add {divisor} if it is '

@@ -13,6 +13,7 @@ from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, learner_frame, compile_error, warn_of_undefined
 from .shadow import Shadow
 from .types import DTYPES, dtype_of_numpy, pointer_type
+from .unmasked_axis import Block, missing_mask
 
 __all__ = ['Region', 'wrap', 'load', 'store', 'atomic']
 
@@ -151,7 +152,7 @@ def _resolve_region(pointers, mask, access):
             return _reinterpret(region, pointers.dtype.element_ty), pointers.data - region.address, itemsize
     code = 'null_pointer' if active_addresses[0] < 4096 else 'foreign_pointer'
     raise finding(
-        'memcheck', code, dict(access=access, address=int(active_addresses[0])), _lane_index(pointers, mask, 0)
+        'memcheck', code, dict(access=access, address=int(active_addresses[0])), _lane_index(pointers.data, mask, 0)
     )
 
 
@@ -200,12 +201,12 @@ def _reinterpret(region, element_type):
     return result
 
 
-def _lane_index(pointers, mask, active_position):
+def _lane_index(offsets, mask, active_position):
     "Return the index in the block of an active lane; `active_position` counts the active lanes"
-    if not pointers.data.ndim:
+    if not offsets.ndim:
         return ()
-    lanes = np.flatnonzero(mask) if mask is not None else np.arange(pointers.data.size)
-    return tuple(map(int, np.unravel_index(lanes[active_position], pointers.data.shape)))
+    lanes = np.flatnonzero(mask) if mask is not None else np.arange(offsets.size)
+    return tuple(map(int, np.unravel_index(lanes[active_position], offsets.shape)))
 
 
 def _warn_if_undefined(undef_mask, mask, code):
@@ -230,7 +231,7 @@ def _locate(pointers, mask, user_mask, access):
         region, offsets, itemsize = resolved_pointers
         if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % itemsize):
             fields = dict(access=access, array=region.name, size=itemsize)
-            raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers, mask, 0))
+            raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers.data, mask, 0))
         offsets = offsets // itemsize
     if offsets.ndim == 0:
         active_offsets = offsets.reshape(1)
@@ -238,11 +239,11 @@ def _locate(pointers, mask, user_mask, access):
         active_offsets = offsets.reshape(-1) if mask is None else offsets[mask]
     relative_offsets = active_offsets - region.first_offset if region.first_offset else active_offsets
     if active_offsets.size and relative_offsets.view(np.uint64).max() >= region.num_elements:
-        _report_out_of_bounds(region, active_offsets, pointers, mask, user_mask is not None, access)
+        _report_out_of_bounds(region, active_offsets, offsets, mask, user_mask is not None, access)
     return region, active_offsets
 
 
-def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, access):
+def _report_out_of_bounds(region, active_offsets, offsets, mask, has_mask, access):
     "Raise the finding for the first lane out of bounds, unless memcheck is disabled and the memory has the elements"
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
         return  # an element of another array in the same memory
@@ -251,19 +252,29 @@ def _report_out_of_bounds(region, active_offsets, pointers, mask, has_mask, acce
     bad_lanes = np.flatnonzero(
         (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.num_elements)
     )
-    lane = _lane_index(pointers, mask, bad_lanes[0])
+    lane = _lane_index(offsets, mask, bad_lanes[0])
     num_others = bad_lanes.size - 1
     others_text = (
         f'; {num_others} more lane{"s are" if num_others > 1 else " is"} out of bounds, too' if num_others else ''
     )
     offset = int(active_offsets[bad_lanes[0]])
-    past_end_code = 'outside_masked' if has_mask else 'outside_program' if pointers.data.ndim else 'outside_single'
+    past_end_code = 'outside_masked' if has_mask else 'outside_program' if offsets.ndim else 'outside_single'
     expanded_code = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
     code = 'outside_before' if offset < region.first_offset else expanded_code or past_end_code
     fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=others_text)
     if expanded_code and code == expanded_code:
         fields.update(count=region.num_elements)
+    elif code == past_end_code:
+        fields.update(_advice(region, offsets, lane))
     raise finding('memcheck', code, fields, lane)
+
+
+def _advice(region, offsets, *lanes):
+    "Return the field `advice` if one of the lanes is past the end of a row of the array, else no field"
+    for lane in lanes:
+        if advice := missing_mask(region, offsets, lane, learner_frame().f_lineno):
+            return dict(advice=advice)
+    return {}
 
 
 def _pointer(value, function):
@@ -404,13 +415,13 @@ def _check_lanes_agree(region, active_offsets, value, pointers, active):
     if overwritten.size:
         offset = active_offsets[overwritten[0]]
         last_position = np.flatnonzero(active_offsets == offset)[-1]
-        fields = dict(
-            array=region.name,
-            index=region.index_of(offset),
-            shape=region.shape,
-            lane=_lane_index(pointers, active, last_position),
+        first_lane, last_lane = (
+            _lane_index(pointers.data, active, position) for position in (overwritten[0], last_position)
         )
-        raise finding('racecheck', 'lanes', fields, _lane_index(pointers, active, overwritten[0]))
+        fields = dict(array=region.name, index=region.index_of(offset), shape=region.shape, lane=last_lane)
+        if pointers.region is region:
+            fields.update(_advice(region, pointers.data, first_lane, last_lane))
+        raise finding('racecheck', 'lanes', fields, first_lane)
 
 
 def _report_access(ctx, region, active_offsets, access, pointers, active, value=None, sem=None):
@@ -424,7 +435,11 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     )
     if ctx.initcheck and shadow.is_unwritten is not None:
         shadow.initcheck(
-            region, active_offsets, shadow_offsets, access, lambda position: _lane_index(pointers, active, position)
+            region,
+            active_offsets,
+            shadow_offsets,
+            access,
+            lambda position: _lane_index(pointers.data, active, position),
         )
     if ctx.racecheck:
         ctx.accesses.append(
@@ -434,6 +449,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
                 frame.f_code.co_filename,
                 access,
                 shadow_offsets.size if pointers.data.ndim else 1,
+                pointers.data.item(0) if pointers.region is region and pointers.data.size else None,
             )
         )
         shadow.racecheck(
@@ -442,8 +458,9 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
             active_offsets,
             shadow_offsets,
             access,
-            lambda position: _lane_index(pointers, active, position),
+            lambda position: _lane_index(pointers.data, active, position),
             value,
+            Block(pointers.data, active) if pointers.region is region else None,
         )
         lanes = np.arange(shadow_offsets.size) if active is None or not active.ndim else np.flatnonzero(active)
         ctx.check_lanes_of_program(shadow, region, active_offsets, shadow_offsets, access, lanes, value)

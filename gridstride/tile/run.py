@@ -42,7 +42,7 @@ class LaunchContext:
         self.seconds = settings.seconds
         self.program_id = (0, 0, 0)  # position of the running program in the grid
         self.program_number = 0  # its number
-        self.accesses = [None]  # stamp -> (number of the program, line, file, verb, number of lanes)
+        self.accesses = [None]  # stamp -> (program number, line, file, verb, active lanes, first offset)
         self.first_stamp = 1  # the stamp of the running program's first access
         self.acquired_events = ()  # the `ReleaseEvent`s that the running program has acquired
         self.clock = None  # the vector clock that these events give it, computed on demand: program number -> stamp
@@ -78,7 +78,7 @@ class LaunchContext:
 
         A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
         executed by the same thread, but a block is accessed by all threads."""
-        program_number, line, _, verb_before, num_lanes = self.accesses[stamp]
+        program_number, line, _, verb_before, num_lanes, _ = self.accesses[stamp]
         last_synced, release_lines = self.synced_clock[program_number]
         if last_synced >= stamp or num_lanes == 1:
             return

@@ -7,7 +7,8 @@ happens before the other (`LaunchContext.happens_before`). The shadow stores acc
 
 import numpy as np
 
-from .run import other_access, differ, finding
+from .run import other_access, differ, finding, learner_frame
+from .unmasked_axis import missing_mask, missing_mask_of_earlier, overlap
 
 __all__ = ['Shadow']
 
@@ -86,7 +87,7 @@ class Shadow:
         self.first_read[offsets] = np.where(first_read == 0, stamp, first_read)
         self.last_read[offsets] = stamp
 
-    def racecheck(self, ctx, region, element_offsets, offsets, access, lane_index, value):
+    def racecheck(self, ctx, region, element_offsets, offsets, access, lane_index, value, block):
         "Raise a data race if another program's access to an element does not happen before this one"
         stamp = len(ctx.accesses) - 1
         if access == 'read':
@@ -111,7 +112,7 @@ class Shadow:
             is_by_other_program = (stamps != 0) & (stamps < ctx.first_stamp)
             if is_by_other_program.any():
                 positions = np.flatnonzero(is_by_other_program)
-                self._check_order(ctx, region, element_offsets, stamps, positions, access, lane_index, value)
+                self._check_order(ctx, region, element_offsets, stamps, positions, access, lane_index, value, block)
         if access == 'read':
             self._record_read(offsets, stamp)
         elif access == 'atomic':
@@ -162,10 +163,10 @@ class Shadow:
             is_equal &= ~differ(old_values[first_lanes], value[first_lanes])
         return ~is_equal
 
-    def _check_order(self, ctx, region, element_offsets, stamps, positions, access, lane_index, value):
+    def _check_order(self, ctx, region, element_offsets, stamps, positions, access, lane_index, value, block):
         "Raise a data race if an earlier access of the elements at `positions` does not happen before this one"
         for position in _distinct_cases(region.flat, element_offsets, stamps, positions, access, value):
-            program_number, _, _, earlier_access, _ = ctx.accesses[stamps[position]]
+            program_number, _, _, earlier_access, _, _ = ctx.accesses[stamps[position]]
             if program_number == ctx.program_number:
                 continue
             fields = dict(array=region.name, index=region.index_of(element_offsets[position]))
@@ -175,13 +176,28 @@ class Shadow:
             if earlier_access == access == 'written' and _has_value(
                 region.flat[element_offsets[position]], value, position
             ):
+                fields.update(self._advice(ctx, region, block, lane_index(position), stamps[position]))
                 ctx.warn_same_value(fields)
                 continue
             code = 'programs_atomic' if 'atomic' in (earlier_access, access) else 'programs'
             fields.update(
                 before=_FIELD_OF_ACCESS.get(earlier_access, earlier_access), now=_FIELD_OF_ACCESS.get(access, access)
             )
+            fields.update(self._advice(ctx, region, block, lane_index(position), stamps[position]))
             raise finding('racecheck', code, fields, lane_index(position), other_access(ctx, stamps[position]))
+
+    def _advice(self, ctx, region, block, lane, stamp):
+        "Return the field `advice` if one of the two accesses of a race lacks a mask, else no field"
+        if not lane or block is None or self.region.dtype is not region.dtype:
+            return {}
+        _, line, file, _, num_lanes, first_offset = ctx.accesses[stamp]
+        frame = learner_frame()
+        advice = missing_mask(region, block.offsets, lane, frame.f_lineno)
+        if advice is None and num_lanes > 1 and first_offset is not None:
+            advice = missing_mask_of_earlier(region, block, block.offsets[lane], first_offset, line)
+            if advice is None and (line, file) == (frame.f_lineno, frame.f_code.co_filename):
+                advice = overlap(block.offsets, first_offset, line)
+        return {} if advice is None else dict(advice=advice)
 
 
 def _distinct_cases(memory, element_offsets, stamps, positions, access, value):
