@@ -221,8 +221,7 @@ class Communicator:
         out = x.new_empty(self.ranks, rows, N)
         matmul(x, w, out=out[self.rank])
         own_chunks = x.split(slot.chunk_rows)
-        for step in range(1, self.ranks):
-            destination = (self.rank - step) % self.ranks
+        for destination in self._destinations():
             for index, chunk in enumerate(own_chunks):
                 self._send(chunk, destination, slot.addresses[destination][self.rank][index], index)
         x.record_stream(self.copy_stream)
@@ -232,6 +231,10 @@ class Communicator:
                 self._wait_copy(source, index)
                 matmul(slot.chunks[source][index], w, out=result)
         return out.view(-1, N)
+
+    def _destinations(self):
+        "Return the other ranks in the order in which they multiply this rank's rows"
+        return [(self.rank - step) % self.ranks for step in range(1, self.ranks)]
 
     def matmul_reduce_scatter(
         self,

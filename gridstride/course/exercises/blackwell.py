@@ -44,10 +44,12 @@ def expected_columns(tiles):
         )
     ],
     hints=[
-        'First the columns in use: `n` for a tile of 32 bits, half as many for 16 bits, rounded up per tile.',
-        'Then the allocation: a power of two, at least 32. The smallest power of two that is at least `used` is `1 << '
-        '(used - 1).bit_length()`.',
-        'Round the sum to a power of two, not each tile. More than 512: None. Else `512//whole` blocks share an SM.',
+        'First count the columns in use. A tile of 32-bit elements takes `n`, and one of 16-bit elements takes half as '
+        'many, rounded up.',
+        'Then round the sum up to a power of two, at least 32. The smallest power of two that is at least `used` is '
+        '`1 << (used - 1).bit_length()`.',
+        'Round the sum to a power of two, not each tile. If the result is above 512, return None. Otherwise '
+        '`512//whole` blocks share an SM.',
     ],
 )
 def _(fn, rng, tiles):
@@ -77,10 +79,10 @@ def _(fn, rng, tiles):
         )
     ],
     hints=[
-        '`math.frexp(x)` returns (fraction, exponent) with x = fraction * 2**exponent, and a fraction from 0.5 to 1: '
-        'so floor(log2(x)) is exponent - 1.',
+        '`math.frexp(x)` returns (fraction, exponent) with x = fraction * 2**exponent and 0.5 <= fraction < 1, so '
+        'floor(log2(x)) is exponent - 1.',
         'Subtract 2, because 6, the largest value, is 1.5 * 2**2. Add 127 to get the code of the scale.',
-        'Divide by the scale, `2.0**(code - 127)`; `e2m1_codes` rounds, and clips what is beyond 6.',
+        'Divide by the scale, `2.0**(code - 127)`. `e2m1_codes` then rounds, and clips values above 6.',
     ],
 )
 def _(fn, rng, size, kind):
@@ -163,8 +165,8 @@ class _Polynomial:
     ],
     hints=[
         '`n = np.floor(x)`: for -0.25 that is -1, and the fraction x - n is 0.75. `int(x)` rounds towards zero.',
-        'The bits of a float32, as an integer, plus n * 2**23 are those of the float times 2**n.',
-        'Below -126 the exponent has no bits left: first limit x to at least -126 with `np.maximum`.',
+        'Add n * 2**23 to the bits of a float32, taken as an integer, to multiply the float by 2**n.',
+        '2**x is not a normal float for x below -126, so limit x to at least -126 first, with `np.maximum`.',
     ],
 )
 def _(fn, rng, x):

@@ -26,9 +26,9 @@ def _bits(x):
         for x, round in ((1.0, 3), (-0.0, 1), (math.inf, 7), (-math.pi, 2**31), (math.nan, 12), (0.0, 2**32 - 1))
     ],
     hints=[
-        '`np.float32(x).view(np.uint32)` has the bits of the value; `int(...)` makes it a Python integer.',
-        'The upper half is `round << 32`. `word >> 32` is the round, and `word & 0xffffffff` are the bits.',
-        '`np.uint32(bits).view(np.float32)` is the value of the bits. Compare the round before you return it.',
+        '`np.float32(x).view(np.uint32)` returns the bits of the value, and `int(...)` makes them a Python integer.',
+        'The upper half is `round << 32`. To unpack, `word >> 32` is the round, and `word & 0xffffffff` are the bits.',
+        '`np.uint32(bits).view(np.float32)` converts the bits to a value. Compare the round before you return it.',
     ],
 )
 def _(fn, rng, x, round):
@@ -62,10 +62,10 @@ def _(fn, rng, x, round):
         )
     ],
     hints=[
-        'One shot: `latency + (ranks - 1)*size/speed`. What does a rank send in two shots?',
-        'Two shots: `2*latency + 2*(ranks - 1)/ranks*size/speed`. Both times are equal at the size that you look for.',
-        'The additional latency must be what the link saves: `size*saved/speed == latency`. With two ranks nothing is '
-        'saved.',
+        'One shot takes `latency + (ranks - 1)*size/speed`. How many bytes does a rank send in two shots?',
+        'Two shots take `2*latency + 2*(ranks - 1)/ranks*size/speed`. Find the size for which both times are equal.',
+        'The saved transfer time must equal the additional latency: `size*saved/speed == latency`. With two ranks, '
+        'no bytes are saved.',
     ],
 )
 def _(fn, rng, ranks, latency, speed):
@@ -153,8 +153,8 @@ def _(fn, rng, ranks, n, blocks, rounds):
     'collectives.partners',
     cases=[dict(ranks=ranks) for ranks in (1, 2, 3, 4, 8)],
     hints=[
-        'In step s, rank r multiplies rows of rank `(r + s) % ranks`. Who multiplies rows of rank r then?',
-        'The rank d with `(d + s) % ranks == r`.',
+        'In step s, rank r multiplies rows of rank `(r + s) % ranks`. Which rank multiplies rows of rank r then?',
+        'It is the rank d with `(d + s) % ranks == r`.',
         'd is `(r - s) % ranks`, for s from 1 to `ranks - 1`.',
     ],
 )
@@ -189,10 +189,11 @@ def arrival_times(transfer, latency, chunks):
         )
     ],
     hints=[
-        'When has chunk i arrived? The link sends the chunks one after the other; each takes '
+        'When does chunk i arrive? The link sends the chunks one after the other, and each takes '
         '`latency + transfer/chunks`.',
-        'A GPU computes one product at a time: a chunk begins when it has arrived and the product before has ended.',
-        'Start with `t = product`, and per chunk: `t = max(t, arrived) + product/chunks`.',
+        'A GPU computes one product at a time. The product of a chunk begins when the chunk has arrived and the '
+        'previous product has ended.',
+        'Start with `t = product`. For every chunk, compute `t = max(t, arrived) + product/chunks`.',
     ],
 )
 def _(fn, rng, product, transfer, latency, chunks):
