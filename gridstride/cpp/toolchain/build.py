@@ -304,7 +304,7 @@ def emulate(
     key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix, units, folder, include
     key = *key, folders_in_environment()
     key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include'), _tracing.flags
-    index_entry, found = index_path('headers', key), None
+    index_entry, found = index_path('includes', key), None
     if not is_current(fingerprint := read_index(index_entry)):
         found = headers_of(texts, folder, include, defines)
         fingerprint = fingerprint_of(texts, found, (folder, *include))

@@ -82,7 +82,8 @@ def _checksum(path):
 
 def _prune(folder):
     "Remove all but the most recently used precompiled headers"
-    for p in sorted(folder.iterdir(), key=_last_used)[:-MAX_HEADERS]:
+    precompiled = [p for p in folder.iterdir() if p.is_dir()]
+    for p in sorted(precompiled, key=_last_used)[:-MAX_HEADERS]:
         shutil.rmtree(p, ignore_errors=True)
 
 
