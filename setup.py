@@ -15,8 +15,8 @@ def lines(key): return [r for r in meta[key].splitlines() if r.strip()]
 
 
 # What the package needs beside its modules. Cheats and honest kernels are files to be read, not modules
-DATA = ['py.typed', '**/*.pyi', 'cpp/launcher.cpp', 'cpp/include/**/*', 'cpp/runtime/*', 'kernels/*.cuh',
-        'kernels/**/*.cuh', 'kernels/new_project/*.txt', 'ring/*.cuh',
+DATA = ['py.typed', '**/*.pyi', 'cpp/launcher.cpp', 'cpp/launcher_src/*', 'cpp/include/**/*', 'cpp/runtime/*',
+        'kernels/*.cuh', 'kernels/**/*.cuh', 'kernels/new_project/*.txt', 'ring/*.cuh',
         'checker/report.schema.json', 'judge/cheats/*.py', 'judge/honest/*.py', 'diagnostics/locale/*/*.po']
 
 

@@ -143,7 +143,7 @@ def _as_list(sources):
 
 @contextmanager
 def _ignore_missing_compiler():
-    "Unset `CXX` in the `with` block if it names a missing compiler: programs set it for the machine of their author"
+    "Unset `CXX` in the `with` block if its compiler is not installed: programs set it for their author's machine"
     compiler = os.environ.get('CXX')
     if compiler is None or shutil.which(compiler.split()[0]):
         yield
@@ -326,7 +326,7 @@ class _TorchFinder(_PatchingFinder):
 
 
 class _TritonFinder(_PatchingFinder):
-    "Makes Triton's kernels checked ones"
+    "Makes Triton's kernels run checked"
 
     name = 'triton'
 
@@ -388,7 +388,7 @@ def as_gpu(
     from .diagnostics.settings import change, settings
 
     with ExitStack() as stack:
-        # Work that takes 2 ms on a GPU may take minutes here, so the time limit is an hour.
+        # Work that takes 2 ms on a GPU may take minutes on the emulator, so the time limit is an hour.
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         stack.enter_context(change(settings, seconds=3600.0))
         _swap(stack, load.EmulatorModule, 'call', _add_timer(load.EmulatorModule.call))
@@ -399,7 +399,7 @@ def as_gpu(
 
 
 def _emulate_devices(stack):
-    "Make torch's functions take the GPU as a device"
+    "Make torch's functions accept the emulated GPU as a device"
     import torch
 
     from .cpp import extension, values
@@ -417,7 +417,7 @@ def _emulate_devices(stack):
 
 @contextmanager
 def python_kernels():
-    "Simulate kernels of Numba and Triton in the `with` block, on any machine; torch, which this does not need, stays"
+    "Simulate kernels of Numba and Triton in the `with` block, on any machine; torch is neither needed nor changed"
     with ExitStack() as stack:
         _emulate_numba(stack)
         _emulate_triton(stack)
@@ -425,9 +425,9 @@ def python_kernels():
 
 
 def simulate_numba():
-    """Make `numba.cuda` and `numba_cuda_mlir.cuda` import the simulator for the rest of this process.
+    """Make `numba.cuda` and `numba_cuda_mlir.cuda` import the simulator until this process ends.
 
-    The same as NUMBA_ENABLE_CUDASIM=1 was for Numba's own simulator; call it before the first import of either."""
+    It corresponds to NUMBA_ENABLE_CUDASIM=1 for Numba's simulator; call it before the first import of either."""
     stack = ExitStack()
     _emulate_numba(stack)
     _report_simulator(stack)
@@ -436,7 +436,7 @@ def simulate_numba():
 
 
 def _report_simulator(stack):
-    "Set `numba.config.ENABLE_CUDASIM`, by which packages recognize that no GPU is used"
+    "Set `numba.config.ENABLE_CUDASIM`, which packages read to find out whether a GPU is used"
     try:
         from numba.core import config
     except ImportError:
@@ -469,7 +469,7 @@ def enable(
     return True
 
 
-# Work that takes 2 ms on a GPU may take minutes here, so it should not be repeated 70 times.
+# Work that takes 2 ms on a GPU may take minutes on the emulator, so it should not be repeated 70 times.
 def _time_once(shell):
     "Make %timeit and %%timeit run code once, and print a note"
     original = shell.find_magic('timeit')
@@ -573,7 +573,7 @@ def _report(path, seconds, unchecked):
 
 
 def _run_program(path):
-    "Run a program; prints the error that ends it without the frames that called the program; returns the exit status"
+    "Run a program; print an error that ends it, without the frames of this module; return the exit status"
     try:
         runpy.run_path(str(path), run_name='__main__')
     except MissingPackage:
@@ -586,7 +586,7 @@ def _run_program(path):
 
 
 def _traceback_of_program(traceback, file):
-    "Return the traceback from the first frame of the program on; None for a `SyntaxError`, before which none ran"
+    "Return the traceback from the program's first frame on; None for a `SyntaxError`, which has no such frame"
     while traceback and traceback.tb_frame.f_code.co_filename != file:
         traceback = traceback.tb_next
     return traceback

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .support.atomic_write import foreign_reason, write_whole
+from .support.atomic_write import untrusted_reason, write_atomically
 from .utils import cache_dir
 
 __all__ = ['emulate_children']
@@ -81,11 +81,16 @@ def _write_hook(folder):
     "Write the hook, unless it exists; raises `OSError` if other users could replace it"
     file = folder / 'sitecustomize.py'
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(foreign_reason(os.stat(path)) for path in (folder.parent, folder)):
+    if any(untrusted_reason(os.stat(path)) for path in (folder.parent, folder)):
         raise PermissionError(f'{folder} can be changed by other users')
-    if file.is_symlink() or not file.is_file() or foreign_reason(os.stat(file)) or file.read_bytes() != _HOOK.encode():
+    if (
+        file.is_symlink()
+        or not file.is_file()
+        or untrusted_reason(os.stat(file))
+        or file.read_bytes() != _HOOK.encode()
+    ):
         file.unlink(missing_ok=True)
-        write_whole(file, _HOOK)
+        write_atomically(file, _HOOK)
 
 
 def emulate_children(

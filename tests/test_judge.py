@@ -12,7 +12,7 @@ from exhaustive import mark_exhaustive, some
 import torch
 from gridstride.judge import TASKS, FormError, Task, cheats, honest, processes, read_submission, write_submission
 from gridstride.judge.__main__ import main
-from gridstride.judge.closeness import find_miss
+from gridstride.judge.tolerance import find_mismatch
 from cheat_reasons import REASONS, reasons_for
 from found import names, saying
 from judging import ON_GPU, cpu_only, judge, where
@@ -310,13 +310,13 @@ def test_a_sum_passes_in_its_type_alone(terms, shift):
     want, scale = m.double() @ n.double(), m.double().abs() @ n.double().abs()
     one_by_one = torch.zeros(8, 8)
     for i in range(terms): one_by_one += m[:, i, None]*n[i]
-    for got in m @ n, one_by_one: assert find_miss(got, want, scale, 'float32', terms) is None
+    for got in m @ n, one_by_one: assert find_mismatch(got, want, scale, 'float32', terms) is None
     if terms*shift > 1000: return                                          # float32, one by one, is as far off itself
     for t in torch.float16, torch.bfloat16:
         rough = (m.to(t).double() @ n.to(t).double()).float()              # elements are rounded, sums are exact
-        assert find_miss(rough, want, scale, 'float32', terms).code == 'precision'
-    assert find_miss(want.half(), want, scale, 'float16', terms) is None        # the answer's own type is rounded to
-    assert find_miss(one_by_one + torch.eye(8), want, scale, 'float32', terms)
+        assert find_mismatch(rough, want, scale, 'float32', terms).code == 'precision'
+    assert find_mismatch(want.half(), want, scale, 'float16', terms) is None  # the answer's own type is rounded to
+    assert find_mismatch(one_by_one + torch.eye(8), want, scale, 'float32', terms)
 
 
 @pytest.mark.parametrize('dtype', ['float64', 'float32', 'float16', 'bfloat16'])
@@ -325,9 +325,9 @@ def test_a_nan_that_was_computed_is_not_called_unwritten(dtype):
     zero, one = torch.zeros(3, dtype=t), torch.ones(3, dtype=t)
     bits = torch.full((3,), -1, dtype=torch.int64).view(t)[:3]
     for made in zero/zero, (one/zero) - (one/zero), torch.full((3,), math.nan, dtype=t), -(zero/zero):
-        found = find_miss(torch.stack([one, made]), want, want, dtype, 1)
+        found = find_mismatch(torch.stack([one, made]), want, want, dtype, 1)
         assert found.code == 'nan' and names(found.text, '3 of 6', [1, 0], '0/0', 'inf - inf'), found
-        found = find_miss(torch.stack([made, bits]), want, want, dtype, 1)
+        found = find_mismatch(torch.stack([made, bits]), want, want, dtype, 1)
         assert found.code == 'unwritten' and names(found.text, '3 of 6', [1, 0]) and '0/0' not in found.text, found
 
 

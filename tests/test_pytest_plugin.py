@@ -219,7 +219,7 @@ def test_coverage_counts_lines_and_warps():
     assert file.endswith('test_pytest_plugin.py') and one['executable'] == [first + i for i in (0, 1, 2, 4, 5, 6)]
     assert one['executed'] == [first + i for i in (0, 1, 2, 4, 5)]
     assert one['branches'][str(first + 1)] == [2, 3, 1]  # of four warps one diverges
-    assert line_coverage.merged([{file: one}, {file: one}])[file]['branches'][str(first + 1)] == [4, 6, 2]
+    assert line_coverage.merge_coverages([{file: one}, {file: one}])[file]['branches'][str(first + 1)] == [4, 6, 2]
     said = list(line_coverage.report({file: one}))
     assert names(said[0], '5 of 6', first + 6) and names(said[1], f'line {first + 1}', '1 of 4')
     assert names(said[2], f'line {first + 5}', 'none of 4')

@@ -1,9 +1,9 @@
 """Show PTX, SASS, registers and occupancy of a kernel, without a GPU.
 
-The modules, in the best order to read them: `report` (`ptx`, `sass`, `ttgir`, `resources`: the functions that users
-call), `kernels` (kernels in CUDA C), `tools` (finds and calls NVIDIA's compilers), `python` (kernels of Numba, the
-simulator and Triton), `read` (parses the output of the tools), `listing` (shows instructions), `limits` (occupancy),
-`elsewhere` and `languages` (AMD's compiler, and tile languages).
+The modules, in reading order: `report` (`ptx`, `sass`, `ttgir`, `resources`: the public functions), `kernels` (kernels
+in CUDA C), `tools` (finds and calls NVIDIA's compilers), `python` (kernels of Numba, the simulator and Triton), `read`
+(parses the output of the tools), `listing` (displays instructions), `limits` (occupancy), `elsewhere` and `languages`
+(AMD's compiler, and tile languages).
 """
 
 from .limits import Occupancy, occupancy

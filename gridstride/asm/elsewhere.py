@@ -112,10 +112,10 @@ def read_amd(
 
 
 class TileKernel(NamedTuple):
-    "A kernel as the compiler of a tile language has generated it"
+    "The output of a tile language's compiler for one kernel"
 
-    by: str  # package and version
-    written: str  # the CUDA C, Triton or PTX that it generated; empty if it generated machine code only
+    by: str  # package and version of the compiler
+    written: str  # the CUDA C, Triton or PTX that it generated; empty if it generated only machine code
     sass: list  # instructions of the kernel, for `arch`
     registers: int  # per thread
     arch: str

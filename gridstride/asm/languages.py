@@ -130,7 +130,7 @@ open('kernel.ptx', 'w').write(made.asm['ptx'])
 ''',
 )
 
-# Helion generates the source of a program of Triton, which this one executes for its kernel alone.
+# Helion generates the source of a Triton program; this program imports it, and compiles only its kernel.
 _HELION = Language(
     'helion',
     '''

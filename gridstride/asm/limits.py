@@ -4,9 +4,9 @@ import re
 from collections import namedtuple
 
 
-# A multiprocessor (SM) has a limited number of warps and blocks, and allocates registers and shared memory to a block
-# when it starts. A block starts only when all of its resources are free. So the number of resident blocks is the
-# smallest of four quotients, and the **occupancy** is the fraction of the maximum number of warps that are resident.
+# A multiprocessor (SM) supports a limited number of warps and blocks, and allocates registers and shared memory to a
+# block when it starts. A block starts only when all of its resources are free. So the number of resident blocks is the
+# smallest of four quotients, and **occupancy** is the number of resident warps as a fraction of the maximum.
 #
 # The limits are those of the table "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide;
 # the rounding is that of CUDA's header `cuda_occupancy.h`, with which the tests compare.
@@ -83,7 +83,7 @@ def _max_blocks_by_shared_memory(shared, sm):
 class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch block')):
     """Resident `blocks` and `warps` per SM, and the occupancy as a fraction, `share`.
 
-    `limits` maps each resource to the number of blocks that it allows; `limiter` names the resources that allow fewest.
+    `limits` maps each resource to the number of blocks that it allows; `limiter` names the resources with the minimum.
     """
 
     def __str__(self):

@@ -1,4 +1,4 @@
-"""Listings of PTX or SASS: text whose instructions know their source lines and kinds; coloured in a notebook."""
+"""Listings of PTX or SASS: text whose instructions have source lines and kinds; coloured in a notebook."""
 
 from collections import Counter
 from html import escape

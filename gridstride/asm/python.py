@@ -15,7 +15,7 @@ from .kernels import CompilerOutput, KernelSource
 from .tools import assemble, cached_result, missing_tool, resource_usage, toolkit_folders
 from ..support.function_source import SourceMissing, source_of
 from ..support.numba_cuda import import_numba_cuda, real_numba_cuda
-from ..bench.keys import function_within
+from ..bench.keys import unwrap_kernel
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so they need example arguments: arrays of any size,
@@ -95,7 +95,7 @@ def _captured_values(function):
 
 def _key_of_value(value, visited_functions):
     "Return a text that identifies the value of a captured variable"
-    function = function_within(value)
+    function = unwrap_kernel(value)
     if isinstance(function, types.FunctionType):
         return '' if function in visited_functions else _key_of_function(function, visited_functions)
     if isinstance(value, (types.ModuleType, type)):

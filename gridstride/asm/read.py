@@ -93,7 +93,7 @@ Instruction = namedtuple('Instruction', 'position op kind text line target')
 
 _JUMP = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
 
-# This instruction computes -0*0 plus a constant: the compiler uses it as a move if the units for moves are busy.
+# This instruction computes -0*0 plus a constant; the compiler uses it as a move if the pipeline of moves is busy.
 _MOVE_BY_FMA = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
 
 

@@ -111,7 +111,7 @@ def _read_buffer(library, function, handle):
 
 
 def _decode(buffer):
-    "Return the text in a buffer without its zeros: one at the end, and one before what NVRTC appends from ptxas"
+    "Return the text in a buffer without its null bytes: one at the end, and one before the log that ptxas appends"
     return buffer.replace(b'\0', b'').decode(errors='replace')
 
 
@@ -199,7 +199,7 @@ def _write_result(folder, result):
 
 
 def _read_result(folder):
-    "Return the result that `_write_result` wrote; None if it is missing, damaged, or of a class that no longer exists"
+    "Return the result that `_write_result` wrote; None if it is missing, damaged, or cannot be unpickled"
     try:
         stored_bytes = (folder / 'made').read_bytes()
     except OSError:
@@ -217,8 +217,8 @@ def _read_result(folder):
 def _interruptible():
     """Keep system calls of this process interruptible by Ctrl-C after a `with` block that calls NVRTC.
 
-    NVRTC replaces the handler of SIGINT while it compiles. When it restores Python's handler, it sets the flag that
-    restarts system calls, so Ctrl-C would no longer interrupt a wait for another program."""
+    NVRTC replaces the handler of SIGINT while it compiles. When it restores Python's handler, it sets SA_RESTART, so
+    Ctrl-C would no longer interrupt a wait for another program."""
     try:
         yield
     finally:
@@ -389,7 +389,7 @@ def resource_usage(
     return {**counts, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
-# Analyzing the flow of data takes a third of nvdisasm's time, and only names the targets of indirect branches.
+# Data-flow analysis takes a third of nvdisasm's time, and is needed only for the targets of indirect branches.
 _SKIP_DATA_FLOW = '--no-dataflow'
 _INDIRECT_BRANCH = re.compile(r'\b(?:BRX|JMX)')
 

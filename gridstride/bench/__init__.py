@@ -1,10 +1,10 @@
 """Timing of kernels: check the result, interleave candidates, compare with measured ceilings, and warn about doubtful
 times.
 
-The modules, in the best order to read them: `timing` (`bench`: one kernel), `clocks` (the clocks that time a
-run), `reading` (a kernel that only reads), `stats` (statistics of repeated measurements), `versus` (`compare`: several
-candidates, interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call
-timed in five ways, with the measured clock rate).
+The modules, in reading order: `timing` (`bench`: one kernel), `clocks` (the clocks that time a run), `reading` (a
+read-only kernel), `stats` (statistics of repeated measurements), `versus` (`compare`: several candidates,
+interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call timed in five
+ways, with the measured clock rate).
 
 Besides timing: `recording` (results that require a GPU, stored for readers without one, and claims about them), `keys`
 (a hash of everything that determines a recorded result) and `variants` (a kernel with small changes, and contests among

@@ -41,26 +41,26 @@ class Clock:
 # A GPU lowers its clock when it is too hot or draws too much power; then kernels are slower. NVML, the library that
 # `nvidia-smi` uses, reports the clock and the reasons. A query takes well under a millisecond, so it is sent while the
 # kernels run.
-# mhz, max_mhz: the current and the maximum SM clock; reasons: why it is below its maximum; None where unknown
+# mhz, max_mhz: the current and the maximum SM clock; reasons: why it is below its maximum; None if unknown
 State = namedtuple('State', 'mhz max_mhz watt celsius reasons')
 REASONS = {
-    2: 'clocks were set by hand',
+    2: 'application clock settings',
     4: 'the power limit',
     8: 'a hardware slowdown',
-    16: 'another GPU of its group',
-    32: 'heat',
-    64: 'heat (the hardware stepped in)',
-    128: 'the power supply',
+    16: 'a slower GPU in its sync group',
+    32: 'the thermal limit',
+    64: 'a thermal slowdown by the hardware',
+    128: 'a power brake',
 }
 _SM_CLOCK, _GPU_SENSOR = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 
 
 @lru_cache
 def _nvml():
-    "Load and initialize NVML. Raises OSError if it is missing or does not start"
+    "Load and initialize NVML. Raises OSError if it is missing or cannot be initialized"
     lib = ctypes.CDLL('nvml.dll' if sys.platform == 'win32' else 'libnvidia-ml.so.1')
     if status := lib.nvmlInit_v2():
-        raise OSError(f'NVML does not start (status {status})')
+        raise OSError(f'NVML could not be initialized (status {status})')
     return lib
 
 
@@ -125,7 +125,7 @@ def clock_warnings(states) -> list:  # states: of `State`
         rate = f'{min(mhz, default=0)} of {states[0].max_mhz} MHz'
         warnings.append(f"held back: {' and '.join(reasons)} kept the SM clock at {rate}")
     if mhz and max(mhz) > min(mhz) * (1 + MAX_CLOCK_CHANGE):
-        warnings.append(f'the SM clock moved from {mhz[0]} to {mhz[-1]} MHz, between {min(mhz)} and {max(mhz)}')
+        warnings.append(f'the SM clock changed from {mhz[0]} to {mhz[-1]} MHz (minimum {min(mhz)}, maximum {max(mhz)})')
     return warnings
 
 
@@ -140,14 +140,14 @@ def clock_warnings(states) -> list:  # states: of `State`
 # `triton.testing.do_bench`). The modified lines are written back while the kernel begins, which may cost one kernel
 # more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. Without a flush
 # small inputs stay in L2. This is right for a kernel that reads the results of the kernel before it.
-MAX_TRIES = 3  # batches, until at least one run is not late
+MAX_TRIES = 3  # number of batches until at least one run is not late
 
 
 class Events(Clock):
     "CUDA events on the current device; `late` counts the batches in which all runs were late"
 
     gpu = True
-    max_batch = 100  # more runs would not fit into the queue
+    max_batch = 100  # runs; more would not fit into the queue
     late = 0
 
     def __init__(self, flush=True):
@@ -182,12 +182,12 @@ class Events(Clock):
         "Time `n` calls on the GPU; late runs are discarded, unless all are late"
         for _ in range(MAX_TRIES):
             runs = self._batch(fn, n)
-            if punctual_runs := [seconds for seconds, is_late in runs if not is_late]:
-                return punctual_runs
+            if runs_on_time := [seconds for seconds, is_late in runs if not is_late]:
+                return runs_on_time
         return self.handle_all_late([seconds for seconds, _ in runs])
 
     def handle_all_late(self, times):
-        "Count a late batch, and return its times, which include CPU time, because no better ones exist"
+        "Count a late batch, and return its times although they include CPU time"
         self.late += 1
         return times
 

@@ -15,8 +15,8 @@ from . import clocks
 from .stats import summary
 from .versus import median_speedup, time_interleaved
 
-# An SM counts cycles, and the GPU counts nanoseconds. Each SM stores both counters before and after a batch. Their
-# differences give the mean clock rate of the batch, while a sensor reports the rate at one instant.
+# Each SM stores its cycle counter and the GPU's nanosecond timer before and after a batch. The differences give the
+# mean clock rate over the batch, while a sensor reports the rate at one instant.
 _STAMP = r'''
 __global__ void stamp_k(long long *counters) {                      // two values per SM
     if (threadIdx.x > 0) return;
@@ -27,7 +27,7 @@ __global__ void stamp_k(long long *counters) {                      // two value
     *(longlong2 *)(counters + 2*sm) = make_longlong2(clock64(), ns);
 }
 '''
-MAX_SMS = 1024  # more than any GPU has
+MAX_SMS = 1024  # more than any GPU has today
 
 
 def clock_rate_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM without a stamp
@@ -85,8 +85,8 @@ class FlushedByWrites(clocks.Events):
 
     def handle_all_late(self, times):
         "Raise `RuntimeError`: a table must not contain CPU times"
-        tries = f'in all {clocks.MAX_TRIES} tries the CPU queued every one of the {len(times)} runs too late'
-        raise RuntimeError(f'{tries}: their times would include CPU time')
+        problem = f'in each of {clocks.MAX_TRIES} attempts the CPU queued all {len(times)} runs too late'
+        raise RuntimeError(f'{problem}, so their times would include CPU time')
 
 
 class FlushedByReads(FlushedByWrites):

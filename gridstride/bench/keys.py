@@ -1,4 +1,4 @@
-"""Keys: a hash of everything that determines a recorded result, so that a recording is not shown for anything else.
+"""Keys of recordings: a hash of everything that determines a recorded result, so that no stale recording is shown.
 
 Comments and line breaks of CUDA C do not change a result; `without_comments` removes them.
 """
@@ -10,11 +10,11 @@ from textwrap import dedent
 
 from ..support.function_source import SourceMissing, source_of
 
-__all__ = ['function_within', 'key', 'source_text', 'without_comments']
+__all__ = ['unwrap_kernel', 'key', 'source_text', 'without_comments']
 
 
-def function_within(fn):
-    "Return the Python function in a kernel of Numba's dialect or of Triton; `fn` itself if it is neither"
+def unwrap_kernel(fn):
+    "Return the Python function of a Numba or Triton kernel; `fn` itself if it is neither"
     while (inner := getattr(fn, 'py_func', getattr(fn, 'fn', None))) is not None:
         fn = inner
     return fn
@@ -25,7 +25,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
 
 def _is_python(text):
-    "Return whether a text is Python: a program with CUDA C in its strings, or the `repr` of an object"
+    "Return whether a text parses as Python: a program with CUDA C in its strings, or the `repr` of an object"
     try:
         ast.parse(dedent(text))
     except (SyntaxError, ValueError):
@@ -36,7 +36,7 @@ def _is_python(text):
 def _is_cuda_c(text):
     """Return whether a text is CUDA C.
 
-    A text that quotes CUDA C with `\\n` in place of line breaks is not, because its comments would have no end."""
+    A text that quotes CUDA C with `\\n` instead of line breaks is not, because its comments would never end."""
     is_quoted = '\n' not in text and r'\n' in text
     return bool(_CUDA_C.search(text)) and not is_quoted and not _is_python(text)
 
@@ -55,7 +55,7 @@ class _FunctionText(str):
 
 def source_text(fn) -> str:
     "Return the source of a function, class or kernel"
-    fn = function_within(fn)
+    fn = unwrap_kernel(fn)
     text = getattr(fn, 'src', None)  # a kernel in CUDA C stores its source
     return text if isinstance(text, str) else _FunctionText(source_of(fn).as_written)
 
@@ -64,9 +64,9 @@ def _without_comments(text):
     return text if isinstance(text, _FunctionText) else without_comments(text)
 
 
-# The key contains the type and shape of an array, not its values, which are random; and the source of a function.
+# An array contributes its type and shape to the key, not its values, which are random; a function, its source.
 def _to_text(x):
-    "Return a text for `x` that is the same in every process"
+    "Return a text for `x` that is identical in every process"
     if isinstance(x, str):
         return repr(_without_comments(x))
     if x is None or isinstance(x, (bool, int, float, bytes)):

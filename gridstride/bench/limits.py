@@ -1,8 +1,8 @@
-"""The ceilings of a machine, measured on it: the rates of a copy, of reads, and of matrix products of each type.
+"""The measured ceilings of a machine: the rates of a copy, of reads, and of matrix products of each type.
 
-No program reaches the rates of a data sheet. So a kernel is compared with the rates that a copy, a kernel that only
-reads, and the vendor's matrix product reach on this machine. These ceilings are measured once per GPU, driver and
-version of PyTorch, and cached.
+No program reaches the rates of a data sheet. So a kernel is compared with the rates that a copy, a read-only kernel and
+the vendor's matrix product reach on this machine. These ceilings are measured once per GPU, driver and version of
+PyTorch, and cached.
 """
 
 import json
@@ -11,12 +11,12 @@ from datetime import date
 from .clocks import Events, driver
 from .reading import reads
 from .stats import is_steady, summary
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from ..utils import backend, cache_dir
 
 
-# A warm-up for compilers, caches and the GPU's clock also determines how many runs take about 50 ms, a batch. Then
-# batches are timed for at least a tenth of a second, until there are enough runs and the median is known to 1%, or
+# The warm-up, for compilers, caches and the GPU's clock, also determines the size of a batch, which takes about 50 ms.
+# Then batches are timed for at least a tenth of a second, until there are enough runs and the median is known to 1%, or
 # until the time limit.
 WARM_UP_SECONDS = 0.05
 BATCH_SECONDS = 0.05
@@ -51,8 +51,8 @@ def sample_times(
             return times
 
 
-# The copy reads and writes 1 GiB, or a quarter of the free memory if this is less; the kernel that only reads, as much.
-# Matrix products are square; that in fp32 does not use TF32.
+# The copy and the read-only kernel access 1 GiB, or a quarter of the free memory if this is less. The matrices are
+# square; the product in fp32 does not use TF32.
 class Ceilings(dict):
     """Measured ceilings: `copy` and `read` in GB/s; matrix products `fp32`, `tf32`, `bf16`, ... in TFLOP/s; `gpu`,
     `date`, `driver` and `torch` identify the measurement"""
@@ -156,14 +156,14 @@ def _load(path, owner):
 
 
 def _store(path, owner, own_ceilings):
-    "Add the ceilings to the file, atomically; if the folder is read-only, the next process measures again"
+    "Add the ceilings to the file, atomically; does nothing if the folder is read-only"
     try:
         all_ceilings = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         all_ceilings = {}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps({**all_ceilings, owner: own_ceilings}, indent=1))
+        write_atomically(path, json.dumps({**all_ceilings, owner: own_ceilings}, indent=1))
     except OSError:
         pass
 

@@ -1,11 +1,11 @@
-"""A kernel that only reads: its bandwidth is the ceiling of kernels that read, and it fills a cache with clean data."""
+"""A read-only kernel: its bandwidth is the ceiling of kernels that mostly read; it also fills L2 with clean lines."""
 
 from ..utils import cdiv
 
-# DRAM is faster if it never switches from reads to writes, so kernels that mostly read are compared with a kernel that
-# only reads. The compiler removes loads whose value is not used; therefore each thread combines its 16 bytes into one
-# 32-bit value, and stores a flag if this has a certain value. Among about a hundred launch configurations with up to
-# 256 KiB per block, one load per thread and small blocks are the fastest on an H100.
+# DRAM is faster if it never switches from reads to writes, so kernels that mostly read are compared with a read-only
+# kernel. The compiler would remove loads whose values are not used; therefore each thread XORs its 16 bytes into one
+# 32-bit value, and stores a flag if this equals a magic number. Of about a hundred launch configurations, with up to
+# 256 KiB per block, one load per thread in small blocks was the fastest on an H100.
 _READ = r'''
 __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long long packs) {
     long long i = blockIdx.x * 512ll + threadIdx.x;
@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long lo
 
 def reads(
     x,  # a contiguous tensor on the device where kernels run, a multiple of 16 bytes
-):  # a function without arguments, which returns an int32 tensor: 1 if 16 bytes have a certain combined value
-    """Return a function that reads all of `x` with a kernel, and does nothing else: the ceiling `ceilings()['read']`.
+):  # a function without arguments; it returns the flag, an int32 tensor, so that the loads are not removed
+    """Return a function that reads all of `x` with a kernel, to measure the ceiling `ceilings()['read']`.
 
     bench(reads(x), bytes=x.nbytes)"""
     import torch

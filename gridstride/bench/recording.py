@@ -6,7 +6,7 @@ set of arguments, and is refused for any other; one command records everything a
 
     def copy_rate():
         if not gpu_count():
-            raise Unavailable('A copy rate needs an NVIDIA GPU, and none is here')
+            raise Unavailable('A copy rate needs an NVIDIA GPU, and this machine has none')
         return {'GB/s': bench(copy, x, bytes=2 * x.nbytes).gbs}
 
     recorded('profiling_copy', copy_rate, copy, x)
@@ -30,7 +30,7 @@ from importlib import metadata
 from io import BytesIO, StringIO
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from ..support.tables import Table
 from .keys import key, source_text
 
@@ -64,7 +64,7 @@ __all__ = [
 # A function that cannot compute a value on this machine raises `Unavailable` with the reason. A notebook shows this
 # error as one line.
 class Unavailable(RuntimeError):
-    "Raised if this machine cannot compute a value; the message has the reason and a remedy"
+    "Raised if this machine cannot compute a value; the message contains the reason and a remedy"
 
     def _render_traceback_(self):
         return [f'{type(self).__name__}: {self}']
@@ -113,8 +113,8 @@ def mark(machine_info: dict) -> str:  # as `machine` returns it
     return f'{brief_mark(machine_info)} ({versions})' if versions else brief_mark(machine_info)
 
 
-# A value is stored twice: in each form in which a notebook can show it (text, HTML, SVG, PNG), and as data, if JSON can
-# represent it.
+# A value is stored in each MIME type in which a notebook can show it (text, HTML, SVG, PNG), and also as data if JSON
+# can represent it.
 _FORMS = {
     'text/html': '_repr_html_',
     'image/svg+xml': '_repr_svg_',
@@ -135,7 +135,7 @@ def _encode(v):
 
 
 def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
-    "Return the forms in which a notebook can show `x`"
+    "Return the representations of `x` that a notebook can show"
     if hasattr(x, '_repr_mimebundle_'):
         bundle = dict(x._repr_mimebundle_())
     else:
@@ -155,7 +155,7 @@ def _json_data(x):
 
 
 # Each recording is one file, `recorded/NAME.json` in the folder of the lesson. It is written atomically, so that no
-# process reads half of it.
+# process reads a partly written file.
 class Recording:
     """A value that was recorded on another machine; a notebook shows it as it was shown there.
 
@@ -188,14 +188,14 @@ class Recording:
 
 
 def _append(variable, line):
-    "Append a line to the file that an environment variable names, if it is set"
+    "Append a line to the file named by an environment variable, if it is set"
     if path := os.environ.get(variable):
         with open(path, 'a', encoding='utf-8') as file:
             file.write(line + '\n')
 
 
 def log_lookup(name, outcome):
-    "Log for the tests that a value was computed here ('made'), or that its recording fits, or was refused"
+    "Log, for the tests, whether a value was computed here ('made'), or its recording 'fits' or was 'refused'"
     _append('GRIDSTRIDE_LOOKUPS', f'{name} {outcome}')
 
 
@@ -205,8 +205,8 @@ def _path(name, folder):
     return Path(folder) / f'{name}.json'
 
 
-# A reader's own recordings are next to the lesson, and come first. A lesson that is opened alone, as on Colab, finds
-# the course's recordings in the package: the wheel carries them, and in a copy of the repository they are in `nbs`.
+# A reader's own recordings are next to the lesson, and take precedence. A lesson that is opened alone, as on Colab,
+# uses the course's recordings: they are in the wheel, and in a clone of the repository they are in `nbs`.
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = _PACKAGE / 'recorded', _PACKAGE.parent / 'nbs/recorded'
 
@@ -216,7 +216,7 @@ def recorded_file(
 ) -> Path:
     """Return the path of a recorded file or folder: in the lesson's folder, or else in the package.
 
-    `recorded_file('recorded/sources.json')`; a path that exists in neither is returned as it is."""
+    `recorded_file('recorded/sources.json')`; a path that exists in neither is returned unchanged."""
     path = Path(path)
     if path.exists() or path.parts[:1] != ('recorded',):
         return path
@@ -238,7 +238,7 @@ def write(
     machine_info = machine(tools)
     machine_info['versions'] = dict(sorted(machine_info['versions'].items()))
     content = dict(data=data, forms=forms(x), key=key, made=machine_info)  # the order of the items in `data` is kept
-    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
+    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
     return path
 
 
@@ -277,7 +277,7 @@ def renew_key(
     if name not in os.environ.get('GRIDSTRIDE_REKEY', '').split(','):
         return False
     path, old_line = _path(name, folder), f'"key": "{old_key}"'
-    write_whole(path, path.read_text(encoding='utf-8').replace(old_line, f'"key": "{new_key}"'))
+    write_atomically(path, path.read_text(encoding='utf-8').replace(old_line, f'"key": "{new_key}"'))
     print(f'New key: {name}')
     return True
 
@@ -334,7 +334,7 @@ def recorded(
     return value
 
 
-_printed = set()  # reasons and marks that have been printed: each is printed once
+_printed = set()  # the reasons and marks that were printed; each is printed only once
 _last_origin = 'here'  # of the values that `recorded` returned last: 'here', 'recorded'
 _last_machine = None  # `made` of the recording that `recorded` returned last, None for a value that was computed here
 
@@ -345,7 +345,7 @@ def _replay(name, recording_key, folder, reason):
         recording = read(name, recording_key, folder)
     except Unavailable as e:
         raise Unavailable(f'{reason}; and {e}') from None
-    sentence = f'{reason}. '  # a reason may be an error: two of them with the same words are not equal
+    sentence = f'{reason}. '  # a string, because a reason may be an error, and equal errors are different objects
     short_mark = f'R{brief_mark(recording.made)[1:]}, as above'
     shown_mark = short_mark if recording.mark in _printed else f'What follows was {recording.mark}'
     print(f"{'' if sentence in _printed else sentence}{shown_mark}")
@@ -354,7 +354,7 @@ def _replay(name, recording_key, folder, reason):
 
 
 def no_gpu() -> str:
-    "Return the reason why kernels do not run on a GPU; empty if they do"
+    "Return the reason why kernels do not run on a GPU; '' if they do"
     from ..utils import backend, gpu_count
 
     if backend() == 'gpu':

@@ -1,4 +1,4 @@
-"""`roofline`: plot the speed of kernels and its bounds against their arithmetic intensity.
+"""`roofline`: plot the speed of kernels, and its bounds, against arithmetic intensity.
 
 A kernel with few operations per byte is memory-bound, a kernel with many is compute-bound. The roofline model
 (Williams, Waterman, Patterson 2009) plots both bounds against the **arithmetic intensity**, FLOP/byte: a line through
@@ -78,9 +78,9 @@ def _work(x):
     return Work(*x, *[None] * (3 - len(x)))
 
 
-# limit: the roofline bound in TFLOP/s; share: tflops / limit; bound: 'memory' or 'compute', the limiter. tflops and
-# share are None if the kernel was not timed.
-Point = namedtuple('Point', 'name intensity tflops limit share bound')
+# limit: the roofline bound in TFLOP/s; fraction: tflops / limit; bound: 'memory' or 'compute', the limiter. tflops and
+# fraction are None if the kernel was not timed.
+Point = namedtuple('Point', 'name intensity tflops limit fraction bound')
 
 
 def point(name, work, copy, peak) -> Point:
@@ -101,7 +101,7 @@ class Roofline(Expectations):
     """Kernels and the measured roofline bounds: a notebook shows the plot, and `table` the values, with the claims that
     `expect` adds; `points` has the values"""
 
-    baseline = None  # none is fixed: each expectation in 'x' names the kernel that it compares with
+    baseline = None  # each expectation in 'x' names the kernel that it compares with
 
     def __init__(self, points, roof, peak, mark=''):
         self.points = points
@@ -145,7 +145,7 @@ class Roofline(Expectations):
             return p.tflops
         if unit == 'x':
             return self[over].tflops and p.tflops / self[over].tflops
-        fraction = {'%': p.share, '% of the data sheet': self.fraction_of_data_sheet(p)}[unit]
+        fraction = {'%': p.fraction, '% of the data sheet': self.fraction_of_data_sheet(p)}[unit]
         return fraction and 100 * fraction
 
     @property
@@ -162,7 +162,7 @@ class Roofline(Expectations):
     def _row(self, p):
         speed = rate_text(tflops=p.tflops) or 'not timed'
         limit = rate_text(tflops=p.limit)
-        fractions = [p.share, self.fraction_of_data_sheet(p)] if self.data_sheet else [p.share]
+        fractions = [p.fraction, self.fraction_of_data_sheet(p)] if self.data_sheet else [p.fraction]
         return [p.name, f'{p.intensity:.3g}', speed, limit, *(f'{s:.0%}' if s else '' for s in fractions), p.bound]
 
     def _table(self, **options):
@@ -239,5 +239,5 @@ def roofline(
     roof = roof or limits.ceilings()
     if peak not in roof:
         ceilings = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
-        raise ValueError(f'no ceiling {peak!r} was measured; the ceilings are {ceilings}')
+        raise ValueError(f'no ceiling {peak!r} was measured; available: {ceilings}')
     return Roofline([point(k, _work(w), roof['copy'], roof[peak]) for k, w in kernels.items()], roof, peak)

@@ -34,9 +34,9 @@ def summary(times) -> Stats:  # in the unit of `times`; drift: a fraction
     2.0"""
     times = np.asarray(times, float)
     q1, median, q3 = np.percentile(times, [25, 50, 75])
-    num_in_third = max(1, len(times) // 3)
-    first = np.median(times[:num_in_third])
-    last = np.median(times[-num_in_third:])
+    third = max(1, len(times) // 3)
+    first = np.median(times[:third])
+    last = np.median(times[-third:])
     drift = last / first - 1 if first else 0.0
     return Stats(len(times), *map(float, (median, *interval(times), q1, q3, drift)))
 
@@ -47,13 +47,13 @@ def relative_half_width(s: Stats) -> float:  # a fraction: .01 is 1%
 
 
 def relative_quartile_distance(s: Stats) -> float:  # a fraction
-    "Return the distance between the quartiles, as a fraction of the median"
+    "Return the interquartile range, as a fraction of the median"
     return (s.q3 - s.q1) / s.median if s.median else 0.0
 
 
 # The thresholds are conventions of this course: at least 20 runs; a median is steady if it is known to 1%; runs are
-# noisy if the distance of their quartiles is more than 5% of the median; runs drift if the last third differs from the
-# first by more than 2% and their intervals do not overlap.
+# noisy if their interquartile range exceeds 5% of the median; runs drift if the last third differs from the first by
+# more than 2% and their confidence intervals do not overlap.
 MIN_RUNS = 20
 MAX_HALF_WIDTH = 0.01
 MAX_SPREAD = 0.05
@@ -67,10 +67,10 @@ def is_steady(times) -> bool:
 
 def _drifts(times):
     "Return whether the last third of the runs is significantly slower or faster than the first"
-    num_in_third = len(times) // 3
-    if num_in_third < 6:
+    third = len(times) // 3
+    if third < 6:
         return False
-    (first_low, first_high), (last_low, last_high) = interval(times[:num_in_third]), interval(times[-num_in_third:])
+    (first_low, first_high), (last_low, last_high) = interval(times[:third]), interval(times[-third:])
     return abs(summary(times).drift) > MAX_DRIFT and (first_high < last_low or last_high < first_low)
 
 
@@ -80,7 +80,7 @@ def time_warnings(times) -> list:  # of sentences; empty for good measurements
     s = summary(times)
     warnings = []
     if s.n < MIN_RUNS:
-        warnings.append(f'too few runs: {s.n}, but {MIN_RUNS} are needed: increase `seconds`')
+        warnings.append(f'too few runs: {s.n}; at least {MIN_RUNS} are needed: increase `seconds`')
     if relative_half_width(s) > MAX_HALF_WIDTH:
         warnings.append(f'not steady: the median is only known to ±{relative_half_width(s):.1%}')
     if relative_quartile_distance(s) > MAX_SPREAD:

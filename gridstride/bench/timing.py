@@ -137,12 +137,12 @@ def input_warnings(args, out=None):
 
 
 CEILING_OF_DTYPE = {'float32': 'fp32', 'float16': 'fp16', 'bfloat16': 'bf16', 'float64': 'fp64'}
-MAX_SHARE = 1.1  # a larger fraction of a ceiling means that flops or bytes were counted wrongly
+MAX_FRACTION = 1.1  # a larger fraction of a ceiling means that flops or bytes are wrong
 
 
 @dataclass(repr=False)
 class Timing:
-    "Times of a function, with rates and warnings; its text is a line, and one line per warning"
+    "Times of a function, with rates and warnings; it prints as one line, and one more per warning"
 
     name: str
     times: list  # seconds, in the order of measurement
@@ -152,7 +152,7 @@ class Timing:
     bytes: float = None  # bytes that a call must read and write
     peak: str = 'fp32'  # name of the ceiling for `flops`
     roof: dict = None  # the ceilings, as `limits.ceilings` returns them
-    row: float = None  # for short kernels: seconds per call on the wall clock, of many back-to-back calls
+    back_to_back: float = None  # for short kernels: wall-clock seconds per call, of many back-to-back calls
     graph: float = None  # for short kernels: seconds per call in a CUDA graph
     states: list = field(default_factory=list)  # of `clocks.State`: the GPU while it was timed
     other_warnings: list = field(default_factory=list)  # warnings that do not come from the times
@@ -178,7 +178,7 @@ class Timing:
         return self.flops / self.median / 1e12 if self.flops else None
 
     @property
-    def shares(self) -> dict:  # ceiling -> fraction of it
+    def fractions(self) -> dict:  # ceiling -> fraction of it
         "The fraction of each measured ceiling that the call reaches"
         rates = {'copy': self.gbs, self.peak: self.tflops}
         roof = self.roof or {}
@@ -190,8 +190,8 @@ class Timing:
         impossible = [
             f'{v:.0%} of the {k} ceiling is impossible: count flops= and bytes= again; '
             'the data may fit into the L2 cache, or TF32 may be enabled'
-            for k, v in self.shares.items()
-            if v > MAX_SHARE
+            for k, v in self.fractions.items()
+            if v > MAX_FRACTION
         ]
         return time_warnings(self.times) + clocks.clock_warnings(self.states) + impossible + self.other_warnings
 
@@ -201,12 +201,12 @@ class Timing:
         parts = [('median', time_text(stats.median)), ('quartiles', f'{time_text(stats.q1)} to {time_text(stats.q3)}')]
         if self.bytes or self.flops:
             parts.append(('rate', rate_text(self.gbs, self.tflops)))
-        if self.shares:
-            nearest_ceiling = max(self.shares, key=self.shares.get)  # the nearest ceiling is the limiter
+        if self.fractions:
+            nearest_ceiling = max(self.fractions, key=self.fractions.get)  # the nearest ceiling is the limiter
             origin = 'recorded' if self.roof.get('recorded') else 'measured'
-            parts.append(('share', f'{self.shares[nearest_ceiling]:.0%} of the {origin} {nearest_ceiling} ceiling'))
-        if self.row:
-            parts.append(('back to back', f'{time_text(self.row)} a call'))
+            parts.append(('share', f'{self.fractions[nearest_ceiling]:.0%} of the {origin} {nearest_ceiling} ceiling'))
+        if self.back_to_back:
+            parts.append(('back to back', f'{time_text(self.back_to_back)} a call'))
         if self.graph:
             parts.append(('in a CUDA graph', f'{time_text(self.graph)} a call'))
         return [*parts, ('runs', f"{stats.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
@@ -243,21 +243,19 @@ def _time_graph(clock, fn, median):
     # the events around a single run take some microseconds, so a graph of very short kernels may be faster
     if graph >= median / 2 or median <= EVENT_OVERHEAD_MATTERS:
         return graph, []
-    question = 'does it contain all the work, or is something launched on another stream?'
-    return graph, [f'its CUDA graph takes less than half of the time: {question}']
+    question = 'does the graph contain all the work, or is some of it launched on another stream?'
+    return graph, [f'the CUDA graph takes less than half of the time: {question}']
 
 
 def time_short(timing, clock, fn) -> Timing:
     "Add the times back to back and in a CUDA graph to the timing of a short kernel; return the timing"
     if not isinstance(clock, clocks.Events) or timing.median >= SHORT:
         return timing
-    timing.row = clocks.back_to_back(fn)
+    timing.back_to_back = clocks.back_to_back(fn)
     timing.graph, warnings = _time_graph(clock, fn, timing.median)
-    if timing.row > 20 * timing.median:
-        per_call = f'the {time_text(timing.row)} that a call takes'
-        overhead = (
-            f'the GPU was busy for {time_text(timing.median)} of {per_call}: most of it is launch overhead of the CPU'
-        )
+    if timing.back_to_back > 20 * timing.median:
+        per_call = f'the {time_text(timing.back_to_back)} per call'
+        overhead = f'the GPU was busy for {time_text(timing.median)} of {per_call}: the remainder is launch overhead'
         warnings = [overhead, *warnings]
     timing.other_warnings = timing.other_warnings + warnings
     return timing
@@ -279,7 +277,7 @@ def unseen_warnings(clock, checks) -> list:  # of sentences
     sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
     check_warnings = [] if checks else ['the result was not checked: give check=']
     late_message = (
-        'the GPU reached each run before it was queued, so times may include CPU time: does it wait for the GPU?'
+        'the GPU reached each run before it was queued, so times may include CPU time: does the function synchronize?'
     )
     late_warnings = [late_message] if getattr(clock, 'late', 0) else []
     return (

@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import shorten
 
 from . import compare
-from .keys import function_within, key, without_comments
+from .keys import unwrap_kernel, key, without_comments
 from .recording import TEXT_GPU, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShortTracebackError
@@ -34,10 +34,9 @@ class ChangeError(ShortTracebackError, ValueError):
     "Raised if the text to replace or to find is missing, or occurs more than once"
 
 
-# A text is replaced only if it occurs once: a change that matches nothing, or twice, would silently produce a variant
-# that is not the intended one.
+# A text is replaced only if it occurs exactly once: otherwise the variant would silently differ from the intended one.
 def _abbreviate(text):
-    "Return the first line of a text, or a short text, in quotes for a message"
+    "Return the first line of a text, or a shortened line, quoted for a message"
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
@@ -64,7 +63,7 @@ def _missing_message(owner, src, old):
     lines = src.splitlines()
     missing_line = next((line for line in old_lines if not any(line.strip() in l for l in lines)), None)
     if missing_line is None:
-        return f'{owner} has the lines of {_abbreviate(old)}, but not directly below each other'
+        return f'{owner} has all lines of {_abbreviate(old)}, but they are not consecutive'
     similar = _find_similar_line(missing_line.strip(), lines)
     hint = f'; the nearest is line {similar[0]}:\n    {similar[1]}' if similar else ', nor a line like it'
     return (
@@ -77,14 +76,14 @@ def _replace(src, replacements, owner):
     "Return `src` with each key of `replacements`, in order, replaced by its value"
     for old, new in replacements.items():
         if not old.strip():
-            raise ChangeError(f'an empty string matches everywhere in {owner}: pass the text to replace')
+            raise ChangeError(f'the text to replace in {owner} is empty')
         num_matches = src.count(old)
         if num_matches > 1:
             starts = _lines_of(src, old)
             lines = f'line {starts[0]}' if len(set(starts)) == 1 else f'lines {", ".join(map(str, starts))}'
             raise ChangeError(
                 f'{owner} has {_abbreviate(old)} {num_matches} times, in {lines}: '
-                'pass more of the line, so that it matches once'
+                'pass a longer part of the line, so that it matches once'
             )
         if not num_matches:
             raise ChangeError(_missing_message(owner, src, old))
@@ -95,10 +94,10 @@ def _replace(src, replacements, owner):
 def _source_of(fn):
     "Return the source of a Python function, including decorators, without its indentation"
     try:
-        return source_of(function_within(fn)).text
+        return source_of(unwrap_kernel(fn)).text
     except SourceMissing as e:
         problem = f'{fn!r} has no source to change: pass CUDA C as a string, a Python function, or a rung'
-        raise ChangeError(str(e) if hasattr(function_within(fn), '__code__') else problem) from None
+        raise ChangeError(str(e) if hasattr(unwrap_kernel(fn), '__code__') else problem) from None
 
 
 def _name_of(src):
@@ -122,7 +121,7 @@ def changed(
         return _replace(original, replacements, _name_of(original))
     if hasattr(original, 'variant'):
         return original.variant(src=_replace(original.src_without_constants, replacements, original.name), **options)
-    text = _replace(_source_of(original), replacements, function_within(original).__name__)
+    text = _replace(_source_of(original), replacements, unwrap_kernel(original).__name__)
     return define(text, **{**_names_outside(original), **options})
 
 
@@ -133,7 +132,7 @@ _file_counter = itertools.count(1)
 
 def _names_outside(fn):
     "Return {name: value} of the global and closure variables that a function can use"
-    fn = function_within(fn)
+    fn = unwrap_kernel(fn)
     closure = zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ()))
     return {**fn.__globals__, **dict(closure)}
 
@@ -155,7 +154,7 @@ def define(
         exec(compile(tree, file, 'exec'), namespace)
     except NameError as e:
         name = getattr(e, 'name', None)
-        raise ChangeError(f'{functions[-1]} uses {name}: pass that, too, as in define(text, {name}={name})') from None
+        raise ChangeError(f'{functions[-1]} uses {name}: pass it, as in define(text, {name}={name})') from None
     return namespace[functions[-1]]
 
 
@@ -172,7 +171,7 @@ def from_lesson(
 ):
     """Define functions of another lesson in the caller's module, as if its cells had run there.
 
-    They find each other, and what they call, by name when they run. Raises ChangeError for a name that does not exist.
+    Names that they use are looked up in that module when they run. Raises ChangeError for a name that does not exist.
 
     Example: `from_lesson('norms', 'gelu', 'gelu_k')`"""
     namespace = sys._getframe(1).f_globals
@@ -289,7 +288,7 @@ def code_of(code):
         return {k: code_of(v) for k, v in code.items()}
     if isinstance(code, (tuple, list)):
         return [code_of(item) for item in code]
-    if hasattr(function_within(code), '__code__'):
+    if hasattr(unwrap_kernel(code), '__code__'):
         return _unparse(ast.parse(_source_of(code)))
     return code
 

@@ -75,7 +75,7 @@ class StoredTiming(NamedTuple):
     graph: float | None
     gbs: float | None
     tflops: float | None
-    shares: dict
+    fractions: dict
     device: str
     gpu: bool
     warnings: list
@@ -132,7 +132,7 @@ class Comparison(Expectations):
         return [self._row(name, t) for name, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
     def _row(self, name, t):
-        largest = max(t.shares.items(), key=lambda item: item[1], default=None)
+        largest = max(t.fractions.items(), key=lambda item: item[1], default=None)
         fraction = f'{largest[1]:.0%} of {largest[0]}' if largest else ''
         graph = time_text(t.graph) if t.graph else ''
         rate = rate_text(t.gbs, t.tflops)

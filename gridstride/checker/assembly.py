@@ -28,7 +28,7 @@ def _parser():
 
 
 def main(argv=None) -> int:  # exit status: 2 if the file cannot be compiled
-    "Print what was asked for"
+    "Print the PTX, the SASS or the resources of a kernel"
     options = _parser().parse_args(argv)
     from .. import asm
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .finding import Finding, kinds_to_disable, relative_path, require_codes
 from .formats import FORMATS
-from .schedules import fewest_swaps, parse_schedule, schedules_of, shrunk
+from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
 from .worker import Job
 from .workers import Workers
 
@@ -22,14 +22,14 @@ SUFFIXES = '.cu', '.cpp', '.cc', '.cxx', '.py', '.ipynb'
 _DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
 reads and wrong barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
 CUDA C or a PyTorch extension. No GPU is needed, and none is used."""
-_EPILOG = """The exit status is 0 if nothing was found, 1 if there are findings (warnings included, those that --allow
-names not), and 2 for a wrong command line, or if a program could not be run or launched no kernel. Arguments after --
-are those of the programs."""
+_EPILOG = """The exit status is 0 if nothing was found, 1 if there are findings, including warnings but not those that
+--allow names, and 2 for a wrong command line, or if a program could not be run or launched no kernel. Arguments after
+-- are passed to the programs."""
 
 
 @dataclass
 class FileResult:
-    "What `check` found in one file"
+    "The result of checking one file"
 
     file: str
     findings: list = field(default_factory=list)  # of `Finding`
@@ -44,7 +44,7 @@ class FileResult:
 
 
 def _run_worker(job, workers):
-    "Run a job in a process of its own; returns (findings, number of launches, error, what the program printed)"
+    "Run a job in a separate process; returns (findings, number of launches, error, output of the program)"
     with tempfile.TemporaryDirectory() as folder:
         job = replace(job, report=os.path.join(folder, 'report.jsonl'))
         status, output = workers.run(job, os.path.join(folder, 'output'))
@@ -96,19 +96,19 @@ def _check_file(job, schedules, allowed, seconds, workers):
     if not result.launches and not result.findings and not result.error:
         result.error = 'no kernel was launched, so nothing was checked'
     if len(schedules) > 1 and result.findings and parse_schedule(result.findings[0].schedule).order == 'shuffle':
-        result.findings[0] = _with_fewest_swaps(job, result.findings[0], seconds, workers)
+        result.findings[0] = _minimize_swaps(job, result.findings[0], seconds, workers)
         job = replace(job, schedule=result.findings[0].schedule)
     if job.launch and result.findings:
-        result.findings[0] = _with_smallest_launch(job, result.findings[0], workers)
+        result.findings[0] = _minimize_launch(job, result.findings[0], workers)
     return result
 
 
-def _with_fewest_swaps(job, finding, seconds, workers):
-    "Return the finding of a schedule in which few threads run out of order, if one is found within these seconds"
+def _minimize_swaps(job, finding, seconds, workers):
+    "Return the finding of a schedule in which few threads run out of order, if one is found within the time limit"
     deadline = time.monotonic() + seconds
     found = [finding]
 
-    def shows_it(schedule):
+    def reproduces(schedule):
         if time.monotonic() > deadline:
             return False
         findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
@@ -116,22 +116,22 @@ def _with_fewest_swaps(job, finding, seconds, workers):
         found.extend(same)
         return bool(same)
 
-    schedule = str(fewest_swaps(parse_schedule(finding.schedule), shows_it))
+    schedule = str(minimize_swaps(parse_schedule(finding.schedule), reproduces))
     return next((f for f in reversed(found) if f.schedule == schedule), finding)
 
 
-def _with_smallest_launch(job, finding, workers):
-    "Return the finding of the smallest launch that has it: its size and its number of threads are shrunk"
+def _minimize_launch(job, finding, workers):
+    "Return the finding of the smallest launch that reproduces it: shrink the array size and the number of threads"
     sizes = {name: n for name, n in job.sizes.items() if name in ('size', 'block') and isinstance(n, int)}
     found = [replace(finding, launch=_format_sizes(job.sizes))]
 
-    def shows_it(smaller):
+    def reproduces(smaller):
         smaller = {**job.sizes, **smaller}
         same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same(f, finding)]
         found.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
         return bool(same)
 
-    shrunk(sizes, shows_it)
+    shrink_sizes(sizes, reproduces)
     return found[-1]
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: the type of a file argument, and the command of a process that runs one of the modules."""
+"""Common helpers of the commands: the type of a file argument, and the command line that runs one of the modules."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ['existing_file', 'module_command']
 
 # The module is imported from this package's folder, even if another version is installed. After that, neither this
-# folder nor the current one precedes the standard library: a program's `string.py` must not replace a module of it.
+# folder nor the current one precedes the standard library, so that a program's `string.py` does not shadow a module.
 _START = """import sys
 from importlib import import_module
 sys.path[0] = root = sys.argv[1]

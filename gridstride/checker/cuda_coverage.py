@@ -1,9 +1,9 @@
-"""Which lines of CUDA C were executed, and which branches warps took.
+"""Line coverage of CUDA C, and the branches that warps took.
 
 The compiler inserts a call at the beginning of each basic block (`-fsanitize-coverage=trace-pc`), and the emulator's
-runtime remembers the blocks that made one. `objdump` lists the lines of each block, as the compiler recorded them. In a
-function that the compiler inlined it may evaluate a condition, whose line then has no instructions: lines of a
-function's first block count as executed if any of its lines was. Branches are counted by calls in their conditions
+runtime records the blocks that executed it. `objdump` lists the lines of each block, from the debug information. In an
+inlined function a condition may be constant, so that its line has no instructions: therefore all lines of a function's
+first block count as executed if any of its lines was. Branches are counted by calls in their conditions
 (`cpp/rewriters/branches.py`)."""
 
 import re
@@ -57,7 +57,7 @@ def _device_functions(sources):
     for file, text in sources.items():
         try:
             found[file] = {f.name: f.line for f in functions(text) if f.words & {'__global__', '__device__'}}
-        except WrongSource:  # a file of the host, with what only its compiler reads
+        except WrongSource:  # host code that this reader does not support
             continue
     return found
 

@@ -18,7 +18,7 @@ __all__ = [
 
 @dataclass
 class Finding:
-    "A finding: what, where, which thread, and how to fix it; the names of its attributes are those of the JSON output"
+    "A finding: what, where, which thread, and how to fix it; its attributes have the names of the JSON fields"
 
     kind: str  # 'racecheck', ...
     code: str  # of the message: 'race', ...
@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def key(self):
-        "What makes two findings the same: their kind, code, file, cell, line and kernel"
+        "The identity of a finding: its kind, code, file, cell, line and kernel"
         return self.kind, self.code, self.file, self.cell, self.line, self.kernel
 
     def to_dict(self):
@@ -101,15 +101,15 @@ def require_codes(codes):
         raise ValueError(f'{min(unknown)}: no finding has this code; it is the last word in [kind/code] of a report')
 
 
-def _plain(xyz):
+def _to_ints(xyz):
     "Return an index as a tuple of Python integers; None for None"
     return None if xyz is None else tuple(map(int, xyz))
 
 
-def _plain_index(index):
+def _index_to_ints(index):
     "Return the index of an element as a tuple of integers; None if it has parts that are not integers"
     try:
-        return _plain(index if isinstance(index, (tuple, list)) or index is None else (index,))
+        return _to_ints(index if isinstance(index, (tuple, list)) or index is None else (index,))
     except (TypeError, ValueError):
         return None
 
@@ -141,7 +141,7 @@ def finding_of_error(
     if error.other:
         other_file, other_line, _ = locate(error.other.file or error.file, error.other.line)
         other = dict(file=relative_path(other_file), line=other_line, source=error.other.source)
-        other.update(block=_plain(error.other.block), thread=_plain(error.other.thread))
+        other.update(block=_to_ints(error.other.block), thread=_to_ints(error.other.thread))
     return Finding(
         error.kind,
         code,
@@ -155,10 +155,10 @@ def finding_of_error(
         line=line,
         cell=cell,
         source=error.source,
-        block=_plain(error.block),
-        thread=_plain(error.thread),
+        block=_to_ints(error.block),
+        thread=_to_ints(error.thread),
         array=error.array,
-        index=_plain_index(error.index),
+        index=_index_to_ints(error.index),
         other=other,
         page=page_address(error.kind, code),
     )
@@ -184,18 +184,18 @@ def finding_of_warning(
         line=line,
         cell=cell,
         array=warning.fields.get('array'),
-        index=_plain_index(warning.fields.get('index')),
-        block=_plain_index(warning.fields.get('in_block')),
-        thread=_plain_index(warning.fields.get('thread')),
+        index=_index_to_ints(warning.fields.get('index')),
+        block=_index_to_ints(warning.fields.get('in_block')),
+        thread=_index_to_ints(warning.fields.get('thread')),
         page=page_address(warning.kind, warning.code),
     )
 
 
 def kinds_to_disable(findings, allowed) -> set:
-    """Return the kinds of the allowed findings that ended a program: it runs again without these checks.
+    """Return the kinds of the allowed findings that ended a program, which must run again without these checks.
 
-    An allowed finding stops its kernel, so the remainder of the program would not run otherwise. A program with other
-    findings, of the same kinds perhaps, does not run again."""
+    An allowed finding stops its kernel, so the remainder of the program would not run otherwise. A program that has
+    other findings, too, does not run again."""
     from ..diagnostics.settings import CHECKS
 
     errors = {f.kind for f in findings if f.level == 'error'}

@@ -1,4 +1,4 @@
-"""Formats of a report: text, JSON, SARIF 2.1.0, and annotations of GitHub."""
+"""Formats of a report: text, JSON, SARIF 2.1.0, and GitHub annotations."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def _heading(finding):
 
 
 def details(finding):
-    "Yield the further lines of a finding"
+    "Yield the lines of a finding after the first"
     yield from finding.message.splitlines()[1:]
     if finding.launch:
         yield f'  The smallest launch that shows it: {finding.launch}'
@@ -58,7 +58,7 @@ def count_text(n, noun):
 
 
 def to_text(results) -> str:
-    "Format a report for people: a paragraph per finding, and a line with the counts"
+    "Format a report as text: a paragraph per finding, and a line with the counts"
     findings = _findings(results)
     paragraphs = ['\n'.join([_heading(f), *details(f)]) for f in findings]
     launches, schedules = (sum(r.launches for r in results), max((len(r.schedules) for r in results), default=0))

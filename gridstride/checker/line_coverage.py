@@ -1,4 +1,4 @@
-"""Which lines of kernels were executed, and, except in Triton, which branches warps took.
+"""Line coverage of kernels and, except for Triton, the branches that warps took.
 
 A line counts as executed if at least one thread executed it. The simulator skips a branch that no thread takes, so
 Python's own tracing of the rewritten function gives the lines; `cuda_coverage` has those of CUDA C."""
@@ -68,7 +68,7 @@ class LineCoverage:
             self._stack.enter_context(tracing_blocks())
 
     def missing_dialects(self):
-        "Return a sentence about what this machine cannot cover; '' if there is nothing"
+        "Return a sentence about the dialects that cannot be covered on this machine; '' if there are none"
         return '' if self._cuda.is_supported else 'CUDA C is not covered: this needs Linux and objdump, of binutils'
 
     def close(self):
@@ -135,7 +135,7 @@ class LineCoverage:
             )
             for file, lines in self._cuda.executable.items()
         }
-        return merged([python, cuda])
+        return merge_coverages([python, cuda])
 
 
 def _branches_in(branches, file):
@@ -143,20 +143,20 @@ def _branches_in(branches, file):
     return {str(line): counts for (name, line), counts in branches.items() if name == file}
 
 
-def merged(coverages) -> dict:
+def merge_coverages(coverages) -> dict:
     "Merge the dictionaries of several processes"
     out = {}
-    for file, one in (row for coverage in coverages for row in coverage.items()):
+    for file, file_coverage in (row for coverage in coverages for row in coverage.items()):
         known = out.setdefault(file, dict(executable=[], executed=[], branches={}))
         for name in ('executable', 'executed'):
-            known[name] = sorted({*known[name], *one[name]})
-        for line, counts in one['branches'].items():
+            known[name] = sorted({*known[name], *file_coverage[name]})
+        for line, counts in file_coverage['branches'].items():
             add_counts(known['branches'], line, counts)
     return out
 
 
 def ranges(lines) -> str:
-    """Format lines, with ranges of successive ones.
+    """Format line numbers, with ranges for consecutive ones.
 
     >>> ranges([3, 5, 6, 7])
     '3, 5-7'"""
@@ -171,11 +171,11 @@ def ranges(lines) -> str:
 
 def report(coverage: dict):
     "Yield the lines of the report: per file the fraction of lines, those that are missing, and its branches"
-    for file, one in sorted(coverage.items()):
-        missing = sorted({*one['executable']} - {*one['executed']})
-        count = f'{len(one["executed"])} of {len(one["executable"])} lines of kernels'
+    for file, file_coverage in sorted(coverage.items()):
+        missing = sorted({*file_coverage['executable']} - {*file_coverage['executed']})
+        count = f'{len(file_coverage["executed"])} of {len(file_coverage["executable"])} lines of kernels'
         yield f'{file}: {count}' + (f'; not executed: {ranges(missing)}' if missing else '')
-        for line, counts in sorted(one['branches'].items(), key=lambda row: int(row[0])):
+        for line, counts in sorted(file_coverage['branches'].items(), key=lambda row: int(row[0])):
             if text := _describe_branch(*counts):
                 yield f'  line {line}: {text}'
 

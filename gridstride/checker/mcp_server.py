@@ -1,9 +1,9 @@
-"""`gridstride mcp`: offers the checker to coding agents, by the Model Context Protocol on stdin and stdout.
+"""`gridstride mcp`: offers the checker to coding agents, through the Model Context Protocol on stdin and stdout.
 
-Each tool takes a source as text and runs a command of the package on it, confined as `sandbox` describes; `judge` has a
-sandbox of its own. If the official `mcp` package is installed, it answers (`official_mcp`). Without it this module
-does: the protocol needs so little of JSON-RPC 2.0 here that the standard library is enough. A line of JSON is a request
-or a notification, and each request has one line as its answer."""
+Each tool takes source code and runs a command of the package on it, confined as `sandbox` describes; `judge` has its
+own sandbox. If the official `mcp` package is installed, it implements the protocol (`official_mcp`). Otherwise this
+module does: the protocol needs only a small subset of JSON-RPC 2.0, for which the standard library is enough. Each line
+of JSON is a request or a notification, and each request is answered by one line."""
 
 import argparse
 import json
@@ -128,13 +128,13 @@ def _require_arguments(schema, arguments):
     wrong = [
         name
         for name, value in arguments.items()
-        if name in schema['properties'] and not _fits(schema['properties'][name], value, types)
+        if name in schema['properties'] and not _is_valid(schema['properties'][name], value, types)
     ]
     if unknown or missing or wrong:
         raise ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, wrong {wrong}')
 
 
-def _fits(schema, value, types):
+def _is_valid(schema, value, types):
     return (
         type(value) is types[schema['type']]
         and value in schema.get('enum', [value])
@@ -157,9 +157,9 @@ def _call(name, arguments):
 
 
 def _initialize(params):
-    wanted = params.get('protocolVersion')
+    requested_version = params.get('protocolVersion')
     return dict(
-        protocolVersion=wanted if wanted in _VERSIONS else _VERSIONS[0],
+        protocolVersion=requested_version if requested_version in _VERSIONS else _VERSIONS[0],
         capabilities=dict(tools={}),
         serverInfo=dict(name='gridstride', version=gridstride.__version__),
         instructions=_INSTRUCTIONS,
@@ -167,7 +167,7 @@ def _initialize(params):
 
 
 def _list_tools():
-    return [dict(name=k, description=does, inputSchema=schema) for k, (_, does, schema) in TOOLS.items()]
+    return [dict(name=k, description=description, inputSchema=schema) for k, (_, description, schema) in TOOLS.items()]
 
 
 _METHODS = {

@@ -1,6 +1,6 @@
-"""The server of `mcp_server` on the official `mcp` package, which is the extra `gridstride[mcp]`.
+"""The server of `mcp_server`, implemented with the official `mcp` package, the extra `gridstride[mcp]`.
 
-It has the same tools; the package adds the rest of the protocol, such as cancelled requests and new versions."""
+It has the same tools; the package adds further parts of the protocol, such as cancellation and new versions."""
 
 from importlib.metadata import PackageNotFoundError, version
 

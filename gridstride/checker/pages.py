@@ -16,7 +16,7 @@ LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Tri
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = _PACKAGE / 'messages', _PACKAGE.parent / 'site/messages'  # in a wheel, and in the repository
 
-_IMPORTS = {  # what a block uses -> the line that it begins with
+_IMPORTS = {  # pattern in a code block -> the import that the block needs
     r'\bnp\.': 'import numpy as np',
     r'\btorch\.': 'import torch',
     r'\bcuda\.': 'from gridstride.sim import cuda',
@@ -35,7 +35,7 @@ _IMPORTS = {  # what a block uses -> the line that it begins with
 
 
 def _with_imports(code):
-    "Prepend imports, so that a code block runs as it is"
+    "Prepend the imports that a code block needs"
     lines = [line for used, line in _IMPORTS.items() if re.search(used, code)]
     return '\n'.join(lines) + '\n\n' + code if lines else code
 

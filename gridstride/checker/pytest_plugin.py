@@ -1,7 +1,8 @@
 """A plugin of pytest: `pytest --gridstride` runs every kernel that a test launches without a GPU, checked.
 
-Before any test module is imported, `numba.cuda`, `numba_cuda_mlir.cuda`, Triton and torch's GPU become the simulator,
-`tile` and the emulator. A finding fails its test. Without the option the plugin does nothing, and imports nothing.
+Before any test module is imported, the simulator, `tile` and the emulator replace `numba.cuda` and
+`numba_cuda_mlir.cuda`, Triton, and torch's GPU. A finding fails its test. Without the option the plugin does nothing,
+and imports nothing.
 
     pytest --gridstride --gridstride-order shuffle --gridstride-seeds 20
 
@@ -185,7 +186,7 @@ class CheckedTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
-        "Pass the totals of this process to the one that reports"
+        "Pass the totals of this process to the process that reports them"
         self.totals['coverage'] += [self.coverage.to_dict()] if self.coverage else []
         if hasattr(self.config, 'workeroutput'):
             self.config.workeroutput['gridstride'] = self.totals
@@ -199,7 +200,7 @@ class CheckedTests:
     def pytest_terminal_summary(self, terminalreporter):
         "Print the totals and the coverage"
         from .formats import count_text
-        from .line_coverage import merged, report
+        from .line_coverage import merge_coverages, report
 
         schedules = f'up to {len(self.schedules)} schedules' if len(self.schedules) > 1 else str(self.schedules[0])
         nouns = dict(findings='finding', tests='test', launches='launch')
@@ -207,7 +208,7 @@ class CheckedTests:
         terminalreporter.section('gridstride')
         terminalreporter.write_line(f'{counts}, {schedules}')
         missing_dialects = self.coverage.missing_dialects() if self.coverage else ''
-        for line in filter(None, [*report(merged(self.totals['coverage'])), missing_dialects]):
+        for line in filter(None, [*report(merge_coverages(self.totals['coverage'])), missing_dialects]):
             terminalreporter.write_line(line)
 
 
@@ -231,7 +232,7 @@ def _source_lines(finding):
 
 
 def _launch_line(excinfo):
-    "Return the line of the test that led to an error, as text; '' if there is none"
+    "Return the location in the test of the launch that failed, as text; '' if there is none"
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     callers = [*takewhile(lambda entry: not str(entry.path).startswith(package), excinfo.traceback)]
     callers = [entry for entry in callers if 'site-packages' not in entry.path.parts] or callers  # not torch's

@@ -1,8 +1,8 @@
 """Records the findings of all launches of this process, even those that the program catches.
 
 The recorder wraps the methods that launch kernels in each engine, and observes warnings. An exception that a kernel
-raises itself (`raise`, `assert`), and a launch that no GPU accepts, are findings only if the program does not catch
-them: a program may cause them on purpose."""
+itself raises (`raise`, `assert`), and an invalid launch, are findings only if the program does not catch them, because
+it may cause them on purpose."""
 
 import functools
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -130,7 +130,7 @@ class Recorder:
 
 
 def _is_finding(error):
-    "Return whether an exception is a mistake of a kernel, and not a feature that the engines do not support"
+    "Return whether an exception reports a mistake of a kernel, not a feature that the engines do not support"
     from ..cpp.frontend.edits import NotEmulated
     from ..diagnostics.errors import KernelError, NotSimulated
 

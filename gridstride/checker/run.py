@@ -31,7 +31,7 @@ def _suffix_of(argument):
 def _parser():
     p = argparse.ArgumentParser(
         prog='gridstride run',
-        description='Run a program that expects a GPU, without one; a mistake of a kernel ends it with an error.',
+        description='Run a program that expects a GPU, without one; a mistake in a kernel ends it with an error.',
         epilog='Options of CUDA C: gridstride cpp --help; of Python and notebooks: gridstride as_gpu --help.',
     )
     p.add_argument('file', metavar='FILE', help='.cu, .py or .ipynb; its arguments may follow, its options precede it')

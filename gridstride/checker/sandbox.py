@@ -1,10 +1,10 @@
-"""Runs a command of this subpackage on a source of another author: in a folder of its own, confined.
+"""Runs a command of this subpackage on untrusted source, confined to a temporary folder.
 
 The confinement is that of `judge` on a machine without namespaces. On Linux, Landlock denies the process, and all that
 it starts, home folders, other temporary files, network connections and other processes; a filter denies system calls
 that a kernel does not need; processor time, files and memory are limited. It can write to its folder, to a compile
-cache that only confined programs use, and, as under `judge`, to the caches of Triton and torch. Elsewhere only the
-limits hold; `Result.isolation` lists what held."""
+cache that only confined programs use, and, as under `judge`, to the caches of Triton and torch. On other systems only
+the limits apply; `Result.isolation` lists the protections that were active."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from .command_line import module_command
 
 __all__ = ['Result', 'run_confined', 'run_in_folder', 'main']
 
-_ISOLATION = 'isolation.json'  # the file in which the child reports what holds
+_ISOLATION = 'isolation.json'  # the file in which the child lists its protections
 _COMMANDS = {  # name -> module
     'check': 'gridstride.checker.check',
     'explain': 'gridstride.checker.pages',
@@ -30,7 +30,7 @@ _COMMANDS = {  # name -> module
 
 
 class Result(NamedTuple):
-    "The end of a command: its exit status, what it printed, and the protections that held"
+    "The result of a command: its exit status, its output, and the protections that were active"
 
     status: int | None  # None if it took too long
     out: str

@@ -1,13 +1,13 @@
 """Schedules: the orders in which blocks and threads run.
 
 A schedule is `forward`, `reverse` or `shuffle:SEED`, in this order from simple to complex: the first one of a list that
-shows a finding is the simplest that shows it. `shuffle:SEED:SWAPS` makes only so many random exchanges, so that
-all other threads run in order."""
+shows a finding is the simplest that shows it. `shuffle:SEED:SWAPS` makes at most SWAPS random exchanges; all other
+threads run in order."""
 
 import re
 from typing import NamedTuple
 
-__all__ = ['Schedule', 'parse_schedule', 'schedules_of', 'shrunk', 'fewest_swaps']
+__all__ = ['Schedule', 'parse_schedule', 'schedules_of', 'shrink_sizes', 'minimize_swaps']
 
 
 class Schedule(NamedTuple):
@@ -15,7 +15,7 @@ class Schedule(NamedTuple):
 
     order: str = 'forward'
     seed: int = 0
-    swaps: int | None = None  # at most so many exchanges of the shuffle are made; None: all
+    swaps: int | None = None  # maximum number of exchanges; None: a full shuffle
 
     def __str__(self):
         if self.order != 'shuffle':
@@ -45,7 +45,7 @@ def schedules_of(
     order=None,  # 'forward', 'reverse' or 'shuffle'; None: forward, reverse, then shuffled ones
     seeds=1,  # how many schedules
 ) -> list:
-    """Return the schedules to run, from simple to complex; raises `ValueError` if there are not so many.
+    """Return the schedules to run, from simple to complex; raises `ValueError` if there are too few.
 
     >>> [str(s) for s in schedules_of(seeds=4)]
     ['forward', 'reverse', 'shuffle:0', 'shuffle:1']
@@ -63,21 +63,21 @@ def schedules_of(
     return [Schedule('forward'), Schedule('reverse'), *shuffled][:seeds]
 
 
-def shrunk(
+def shrink_sizes(
     sizes: dict,  # name -> integer, of a launch that has a finding
-    shows_it,  # a function of such sizes: does the launch have the finding?
-    smallest=1,
+    reproduces,  # a function of sizes: does a launch with them have the finding?
+    min_size=1,
 ) -> dict:
-    """Return smaller sizes that still show a finding: none of them can be decreased by one.
+    """Return smaller sizes that still show a finding; decreasing any of them by one does not.
 
-    >>> shrunk(dict(n=1000, block=256), lambda sizes: sizes['n'] > 10 and sizes['block'] > 1)
+    >>> shrink_sizes(dict(n=1000, block=256), lambda sizes: sizes['n'] > 10 and sizes['block'] > 1)
     {'n': 11, 'block': 2}"""
     sizes = dict(sizes)
     for name in sizes:
         step = sizes[name] // 2
         while step:
             smaller = sizes[name] - step
-            if smaller >= smallest and shows_it({**sizes, name: smaller}):
+            if smaller >= min_size and reproduces({**sizes, name: smaller}):
                 sizes[name] = smaller
                 step = min(step, smaller // 2) or 1
             else:
@@ -85,21 +85,21 @@ def shrunk(
     return sizes
 
 
-def fewest_swaps(
+def minimize_swaps(
     schedule: Schedule,  # a shuffle that shows a finding
-    shows_it,  # a function of a schedule: does it show the finding?
-    most=4096,  # exchanges; a shuffle that needs more is returned as it is
+    reproduces,  # a function of a schedule: does it show the finding?
+    max_swaps=4096,  # a shuffle that needs more exchanges is returned unchanged
 ) -> Schedule:
-    """Return a schedule with few exchanges that still shows a finding: with one less it does not.
+    """Return a schedule with few exchanges that still shows a finding; with one exchange less it does not.
 
-    >>> str(fewest_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
+    >>> str(minimize_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
     'shuffle:3:5'"""
     failed, swaps = 0, 1  # without exchanges it is `forward`, which was run before
-    while not shows_it(schedule._replace(swaps=swaps)):
+    while not reproduces(schedule._replace(swaps=swaps)):
         failed, swaps = swaps, 2 * swaps
-        if swaps > most:
+        if swaps > max_swaps:
             return schedule
     while swaps - failed > 1:
         middle = (failed + swaps) // 2
-        failed, swaps = (failed, middle) if shows_it(schedule._replace(swaps=middle)) else (middle, swaps)
+        failed, swaps = (failed, middle) if reproduces(schedule._replace(swaps=middle)) else (middle, swaps)
     return schedule._replace(swaps=swaps)

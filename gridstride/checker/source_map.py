@@ -1,7 +1,7 @@
-"""Finds the lines of a compiled text in the files of a program.
+"""Maps lines of compiled source to the files of a program.
 
-CUDA C is compiled from a string of a Python program or from several files that were joined, so a finding names a line
-of a text that is on no disk. An editor or a pull request needs the line in a file."""
+CUDA C is compiled from a string of a Python program or from several concatenated files, so a finding names a line of a
+text that is not a file. An editor or a pull request needs the line in a file."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def line_in_file(
     source,  # the compiled text
     line,  # of `source`
 ) -> int | None:  # of `text`; None if it is not there, or if several lines fit equally well
-    """Return the line of a file that a line of a compiled text comes from.
+    """Return the line of a file from which a line of compiled source originates.
 
     The file may contain the text only in part, as with several files that were joined, so the lines around it vote.
 

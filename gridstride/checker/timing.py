@@ -42,7 +42,7 @@ def main(argv=None) -> int:  # exit status: 2 if the kernel cannot be launched
 
 
 def _time(options):
-    "Return the `Timing` of the kernel; print a note if nothing but the emulator runs here"
+    "Return the `Timing` of the kernel; print a note if it runs on the emulator"
     from ..bench.timing import bench
     from ..cpp.harness import make_arguments, read_values
     from ..cpp.kernel import cuda_kernel

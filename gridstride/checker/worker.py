@@ -1,10 +1,10 @@
-"""Runs one file under one schedule, in a process of its own, and reports its findings line by line as JSON.
+"""Runs one file under one schedule in a separate process, and reports its findings line by line as JSON.
 
     worker.main(['{"file": "a.py", "report": "found.jsonl", ...}'])
 
-Each finding is written when it is found, so that none is lost if the program crashes or ends the process. The last line
-is the status: how many kernels were launched, the error that ended the program, if it is not a finding, and the
-modules that later jobs can import ahead."""
+Each finding is written immediately, so that none is lost if the program crashes or ends the process. The last line is
+the status: the number of launches, the error that ended the program, if it is not a finding, and the modules that the
+server should import before later jobs."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 @dataclass
 class Job:
-    "What a worker runs: a file, its arguments, a schedule, and options for CUDA C"
+    "The input of a worker: a file, its arguments, a schedule, and options for CUDA C"
 
     file: str
     report: str = ''  # the file that the findings are written to
@@ -132,7 +132,7 @@ def _run_cuda(job):
 
 
 def _check_main(file, texts):
-    "Report files with kernels and no `main`, which an included file cannot define, before minutes of compilation"
+    "Raise `ProgramFailed` for files with kernels but no `main`, before they are compiled"
     from ..cpp.frontend.reader import kernels
 
     if any(re.search(r'\bmain\b|^\s*#\s*include\s*"', text, re.M) for text in texts):
@@ -195,7 +195,7 @@ def main(argv=None) -> int:  # exit status
 
 
 def _imported():
-    "Return the names of the imported modules that take long to import, and that do nothing else when they are imported"
+    "Return the names of imported modules that take long to import and whose import has no side effects"
     own = f'{__package__.partition(".")[0]}.'
     return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(own)]
 

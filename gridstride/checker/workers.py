@@ -2,9 +2,9 @@
 
     with Workers() as workers: status, output = workers.run(job, 'output.txt')
 
-To import torch takes seconds, and one process per schedule would spend most of its time on it. On Linux, the jobs
-therefore run in forks of one process, which imports what the first job imported: torch, and modules of this package. A
-program is never imported ahead, so each job runs it from the start."""
+Importing torch takes seconds, which would dominate the time of one process per schedule. On Linux, the jobs therefore
+run in forks of one process, which imports the large modules that the first job imported: torch, and modules of this
+package. The program itself is never imported there, so each job runs it from the start."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _ENVIRONMENT = dict(GRIDSTRIDE_BACKEND='sim')
 
 
 class Workers:
-    "Runs jobs, one after the other, each in a process of its own"
+    "Runs jobs one after the other, each in a separate process"
 
     def __init__(self):
         self._server = None
@@ -42,8 +42,8 @@ class Workers:
     def run(
         self,
         job: Job,
-        output_path,  # of the file that receives what the program prints
-    ) -> tuple:  # (exit status, what the program printed)
+        output_path,  # of the file for the output of the program
+    ) -> tuple:  # (exit status, output of the program)
         "Run a job, and wait for its end; a status below 0 is a signal, as in `subprocess`"
         run = self._run_fork if sys.platform == 'linux' else _run_process
         status = run(job, output_path)
@@ -58,11 +58,11 @@ class Workers:
         return int(answer) if answer else self._server.wait()
 
     def _start_server(self):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            command = module_command('workers', str(theirs.fileno()))
-            self._server = subprocess.Popen(command, env=os.environ | _ENVIRONMENT, pass_fds=[theirs.fileno()])
-            self._lines = ours.makefile('rw', encoding='utf-8')
+        parent_end, server_end = socket.socketpair()
+        with parent_end, server_end:
+            command = module_command('workers', str(server_end.fileno()))
+            self._server = subprocess.Popen(command, env=os.environ | _ENVIRONMENT, pass_fds=[server_end.fileno()])
+            self._lines = parent_end.makefile('rw', encoding='utf-8')
 
 
 def _run_process(job, output_path):
@@ -78,7 +78,7 @@ def main(argv) -> int:  # exit status
     with socket.socket(fileno=int(argv[0])) as connection, connection.makefile('rw', encoding='utf-8') as lines:
         imported = []  # by the previous job
         for line in iter(lines.readline, ''):
-            _import_ahead(imported)
+            _preimport(imported)
             job, output_path = json.loads(line)
             child = os.fork()
             if not child:
@@ -93,7 +93,7 @@ def main(argv) -> int:  # exit status
 
 
 def _become_worker(job, output_path):
-    "Run a job in a process that has just been forked"
+    "Run a job in this process, which has just been forked"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with open(output_path, 'wb') as output:
         for stream in (1, 2):
@@ -109,7 +109,7 @@ def _imported_by(job):
     return []
 
 
-def _import_ahead(names):
+def _preimport(names):
     for name in names:
         with suppress(ImportError):
             import_module(name)

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from .lessons import NBS, ROOT, exercises, pick, read
 from .publishing import without_links
 
@@ -98,5 +98,5 @@ def write_student_editions(
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in paths:
         text = json.dumps(student_edition(read(lesson), nbgrader), indent=1, ensure_ascii=False)
-        write_whole(folder / lesson.name, text + '\n')
+        write_atomically(folder / lesson.name, text + '\n')
     return [folder / lesson.name for lesson in paths]

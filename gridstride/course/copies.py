@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from . import curriculum
 from .lessons import NBS, ROOT, exercises, lessons, pick, progress_file, read, read_progress
 
@@ -37,7 +37,7 @@ def _sources(nb):
 
 
 def _write_json(path, content, indent=1):
-    write_whole(path, json.dumps(content, indent=indent, ensure_ascii=False) + '\n')
+    write_atomically(path, json.dumps(content, indent=indent, ensure_ascii=False) + '\n')
 
 
 def _load_sources(folder):
@@ -69,7 +69,7 @@ def make(
     if (nbs / '.progress.json').exists() and not (folder / '.progress.json').exists():
         shutil.copyfile(nbs / '.progress.json', folder / '.progress.json')
     _write_json(folder / _SOURCES_FILE, sources_of_lesson, None)
-    write_whole(folder / START, start_page(folder))
+    write_atomically(folder / START, start_page(folder))
     return folder / START
 
 

@@ -17,7 +17,7 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from .lanes import chapter_table, lane_table, part_table, week_table
 from .publishing import clone_commands, is_setup, launch_links, settings, setup_cell, with_links
 
@@ -1315,7 +1315,7 @@ def main(argv=None):  # None: the command line
         return print(listing())
     for path, text in generated_texts(Path(__file__).resolve().parents[2]).items():
         if path.read_text(encoding='utf-8') != text:
-            write_whole(path, text)
+            write_atomically(path, text)
             print(os.path.relpath(path))
 
 

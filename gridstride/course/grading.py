@@ -23,7 +23,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from ..support.function_source import tree_of
 from .curriculum import chapter_of
 from .lessons import progress_file, read_progress, read_tries
@@ -296,7 +296,7 @@ def _remember(name, is_solved):
         days[name] = now[:10]
         entry['solved'] = now
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(dict(solved=days, tries={**tries, name: entry}), indent=1) + '\n')
+    write_atomically(path, json.dumps(dict(solved=days, tries={**tries, name: entry}), indent=1) + '\n')
 
 # %% ../../nbs/lib/03_exercise.ipynb #67246a97
 class WrongAnswer(AssertionError):

@@ -15,7 +15,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from ..support.tables import Table
 from .notebooks import NBS, ROOT, code, code_hash, lessons, pick, read, stale
 from .progress import RENAMED, exercises, progress, progress_file, read_progress, read_tries
@@ -175,7 +175,7 @@ def name_kernel(
         if nb['metadata'].get('kernelspec', {}).get('name') != 'python3' or metadata.items() <= nb['metadata'].items():
             continue
         nb['metadata'] |= metadata
-        write_whole(path, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
+        write_atomically(path, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
         num_written += 1
     return num_written
 
@@ -256,7 +256,7 @@ def save(
         raise ValueError(f'{path} was edited while it ran, so its outputs were not saved. Run it again.')
     clean(nb)
     nb['metadata']['gridstride'] = {'code': code_hash(nb), 'backend': backend()}
-    write_whole(path, nbformat.writes(nb) + '\n')
+    write_atomically(path, nbformat.writes(nb) + '\n')
 
 
 # Up to `jobs` lessons run at a time. In a terminal, a bar shows the progress cell by cell; in a log file, where a bar

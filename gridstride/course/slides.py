@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from .classroom import is_solution
 from .lessons import NBS, ROOT, pick, read
 from .publishing import is_setup
@@ -80,7 +80,7 @@ def main(
     Path(folder).mkdir(exist_ok=True)
     for lesson in pick(sys.argv[1:] if argv is None else argv, NBS):
         path = Path(folder) / f'{lesson.name.partition("_")[0]}.html'
-        write_whole(path, slides(read(lesson)))
+        write_atomically(path, slides(read(lesson)))
         print(f'Written: {path}')
     return 0
 

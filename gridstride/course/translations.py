@@ -25,7 +25,7 @@ from .curriculum import lesson_of_file
 from .lessons import NBS, ROOT, read
 from .publishing import settings, without_links
 from ..diagnostics import catalogues, messages
-from ..support.atomic_write import write_whole
+from ..support.atomic_write import write_atomically
 from ..support.lazy_exports import require, run_command
 from ..support.tables import Table
 
@@ -172,7 +172,7 @@ def update(language, name):
     path = path_of(language, name)
     catalogue = updated(read_catalogue(path), sources_of(name))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, _po_text(catalogue))
+    write_atomically(path, _po_text(catalogue))
 
 
 # Lines of a header that Babel writes with placeholders, and those that differ with each run
@@ -258,7 +258,7 @@ def build(language, slug, folder):  # (path of the notebook, ids of the cells th
     nb, untranslated_ids = translated_notebook(read(source), read_catalogue(path))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / source.name, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
+    write_atomically(folder / source.name, json.dumps(nb, indent=1, ensure_ascii=False) + '\n')
     return folder / source.name, untranslated_ids
 
 

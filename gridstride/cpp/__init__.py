@@ -1,12 +1,12 @@
 """Compiles and runs CUDA C: on a GPU if there is one, else on the CPU.
 
-The modules and packages, in a good order for reading:
+The modules and packages, in reading order:
 
 - the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (several files as one extension), `magic`
-    (`%%cuda`), `program` (a whole program with its `main`), `nvcc` (builds one by the command line of nvcc), `harness`
-    (a kernel of a file that has none), `listings` (a source as a notebook shows it);
-- compilation: `frontend` (reads a source), `lint` (what nvcc refuses), `rewriters` (CUDA C to C++), `toolchain`
-    (compilers and their cache), `driver` (NVIDIA's, for a GPU);
+    (`%%cuda`), `program` (a whole program with its `main`), `nvcc` (a substitute for nvcc's command line), `harness`
+    (launches a kernel of a file without `main`), `listings` (displays source in a notebook);
+- compilation: `frontend` (parses source), `lint` (errors that nvcc reports but a C++ compiler does not), `rewriters`
+    (CUDA C to C++), `toolchain` (compilers and their cache), `driver` (NVIDIA's, for a GPU);
 - launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (compiled code that
     launches kernels on a GPU), `several_devices` (emulates several), `open_libraries` (unloads modules), `fourier`
     (computes cuFFT's transforms);

@@ -36,7 +36,7 @@ def _parser():
         p.add_argument(f'--{flag}', f'-{flag}', dest=extension, action='store_true', help=description)
     p.add_argument('--unchecked', action='store_true', help='disable all detectors, which is faster')
     p.add_argument('--checks', help=f'the detectors to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
-    p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
+    p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='the order of blocks and threads')
     p.add_argument('--seed', type=int, help='of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='the time limit per kernel')
     p.add_argument(
@@ -63,7 +63,7 @@ def _dims(text):
 
 
 def _launch(options, src):
-    "Launch one kernel of a file that has no `main`; print the launch first, because findings depend on its sizes"
+    "Launch a kernel of a file without `main`; print the configuration first, because findings depend on its sizes"
     from .harness import launch, read_values
 
     values = read_values(options.arg, options.args_file)

@@ -81,8 +81,8 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
         raise LaunchError(message, kernel=name)
 
 
-# The bytes of dynamic shared memory that a kernel may use without the attribute. The limit is 48 KiB including static
-# arrays, for which this leaves 8 KiB.
+# Bytes of dynamic shared memory that a kernel may use without the attribute. The limit is 48 KiB including static
+# arrays, for which this reserves 8 KiB.
 _SMEM_WITHOUT_ATTRIBUTE = 40 * 1024
 
 

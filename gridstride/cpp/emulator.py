@@ -1,10 +1,10 @@
-"""Runs CUDA C on the CPU, and turns findings into exceptions.
+"""Runs CUDA C on the CPU, and converts findings to exceptions.
 
 The emulator is a small C++ library, `runtime/`, with headers that replace CUDA's, `include/cuda/`.
 Each thread of a block is a fiber with its own stack, which switches to the next fiber when it must wait. Threads that
-never wait run one after the other in a plain loop. In a checked build the compiler instruments every
-access (`-fsanitize=thread`, with functions of the runtime in place of ThreadSanitizer's), and the runtime keeps shadow
-memory, which records per word its last accesses and the threads that made them.
+never wait run one after the other in a plain loop. In a checked build the compiler instruments every access
+(`-fsanitize=thread`, with the runtime's hooks in place of ThreadSanitizer's), and the runtime keeps shadow memory,
+which records the last accesses to each word and the threads that made them.
 """
 
 import atexit
@@ -150,41 +150,41 @@ def _file_of_warning(finding, sources):
 
 # The sources of the current call: only one thread uses the device at a time
 _current_call = SimpleNamespace(sources=dict)
-# Calls whose launches wait in the queue of several devices: their sources and arguments, and the last one's checks
-_held = SimpleNamespace(sources=None, arguments=[], checks=())
+# Calls whose launches are in the queue of several devices: their sources and arguments, and the checks of the last call
+_deferred = SimpleNamespace(sources=None, arguments=[], checks=())
 
 
-def held_calls():
-    "Return the `sources` functions and the arguments of the calls that wait, and the `checks` of the last one"
-    return _held
+def deferred_calls():
+    "Return the `sources` functions and the arguments of deferred calls, and the `checks` of the last one"
+    return _deferred
 
 
-def hold_arguments(args):
-    "Keep the arguments of a launch until it has run, in a `holding_calls` block"
-    if _held.sources is not None:
-        _held.arguments.append(args)
+def defer_arguments(args):
+    "Keep the arguments of a launch until it has run, in a `deferring_calls` block"
+    if _deferred.sources is not None:
+        _deferred.arguments.append(args)
 
 
-def hold_call(sources, checks):
-    "Note the `sources` function and the checks of a call, in a `holding_calls` block"
-    if _held.sources is not None:
-        _held.checks = checks
-        if sources not in _held.sources:
-            _held.sources.append(sources)
+def defer_call(sources, checks):
+    "Store the `sources` function and the checks of a call, in a `deferring_calls` block"
+    if _deferred.sources is not None:
+        _deferred.checks = checks
+        if sources not in _deferred.sources:
+            _deferred.sources.append(sources)
 
 
 @contextmanager
-def holding_calls():
+def deferring_calls():
     "Collect the calls in the `with` block, whose kernels run later"
-    _held.sources = []
+    _deferred.sources = []
     try:
         yield
     finally:
-        _held.sources = None
-        _held.arguments.clear()
+        _deferred.sources = None
+        _deferred.arguments.clear()
 
 
-_pending_errors = []  # warnings that a filter turned into errors, and errors of `print`, which C++ cannot propagate
+_pending_errors = []  # warnings that a filter turned into errors, and errors of `print`; C++ cannot propagate them
 
 
 @_WARN_CALLBACK
@@ -193,7 +193,7 @@ def _warn(finding):
 
 
 def warn_of_finding(finding):
-    "Warn of a `RuntimeFinding` that is a warning; if a filter makes it an error, that is raised after the call"
+    "Issue the warning of a `RuntimeFinding`; if a filter turns it into an error, store it until the call has ended"
     try:
         warn_of(
             finding.code,
@@ -232,7 +232,7 @@ def device():
     lib.gridstride_send_warnings_to(_warn)
     lib.gridstride_transform_with(_transform)
     for to_python in (lib.gridstride_send_output_to, lib.gridstride_send_warnings_to, lib.gridstride_transform_with):
-        atexit.register(to_python, None)  # destructors of modules may print after Python has ended
+        atexit.register(to_python, None)  # destructors of modules may print after the interpreter has ended
     return lib
 
 
@@ -263,8 +263,8 @@ class _BranchCounts(ctypes.Structure):
 
 
 def take_branches() -> dict:  # (file, line) -> [taken, not taken, divergent]
-    """Return how many warps took the branches of kernels since the last call, did not, and diverged, which counts as
-    both, in modules that `build.tracing_blocks` compiled. A branch in a loop counts once per iteration."""
+    """Return the numbers of warps that took each branch since the last call, that did not, and that diverged, which
+    count as both, in modules that `build.tracing_blocks` compiled. A branch in a loop counts once per iteration."""
     rows = ctypes.POINTER(_BranchCounts)()
     num_rows = device().gridstride_take_branches(ctypes.byref(rows))
     return {(os.fsdecode(row.file), row.line): [row.taken, row.others, row.divergent] for row in rows[:num_rows]}
@@ -322,7 +322,7 @@ _IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # text before an element
 
 
 def access_at(line, column):
-    """Return how a line of CUDA C accesses the element that is indexed at `column`: 'read', 'write' or 'access'.
+    """Return the kind of access to the element indexed at `column` of a line of CUDA C: 'read', 'write' or 'access'.
 
     It is 'access' if the line takes a reference, or cannot be parsed, and 'read' for `x[i] += 1`, which reads first."""
     name = array_at(line, column)
@@ -467,7 +467,7 @@ def _lines_of_calls(finding, file, sources):
 
 
 def _name_local(finding, line):
-    "Set the array whose bounds an index exceeds, and the kind of access, from the text of the line"
+    "Set the array whose index is out of bounds, and the kind of access, from the text of the line"
     column = _learners_column(finding, line)
     finding.fields = dict(finding.fields, access=access_at(line, column))
     if array := array_at(line, column):

@@ -116,8 +116,8 @@ def register(operators, module):
 
 
 def _register(operators, module):
-    """Register the operators of a namespace. Their dispatch key is CPU, whatever the source says: there the emulated
-    GPU's tensors are."""
+    """Register the operators of a namespace. Their dispatch key is CPU, even if the source specifies another one,
+    because the tensors of the emulated GPU are on the CPU."""
     import torch
 
     key = operators.namespace, module.__name__

@@ -17,7 +17,7 @@ from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, ex
 ABI = 5  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
-_FAR_APART = 2**26  # elements; the arrays of a small program are rarely this far apart
+_FAR_APART = 2**26  # elements; arrays of a small program are rarely at such a distance
 _NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 
 
@@ -181,7 +181,7 @@ class RuntimeFinding:
         return f'{subject} was interrupted{location}'
 
     def name_array(self, calls):
-        """Name the arrays that an access to an address in no array may belong to: one, or several that are equally
+        """Set the arrays that an access outside all arrays may have been meant for: one, or several that are equally
         likely.
 
         `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
@@ -211,7 +211,7 @@ class RuntimeFinding:
         return self.code == 'no_array' or is_elsewhere
 
     def _may_be_near_by_chance(self, candidates):
-        "Return whether an index that has overflowed may be near another array by chance"
+        "Return whether the address of an overflowed index may be near another array by chance"
         return self.code in ('outside', 'before', 'freed') and all(
             abs(index) >= _FAR_APART for _, index, _ in candidates
         )

@@ -1,4 +1,4 @@
-"""Fourier transforms of emulated programs, which call cuFFT: NumPy computes them."""
+"""Fourier transforms of emulated programs that call cuFFT; NumPy computes them."""
 
 import ctypes
 
@@ -34,7 +34,7 @@ def _array_at(address, shape, is_complex, is_double):
 def compute(
     request,  # a `_Transform`
 ):
-    "Compute a batch of transforms as cuFFT does: without a factor, in both directions"
+    "Compute a batch of transforms as cuFFT does: unnormalized in both directions"
     sizes = tuple(request.sizes[: request.rank])
     half = *sizes[:-1], sizes[-1] // 2 + 1
     is_complex = request.is_complex_in and request.is_complex_out

@@ -109,8 +109,8 @@ def with_stream_handle(config):
     return config
 
 
-# The compiled launcher calls `Kernel.checking_launcher` for arguments of types that it does not know, such as a struct
-# of ctypes, which are converted there, and for a launch that the driver refused, for which it raises the error.
+# The compiled launcher falls back to `Kernel.checking_launcher` for arguments of types that it does not support, such
+# as a ctypes struct, which are converted there, and for a failed launch, for which it raises the error.
 class Launches(dict):
     "The compiled launches of a kernel on a GPU: {configuration (integers or tuples of integers): launch}"
 
@@ -163,7 +163,7 @@ def _base_name(name):
 
 
 def _resolve_kernels(src, name):
-    "Return (requested name, `Function`) per requests kernel; raises `WrongSource` if a kernel does not exist"
+    "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if a kernel does not exist"
     if not isinstance(src, str):
         hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
         raise TypeError(f'src must be CUDA C as text, not {type(src).__name__}{hint}')
@@ -209,7 +209,7 @@ def _resolve_kernels(src, name):
     return [(requested_name, _with_resolved_types(code, requested_name, k)) for requested_name, k in requests]
 
 
-# A scalar is passed as its type says, so that the type of `real eps` must be known before the launch.
+# A scalar is converted to its parameter's type, so the type of `real eps` must be known before the launch.
 def _with_resolved_types(code, requested_name, kernel):
     "Return the kernel with the types that aliases and type parameters stand for in its parameters"
     types = type_names(code, kernel.template, requested_name)
@@ -217,8 +217,8 @@ def _with_resolved_types(code, requested_name, kernel):
 
 
 def _with_resolved_type(param, types):
-    """Return a `Param` with the type that its alias stands for. A pointer to an alias of an integer, such as `Bits` or
-    `Word`, keeps it, and takes arrays of any type: it often points to the bits of other types, or of another sign"""
+    """Return a `Param` with its alias resolved. A pointer to an alias of an integer, such as `Bits` or `Word`, keeps
+    the alias and accepts arrays of any type, because it often points to the bits of other types"""
     resolved = resolve_type(param.type, types)
     dtype, is_pointer = dtype_of(resolved)
     is_integer = dtype is not None and 'int' in dtype
@@ -267,7 +267,7 @@ def cuda_kernel(
 
 
 def _export(name, f):
-    "Return C++ code that exports the kernel that was requests as `name`"
+    "Return C++ code that exports the kernel that was requested as `name`"
     return (
         f'GRIDSTRIDE_KERNEL_AS({_to_identifier(name)}, {f.scope + "::" if f.scope and "::" not in name else ""}{name})'
     )
@@ -283,7 +283,7 @@ def _compile_for_emulator(src, requests, checks):
     module = EmulatorModule(build_result, file, {}, checks, src)
 
     def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER):
-        emulator.hold_arguments(args)
+        emulator.defer_arguments(args)
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
     run_of_kernel = {name: partial(run, _to_identifier(name)) for name, _ in requests}
@@ -306,7 +306,7 @@ def _compile_for_gpu(src, requests, checks):
 
 
 def _native_arch():
-    "Return the architecture with features of this GPU only: for Hopper sm_90a, which has wgmma and setmaxnreg"
+    "Return the architecture-specific target of this GPU: for Hopper sm_90a, which has wgmma and setmaxnreg"
     return 'sm_90a' if arch() == 'sm_90' else arch()
 
 
@@ -386,7 +386,7 @@ def _half_bits(x, dtype):
 
 
 def _parameter_formats(types, struct_sizes):
-    "Return the types of a kernel's parameters as `launcher.cpp` takes them; None if it does not know one of them"
+    "Return the types of a kernel's parameters as codes for `launcher.cpp`; None if it does not support one of them"
     formats = [('*', *_ELEMENT_CODES[dtype]) if is_pointer else (_FORMATS.get(dtype),) for dtype, is_pointer in types]
     for i, size in struct_sizes.items():
         formats[i] = 'V', 0, 0, bytes(size)

@@ -1,4 +1,5 @@
-"""Builds and loads `launcher.cpp`, the compiled part of a launch, once for this Python and this torch.
+"""Builds and loads the compiled part of a launch, `launcher.cpp` and `launcher_src`, once per version of Python and
+torch.
 
 It is a Python extension module, because a launch in pure Python is many times slower than the driver. It needs a
 compiler, Python's headers and a torch that exports its tensors to C (2.10); without them, ctypes launches kernels.
@@ -68,7 +69,8 @@ def _build():
     if reason := _missing_requirement(torch):
         raise NoLauncher(reason)
     headers = [f'-I{sysconfig.get_path("include")}', f'-I{Path(torch.__file__).parent / "include"}']
-    source = Path(__file__).with_suffix('.cpp').read_text()
+    folder = Path(__file__).parent
+    sources = {path.name: path.read_text() for path in (folder / 'launcher.cpp', *folder.glob('launcher_src/*.h'))}
     try:
         cpp_compiler = compiler()
         command = [
@@ -84,7 +86,7 @@ def _build():
         ]
         key = cpp_compiler, sys.version, torch.__version__
         run = partial(run_command, description='preparing launches for this Python, once')
-        entry = build({'launcher.cpp': source}, [command], *key, run=run, shared=True)
+        entry = build(sources, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
         raise NoLauncher(_main_error(str(e))) from None
     return entry.folder / 'launcher.so'
@@ -115,7 +117,7 @@ def load(
 
 
 def _modes(torch):
-    "Return what reports torch's modes: whether gradients are recorded, dispatch modes, transforms, forward gradients"
+    "Return the functions that report torch's modes (gradients, dispatch modes, transforms), and those of forward AD"
     transform = torch._C._functorch.peek_interpreter_stack
     return torch.is_grad_enabled, torch._C._len_torch_dispatch_stack, transform, vars(torch.autograd.forward_ad)
 

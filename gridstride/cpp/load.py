@@ -90,7 +90,7 @@ class EmulatorModule(Module):
     def call(self, entry, call):
         with device_lock:
             emulator.prepare(self.checks, sources=self.sources)
-            emulator.hold_call(self.sources, self.checks)
+            emulator.defer_call(self.sources, self.checks)
             code = super().call(entry, call)
             if code == FINDING:
                 self._finding_of_thread.error = emulator.last_exception(self.sources())

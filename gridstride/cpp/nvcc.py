@@ -1,8 +1,8 @@
 """`gridstride nvcc` takes nvcc's command line and builds programs for the emulator: `make NVCC="gridstride nvcc"`.
 
-An object file has the sources with which it was compiled, because the emulator compiles a program as a whole: `-c`
-reports the errors of its sources, and linking compiles them again. An executable is a zip file that Python runs, with
-the module that the compiler has made; it needs this version of the package, but neither the sources nor the cache.
+An object file contains its sources, because the emulator compiles a program as a whole: `-c` reports the errors of the
+sources, and linking compiles them again. An executable is a zip file that Python runs; it contains the compiled module,
+and needs this version of the package, but neither the sources nor the cache.
 """
 
 import json, os, re, sys, tempfile, zipfile
@@ -76,7 +76,7 @@ _HOST_FLAG = re.compile(r'-fopenmp$|-std=|-D|-I')
 
 
 def _expand_host_flags(pairs):
-    "Yield the pairs of `_split_flags`, with those of -Xcompiler that the emulator takes as flags of nvcc"
+    "Yield the pairs of `_split_flags`; flags in -Xcompiler that the emulator supports are yielded separately"
     for flag, value in pairs:
         host_flags = value.replace('"', '').replace(',', ' ').split() if flag == '-Xcompiler' else []
         taken = [f for f in host_flags if _HOST_FLAG.match(f)]
@@ -88,7 +88,7 @@ def _expand_host_flags(pairs):
 def parse(
     argv,  # arguments of nvcc
 ) -> Request:
-    "Parse a command line, such as `parse(['-O3', '-o', 'a', 'a.cu'])`; flags that it does not know are ignored"
+    "Parse a command line, such as `parse(['-O3', '-o', 'a', 'a.cu'])`; unknown flags are ignored"
     lists = dict(files=[], include=[], defines=[], flags=[], extensions=[], ignored=[])
     options = {}
     for flag, value in _expand_host_flags(_split_flags(argv)):
@@ -136,7 +136,7 @@ def _read_object(path):
         raise ValueError(f'{path}: {error.strerror}') from None
     except UnicodeDecodeError:
         pass
-    raise ValueError(f'{path} was not compiled by `gridstride nvcc`: compile all files of the program by it')
+    raise ValueError(f'{path} was not compiled by `gridstride nvcc`: compile all files of the program with it')
 
 
 def _merged(sources, key):

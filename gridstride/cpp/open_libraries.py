@@ -49,7 +49,7 @@ def is_open(path) -> bool:
 
 
 def collect_garbage():
-    "Collect garbage if many modules are loaded: reference cycles of modules and their functions keep them alive"
+    "Run the garbage collector if many modules are loaded: cycles of modules and their functions keep them alive"
     global _garbage_threshold
     if len(_open_libraries) > max(_garbage_threshold, 2 * MAX_UNREFERENCED) and gc.isenabled():
         gc.collect()

@@ -83,7 +83,7 @@ def run_compiled(
 ) -> int:  # the exit status
     "Run a compiled program; raises `KernelError` for a finding"
     emulator.device()
-    # Run a copy, because a library at a new path is loaded again, so its variables are initialized again
+    # Run a copy: a library at a new path is loaded separately, so its variables are initialized again
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
         try:

@@ -1,6 +1,6 @@
 """Several emulated devices in Python: kernels are launched on each of them, and then run together.
 
-The runtime queues the launches (`runtime/queue.cpp`), because a kernel may wait for one of another device."""
+The runtime queues the launches (`runtime/queue.cpp`), because a kernel may wait for a kernel on another device."""
 
 import ctypes
 import math
@@ -53,7 +53,7 @@ class Devices:
         return table
 
     def multicast(self, tensors) -> int:
-        """Return the address for `multimem` that stands for the tensors of `symmetric` on all devices; an int64.
+        """Return the multicast address of the tensors of `symmetric` on all devices, for `multimem`, as an int64.
 
         Example: `k[1, 32](devices.multicast(buffers), n)` for a parameter `unsigned long long` or `long long`"""
         address = _function('multicast_address', ctypes.c_void_p, ctypes.c_void_p)(tensors[0].data_ptr())
@@ -66,14 +66,14 @@ class Devices:
 
         Raises the finding that stopped them, such as `RacecheckError`; its `device` is that of the thread."""
         with device_lock:
-            held = emulator.held_calls()
-            if not held.sources:
+            deferred = emulator.deferred_calls()
+            if not deferred.sources:
                 return
-            files = {name: text for sources in held.sources for name, text in sources().items()}
-            emulator.prepare(held.checks, sources=lambda: files)
+            files = {name: text for sources in deferred.sources for name, text in sources().items()}
+            emulator.prepare(deferred.checks, sources=lambda: files)
             succeeded = emulator.device().gridstride_run_queue()
-            held.sources.clear()
-            held.arguments.clear()
+            deferred.sources.clear()
+            deferred.arguments.clear()
             if not succeeded:
                 raise emulator.last_exception(files)
             emulator.raise_pending_error()
@@ -120,26 +120,27 @@ def devices(
     """Emulate several devices in the `with` block, whose kernels run together at its end, and at `synchronize`.
 
     A kernel on one device may wait for one on another. Each has its own memory; `symmetric` allocates memory that all
-    may access. Another array belongs to the device to which it was passed first, and an access by another one is a
-    finding of memcheck. Arrays have a kernel's results after `synchronize`. Raises `ValueError` for another number.
+    may access. Any other array belongs to the first device to which it is passed, and an access by another device is a
+    finding of memcheck. A kernel's results are in its arrays after `synchronize`. Raises `ValueError` for another
+    number.
 
     Example: `with devices(2) as d: ...; with d[1]: k[1, 32](x)`"""
     emulator.check_num_devices(num_devices)
-    with emulator.options(devices=num_devices), _held_queue():
+    with emulator.options(devices=num_devices), _deferred_launches():
         group = Devices(num_devices)
         yield group
         group.synchronize()
 
 
 @contextmanager
-def _held_queue():
-    "Leave launches in the queue at the end of a call, in the `with` block"
+def _deferred_launches():
+    "Keep launches in the queue at the end of a call, in the `with` block"
     emulator.prepare((), sources=dict)
     runtime = emulator.device()
     runtime.gridstride_run_queue.restype = ctypes.c_bool
     runtime.gridstride_hold_queue(True)
     try:
-        with emulator.holding_calls():
+        with emulator.deferring_calls():
             yield
     finally:
         runtime.gridstride_drop_queue()

@@ -1,6 +1,6 @@
 """Converts values between Python and compiled CUDA C.
 
-A compiled library does not link Python: it is opened with ctypes, and each value is passed as a sequence of 64-bit
+A compiled library is not linked with Python: it is loaded with ctypes, and each value is passed as a sequence of 64-bit
 words. The first word is the kind of the value, the following words are its contents;
 `include/torch/gridstride/bindings.h` is the C++ side. A tensor is passed by reference: as its address, sizes,
 strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
@@ -54,10 +54,10 @@ def _pack_tensor(x, fmt, out):
     if code is None:
         code = _torch_codes[dtype] = _dtype_code(dtype)
     if x.layout is not sys.modules['torch'].strided:
-        raise TypeError(f'a tensor whose layout is {x.layout} has no address to give to C++')
+        raise TypeError(f'a tensor whose layout is {x.layout} has no address to pass to C++')
     address = x.data_ptr()
     if not address and x.numel() and device.type != 'meta':
-        raise TypeError('its storage is empty: it was freed, or never allocated, so there is no memory to give to C++')
+        raise TypeError('its storage is empty: it was freed, or never allocated, so there is no address to pass to C++')
     kind, i = (0, -1) if device.type == 'cpu' else _device_words(device)
     shape = x.shape
     n = len(shape)
@@ -170,8 +170,8 @@ def to_words(xs):
     return struct.pack(''.join(fmt), *out)
 
 
-# `unpack` reads returned words in the memory of C++. A tensor is returned as the address of its Python object. The
-# result of a function owns a reference, since C++ may have held the last one, and `unpack` takes over that reference.
+# `unpack` reads the words that C++ returns. A tensor is returned as the address of its Python object. The result of a
+# function owns a reference, because C++ may have held the last one; `unpack` takes it over.
 # ctypes.pythonapi is not used here, because all packages share its functions, and Numba sets other argument types.
 _api = ctypes.PyDLL(None)
 _decref = _api.Py_DecRef
@@ -320,8 +320,8 @@ _FUNCTIONS = _callback, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_D
 _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 
-# A library has only the types of parameters. Their names come from the declaration in the source.
-def between_commas(text: str) -> list:
+# A library contains only the types of parameters. Their names are taken from the declaration in the source.
+def split_at_commas(text: str) -> list:
     "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
     parts, depth = [''], 0
     for c in text:
@@ -340,7 +340,7 @@ def parameters(
     i = declaration.index('(')
     return [
         _parse_parameter(part)
-        for part in between_commas(declaration[i + 1 : declaration.rindex(')')])
+        for part in split_at_commas(declaration[i + 1 : declaration.rindex(')')])
         if part != 'void'
     ]
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import torch
 
 
-# A report goes through a pipe at once, so that the submission cannot withdraw it.
+# Each report is written to a pipe immediately, so that the submission cannot withdraw it.
 class Reporter:
-    "Sends each report to the judge once"
+    "Sends reports to the judge, each of them once"
 
     def __init__(self, fd):
         self.fd = fd
@@ -125,7 +125,7 @@ def _frames(frame):
 
 
 def watch(report, may_import_judge=False):
-    "From now on, report when the submission inspects its callers or, unless it may, imports modules of the judge"
+    "Install an audit hook that reports inspections of callers and, unless they are allowed, imports of judge modules"
     active_events = []  # not empty while the hook runs, so that it ignores events that it causes
 
     def hook(event, args):
@@ -150,8 +150,8 @@ def _check_import(name, report):
         raise ImportError(f'{name} is not available to a submission')
 
 
-# These namespaces have functions that a clock or a comparison in this process would use. The judge uses none of them,
-# but a submission that replaces one tries to cheat.
+# A clock or a comparison in this process would use functions of these namespaces. The judge does not, but a submission
+# that replaces one of them tries to cheat.
 def _watched_namespaces():
     "Return {name: namespace} of Python and torch that a submission must not change"
     modules = dict(time=time, torch=torch, json=json, os=os, gc=gc, signal=signal, builtins=__builtins__)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from . import wire
-from .closeness import Miss, find_miss
+from .tolerance import Mismatch, find_mismatch
 from .processes import Process
 
 # Seconds for which a GPU may be busy after the copy of the answer. Without remaining work, synchronizing with an H100
@@ -21,8 +21,8 @@ from .processes import Process
 # wait, it took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work makes the answer
 # wrong.
 _MAX_BUSY_SECONDS = 2e-3
-_MAX_TEXT = 200  # characters of a text from a submission's process that are kept
-_MAX_KERNELS = 100  # reported kernels that are kept
+_MAX_TEXT = 200  # characters that are kept of a string from a submission's process
+_MAX_KERNELS = 100  # number of reported kernels that are kept
 
 Call = namedtuple('Call', 'sizes data answer facts seconds')  # answer: a list of tensors, () after the checks
 
@@ -95,9 +95,11 @@ def _plan_calls(task, rng):
     ]
 
 
-# fact about a call, which the submission's process reports -> its type. Facts of another type are ignored, because that
-# process is not trusted
-_FACT_TYPES = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
+# The facts about a call that the submission's process reports -> their types. A fact of another type is ignored,
+# because that process is not trusted.
+_FACT_TYPES = dict(
+    launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, unusual=str
+)
 
 
 def _valid_facts(header):
@@ -117,7 +119,7 @@ def launch_counts(reported) -> dict:  # kernel -> number of launches
 
 
 def _precompile_headers():
-    "Compile the emulator's headers here, because this takes longer than a call may take; ignore a missing compiler"
+    "Precompile the emulator's headers in the judge's process, because this exceeds the time limit of a call"
     with suppress(RuntimeError, OSError):
         import_module('gridstride.cpp.toolchain.build').prepare()
 
@@ -165,7 +167,7 @@ class Bench:
         header = dict(
             op='call', data=descriptions, tuple=isinstance(data, tuple), writes=list(self.task.writable_inputs)
         )
-        return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
+        return header, [wire.tensor_bytes(x) for x in items if isinstance(x, torch.Tensor)]
 
     def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if it is known
         "Make and check a call; its time is from the first byte of the inputs to the last byte of the answer"
@@ -199,7 +201,7 @@ class Bench:
         try:
             blobs_and_descriptions = zip(blobs, header['answer'], strict=True)
             return [
-                wire.tensor_of(blob, description['dtype'], description['shape'])
+                wire.tensor_from_bytes(blob, description['dtype'], description['shape'])
                 for blob, description in blobs_and_descriptions
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
@@ -224,13 +226,13 @@ class Bench:
         self.check_values(call, expected, scales)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
-            raise Refusal('fallback', f'{self.call_label()} right, but none of its kernels ({names}) ran')
+            raise Refusal('fallback', f'{self.call_label()} the answer is right, but none of its kernels ({names}) ran')
 
     def check_tensor_types(self, facts):
         "Check that the answer has plain tensors with their own memory"
         if text := facts.get('returned'):
             raise Refusal('type', f'{self.call_label()} {text}')
-        if text := facts.get('odd'):
+        if text := facts.get('unusual'):
             raise Refusal('subclass', f'{self.call_label()} it returned {text}')
         if facts.get('alias') is not None:
             raise Refusal('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
@@ -263,34 +265,34 @@ class Bench:
             if i not in self.task.writable_inputs and not np.array_equal(
                 np.frombuffer(sent_blob, 'B'), np.frombuffer(returned_blob, 'B')
             ):
-                num_changed = int((x != wire.tensor_of(returned_blob, **wire.describe(x))).sum())
+                num_changed = int((x != wire.tensor_from_bytes(returned_blob, **wire.describe(x))).sum())
                 raise Refusal('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
         "Check that the answer is right; if it is not, find the most likely cause"
-        miss = self.find_miss(call.answer, expected, scales, call.sizes)
-        if miss is None and self.task.check_implementation:
+        mismatch = self.find_mismatch(call.answer, expected, scales, call.sizes)
+        if mismatch is None and self.task.check_implementation:
             output = call.answer[0] if len(call.answer) == 1 else call.answer
             is_right, text = self.task.check_implementation(call.data, output)
             if not is_right:
                 raise Refusal('wrong', f'{self.call_label()} the check of the task reports: {text}')
-        if miss:
-            self.diagnose(call, miss, expected, scales)
+        if mismatch:
+            self.diagnose(call, mismatch, expected, scales)
 
-    def find_miss(self, answer, expected, scales, sizes):
-        "Return the first `Miss` of the tensors of an answer; None if all are right"
+    def find_mismatch(self, answer, expected, scales, sizes):
+        "Return the `Mismatch` of the first wrong tensor of an answer; None if all are right"
         if len(answer) != len(expected):
-            return Miss('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
+            return Mismatch('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
         terms = self.task.terms(**sizes)
         triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
-        misses = (find_miss(x, want, scale, self.task.dtype, terms) for x, want, scale in triples)
-        return next(filter(None, misses), None)
+        mismatches = (find_mismatch(x, want, scale, self.task.dtype, terms) for x, want, scale in triples)
+        return next(filter(None, mismatches), None)
 
     # The cause of a wrong answer
-    def diagnose(self, call, miss, expected, scales):
+    def diagnose(self, call, mismatch, expected, scales):
         "Raise `Refusal` for a wrong answer, with its most likely cause"
-        problem = f'{self.call_label()} {miss.text}'
-        if miss.code == 'type':
+        problem = f'{self.call_label()} {mismatch.text}'
+        if mismatch.code == 'type':
             raise Refusal('type', problem)
         if self.is_right_later(call.sizes, expected, scales):
             raise Refusal(
@@ -309,9 +311,9 @@ class Bench:
             )
         if self.calls:
             raise Refusal('shapes', f'{problem}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
-        if miss.code not in ('unwritten', 'nan') and self.is_constant(call):
+        if mismatch.code not in ('unwritten', 'nan') and self.is_constant(call):
             raise Refusal('constant', f'{self.call_label()} the output does not depend on the input')
-        raise Refusal(miss.code, problem)
+        raise Refusal(mismatch.code, problem)
 
     def is_right_later(self, sizes, expected, scales):
         "Return whether the last answer becomes right after all remaining work has ended"
@@ -320,11 +322,11 @@ class Bench:
             answer = self.parse_tensors(header, blobs)
         except Refusal:
             return False
-        return self.find_miss(answer, expected, scales, sizes) is None
+        return self.find_mismatch(answer, expected, scales, sizes) is None
 
     def is_answer_for(self, call, data):
         "Return whether the answer of a call is right for other data of the same sizes"
-        return self.find_miss(call.answer, *self.compute_expected(data), call.sizes) is None
+        return self.find_mismatch(call.answer, *self.compute_expected(data), call.sizes) is None
 
     def find_replayed_call(self, call):
         "Return the number of the earlier call whose answer this call returned; None if there is none"
@@ -344,7 +346,7 @@ class Bench:
         sizes = self.calls[0].sizes
         data = self.make_data('new', sizes)
         answer = self.ask_again(data, process, **options)
-        return self.find_miss(answer, *self.compute_expected(data), sizes) is not None
+        return self.find_mismatch(answer, *self.compute_expected(data), sizes) is not None
 
     def ask_again(self, data, process=None, **options):
         "Make one more call, in this or another process; returns the tensors of its answer, unchecked"
@@ -363,7 +365,7 @@ class Bench:
     def is_constant(self, call):
         "Return whether other inputs of these sizes give an identical answer"
         other_answer = self.ask_again(self.make_data('new', call.sizes))
-        return [bytes(wire.bytes_of(x)) for x in call.answer] == [bytes(wire.bytes_of(x)) for x in other_answer]
+        return [bytes(wire.tensor_bytes(x)) for x in call.answer] == [bytes(wire.tensor_bytes(x)) for x in other_answer]
 
     # The whole run
     def start(self, stack):

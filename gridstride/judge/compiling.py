@@ -1,5 +1,5 @@
-"""Compile CUDA C of a submission in a sandbox of its own, in which no code of the submission runs, so that the result
-can be cached safely. Files that a submission writes itself are deleted when its process ends.
+"""Compile the CUDA C of a submission in a separate sandbox, in which no code of the submission runs, so that the result
+can be cached safely. Files that the submission itself writes are deleted when its process ends.
 
 A submission's process requests a module by its sources and flags. The judge looks up the hash of the request in a
 section of the cache that submissions can only read. If the entry is missing, the judge starts a process that compiles
@@ -34,7 +34,7 @@ def _build_module():
 
 # In a submission's process
 class Client:
-    "Requests compiled modules from the judge, for the process that created it, one request at a time"
+    "Requests compiled modules from the judge, one at a time; ignored in forks of the process that created it"
 
     def __init__(self, sock):
         self.sock = sock
@@ -120,7 +120,7 @@ class Service(threading.Thread):
 
         try:
             # The command is only a placeholder: `run_command` compiles in another process.
-            arguments = {}, [['compiled apart']], *request, *request.build_arguments()
+            arguments = {}, [['placeholder']], *request, *request.build_arguments()
             build_result = cache.build(*arguments, section=JUDGED, shared=True, fail=make_error, run=run_command)
         except RuntimeError:
             return dict(log=logs[0][: wire.MAX_TEXT]) if logs else {}

@@ -13,8 +13,8 @@ from . import wire
 
 _SETTLE_SECONDS = 0.3  # time for remaining work to end, before the judge diagnoses a wrong answer
 _PAUSE_CYCLES = 4_000_000  # about 2 ms, for which a GPU sleeps until all work of a call is queued
-_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes; `closeness` recognizes it
-_M_PERTURB = -6  # option of glibc's mallopt: memory is allocated full of the complement of a byte
+_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes; `tolerance` recognizes it
+_M_PERTURB = -6  # option of glibc's mallopt: fill allocated memory with the complement of a byte
 
 
 # Streams without a GPU execute work at once, so the judge can only check whether the submission waited for a stream.
@@ -164,7 +164,7 @@ def disable_launches():
         )
 
 
-# A device: inputs are put into buffers, a call runs, its answer is taken
+# A device copies inputs to buffers, makes a call, and returns copies of the answer
 class Cpu:
     "Calls on the CPU"
 
@@ -231,7 +231,7 @@ def _skip_launches(skipped):
 # Work on another stream that does not wait for this one reads the inputs of the previous call. If this stream does not
 # wait for the other one, the results of the other one are missing in the copy.
 class Gpu:
-    "Calls on a GPU; looks up all functions before the submission, which could replace them, is imported"
+    "Calls on a GPU; stores all functions that it uses before it imports the submission, which could replace them"
 
     def __init__(self):
         cuda = torch.cuda
@@ -321,7 +321,7 @@ def tensors_of(data):
 
 
 class BufferPool:
-    "Stores the inputs of each call at the same addresses, which detects answers that are cached by address"
+    "Stores the inputs of each call at the same addresses, so that answers cached by address are detected"
 
     def __init__(self, device):
         self.device = device
@@ -344,6 +344,6 @@ class BufferPool:
         for i, item in enumerate(header['data']):
             is_tensor = isinstance(item, dict)
             items.append(
-                self._store(i, wire.tensor_of(next(blobs), item['dtype'], item['shape'])) if is_tensor else item
+                self._store(i, wire.tensor_from_bytes(next(blobs), item['dtype'], item['shape'])) if is_tensor else item
             )
         return tuple(items) if header['tuple'] else items[0]

@@ -174,13 +174,13 @@ def _accepts_one_argument(function):
 
 
 def read_submission(
-    source,  # a path, a text (a str of more than one line), or a `Submission`
+    source,  # a path, source code (a str of more than one line), or a `Submission`
 ) -> Submission:
     "Parse a submission without executing it; raises `FormError` for a file that is not a submission"
     if isinstance(source, Submission):
         return source
     if not isinstance(source, (str, Path)):
-        expected = 'the path of a file, or its text; `write_submission` makes one from a function'
+        expected = 'the path of a file, or its source code; `write_submission` writes a file from a function'
         raise TypeError(f'a submission must be {expected}; got {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
         text = source.removeprefix('\ufeff')
@@ -205,7 +205,7 @@ def _read_text(path):
     "Read the text of a file; raise `FormError` if it is not a text file"
     if not os.path.isfile(path):
         actual = 'a folder' if os.path.isdir(path) else 'not a file'
-        raise FormError(f'{str(path)[:300]} is {actual}; pass the path of a submission, or its text (some lines)')
+        raise FormError(f'{str(path)[:300]} is {actual}; pass the path of a submission, or its source code')
     try:
         with tokenize.open(path) as f:  # handles byte order marks, and lines such as `# coding: latin-1`
             return f.read(_MAX_CHARACTERS + 1)

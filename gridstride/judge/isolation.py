@@ -20,7 +20,7 @@ from pathlib import Path
 from . import seccomp
 from .compiling import JUDGED
 
-_MAX_DISK = '1g'  # of all folders in memory to which a submission may write
+_MAX_DISK = '1g'  # total size of the tmpfs folders to which a submission may write
 _MAX_FILE_BYTES = 1 << 30
 _MAX_OPEN_FILES = 1024
 _MAX_PROCESSES = 256
@@ -111,7 +111,7 @@ def named_sockets() -> list:  # of paths
 
 
 def needed_paths(folders) -> list:  # of paths
-    "List the paths in hidden folders that a submission must read: Python, its packages, compilers, drivers"
+    "List the paths in hidden folders that a submission needs: Python, its packages, compilers, drivers"
     paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
         paths += os.environ.get(name, '').split(os.pathsep)
@@ -304,14 +304,14 @@ def drop_privileges():
     prctl(_SET_DUMPABLE, 1)
 
 
-def forget_keys():
+def replace_session_keyring():
     "Replace the session's keyring, which may have keys and tickets of this user, by an empty one"
     with suppress(OSError, KeyError):
         _call('syscall', _KEYCTL[os.uname().machine], _JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
 def _paths_outside(folders, path='/'):
-    "Yield paths that together cover all of the file system except `folders`: folders as large as possible, and files"
+    "Yield the topmost folders and the files that together contain the whole file system except `folders`"
     if not _is_inside(path, folders):
         if not any(_is_inside(folder, [path]) for folder in folders):
             yield path
@@ -334,7 +334,7 @@ def apply_landlock(
     readable,  # paths
     writable,  # paths
 ) -> int:  # the version of Landlock; 0 if the system has none
-    "From now on, deny other files, network connections, and signals to and traces of other processes"
+    "Deny all other files, network connections, and signalling or tracing of other processes"
     with suppress(OSError):
         version = _call('syscall', _CREATE_RULESET, None, 0, 1)
         all_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
@@ -367,7 +367,7 @@ def confine(
     if sys.platform == 'linux':
         drop_privileges()
         hidden = hidden_folders()
-        forget_keys()
+        replace_session_keyring()
         if has_namespaces:
             readable, hidden_writable = ['/'], [*hidden, '/proc']
         else:
@@ -399,7 +399,7 @@ def limit_processes():
         resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
 
 
-# The warden's view of the processes below it
+# The processes below the warden
 def children(pid='self') -> list:
     "List the child processes of a process"
     with suppress(OSError):
@@ -453,7 +453,7 @@ def _resident_bytes(pid):
     return 0
 
 
-def files_in_memory() -> int:
+def tmpfs_bytes() -> int:
     "Return the total bytes of files in memory on this machine or in this container"
     for path, pattern in ('/sys/fs/cgroup/memory.stat', r'shmem (\d+)$'), ('/proc/meminfo', r'Shmem: +(\d+) kB'):
         with suppress(OSError):
@@ -464,11 +464,11 @@ def files_in_memory() -> int:
 
 def exceeded_limit(
     max_memory,  # bytes
-    files_before,  # `files_in_memory()` before the submission started
+    tmpfs_bytes_before,  # `tmpfs_bytes()` before the submission started
 ) -> str:  # '' if there is none
     "Return the limit that the processes below this one exceed together, in words"
     pids = descendants()
-    file_bytes = max(0, files_in_memory() - files_before)
+    file_bytes = max(0, tmpfs_bytes() - tmpfs_bytes_before)
     if len(pids) > _MAX_PROCESSES:
         return f'more than {_MAX_PROCESSES} processes'
     # The first sum, which counts shared memory several times, is only a quick test.

@@ -37,7 +37,7 @@ _PASSED_VARIABLES = (
     'XDG_CACHE_HOME TRITON_CACHE_DIR TRITON_INTERPRET TRITON_LIBCUDA_PATH TRITON_PTXAS_PATH TORCH_CUDA_ARCH_LIST '
     'TORCH_EXTENSIONS_DIR TORCHINDUCTOR_CACHE_DIR NUMBA_CUDA_DRIVER MAX_JOBS CONDA_PREFIX PYTHONDONTWRITEBYTECODE'
 ).split()
-_PASSED_PREFIXES = 'LC_', 'GRIDSTRIDE_'  # of passed variables; not NVIDIA_, as such variables may have keys of services
+_PASSED_PREFIXES = 'LC_', 'GRIDSTRIDE_'  # of passed variables; not NVIDIA_, because these may contain API keys
 _ROOT = str(Path(__file__).parents[2])  # the folder that has the package
 _MEMORY_FRACTION = 0.5  # of this machine's memory, for all processes of a submission
 _DISABLED_PROTECTIONS = ()  # words of `verdicts.ISOLATION`; for tests
@@ -77,16 +77,16 @@ class _Server:
             raise RuntimeError(f'the process that starts submissions did not start: {" ".join(command)}')
 
     def wait_for_confirmation(self, seconds):
-        "Return whether the server confirms, in time, that it is ready or has received an order"
+        "Return whether the server confirms in time that it is ready, or that it has received a job"
         self.control.settimeout(seconds)
         with suppress(OSError):
             return self.control.recv(1) == b'!'
         return False
 
-    def start(self, order, fds):
-        "Order the server to start a process; return whether it did"
+    def start(self, job, fds):
+        "Request a process from the server; return whether it was started"
         with suppress(OSError):
-            socket.send_fds(self.control, [json.dumps(order).encode()], fds)
+            socket.send_fds(self.control, [json.dumps(job).encode()], fds)
             return self.wait_for_confirmation(_FORK_SECONDS)
         return False
 
@@ -115,14 +115,14 @@ if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own ser
     os.register_at_fork(after_in_child=lambda: (_servers.clear(), globals().update(_lock=threading.RLock())))
 
 
-def _start(device, order, fds, process):
-    "Start a process on the server of a device, and return the server; replace a server that does not answer"
+def _start(device, job, fds, process):
+    "Start a process on the server of a device, and return this server; a server that does not answer is replaced"
     if not hasattr(socket, 'send_fds'):
         raise RuntimeError('judge: submissions run in forked processes, which need Linux or macOS')
     with _lock:
         for _ in range(2):
             server = _servers[device] = _servers.get(device) or _Server(device)
-            if server.start(order, fds):
+            if server.start(job, fds):
                 server.processes.add(process)
                 return server
             server.release(retire=True)
@@ -170,8 +170,8 @@ class Process:
         self.warden, warden_end = socket.socketpair()
         self.report_pipe, report_end = os.pipe()
         os.set_blocking(self.report_pipe, False)
-        order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
-        order |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles, worker=worker)
+        job = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
+        job |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles, worker=worker)
         fds = [warden_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
         self.service, requests_end = None, None
         if self.may_compile:
@@ -179,7 +179,7 @@ class Process:
             self.service = Service(requests, lambda: Process(submission, device, _COMPILE_SECONDS, compiles=True))
             fds.append(requests_end.fileno())
         try:
-            self.server = _start(device, order, fds, self)
+            self.server = _start(device, job, fds, self)
         finally:
             for sock in filter(None, (messages_end, warden_end, requests_end)):
                 sock.close()
@@ -267,11 +267,11 @@ class Process:
         finally:
             self._ask_warden(b'c')
 
-    def _ask_warden(self, order):
-        "Send the warden an order, and wait for its confirmation, or for its last report if the process has ended"
+    def _ask_warden(self, command):
+        "Send the warden a command, and wait for its confirmation, or for its last report if the process has ended"
         self._read_warden_lines(1)
         with suppress(OSError):
-            self.warden.sendall(order)
+            self.warden.sendall(command)
             if (reply := self.warden.recv(1)) != b'=':
                 self.warden_lines += reply
 

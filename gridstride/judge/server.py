@@ -24,8 +24,8 @@ from ..utils import cache_dir
 
 _CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # options of Linux's prctl
 _CHECK_SECONDS = 0.1  # between two checks of the resources of a submission
-# order from the judge to a warden -> signal to all processes of the submission; any other order ends the submission
-_ORDERS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}
+# command of the judge -> signal to all processes of the submission; any other command ends the submission
+_SIGNALS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}
 _MAX_OUTPUT_BYTES = 64 << 20
 
 
@@ -54,17 +54,17 @@ def _signal_all(pid, number):
         time.sleep(0.001)
 
 
-def _exceeded_limit(output, max_memory, files_before):
+def _exceeded_limit(output, max_memory, tmpfs_bytes_before):
     "Return the limit that the submission exceeds, in words; '' if there is none"
     if os.fstat(output).st_blocks * 512 > _MAX_OUTPUT_BYTES:  # the output is a file on disk
         return f'more than {_MAX_OUTPUT_BYTES >> 20} MiB of output'
-    return isolation.exceeded_limit(max_memory, files_before)
+    return isolation.exceeded_limit(max_memory, tmpfs_bytes_before)
 
 
 def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, exceeded limit or '')
-    "Wait until the process ends, exceeds a limit, or the judge ends it; follow the judge's orders"
+    "Wait until the process ends, exceeds a limit, or the judge ends it; execute the judge's commands"
     watched = [judge_socket]
-    files_before = isolation.files_in_memory()
+    tmpfs_bytes_before = isolation.tmpfs_bytes()
     if hasattr(os, 'pidfd_open'):
         watched.append(os.pidfd_open(pid))
     while True:
@@ -73,12 +73,12 @@ def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, excee
         if done:
             return os.waitstatus_to_exitcode(status), ''
         if judge_socket in ready:
-            number = _ORDERS.get(judge_socket.recv(1))
+            number = _SIGNALS.get(judge_socket.recv(1))
             if number is None:
                 return None, ''
             _signal_all(pid, number)
             judge_socket.sendall(b'=')
-        if not ready and (excess := _exceeded_limit(output, max_memory, files_before)):
+        if not ready and (excess := _exceeded_limit(output, max_memory, tmpfs_bytes_before)):
             return None, excess
 
 
@@ -111,14 +111,14 @@ def _run_warden(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
         _guard(watched, judge_socket, 1 + (watched != pid), status_pipe, output, max_memory)
 
 
-def _enter_namespaces(order, start_pipe, lifeline, status_pipe):
+def _enter_namespaces(job, start_pipe, lifeline, status_pipe):
     "Fork the first process of new namespaces, and from it the submission's process, in which this function returns"
     sockets = isolation.named_sockets()
     isolation.enter_namespaces()
     if pid := os.fork():
         os.write(start_pipe, f'{pid}\n'.encode())
         os._exit(0)
-    isolation.mount_file_system(order['folder'], order['cache'], sockets)
+    isolation.mount_file_system(job['folder'], job['cache'], sockets)
     isolation.forbid_tracing()
     if pid := os.fork():
         low, high = sorted((lifeline, status_pipe))
@@ -128,7 +128,7 @@ def _enter_namespaces(order, start_pipe, lifeline, status_pipe):
     isolation.limit_processes()
 
 
-def _start(order, judge_fd, message_fd, report_fd, output, request_fd=None):
+def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
     "Fork the submission's process, and become its warden; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_CHILD_SUBREAPER, 1)
@@ -140,21 +140,21 @@ def _start(order, judge_fd, message_fd, report_fd, output, request_fd=None):
             os.close(fd)
         if request_fd is not None:
             os.close(request_fd)
-        max_memory = order['memory_fraction'] * isolation.total_memory()
+        max_memory = job['memory_fraction'] * isolation.total_memory()
         return _run_warden(pid, start_read, status_read, judge_fd, output, max_memory)
     for fd in (judge_fd, start_read, lifeline_write, status_read):
         os.close(fd)
-    if order['has_namespaces']:
-        _enter_namespaces(order, start_write, lifeline_read, status_write)
+    if job['has_namespaces']:
+        _enter_namespaces(job, start_write, lifeline_read, status_write)
     elif request_fd is not None:  # without a sandbox the process compiles itself: it could write to the cache anyway
         os.close(request_fd)
         request_fd = None
     for fd in (lifeline_read, status_write):
         os.close(fd)
-    _run_submission(order, start_write, message_fd, report_fd, output, request_fd)
+    _run_submission(job, start_write, message_fd, report_fd, output, request_fd)
 
 
-def _run_submission(order, start_pipe, message_fd, report_fd, output, request_fd):
+def _run_submission(job, start_pipe, message_fd, report_fd, output, request_fd):
     "Confine this process, report the protections to the warden, and start the worker"
     os.setsid()
     isolation.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
@@ -163,28 +163,28 @@ def _run_submission(order, start_pipe, message_fd, report_fd, output, request_fd
         os.dup2(fd, standard_fd)
     for fd in (no_input, output):
         os.close(fd)
-    os.chdir(order['folder'])
-    isolation.limit_resources(order['cpu_seconds'])
-    protections = isolation.confine(order['folder'], order['cache'], order['has_namespaces'], order['disabled'])
+    os.chdir(job['folder'])
+    isolation.limit_resources(job['cpu_seconds'])
+    protections = isolation.confine(job['folder'], job['cache'], job['has_namespaces'], job['disabled'])
     os.write(start_pipe, json.dumps(protections).encode())
     os.close(start_pipe)
-    os.environ.update(TMPDIR=order['folder'], **({} if 'files' in protections else {'HOME': order['folder']}))
+    os.environ.update(TMPDIR=job['folder'], **({} if 'files' in protections else {'HOME': job['folder']}))
     tempfile.tempdir = None
-    if order['compiles']:
+    if job['compiles']:
         import_module('gridstride.judge.compiling').main(socket.socket(fileno=message_fd))
     if request_fd is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=request_fd))
         import_module('gridstride.cpp.toolchain.build').compile_remotely = client
-    if order.pop('idle'):  # removed from the order, so that the submission cannot see it
+    if job.pop('idle'):  # removed from the job, so that the submission cannot see it
         import_module('gridstride.judge.devices').disable_launches()
-    import_module(order['worker']).main(socket.socket(fileno=message_fd), report_fd, order)
+    import_module(job['worker']).main(socket.socket(fileno=message_fd), report_fd, job)
 
 
 def serve(
-    control,  # a socket: per process, an order in JSON and four or five file descriptors
+    control,  # a socket: per process, a job in JSON and four or five file descriptors
     disabled=(),  # words of `verdicts.ISOLATION`: disabled protections
 ):
-    "Start a process per order, until the judge closes the connection"
+    "Start a process per job, until the judge closes the connection"
     cache = str(cache_dir())
     has_namespaces = 'processes' not in disabled and isolation.are_namespaces_supported(cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles interrupts
@@ -198,10 +198,10 @@ def serve(
         control.sendall(b'!')
         if os.fork() == 0:
             control.close()
-            order = dict(json.loads(text), has_namespaces=has_namespaces, cache=cache, disabled=disabled)
+            job = dict(json.loads(text), has_namespaces=has_namespaces, cache=cache, disabled=disabled)
             text = None
             try:
-                _start(order, *fds)
+                _start(job, *fds)
             finally:
                 os._exit(0)
         for fd in fds:

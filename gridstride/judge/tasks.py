@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from ..support.function_source import SourceMissing, source_of
-from .closeness import default_scale
+from .tolerance import default_scale
 
 
 @dataclass(frozen=True)

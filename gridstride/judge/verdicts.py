@@ -32,10 +32,10 @@ REASONS = {  # code -> reason for which a submission is refused
 }
 
 
-def plain(text, lines=False) -> str:
+def escape_controls(text, lines=False) -> str:
     """Escape text of a submission, so that no character controls a terminal or, unless `lines`, begins a new line.
 
-    >>> print(plain(chr(27) + '[1m'))
+    >>> print(escape_controls(chr(27) + '[1m'))
     \\x1b[1m"""
     allowed = '\n\t' if lines else ''
     return ''.join(
@@ -50,7 +50,7 @@ ISOLATION = {  # word of `Verdict.isolation` -> the verdict's statement if the w
     'network': 'it had access to the network',
     'landlock': 'Landlock did not confine it',
     'seccomp': 'no system call was denied to it',
-    'limits': 'it had no limits',
+    'limits': 'its resources were not limited',
 }
 
 
@@ -65,7 +65,7 @@ class Verdict:
     name: str  # of the file
     task: str
     code: str  # 'accepted', or a word of `REASONS`
-    why: str = ''  # the event that led to a refusal, and the call in which it happened
+    why: str = ''  # the event that caused the refusal, and the call in which it happened
     calls: int = 0  # number of calls, each of them checked, and with new values
     sizes: int = 0  # number of distinct sizes of these calls
     counts: dict = field(default_factory=dict)  # kernel -> launches in one call
@@ -77,9 +77,9 @@ class Verdict:
 
     def __post_init__(self):
         for name in ('name', 'task', 'why'):
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        object.__setattr__(self, 'printed', plain(self.printed, lines=True))
-        object.__setattr__(self, 'counts', {plain(k): v for k, v in self.counts.items()})
+            object.__setattr__(self, name, escape_controls(getattr(self, name)))
+        object.__setattr__(self, 'printed', escape_controls(self.printed, lines=True))
+        object.__setattr__(self, 'counts', {escape_controls(k): v for k, v in self.counts.items()})
 
     @property
     def accepted(self) -> bool:

@@ -97,17 +97,17 @@ _DTYPE_NAMES = 'float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bo
 DTYPES = {name: getattr(torch, name) for name in _DTYPE_NAMES}
 
 
-def name_of(dtype) -> str:
+def dtype_name(dtype) -> str:
     "Return the name of a dtype: 'float32' for torch.float32"
     return str(dtype).removeprefix('torch.')
 
 
-def bytes_of(x) -> memoryview:
+def tensor_bytes(x) -> memoryview:
     "Return the bytes of a tensor on the CPU"
     return memoryview(x.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
-def tensor_of(blob, dtype: str, shape):
+def tensor_from_bytes(blob, dtype: str, shape):
     "Create a tensor on a buffer, without a copy; raise `ProtocolError` unless the buffer fits the dtype and shape"
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ProtocolError(f'the dtype of a tensor must be one of {", ".join(DTYPES)}; got {str(dtype)[:40]!r}')
@@ -129,4 +129,4 @@ def tensor_of(blob, dtype: str, shape):
 
 def describe(x) -> dict:
     "Return the dtype and shape of a tensor, for a header"
-    return dict(dtype=name_of(x.dtype), shape=list(x.shape))
+    return dict(dtype=dtype_name(x.dtype), shape=list(x.shape))

@@ -1,7 +1,7 @@
 """Call a submission in its process: receive inputs, send the bytes of the answer, and report facts about the call.
 
 A submission shares this interpreter, so the judge trusts nothing from this process. It decides from bytes, and its
-clock stops when the last byte of the answer has arrived. The reported facts only add the reason to a refusal."""
+clock stops when the last byte of the answer has arrived. The reported facts only provide the reason for a refusal."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def _add_task_module():
 
 
 # Facts about an answer
-def _describe_unusual(x):
+def _describe_difference(x):
     "Describe how a tensor differs from a plain one; None if it is plain"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
@@ -58,8 +58,8 @@ def _inspect(answer, data, writes):
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
         return [], dict(returned=f'it returned {", ".join(names) or "nothing"} instead of a tensor')
-    if description := next(filter(None, map(_describe_unusual, items)), None):
-        return [], dict(odd=description)
+    if description := next(filter(None, map(_describe_difference, items)), None):
+        return [], dict(unusual=description)
     inputs = data if isinstance(data, tuple) else (data,)
     alias = next((i for x in items if (i := _aliased_input(x, inputs, writes)) is not None), None)
     return items, dict(alias=alias)
@@ -74,14 +74,14 @@ def _error_text(e):
 
 
 class _Worker:
-    "Executes the judge's orders for a submission"
+    "Executes the judge's commands for a submission"
 
-    def __init__(self, sock, reporter, order):
+    def __init__(self, sock, reporter, job):
         self.sock = sock
         self.reporter = reporter
-        self.order = order
+        self.job = job
         torch.set_num_threads(1)
-        self.device = Gpu() if order['device'] == 'cuda' else Cpu()
+        self.device = Gpu() if job['device'] == 'cuda' else Cpu()
         self.pool = BufferPool(self.device)
         self.function = None  # of the submission
         self.last_answer = ()
@@ -108,7 +108,7 @@ class _Worker:
         if header['form'] == 'custom_kernel':
             return module.custom_kernel
         model = module.ModelNew(*header['init']).eval()
-        if self.order['device'] == 'cuda':
+        if self.job['device'] == 'cuda':
             model = model.cuda()
         return lambda data: model(*(data if isinstance(data, tuple) else (data,)))
 
@@ -133,13 +133,15 @@ class _Worker:
                 threads = remaining_submission_threads(old_threads)
             self.send_answer('answer', copies, {**call_facts, **answer_facts, 'threads': threads})
             self.report_replaced_functions()
-            wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.to_cpu(x)) for x in tensors_of(data)])
+            wire.send(
+                self.sock, dict(op='inputs'), [wire.tensor_bytes(self.device.to_cpu(x)) for x in tensors_of(data)]
+            )
 
     def send_answer(self, op, tensors, facts):
         "Send the tensors of an answer, and facts about it"
         tensors = [self.device.to_cpu(x.resolve_conj().resolve_neg()) for x in tensors]
         header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in tensors])
-        wire.send(self.sock, header, [wire.bytes_of(x) for x in tensors])
+        wire.send(self.sock, header, [wire.tensor_bytes(x) for x in tensors])
 
     def again(self, header, blobs):
         "Wait until all remaining work has finished, and send the last answer again"
@@ -153,7 +155,7 @@ class _Worker:
         wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.function, data)))
 
     def run(self):
-        "Execute the judge's orders until it closes the connection"
+        "Execute the judge's commands until it closes the connection"
         while True:
             header, blobs = wire.receive(self.sock, make_buffer=self.device.make_buffer)
             try:
@@ -167,11 +169,11 @@ class _Worker:
 def main(
     sock,  # a socket for messages of the judge
     report_fd,  # a file descriptor for reports, one line of JSON each
-    order: dict,  # the order that started this process; only its `device` is used
+    job: dict,  # the job that started this process; only its `device` is used
 ):
     "Run a submission for the judge; never returns"
     try:
-        _Worker(sock, Reporter(report_fd), order).run()
+        _Worker(sock, Reporter(report_fd), job).run()
     except wire.ConnectionClosed:
         status = 0
     except BaseException:  # an error of this module: the judge shows the traceback

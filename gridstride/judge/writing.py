@@ -25,7 +25,7 @@ _CONSTANT_TYPES = int, float, str, bool, tuple, type(None)
 
 
 def _free_names(text):
-    "Return the names that Python code uses but does not define, as the keys of a dict"
+    "Return the free variables of Python code, as the keys of a dict"
     nodes = list(ast.walk(ast.parse(text)))
     names = [node for node in nodes if isinstance(node, ast.Name)]
     assigned = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
@@ -146,47 +146,47 @@ class _Collector:
     def __init__(self):
         self.imports, self.texts = {}, {}  # name -> import statement; name -> definition
 
-    def collect_source(self, thing):
+    def collect_source(self, obj):
         "Return the source of a function or class, and add all definitions that it uses"
-        text = source_of(thing).text.strip('\n') + '\n'
-        is_function = hasattr(thing, '__globals__')
-        namespace = thing.__globals__ if is_function else vars(sys.modules[thing.__module__])
+        text = source_of(obj).text.strip('\n') + '\n'
+        is_function = hasattr(obj, '__globals__')
+        namespace = obj.__globals__ if is_function else vars(sys.modules[obj.__module__])
         for name in _free_names(text):
-            if name != thing.__name__ and name in namespace:
+            if name != obj.__name__ and name in namespace:
                 self.add(name, namespace[name])
         return text
 
-    def add(self, name, thing):
+    def add(self, name, obj):
         "Add the definition or the import of an object that is used under this name"
         if name in self.texts or name in self.imports:
             return
         self.texts[name] = ''  # ends the recursion of functions that use each other
-        text = self.definition_of(name, thing)
+        text = self.definition_of(name, obj)
         del self.texts[name]
         if text:
             self.texts[name] = text
 
-    def definition_of(self, name, thing):
+    def definition_of(self, name, obj):
         "Return the Python code that defines an object; None if it was added as an import"
-        if isinstance(thing, ModuleType):
-            self.imports[name] = _import_line(name, thing)
-        elif function := _python_function(thing):
+        if isinstance(obj, ModuleType):
+            self.imports[name] = _import_line(name, obj)
+        elif function := _python_function(obj):
             return self.collect_source(function)
-        elif hasattr(thing, 'launch_plan') and hasattr(thing, 'constants'):
-            return self.with_load_inline(_rung_code(name, thing))
-        elif hasattr(thing, 'params') and hasattr(thing, 'src'):
-            return self.with_load_inline(_cuda_kernel_code(name, thing))
-        elif isinstance(thing, (FunctionType, type)) and self.is_user_code(thing):
-            return self.collect_source(thing)
-        elif isinstance(thing, _CONSTANT_TYPES):
-            return f'{name} = {thing!r}\n'
-        elif hasattr(thing, '__module__') and hasattr(thing, '__qualname__'):
-            self.imports[name] = f'from {thing.__module__} import {thing.__qualname__} as {name}'.removesuffix(
-                f' as {thing.__name__}'
+        elif hasattr(obj, 'launch_plan') and hasattr(obj, 'constants'):
+            return self.with_load_inline(_rung_code(name, obj))
+        elif hasattr(obj, 'params') and hasattr(obj, 'src'):
+            return self.with_load_inline(_cuda_kernel_code(name, obj))
+        elif isinstance(obj, (FunctionType, type)) and self.is_user_code(obj):
+            return self.collect_source(obj)
+        elif isinstance(obj, _CONSTANT_TYPES):
+            return f'{name} = {obj!r}\n'
+        elif hasattr(obj, '__module__') and hasattr(obj, '__qualname__'):
+            self.imports[name] = f'from {obj.__module__} import {obj.__qualname__} as {name}'.removesuffix(
+                f' as {obj.__name__}'
             )
         else:
             raise FormError(
-                f'it uses {name}, a {type(thing).__name__}, which cannot be written to a file: create it inside the '
+                f'it uses {name}, a {type(obj).__name__}, which cannot be written to a file: create it inside the '
                 f'function'
             )
 
@@ -196,12 +196,12 @@ class _Collector:
         return text
 
     @staticmethod
-    def is_user_code(thing):
+    def is_user_code(obj):
         "Return whether an object is defined in a notebook, outside installed packages, or in this package"
-        module = sys.modules.get(thing.__module__)
+        module = sys.modules.get(obj.__module__)
         file = getattr(module, '__file__', None)
         return (
-            thing.__module__.split('.')[0] == _PACKAGE
+            obj.__module__.split('.')[0] == _PACKAGE
             or file is None
             or 'site-packages' not in file
             and 'lib/python' not in file
@@ -228,25 +228,23 @@ def _import_file(path):
     return module
 
 
-def _check_source(thing):
+def _check_source(obj):
     "Raise `FormError` for an object without a source"
     try:
-        source_of(thing)
+        source_of(obj)
     except SourceMissing:
-        raise FormError(
-            f'{thing!r} has no source: pass a function, a class `ModelNew`, or the path of a file'
-        ) from None
-    if getattr(thing, '__name__', '') == '<lambda>':
+        raise FormError(f'{obj!r} has no source: pass a function, a class `ModelNew`, or the path of a file') from None
+    if getattr(obj, '__name__', '') == '<lambda>':
         raise FormError('a lambda has no name: write `def custom_kernel(data): ...`')
 
 
-def _collect(thing):
-    "Return the text of a submission with this `custom_kernel` or `ModelNew`, and all code that it uses"
+def _collect(obj):
+    "Return the source of a submission: this `custom_kernel` or `ModelNew`, and all code that it uses"
     collector = _Collector()
-    text = collector.collect_source(thing)
-    name = 'ModelNew' if isinstance(thing, type) else 'custom_kernel'
-    if thing.__name__ != name:
-        text += f'\n\n{name} = {thing.__name__}\n'
+    text = collector.collect_source(obj)
+    name = 'ModelNew' if isinstance(obj, type) else 'custom_kernel'
+    if obj.__name__ != name:
+        text += f'\n\n{name} = {obj.__name__}\n'
     parts = ['\n'.join(sorted(dict.fromkeys(collector.imports.values()))), *collector.texts.values(), text]
     return '\n\n'.join(part.rstrip('\n') + '\n' for part in parts if part)
 

@@ -1,6 +1,6 @@
 """Triton's linear layouts: functions of the bits of an index that are linear over GF(2), where addition is xor.
 
-Every size is a power of two. A layout maps each single bit of its inputs to a position; the positions of several set
+Every size is a power of two. A layout maps each bit of its inputs to a position; the positions of several set
 bits are combined by xor. `{'lane': [(0, 1), (0, 2), (1, 0)]}` maps lane 1 to column 1, lane 2 to column 2 and lane 4 to
 row 1, so it maps lane 6 = 4 + 2 to row 1, column 2. Register tiles, swizzled shared memory and the fragments of tensor
 cores are linear layouts, so one algebra (product, composition, inverse) applies to all of them.

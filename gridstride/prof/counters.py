@@ -1,7 +1,7 @@
-"""Profile kernels with Nsight Compute: hardware counters, the advice of NVIDIA's rules, and counters per source line.
+"""Profile kernels with Nsight Compute: hardware counters, the advice of its rules, and counters per source line.
 
-`ncu` runs a program and replays each of its kernels as often as it takes to read all requested counters. Here it runs
-in another process, on a script, or on a function of the notebook that `prof.isolate` extracts together with its
+`ncu` runs a program and replays each of its kernels until it has read all requested counters. Here it runs in another
+process, on a script, or on a function of the notebook that `prof.isolate` extracts together with its
 dependencies; `ncu_report` parses its report.
 """
 
@@ -148,8 +148,8 @@ def ncu_command(
     return [ncu, *options, *target]
 
 
-# There are two kinds of errors: limits of this machine (`Unavailable`: a recording is shown instead), and mistakes that
-# the reader can fix.
+# There are two kinds of errors: limitations of this machine (`Unavailable`: a recording is shown instead), and mistakes
+# that the reader can fix.
 _NO_PERMISSION = (
     "the driver restricts the GPU's counters to administrators (ERR_NVGPUCTRPERM). An administrator can grant access: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" | sudo tee /etc/modprobe.d/nvidia-counters.conf, '

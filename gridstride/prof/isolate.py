@@ -4,7 +4,7 @@ Nsight Compute profiles a process from its start, so a function of a notebook mu
 consists of the statements of the notebook, or of the file, that the function depends on, in their order. Arguments are
 pickled.
 
-The slice misses values that a method changes (`x.fill_(1)`), and names that a magic defines. Pass a `setup` for these.
+The slice misses in-place changes by methods (`x.fill_(1)`), and names that a magic defines. Pass a `setup` for these.
 """
 
 import ast
@@ -23,8 +23,8 @@ from types import ModuleType
 from ..support.function_source import lambda_text
 
 
-# A statement with the names that it defines, reads when it runs (`reads_now`), and reads in functions that are called
-# later (`reads_later`), according to the compiler's symbol table.
+# A statement with the names that it defines, the names that it reads when it runs (`reads_now`), and those that
+# functions in it read when they are called (`reads_later`), according to the compiler's symbol table.
 Statement = namedtuple('Statement', 'text defines reads_now reads_later node')
 
 # Comprehensions are scopes that run immediately; newer Pythons inline them.

@@ -17,8 +17,8 @@ from ..support.tables import CellText, Percentage, Table
 __all__ = ['ROOFLINE', 'Kernel', 'Line', 'Metric', 'Ncu', 'Rule', 'advice_table', 'parse_details', 'parse_raw_metrics']
 __all__ += ['parse_source_lines', 'report_from_json']
 
-# Each row is a metric or the advice of a rule. Rows of metrics have the full name of their section, rows of rules a
-# short one; a rule belongs to the section above it. The output of the program may come before and after the table,
+# Each row is a metric or the advice of a rule. Rows of metrics have the full name of their section, rows of rules an
+# abbreviated one; a rule belongs to the section above it. The output of the program may precede and follow the table,
 # and newer versions have more columns.
 Metric = namedtuple('Metric', 'name value unit')  # value: a number, or text
 
@@ -233,7 +233,7 @@ def _strip_links(text):
     return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
 
 
-# Rules about their own metrics, which no change of the kernel can fix
+# Rules about missing metrics, which no change of the kernel can fix
 _IGNORED_RULES = re.compile('optional metric .* could not be found')
 
 
@@ -295,9 +295,9 @@ def source_table(
 
     def row(line):
         line_cells = [line.number or '', CellText(line.text.strip(), line.text)]
-        share = Percentage(line.samples / total)
+        fraction = Percentage(line.samples / total)
         count, *counts = [f'{line.counters.get(name, 0):,}' for name in ('Instructions Executed', *excess_titles)]
-        return [*line_cells, share, count, _main_stall(line), *counts]
+        return [*line_cells, fraction, count, _main_stall(line), *counts]
 
     rows = [
         row(line)

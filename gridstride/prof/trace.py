@@ -175,11 +175,11 @@ def _rows(all_groups, on_gpu, max_rows, color_of_name):
     total = sum(group.gpu_seconds if on_gpu else group.cpu_seconds for group in all_groups) or 1
 
     def make_row(name, count, cpu_seconds, gpu_seconds):
-        share = Percentage((gpu_seconds if on_gpu else cpu_seconds) / total) if gpu_seconds or not on_gpu else ''
+        fraction = Percentage((gpu_seconds if on_gpu else cpu_seconds) / total) if gpu_seconds or not on_gpu else ''
         times = [format_si(cpu_seconds, 's') if cpu_seconds is not None else '']
         if on_gpu:
             times.append(format_si(gpu_seconds, 's') if gpu_seconds else '')
-        return [name, count, *times, share]
+        return [name, count, *times, fraction]
 
     rows = []
     for group in all_groups[:max_rows]:

@@ -98,9 +98,9 @@ class Tree:
                 name = CellText(
                     truncate_middle(short_name(child.name)) if child.is_kernel else child.name, child.name, depth=depth
                 )
-                share = Percentage(child.seconds / (self.root.seconds or 1))
+                fraction = Percentage(child.seconds / (self.root.seconds or 1))
                 rows += [
-                    [name, child.count, format_si(child.seconds, 's'), share, *self._rates(child)],
+                    [name, child.count, format_si(child.seconds, 's'), fraction, *self._rates(child)],
                     *self._rows(child, depth + 1),
                 ]
         return rows

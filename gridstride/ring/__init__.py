@@ -4,11 +4,11 @@ on first use.
 
 `all_reduce`, `all_gather_matmul` and `matmul_reduce_scatter` are collectives over memory that all GPUs can access.
 
-The modules, in the best order to read them: `sharding` (which rank has which positions), `parts` (attention to a part
-of the keys, and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and
-backward pass of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a
-notebook), `timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `collectives` (all-reduce, and
-matrix products that overlap their communication), `several_gpus` (several GPUs of one process, real or emulated).
+The modules, in reading order: `sharding` (which rank has which positions), `parts` (attention to a part of the keys,
+and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and backward pass
+of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a notebook),
+`timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `collectives` (all-reduce, and matrix
+products that overlap their communication), `several_gpus` (several GPUs of one process, real or emulated).
 """
 
 from ..support.lazy_exports import lazy_exports_of

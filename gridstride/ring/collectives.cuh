@@ -21,7 +21,7 @@ typedef unsigned u32;
 typedef unsigned long long u64;
 const int THREADS = 512, CHUNK = THREADS*VECTORS, MAX_BLOCKS = 512;
 
-// Memory operations of system scope: the other side is another GPU.
+// Memory operations at system scope, because the other rank is another GPU.
 __device__ inline void store_relaxed(u64 *p, u64 x) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" :: "l"(p), "l"(x) : "memory");
 }
@@ -44,13 +44,13 @@ __device__ inline u64 nanoseconds() {
     return x;
 }
 
-// A clock that ends a wait for another rank: the kernel stores what it waits for in `report`, in the host's memory,
-// and traps. All later calls of this process on this GPU fail.
-struct Watch { u64 *report; u64 timeout; };
+// A timeout for waits for another rank: the kernel stores the rank and the round that it waits for in `report`, in host
+// memory, and traps. All later calls of this process on this GPU fail.
+struct Watchdog { u64 *report; u64 timeout; };
 struct Timer {
     u64 start = 0;
     unsigned polls = 0;
-    __device__ void poll(Watch watch, int rank, unsigned round) {
+    __device__ void poll(Watchdog watch, int rank, unsigned round) {
         if (++polls % 1024) return;
         const u64 now = nanoseconds();
         if (!start) start = now;
@@ -61,18 +61,18 @@ struct Timer {
         __trap();
     }
 };
-__device__ inline u64 wait_word(const u64 *p, unsigned round, int rank, Watch watch) {
+__device__ inline u64 wait_word(const u64 *p, unsigned round, int rank, Watchdog watch) {
     Timer timer;
     u64 word;
     while ((unsigned)((word = load_relaxed(p)) >> 32) != round) timer.poll(watch, rank, round);
     return word;
 }
-__device__ inline void wait_flag(const u64 *p, u64 value, int rank, Watch watch) {
+__device__ inline void wait_flag(const u64 *p, u64 value, int rank, Watchdog watch) {
     Timer timer;
     while (load_acquire(p) < value) timer.poll(watch, rank, (unsigned)(value >> 32));
 }
 
-// Rounds. The last block of a kernel adds one, after all blocks have read the number.
+// The number of the current round. The last block of a kernel increments it, after all blocks have read it.
 __device__ inline unsigned next_round(const u32 *state) { return *(const volatile unsigned *)state + 1; }
 __device__ inline void end_round(u32 *state) {
     __syncthreads();
@@ -90,10 +90,10 @@ __device__ inline void assign(__nv_bfloat16 &to, float x) { to = __float2bfloat1
 
 // Elements that are moved together, a word of 4 bytes (`unsigned`) or a vector of 16 (`uint4`), and sums of such
 // elements.
-template <class T, class Bits> struct Sums {
+template <class T, class Bits> struct Accumulators {
     static const int N = sizeof(Bits)/sizeof(T);
     float x[N];
-    __device__ Sums() {
+    __device__ Accumulators() {
         for (int i = 0; i < N; i++) x[i] = 0;
     }
     __device__ void add(Bits bits) {
@@ -101,7 +101,7 @@ template <class T, class Bits> struct Sums {
         #pragma unroll
         for (int i = 0; i < N; i++) x[i] += to_float(y[i]);
     }
-    __device__ Bits rounded() const {
+    __device__ Bits to_bits() const {
         Bits bits;
         T *y = reinterpret_cast<T *>(&bits);
         #pragma unroll
@@ -110,13 +110,13 @@ template <class T, class Bits> struct Sums {
     }
 };
 
-// One shot, for small arrays: a word of 4 bytes travels with the round, in one store of 8 bytes. Such a store
-// arrives as a whole, so the word is its own flag and needs no fence. n counts words.
+// One shot, for small arrays: one 8-byte store carries a 4-byte word and the round. Such a store is atomic, so the word
+// is its own flag and needs no fence. n counts words.
 template <class T> __global__ void __launch_bounds__(THREADS)
 all_reduce_words(const T *x, T *out, long long n, const u64 *inboxes, long long slot, u32 *state, u64 report,
                  u64 timeout, int rank, int ranks) {
     const unsigned round = next_round(state);
-    const Watch watch = {(u64 *)report, timeout};
+    const Watchdog watch = {(u64 *)report, timeout};
     const long long first = blockIdx.x*(long long)THREADS + threadIdx.x, step = gridDim.x*(long long)THREADS;
     const long long start = (round & 1)*ranks*slot;
     for (long long i = first; i < n; i += step) {
@@ -126,10 +126,10 @@ all_reduce_words(const T *x, T *out, long long n, const u64 *inboxes, long long 
     const u64 *inbox = (const u64 *)inboxes[rank] + start;
     for (long long i = first; i < n; i += step) {
         const unsigned own = ((const unsigned *)x)[i];
-        Sums<T, unsigned> sums;
+        Accumulators<T, unsigned> accumulators;
         for (int r = 0; r < ranks; r++)
-            sums.add(r == rank ? own : (unsigned)wait_word(inbox + r*slot + i, round, r, watch));
-        ((unsigned *)out)[i] = sums.rounded();
+            accumulators.add(r == rank ? own : (unsigned)wait_word(inbox + r*slot + i, round, r, watch));
+        ((unsigned *)out)[i] = accumulators.to_bits();
     }
     end_round(state);
 }
@@ -141,11 +141,11 @@ struct Exchange {
     const u64 *flags;
     u64 round;
     int rank, ranks;
-    Watch watch;
+    Watchdog watch;
     __device__ u64 *flag(int owner, int stage, int source) const {
         return (u64 *)flags[owner] + (stage*MAX_BLOCKS + blockIdx.x)*ranks + source;
     }
-    // All threads call both functions: after `signal`, the other ranks may read what this block has stored.
+    // All threads of the block call both functions. After `signal`, other ranks may read what this block has stored.
     __device__ void signal(int stage, int chunks) const {
         __syncthreads();
         const int p = threadIdx.x;
@@ -162,7 +162,7 @@ struct Exchange {
 struct Chunk {
     long long first, n;
     __device__ Chunk(int k, long long n) : first((blockIdx.x + k*(long long)gridDim.x)*CHUNK + threadIdx.x), n(n) {}
-    template <class F> __device__ void each(F f) const {
+    template <class F> __device__ void apply(F f) const {
         #pragma unroll
         for (int v = 0; v < VECTORS; v++)
             if (first + v*THREADS < n) f(v, first + v*THREADS);
@@ -173,22 +173,22 @@ __device__ inline int count_chunks(long long n) {
     return chunks <= blockIdx.x ? 0 : (int)((chunks - blockIdx.x + gridDim.x - 1)/gridDim.x);
 }
 __device__ inline void load(uint4 *vectors, const uint4 *from, Chunk chunk) {
-    chunk.each([&](int v, long long i) { vectors[v] = from[i]; });
+    chunk.apply([&](int v, long long i) { vectors[v] = from[i]; });
 }
 __device__ inline void store(const uint4 *vectors, uint4 *to, Chunk chunk) {
-    chunk.each([&](int v, long long i) { to[i] = vectors[v]; });
+    chunk.apply([&](int v, long long i) { to[i] = vectors[v]; });
 }
-// Adds a chunk of `own` and of the parts of all other ranks, which are `stride` vectors apart in `inbox`.
-template <class T> __device__ inline void add_ranks(uint4 *total, const uint4 *own, const uint4 *inbox,
-                                                    long long stride, Chunk chunk, int rank, int ranks) {
-    Sums<T, uint4> sums[VECTORS];
+// Adds a chunk of `own` and those of all other ranks, which are `stride` vectors apart in `inbox`.
+template <class T> __device__ inline void reduce_chunk(uint4 *total, const uint4 *own, const uint4 *inbox,
+                                                       long long stride, Chunk chunk, int rank, int ranks) {
+    Accumulators<T, uint4> accumulators[VECTORS];
     uint4 vectors[VECTORS];
     #pragma unroll 1
     for (int r = 0; r < ranks; r++) {
         load(vectors, r == rank ? own : inbox + r*stride, chunk);
-        chunk.each([&](int v, long long) { sums[v].add(vectors[v]); });
+        chunk.apply([&](int v, long long) { accumulators[v].add(vectors[v]); });
     }
-    chunk.each([&](int v, long long) { total[v] = sums[v].rounded(); });
+    chunk.apply([&](int v, long long) { total[v] = accumulators[v].to_bits(); });
 }
 
 // One shot: each rank sends its whole array to all others. n counts vectors of 16 bytes.
@@ -210,8 +210,8 @@ all_reduce_one_shot(const T *x, T *out, long long n, const u64 *inboxes, long lo
         }
         if (k < LEAD) continue;
         exchange.wait(0, k - LEAD + 1);
-        add_ranks<T>(vectors, (const uint4 *)x, (const uint4 *)inboxes[rank] + start, slot, Chunk(k - LEAD, n), rank,
-                     ranks);
+        reduce_chunk<T>(vectors, (const uint4 *)x, (const uint4 *)inboxes[rank] + start, slot, Chunk(k - LEAD, n), rank,
+                        ranks);
         store(vectors, (uint4 *)out, Chunk(k - LEAD, n));
     }
     end_round(state);
@@ -242,7 +242,7 @@ all_reduce_two_shots(const T *x, T *out, long long n, long long part, const u64 
         if (k >= LEAD && k - LEAD < chunks) {
             const Chunk chunk = part_chunk(k - LEAD, rank);
             exchange.wait(0, k - LEAD + 1);
-            add_ranks<T>(vectors, own + rank*part, inbox, part, chunk, rank, ranks);
+            reduce_chunk<T>(vectors, own + rank*part, inbox, part, chunk, rank, ranks);
             store(vectors, (uint4 *)out + rank*part, chunk);
             #pragma unroll 1
             for (int p = 1; p < ranks; p++)

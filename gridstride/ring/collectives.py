@@ -24,10 +24,10 @@ _MAX_COPIES = 64  # flags per pair of ranks and call, for copies
 
 
 class Tuning:
-    "The sizes at which all-reduce changes its algorithm, and the sizes of its launches"
+    "The sizes at which all-reduce switches its algorithm, and the launch configurations"
 
-    word_bytes = 512 << 10  # at most, with two ranks: words that carry their own flag; with more ranks fewer
-    one_shot_ranks = 2  # at most: one shot for larger arrays; more ranks use two shots
+    word_bytes = 512 << 10  # maximum size for `words` with two ranks; smaller with more ranks
+    one_shot_ranks = 2  # maximum number of ranks for `one_shot`; more ranks use `two_shots`
     word_blocks, blocks, vectors, lead = 256, 264, 2, 2
     flops, link_speed = 700e12, 370e9  # of bfloat16 products on an H200, and bytes per second of its links
 
@@ -61,7 +61,7 @@ class Communicator:
 
     def __init__(
         self,
-        capacity=64 << 20,  # bytes that an exchange can have; a larger all-reduce takes several
+        capacity=64 << 20,  # maximum bytes of an exchange; a larger all-reduce is split into several
         timeout=10.0,  # seconds
     ):
         self.rank, self.ranks = rank_and_ranks()
@@ -142,7 +142,7 @@ class Communicator:
         return out
 
     def _all_reduce_padded(self, x, out, algorithm):
-        "Sum arrays that are not whole vectors of 16 bytes, or not aligned"
+        "Sum arrays that are not 16-byte aligned, or whose size is not a multiple of 16 bytes"
         length = cdiv(x.numel() * x.element_size(), 16) * 16 // x.element_size()
         padded = torch.zeros(length, dtype=x.dtype, device=x.device)
         padded[: x.numel()] = x.view(-1)
@@ -168,8 +168,8 @@ class Communicator:
         kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.flag_table, *state)
 
     # Products that overlap their communication. A copy engine sends one chunk of rows after the other, and stores the
-    # number of the round in a flag after each. A stream waits for the flag in a kernel of one thread, which can time
-    # out. Buffers have two slots, for even and odd rounds, for the reason that collectives.cuh explains.
+    # round number in a flag after each. A single-thread kernel, which can time out, waits for the flag in the stream.
+    # Buffers have two slots, for even and odd rounds, for the reason that collectives.cuh explains.
     def _begin_copies(self, shape, dtype, chunks):
         "Begin a round of copies, which wait for the current stream; return its `_Slot`"
         if (slots := self.slots.get((shape, dtype, chunks))) is None:
@@ -215,7 +215,7 @@ class Communicator:
         Raises TypeError or ValueError for operands that do not match."""
         _check_product(x, w, 'all_gather_matmul')
         (rows, K), N = x.shape, w.shape[1]
-        # If the next rows arrive before the product of its own rows has ended, smaller products have no advantage.
+        # If the next rows arrive before the product of this rank's rows has ended, smaller chunks gain nothing.
         chunks = chunks or (1 if _is_product_longer(2 * rows * K * N, x.nbytes) else 2)
         slot = self._begin_copies((self.ranks, rows, K), x.dtype, chunks)
         out = x.new_empty(self.ranks, rows, N)
@@ -285,7 +285,7 @@ class _Slot:
     """One of the two slots for copies: arrays [ranks, rows, columns] in symmetric memory, in chunks of rows.
 
     `chunks[rank][index]` is a chunk of this GPU's memory, `addresses[destination][rank][index]` its address on another
-    GPU. A call has only microseconds for them, so they are computed once."""
+    GPU. They are computed once, because a call must take only microseconds."""
 
     def __init__(self, memory, slot, shape, dtype, chunks):
         ranks, rows, columns = shape

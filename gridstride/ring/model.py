@@ -1,5 +1,5 @@
-"""Simulate the ring without GPUs: a discrete-event simulation. A run is a set of tasks. A task starts after the tasks
-that it depends on, and occupies its resource, a GPU or a link, for some time."""
+"""Simulate the ring without GPUs: a discrete-event simulation. A task starts when all tasks that it depends on have
+ended, and occupies its resource, a GPU or a link, for its duration."""
 
 import heapq
 from collections import defaultdict, deque
@@ -188,7 +188,7 @@ def all_reduce_seconds(
 def fit_link(
     times: dict,  # bytes -> seconds
 ) -> Link:
-    """Fit latency + bytes / speed to measurements, with the least squares of the relative errors.
+    """Fit latency + bytes / speed to measurements by least squares of the relative errors.
 
     >>> round(fit_link({0: 1.0, 10: 2.0, 20: 3.0}).speed, 6)
     10.0

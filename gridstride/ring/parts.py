@@ -121,9 +121,9 @@ def slowed(
     kernels: Kernels,
     seconds: float,  # per million scores
 ) -> Kernels:
-    """Return `kernels` that run at a chosen speed: each call computes, then sleeps.
+    """Return `kernels` slowed down to a chosen speed: each call computes, then sleeps.
 
-    With it, processes that share the cores of a laptop behave as if each had a slower GPU of its own."""
+    With it, processes that share the cores of a laptop behave as if each had its own, slower GPU."""
 
     def slow_down(function, q_position, cost_factor):
         def timed_function(*args, **kwargs):

@@ -45,7 +45,7 @@ def _check_operands(q, k, v, order, ranks):
 
 
 def _sum_dtype(x, ranks):
-    "Return the dtype of the sum of partial results; for two ranks, float32 would not be more accurate"
+    "Return the dtype in which partial results are accumulated; for two ranks, float32 would not be more accurate"
     return x.dtype if x.dtype in _SUM_DTYPES or ranks <= 2 else torch.float32
 
 

@@ -38,7 +38,7 @@ _PRELOADED_MODULES = (
 
 
 class RankError(RuntimeError):
-    "Raised if a rank raises, dies or hangs: the rank, the reason, and where the other ranks were"
+    "Raised if a rank raises, dies or hangs; contains the rank, the reason, and the locations of the other ranks"
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ _wait_stack = []  # descriptions of what this rank waits for, the innermost last
 def add_failure_report(
     report,  # () -> the reason for which a kernel of this rank has ended with an error, or None
 ):
-    "Let errors of this rank begin with the reason that `report` returns"
+    "Prepend the reason that `report` returns to errors of this rank"
     _failure_reports.append(report)
 
 
@@ -94,7 +94,7 @@ def waiting(
     description,  # text for messages, such as 'the keys of rank 1'
     timeout,  # in seconds
 ):
-    "Record what this rank waits for in a `with` block, for the parent's questions; raise gloo's errors as `PeerError`"
+    "Record what this rank waits for in a `with` block, for queries of the parent; raise gloo's errors as `PeerError`"
     _wait_stack.append(description)
     try:
         yield
@@ -139,7 +139,7 @@ def _location(thread):
 
 
 def _serve_parent(pipe, thread, send):
-    "Answer the parent's questions where this rank is; exit when the parent sends 'end' or has exited"
+    "Answer the parent's 'where' queries; exit when the parent sends 'end' or has exited"
     with suppress(EOFError, OSError):
         while pipe.recv() == 'where':
             send('where', _location(thread), '')
@@ -161,7 +161,7 @@ def _join_group(rank, ranks, port, backend, timeout):
     options = {}
     if backend == 'nccl':
         torch.cuda.set_device(rank)
-        nccl = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)  # messages have priority over computation
+        nccl = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)  # communication precedes computation
         options = dict(device_id=torch.device('cuda', rank), pg_options=nccl)
     dist.init_process_group(
         backend, store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout), **options
@@ -193,7 +193,7 @@ def _rank_main(rank, ranks, port, backend, timeout, threads, payload, pipe):
 
 
 class _Pickler(cloudpickle.Pickler):
-    "A pickler that keeps the file names of functions, which cloudpickle 3.1.3 drops: errors quote lines of these files"
+    "A pickler that keeps the file names of functions, which cloudpickle 3.1.3 drops, for messages that quote source"
 
     def reducer_override(self, value):
         if isinstance(value, CodeType):

@@ -83,9 +83,9 @@ class Messages:
         self.own_tensors = None
 
 
-# The copy engines of a GPU access the memory of other GPUs, and streams wait for values in memory. Neither uses an SM,
-# so kernels that compute can occupy all SMs. A copy within a GPU would use SMs, and wait for these kernels. Therefore
-# keys are copied from the memory of their owner directly to the memory where another rank reads them.
+# Copy engines access the memory of other GPUs, and streams can wait for values in memory. Neither uses an SM, so
+# compute kernels can occupy all SMs. A copy within a GPU would use SMs, and wait for these kernels. Therefore keys are
+# copied from the memory of their owner directly to the memory from which another rank reads them.
 _WAIT_GEQ = 0  # CU_STREAM_WAIT_VALUE_GEQ: wait until the value is at least as large
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import argument_error
-from ..support.array_memory import whole_storage
+from ..support.array_memory import flat_storage
 from .arithmetic import as_numba
 from .constants import fits_64_bits
 from .memory import wrap
@@ -23,7 +23,7 @@ def _wrap_tensor(tensor, name, memories):
         raise NotSimulated(f'{name} is sparse, not strided', f'Pass {name}.to_dense().')
     tensor = tensor.detach()
     try:
-        return wrap(tensor.numpy(), name, memories, whole_storage(tensor).numpy())
+        return wrap(tensor.numpy(), name, memories, flat_storage(tensor).numpy())
     except TypeError:
         hint = f'Pass a copy, {name}.float(), or write the kernel in CUDA C.'
         raise NotSimulated(f'{name}: NumPy has no {tensor.dtype}', hint) from None

@@ -54,7 +54,7 @@ def accessed_region(a, mem, writes):
 
 def _select_region(region, values):
     "Return the values for the elements of a part; `values` has one value per element of its memory"
-    return array_memory.strided_part(values, region.first_offset, region.shape, region.strides)
+    return array_memory.strided_view(values, region.first_offset, region.shape, region.strides)
 
 
 def _region_mask(region):

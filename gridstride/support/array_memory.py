@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ['owner', 'address', 'byte_bounds', 'span_length', 'span', 'whole_storage', 'strided_part']
+__all__ = ['owner', 'address', 'byte_bounds', 'span_length', 'span', 'flat_storage', 'strided_view']
 
 
 def owner(a):
@@ -18,7 +18,7 @@ def address(a):
 
 
 def byte_bounds(a):
-    "Return (address of the first byte of a NumPy array, address after its last byte); equal for an empty array"
+    "Return (address of the first byte of a NumPy array, address past its last byte); equal for an empty array"
     start = address(a)
     if not a.size:
         return start, start
@@ -43,12 +43,12 @@ def span(a):
     return np.lib.stride_tricks.as_strided(ascending, (size,), (a.itemsize,))
 
 
-def whole_storage(tensor):
+def flat_storage(tensor):
     "Return the whole storage of a torch tensor as a flat tensor"
     return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
 
 
-def strided_part(
+def strided_view(
     flat,  # a flat NumPy array
     first_index,  # index of the first element
     shape,

@@ -4,10 +4,10 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ['foreign_reason', 'write_whole']
+__all__ = ['untrusted_reason', 'write_atomically']
 
 
-def foreign_reason(
+def untrusted_reason(
     status,  # an `os.stat_result` of a file
 ) -> str:  # '' if no other user could
     "Return why another user could have created or changed a file"
@@ -16,7 +16,7 @@ def foreign_reason(
     return 'can be written by others' if hasattr(os, 'geteuid') and status.st_mode & 0o022 else ''
 
 
-def write_whole(
+def write_atomically(
     path,  # in an existing folder; if it is a link, its target is replaced
     text: str,
 ):

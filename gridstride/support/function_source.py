@@ -1,6 +1,6 @@
 """Reads the source of a function that was defined in a file, in a notebook cell, or in text in `linecache`.
 
-The text that `exec` and `compile` get is in none of these; `recorded_sources` keeps it."""
+Source that was passed to `exec` or `compile` is in none of these; `recorded_sources` records it."""
 
 import ast
 import builtins
@@ -57,7 +57,7 @@ _FUNCTION_LINE = re.compile(r'\s*(?:async\s+)?def\s|\s*@|.*\blambda\b')
 def _read_code(code):
     """Read the source of a code object; None if only `inspect` can read it.
 
-    For a cell or a text, `inspect` searches all modules, which takes longer than rewriting a small kernel."""
+    For a notebook cell, `inspect` searches all modules, which takes longer than rewriting a small kernel."""
     if not isinstance(code, CodeType):
         return None
     file = code.co_filename
@@ -69,7 +69,7 @@ def _read_code(code):
     return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
 
 
-_recorded = deque(maxlen=4096)  # (text, its code object) that `exec` and `compile` got; the newest is the last
+_recorded = deque(maxlen=4096)  # (text, its code object) that was passed to `exec` or `compile`; the newest is last
 _compile, _exec = compile, exec
 _FUTURE_FLAGS = 0x1FE0000  # the flags of a code object that `from __future__` sets
 
@@ -100,7 +100,7 @@ def _exec_and_record(source, globals=None, locals=None, /, **options):
 
 @contextmanager
 def recorded_sources():
-    "Keep the text of functions that are made by `exec` or `compile` in the `with` block, so that it can be read"
+    "Record the source of functions that `exec` or `compile` define in the `with` block, so that it can be read"
     original = builtins.compile, builtins.exec
     builtins.compile, builtins.exec = _compile_and_record, _exec_and_record
     try:
@@ -120,7 +120,7 @@ def _command_line_source():
 
 
 def _read_recorded(code):
-    "Read the source of a code object from the recorded texts, with a name of its own for `linecache`; None if absent"
+    "Read the source of a code object from the recorded texts, under a unique name in `linecache`; None if absent"
     if not isinstance(code, CodeType) or not code.co_filename.startswith('<'):
         return None
     for n, (text, text_code) in reversed([*enumerate([*_command_line_source(), *_recorded])]):

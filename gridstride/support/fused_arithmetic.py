@@ -1,8 +1,8 @@
 """The fused multiply-add of a GPU on NumPy arrays: x*y + z, rounded once.
 
 The product of two float32 or float16 values is exact in float64, and so is the error of the following sum (Knuth's
-TwoSum). An inexact sum is rounded to odd: to the one of the two neighbouring float64 values whose last bit is 1. Such a
-value is never halfway between two narrower ones, so the final conversion rounds as if from the exact sum.
+TwoSum). An inexact sum is rounded to odd, that is, to the neighbouring float64 value whose last bit is 1. Such a value
+is never halfway between two narrower ones, so the final conversion rounds as if the sum were exact.
 """
 
 from fractions import Fraction

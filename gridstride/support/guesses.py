@@ -4,7 +4,7 @@ __all__ = ['guess', 'guessed']
 
 
 def _format(value, unit=''):
-    "Format one guess: 0.3 ms, 2x, 45%; a text is not changed"
+    "Format one guess: 0.3 ms, 2x, 45%; strings are unchanged"
     if isinstance(value, str) or not hasattr(value, '__float__'):
         return str(value)
     return f'{value:g}{unit}' if unit in ('x', '%') else f'{value:g} {unit}'.rstrip()
@@ -33,7 +33,7 @@ def _require_number(value, unit):
 
 
 def guess(
-    value,  # the reader's guess: a number or a text, or several in a dict or tuple; `...` while there is none
+    value,  # the reader's guess: a number or string, or several in a dict or tuple; `...` while there is none
     unit='',  # such as 'ms', 'GB/s', 'x' for a speedup, '%'
 ):
     """Print the reader's guess; while it is `...`, ask for one. The result is in the next cell.

@@ -53,10 +53,10 @@ def run_command(
 
 @contextmanager
 def paused_garbage_collection():
-    """Collect no garbage until the end of the `with` block, the outermost one if blocks are nested.
+    """Disable garbage collection until the end of the outermost `with` block.
 
-    Imports and the readers of sources make many objects, of which hardly any are garbage: a seventh of the time that
-    torch's import takes would be spent on searching for it."""
+    Imports and source parsers create many objects, hardly any of which are garbage: garbage collection would take a
+    seventh of the time of torch's import."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -8,7 +8,7 @@ __all__ = ['sectors', 'wavefronts']
 # lanes of an AMD wavefront:
 #
 # - **global memory** is fetched in *sectors* of 32 bytes. A request of a warp costs as many sectors as its lanes
-#   access; the ideal is the number of sectors that their bytes would fill.
+#   access; the ideal is the number of sectors that their bytes would fill if they were contiguous.
 # - **shared memory** has 32 *banks*, 4 bytes wide: word `w` is in bank `w % 32`. Lanes that need different words
 #   of one bank are served one after the other; each pass is a *wavefront*. Lanes that read the same word share it.
 

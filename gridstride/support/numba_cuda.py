@@ -49,7 +49,7 @@ def replace_modules(
     modules,  # name -> module
 ) -> dict:  # the modules that were replaced
     "Replace `numba.cuda` and all modules below it by `modules`"
-    if not _has_simulator(modules):  # Numba refuses to register the types of a second copy of its modules
+    if not _has_simulator(modules):  # Numba cannot register the types of a second copy of its modules
         modules = _real_modules | modules
     old_modules = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
     for k in old_modules:

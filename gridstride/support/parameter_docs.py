@@ -1,4 +1,4 @@
-"""The comments after a function's parameters, as a part of its docstring: `help` and editors show them there."""
+"""Adds the comments after a function's parameters to its docstring, so that `help` and editors show them."""
 
 import inspect
 import re

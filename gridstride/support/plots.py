@@ -1,9 +1,9 @@
 """One style for all plots: readable text, colours that colour-blind readers can distinguish, a background of its own.
 
 `plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
-which has dark colours on a dark page. `name_points` puts names next to points so that no name covers another name or
-leaves the axes. `faults` lists texts that cannot be read. Many points are pixels in the SVG image, and an image of many
-colours keeps 256 of them, because a notebook is downloaded whole.
+which has dark colours on a dark page. `name_points` labels points so that no label covers another one or leaves the
+axes. `faults` lists illegible text. To keep notebooks small, plots of many points are rasterized in the SVG image, and
+images of many colours are reduced to 256.
 """
 
 import re
@@ -29,8 +29,8 @@ __all__ = [
     'faults',
 ]
 
-# A plot has the background of the pictures of `draw`, so that it can be read on light and dark pages. The colours are
-# those of Okabe and Ito (2008) without yellow, the palest one; neighbours also differ in lightness.
+# A plot has the same background as the pictures of `draw`, so that it is legible on light and dark pages. The colours
+# are those of Okabe and Ito (2008) without yellow, the palest one; neighbours also differ in lightness.
 INK, CARD = '#1f2933', '#fbfaf7'
 COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
 MIN_FONT_SIZE = 9  # points
@@ -77,7 +77,7 @@ def use():
 
 
 def _images_of(formatters, figure):
-    "Return the SVG image of a plot for a notebook, whose other image `formatters` make"
+    "Return the SVG image of a plot for a notebook, and let `formatters` make the PNG image with few colours"
     formatters['image/png'].for_type(type(figure), _png_of)  # by now, matplotlib has registered its own
     return {'image/svg+xml': themed_svg(figure)}
 
@@ -91,34 +91,34 @@ def styled():
         yield
 
 
-# An SVG image has the colour scheme of its page, whether it is a part of that page or an image of its own. A page that
-# nbconvert writes sets no colour scheme, but has JupyterLab's mark of a dark theme, by which its parts become dark;
-# images of their own remain light there.
+# An SVG image follows the colour scheme of its page, whether it is inline or a separate file. A page that nbconvert
+# writes sets no colour scheme but has JupyterLab's attribute for a dark theme, which makes inline images dark; separate
+# files remain light there.
 SCHEME = 'svg:root {color-scheme: light dark} [data-jp-theme-light="false"] .gridstride {color-scheme: dark}'
 
-# On a dark page a plot has these colours instead; images of pixels in it keep their own. JupyterLab shows the PNG of a
-# plot in notebooks that it does not trust.
+# On a dark page these colours replace those of a plot; raster images inside it keep theirs. JupyterLab shows the PNG of
+# a plot in notebooks that it does not trust.
 _DARK_INK = '#e8ebef'
 _DARK_OF_COLOR = {INK: _DARK_INK, '#000000': _DARK_INK, '#444444': '#d5dae0', '#0072b2': '#4d7fe0'}
-_DARK_OF_GROUND = {CARD: '#171c22', '#ffffff': '#0e1216'}
-_MARKER = 'path[id^="m"]'  # matplotlib draws it by `use`; in what `use` copies, no selector finds the plot around it
+_DARK_OF_BACKGROUND = {CARD: '#171c22', '#ffffff': '#0e1216'}
+_MARKER = 'path[id^="m"]'  # drawn by `use`; selectors do not match ancestors outside the copies that `use` makes
 
 
 def _theme_style():
     "Return the style that gives a plot its dark colours on a dark page"
     rules = [
         f'.gridstride {element}{painted}, {_MARKER}{painted} {{{attribute}: light-dark({color}, {dark}) !important}}'
-        for element, colors in (('', _DARK_OF_COLOR), ('path', _DARK_OF_GROUND))
+        for element, colors in (('', _DARK_OF_COLOR), ('path', _DARK_OF_BACKGROUND))
         for attribute in ('fill', 'stroke')
         for color, dark in colors.items()
         for painted in [f'[style*="{attribute}: {color}"]']
     ]
-    ink = f'.gridstride {{fill: light-dark(#000000, {_DARK_INK})}}'  # matplotlib omits the fill of what is black
+    ink = f'.gridstride {{fill: light-dark(#000000, {_DARK_INK})}}'  # matplotlib omits the fill of black elements
     return f'<style>{" ".join([SCHEME, ink, *rules])}</style>'
 
 
-def _fitted(attributes):
-    "Return the attributes of an SVG image, with its size in pixels, and not wider than a page"
+def _scale_to_page(attributes):
+    "Return the attributes of an SVG image with its size in pixels, scaled to fit the width of a page"
     width, height = (4 / 3 * float(size) for size in re.findall(r'(?:width|height)="([\d.]+)pt"', attributes))
     scale = min(1, MAX_WIDTH / width)
     size = f'width="{scale * width:.0f}" height="{scale * height:.0f}"'
@@ -130,10 +130,10 @@ def themed_svg(
 ) -> str:
     "Return a figure as an SVG image, which has dark colours on a page with a dark colour scheme"
     _, _, svg = _svg_of(figure).partition('<svg ')
-    svg = re.sub('(data:image/png;base64,)([^"]*)', lambda image: image[1] + _with_few_colors(image[2]), svg)
+    svg = re.sub('(data:image/png;base64,)([^"]*)', lambda image: image[1] + _quantize_colors(image[2]), svg)
     attributes, _, parts = re.sub(r'\s*\n\s*', ' ', svg).partition('>')
     parts = parts.replace('*{stroke-', '.gridstride *{stroke-')  # of this plot, not of the page
-    return f'<svg class="gridstride" {_fitted(attributes)}>{_theme_style()}{parts}'
+    return f'<svg class="gridstride" {_scale_to_page(attributes)}>{_theme_style()}{parts}'
 
 
 def _svg_of(figure):
@@ -148,9 +148,9 @@ def _svg_of(figure):
     return buffer.getvalue()
 
 
-# A shape takes about 200 bytes of an SVG image, and a browser draws it by itself.
-MAX_SHAPES = 1000  # points and cells of a figure; if there are more, they become pixels
-_RASTER_DPI = 144  # more than a notebook's 100: enlarged, a plot is still sharp
+# A shape takes about 200 bytes of an SVG image, and a browser draws each one separately.
+MAX_SHAPES = 1000  # points and cells of a figure; if there are more, they are rasterized
+_RASTER_DPI = 144  # more than a notebook's 100, so that an enlarged plot is still sharp
 
 
 def _num_shapes(artist):
@@ -164,7 +164,7 @@ def _num_shapes(artist):
 
 
 def _rasterize_crowds(figure):
-    "Make the points and cells of a figure pixels if there are too many; return whether there are"
+    "Rasterize the points and cells of a figure if there are too many; return whether there are"
     from matplotlib.collections import PathCollection, QuadMesh
     from matplotlib.lines import Line2D
 
@@ -180,10 +180,10 @@ def _rasterize_crowds(figure):
     return is_crowded
 
 
-_MAX_EXACT_BYTES = 50_000  # of a PNG image; a larger one, such as one of noise, keeps 256 colours
+_MAX_EXACT_BYTES = 50_000  # of a PNG image; a larger one, such as noise, is reduced to 256 colours
 
 
-def _with_few_colors(
+def _quantize_colors(
     png,  # in base64, with or without line breaks
 ):
     "Return a large opaque PNG image with its 256 most important colours, in base64; others unchanged"
@@ -201,7 +201,7 @@ def _png_of(figure):
     "Return a plot as a PNG image, in base64, with the size that matplotlib gives it in a notebook"
     buffer = BytesIO()
     figure.savefig(buffer, format='png', bbox_inches='tight')
-    return _with_few_colors(b64encode(buffer.getvalue()).decode())
+    return _quantize_colors(b64encode(buffer.getvalue()).decode())
 
 
 def image_of(
@@ -221,13 +221,13 @@ def image_of(
         plt.close(figure)
 
 
-# Positions around a point, in typographic points, the nearest first. If none is free, `name_points` chooses the one at
-# which the name covers least, and `faults` reports it.
+# Offsets of a label from its point, in typographic points, the nearest first. If all positions overlap something,
+# `name_points` chooses the one with the smallest overlap, and `faults` reports it.
 _OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
 def _overhang(box, axes_box):
-    "Return by how many pixels `box` exceeds `axes_box`"
+    "Return the number of pixels by which `box` exceeds `axes_box`, summed over the four sides"
     return sum(
         max(0, excess)
         for excess in (axes_box.x0 - box.x0, box.x1 - axes_box.x1, axes_box.y0 - box.y0, box.y1 - axes_box.y1)
@@ -243,21 +243,21 @@ def name_points(
     ax,  # the axes, with their limits and scales already set
     points,  # a list of (name, x, y), in the units of the axes
 ):
-    "Write a name next to each point, inside the axes, where it does not cover other names, points and lines"
+    "Label each point inside the axes, at a position where the label does not cover other labels, points and lines"
     ax.figure.canvas.draw()
     axes_box = ax.get_window_extent()
-    taken_boxes = [_marker_box(ax, x, y) for _, x, y in points]
+    occupied_boxes = [_marker_box(ax, x, y) for _, x, y in points]
     for name, x, y in points:
         candidates = [_annotate(ax, name, x, y, *offset) for offset in _OFFSETS]
         boxes = [annotation.get_window_extent() for annotation in candidates]
         costs = [
             1000 * _overhang(box, axes_box)
-            + sum(_overlap_area(box, taken) for taken in taken_boxes)
+            + sum(_overlap_area(box, taken) for taken in occupied_boxes)
             + _line_pixels_in(ax, box)
             for box in boxes
         ]
         best = costs.index(min(costs))
-        taken_boxes.append(boxes[best])
+        occupied_boxes.append(boxes[best])
         for i, annotation in enumerate(candidates):
             if i != best:
                 annotation.remove()
@@ -317,7 +317,7 @@ def _texts(fig):
 def faults(
     fig,  # a matplotlib figure
 ) -> list:  # of sentences
-    "List texts in a plot that cannot be read: they are too small, leave their axes, or cover each other"
+    "List illegible labels of a plot: they are too small, leave their axes, or cover each other"
     fig.canvas.draw()
     texts = list(_texts(fig))
     annotations = {t for ax in fig.axes for t in ax.texts}

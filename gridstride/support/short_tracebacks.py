@@ -41,7 +41,7 @@ _hook = None
 
 
 def _shorten_in_scripts():
-    "Install a hook that shortens such errors when they end a script; other errors are not changed"
+    "Install a hook that shortens the tracebacks of such errors when they end a script; other errors are unchanged"
     global _hook
     if _hook:
         return

@@ -1,4 +1,4 @@
-"""A table: aligned text in a terminal, HTML in a notebook. All measurements are shown in such tables."""
+"""A table: aligned text in a terminal, HTML in a notebook."""
 
 import textwrap
 from html import escape
@@ -6,9 +6,9 @@ from html import escape
 __all__ = ['Percentage', 'CellText', 'Table']
 
 
-# In a notebook a table takes its colours from the page, so that it can be read on light and dark pages. A `Percentage`
-# is a fraction with a bar in the background. A `CellText` has a longer text as its tooltip, and optionally the colour
-# that a picture next to the table uses for it.
+# In a notebook a table takes its colours from the page, so that it is legible on light and dark pages. A `Percentage`
+# is a fraction with a bar in the background. A `CellText` has a tooltip and optionally the colour that a picture next
+# to the table uses for it.
 class Percentage(float):
     """A fraction, 0 to 1, shown as a percentage over a bar.
 
@@ -20,7 +20,7 @@ class Percentage(float):
 
 
 class CellText(str):
-    "The text of a cell, with a longer text as its tooltip, a colour, and a depth by which it is indented"
+    "The text of a cell, with a tooltip, a colour, and an indentation depth"
 
     def __new__(cls, text, tooltip='', color='', depth=0):
         cell_text = super().__new__(cls, text)
@@ -30,7 +30,7 @@ class CellText(str):
         return cell_text
 
 
-# Pages that `plots.SCHEME` marks as dark select the dark one of two colours of a dot by its class.
+# On dark pages, `plots.SCHEME` selects the dark one of the two colours of a dot by its class.
 _DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
 _BAR = 'rgba(80,140,220,.35)'
 

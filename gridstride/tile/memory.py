@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ..diagnostics.errors import WrongArgument
-from ..support.array_memory import address, owner, strided_part, span_length, span, whole_storage
+from ..support.array_memory import address, owner, strided_view, span_length, span, flat_storage
 from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, learner_frame, compile_error, warn_of_undefined
 from .shadow import Shadow
@@ -59,7 +59,7 @@ class Region:
 
     def view(self, flat):
         "Return the elements of `flat` that belong to the array; `flat` has one element per element of the memory"
-        return strided_part(flat, self.origin, self.shape, self.strides)
+        return strided_view(flat, self.origin, self.shape, self.strides)
 
     def index_of(self, offset):
         "Convert an offset to an index of the array; out of bounds, the index of the axis with the longest stride grows"
@@ -99,7 +99,7 @@ def _flat_tensor_memory(array, name):
     if array.is_conj() or array.is_neg():
         raise WrongArgument(f'{name} is a lazily conjugated or negated view; pass {name}.resolve_conj().resolve_neg()')
     torch_type, numpy_type = _TYPES_BY_BITS.get(str(array.dtype).split('.')[-1], (None, None))
-    flat = whole_storage(array)
+    flat = flat_storage(array)
     try:
         flat = (
             flat.view(getattr(sys.modules['torch'], torch_type)).numpy().view(numpy_type)

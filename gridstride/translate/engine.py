@@ -31,7 +31,7 @@ from ..diagnostics.settings import is_check_enabled, settings
 from ..sim.arguments import convert_arguments
 from ..sim.memory import View
 from ..sim.records import Records
-from ..support.array_memory import address, byte_bounds, strided_part
+from ..support.array_memory import address, byte_bounds, strided_view
 from .codegen.expressions import Expressions
 from .codegen.text import PRIMARY, Text
 from .kernel import translate
@@ -78,7 +78,7 @@ class _LaunchArguments(ctypes.Structure):
 
 def as_array(view):
     "Return a simulator's view as a NumPy array that shares its memory"
-    return strided_part(view.mem.data, int(view.offset), tuple(map(int, view.shape)), view.strides)
+    return strided_view(view.mem.data, int(view.offset), tuple(map(int, view.shape)), view.strides)
 
 
 def _to_arrays(argument):

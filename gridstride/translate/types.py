@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from ..cpp.values import between_commas
+from ..cpp.values import split_at_commas
 from .source import Untranslatable
 
 # A loaded value has the type of its array. As in Numba, integer arithmetic has 64 bits, and is unsigned if both
@@ -207,14 +207,14 @@ def parse_signature(text: str) -> list:  # one type per argument, as `argument_t
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_parse_type(part) for part in between_commas(m[1])]
+    return [_parse_type(part) for part in split_at_commas(m[1])]
 
 
 def _parse_type(text):
     if m := re.fullmatch(r'UniTuple\((.*),\s*(\d+)\)', text, re.S):
         return (_parse_type(m[1].strip()),) * int(m[2])
     if m := re.fullmatch(r'(?:Tuple\()?\((.*)\)\)?', text, re.S):
-        return tuple(map(_parse_type, between_commas(m[1])))
+        return tuple(map(_parse_type, split_at_commas(m[1])))
     m = re.fullmatch(r'(\w+)\s*(?:\[(.*)\])?', text)
     dtype = _DTYPE_OF_ALIAS.get(m[1], m[1]) if m else None
     if dtype not in C_NAMES:

@@ -55,14 +55,14 @@ def test_constant_inputs_are_warned_of_and_outputs_are_not():
 def test_a_timing_prints_its_fractions_of_the_ceilings():
     times = list(.00266*(1+np.random.default_rng(0).gamma(2, .001, 40)))
     t = Timing('matmul', times, 'a made-up GPU', True, flops=2*4096**3, bytes=3*4*4096**2, roof=limits.H100)
-    assert t.warnings == [] and {k: round(v, 2) for k, v in t.shares.items()} == {'copy': .03, 'fp32': 1.}
+    assert t.warnings == [] and {k: round(v, 2) for k, v in t.fractions.items()} == {'copy': .03, 'fp32': 1.}
     assert '51.6 TFLOP/s' in t.line() and 'recorded fp32 ceiling' in t.line() and '\n' not in str(t)
 
 
 def test_rates_are_of_the_median():
     t = Timing('', [.002]*20, flops=1e9, bytes=4e6)
     assert (t.gbs, t.tflops) == (pytest.approx(2), pytest.approx(.5))
-    assert Timing('', [.001]*20, bytes=3e9, gpu=True, roof=limits.H100).shares == {'copy': pytest.approx(3e3/3001)}
+    assert Timing('', [.001]*20, bytes=3e9, gpu=True, roof=limits.H100).fractions == {'copy': pytest.approx(3e3/3001)}
 
 
 def test_a_fraction_above_one_is_a_warning():

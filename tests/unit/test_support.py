@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from gridstride.support.array_memory import address, byte_bounds, owner, strided_part, span_length, span, whole_storage
+from gridstride.support.array_memory import address, byte_bounds, owner, strided_view, span_length, span, flat_storage
 from gridstride.support.lazy_exports import paused_garbage_collection
 from gridstride.support.function_source import lambda_text, SourceMissing, source_of, tree_of
 
@@ -104,7 +104,7 @@ def test_what_an_array_covers(i):
     assert flat.shape == (span_length(a.shape, [s//a.itemsize for s in a.strides]),) and high - low == flat.nbytes
     if not a.size: return
     assert address(flat) == low <= address(a) < high <= byte_bounds(owner(a))[1]
-    again = strided_part(flat, (address(a) - low)//a.itemsize, a.shape, [s//a.itemsize for s in a.strides])
+    again = strided_view(flat, (address(a) - low)//a.itemsize, a.shape, [s//a.itemsize for s in a.strides])
     assert np.array_equal(again, a) and np.shares_memory(again, a)
 
 
@@ -117,7 +117,7 @@ def test_a_span_may_be_written_where_its_array_may():
 
 def test_all_of_a_tensor():
     t = torch.arange(12.).reshape(3, 4)
-    whole = whole_storage(t[1:, ::2])
+    whole = flat_storage(t[1:, ::2])
     assert whole.shape == (12,) and whole.data_ptr() == t.data_ptr()
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 
-from ...support.atomic_write import foreign_reason, write_whole
+from ...support.atomic_write import untrusted_reason, write_atomically
 from ...utils import cache_dir
 from .integrity import find_damage, write_checksums
 
@@ -193,7 +193,7 @@ def _foreign_control(folder):
         with suppress(OSError):
             folder_status = os.lstat(ancestor) if ancestor == _replacement_path() else os.stat(ancestor)
             is_link = stat.S_ISLNK(folder_status.st_mode)
-            if reason := foreign_reason(folder_status) or ('is a link' if is_link else ''):
+            if reason := untrusted_reason(folder_status) or ('is a link' if is_link else ''):
                 return f'{ancestor} {reason}'
     return ''
 
@@ -252,7 +252,7 @@ def _make_private(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     folder_status = folder.stat()
-    if foreign_reason(folder_status) == 'can be written by others':
+    if untrusted_reason(folder_status) == 'can be written by others':
         os.chmod(folder, folder_status.st_mode & 0o7755)
 
 
@@ -323,7 +323,7 @@ def write_index(path: Path, data):
         _make_private(path.parent)
         if path.is_symlink() or path.is_dir():
             discard(path)
-        write_whole(path, json.dumps([path.name, data]))
+        write_atomically(path, json.dumps([path.name, data]))
 
 
 def cached_result(

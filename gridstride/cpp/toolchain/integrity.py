@@ -8,7 +8,7 @@ not trusted even if their checksums match.
 import hashlib, json, os, stat
 from pathlib import Path
 
-from ...support.atomic_write import foreign_reason
+from ...support.atomic_write import untrusted_reason
 
 
 CHECKSUMS = 'sums.json'  # in each entry
@@ -50,7 +50,7 @@ def find_damage(
         folder_status = os.lstat(folder)
         if not stat.S_ISDIR(folder_status.st_mode):
             return 'is not a folder'
-        return foreign_reason(folder_status) or _damage_of_files(folder, compare_checksums)
+        return untrusted_reason(folder_status) or _damage_of_files(folder, compare_checksums)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
@@ -76,8 +76,8 @@ def _damage_of_files(folder, compare_checksums):
         if file_statuses[file].st_size != size:
             return f'has a different size of {file} than when it was stored'
     for file, status in file_statuses.items():
-        if not stat.S_ISREG(status.st_mode) or foreign_reason(status):
-            return f'has a file {file} that {foreign_reason(status) or "is a link or a folder"}'
+        if not stat.S_ISREG(status.st_mode) or untrusted_reason(status):
+            return f'has a file {file} that {untrusted_reason(status) or "is a link or a folder"}'
     metadata = [(s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in file_statuses.values()]
     if compare_checksums and _metadata_when_verified.get(folder) != metadata:
         if damaged_file := next(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...bench.clocks import driver
-from ...support.atomic_write import write_whole
+from ...support.atomic_write import write_atomically
 from ...bench.keys import key
 from ...utils import cache_dir
 
@@ -86,7 +86,7 @@ def store(kernel, num_candidates, M, N, K, dtype, device, layout):
     entries.setdefault(machine_key(device), {})[_problem_key(M, N, K, dtype, layout)] = tuned_kernel._asdict()
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path(), json.dumps(entries, indent=1))
+        write_atomically(path(), json.dumps(entries, indent=1))
     except OSError:
         pass
     _cached_entries.cache_clear()

@@ -1,0 +1,215 @@
+// Recipes: the stored steps with which a `Table` computes a result, and the keys under which they are stored.
+#pragma once
+
+#include "launch.h"
+
+namespace {
+// A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment
+// of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are
+// addresses, or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors
+// among the arguments, then the results, a workspace, which is freed after the call, and a null pointer.
+struct Address { size_t base_index, offset; };
+struct Step {
+    std::shared_ptr<PyObject> launch;   // null: fill with zeros
+    std::vector<Address> addresses;
+    size_t num_zero_bytes = 0;
+
+    const Plan &plan() const { return *((Launch *)launch.get())->plan; }
+};
+
+// When a function of torch computes the result: always, only outside CUDA graphs, or only inside, where its launch
+// overhead does not matter
+enum FunctionUse { kAlways, kEagerly, kInGraphs };
+
+struct Recipe {
+    std::vector<Step> steps;
+    std::vector<int64_t> shape;         // of the first result
+    PyObject *function = nullptr;       // computes the result instead of the steps, or null
+    FunctionUse function_use = kAlways;
+    bool has_gradient = false;          // `function` computes the result even if its gradient is needed
+    bool computed_by_python = false;    // Python must compute the result each time
+    bool returns_tuple = false;
+    std::vector<PyObject *> results;    // the arguments with which each result is allocated
+    PyObject *workspace = nullptr;      // likewise, or null
+    Recipe() = default;
+    Recipe(const Recipe &) = delete;
+    ~Recipe() {
+        for (auto result : results) Py_DECREF(result);
+        Py_XDECREF(workspace);
+        Py_XDECREF(function);
+    }
+};
+
+constexpr size_t kMaxTensors = 16, kMaxResults = 8;
+
+struct Tensors { DLTensor items[kMaxTensors]; size_t n = 0; };
+
+struct Key {
+    char bytes[2048];
+    size_t n = 0;
+
+    bool add(const void *data, size_t size) {
+        if (n + size > sizeof(bytes)) return false;
+        memcpy(bytes + n, data, size);
+        n += size;
+        return true;
+    }
+    template <class T> bool add_value(char tag, T value) { return add(&tag, 1) && add(&value, sizeof(T)); }
+};
+
+bool add_tensor(Key &key, const DLTensor &t) {
+    if ((size_t)t.ndim > kMaxAxes) return false;
+    int64_t layout = t.ndim | t.dtype.code << 8 | t.dtype.bits << 16 | int64_t(t.device.device_id) << 32;
+    if (!key.add_value('t', layout) || !key.add_value('a', char((uintptr_t)address_of(t) & 15))) return false;
+    return key.add(t.shape, t.ndim * sizeof(int64_t)) && key.add(t.strides, t.ndim * sizeof(int64_t));
+}
+
+bool add_text(Key &key, PyObject *x) {
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(x, &size);
+    if (!text) PyErr_Clear();
+    return text && key.add_value('s', size) && key.add(text, size);
+}
+
+bool add_integer(Key &key, PyObject *x) {
+    int overflow = 0;
+    long long value = PyLong_AsLongLongAndOverflow(x, &overflow);
+    return !overflow && key.add_value('i', value);
+}
+
+// Adds an argument to the key, and a tensor to `tensors`. Returns false for an unsupported argument.
+bool add_argument(Key &key, Tensors &tensors, PyObject *x) {
+    if (x == Py_None) return key.add("n", 1);
+    if (PyBool_Check(x)) return key.add_value('b', x == Py_True);
+    if (PyLong_CheckExact(x)) return add_integer(key, x);
+    if (PyFloat_CheckExact(x)) return key.add_value('f', PyFloat_AS_DOUBLE(x));
+    if (PyUnicode_CheckExact(x)) return add_text(key, x);
+    if (tensors.n == kMaxTensors || !read_tensor(x, tensors.items + tensors.n)) return false;
+    return add_tensor(key, tensors.items[tensors.n++]);
+}
+
+PyObject *key_of(PyObject *const *args, size_t n, Tensors &tensors) {
+    Key key;
+    for (size_t i = 0; i < n; i++)
+        if (!add_argument(key, tensors, args[i])) return nullptr;
+    return PyBytes_FromStringAndSize(key.bytes, key.n);
+}
+
+Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
+
+// Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
+PyObject *look_up_key(PyObject *recipe_of_key, PyObject *key) {
+    PyObject *capsule = key ? PyDict_GetItemWithError(recipe_of_key, key) : nullptr;
+    Py_XINCREF(capsule);
+    return capsule;
+}
+
+PyObject *look_up(PyObject *recipe_of_key, PyObject *const *args, size_t n, Tensors &tensors) {
+    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(recipe_of_key, key);
+    Py_XDECREF(key);
+    return capsule;
+}
+
+bool is_valid_output(const Recipe &r, const DLTensor &out, const Tensors &tensors) {
+    auto &first = tensors.items[0];
+    bool has_expected_type = (size_t)out.ndim == r.shape.size() &&
+                    !memcmp(out.shape, r.shape.data(), out.ndim * sizeof(int64_t)) &&
+                    !memcmp(&out.dtype, &first.dtype, sizeof(out.dtype)) &&
+                    out.device.device_id == first.device.device_id;
+    if (!has_expected_type || !is_contiguous(out) || (uintptr_t)address_of(out) & 15) return false;
+    for (size_t i = 0; i < tensors.n; i++)
+        if (address_of(out) == address_of(tensors.items[i])) return false;
+    return true;
+}
+
+bool run_step(const Step &step, void *stream, char *const *bases) {
+    auto address = [&](size_t i) { return bases[step.addresses[i].base_index] + step.addresses[i].offset; };
+    if (!step.launch) return !driver.fill(address(0), 0, step.num_zero_bytes, stream);
+    auto write = [&](auto &p, char *destination, size_t i) { return write_address(p, destination, address(i)); };
+    return !launch(step.plan(), stream, write);
+}
+
+// Releases the tensors of a call, unless they are returned.
+struct Allocations {
+    PyObject *results[kMaxResults] = {}, *workspace = nullptr;
+    size_t n = 0;
+    ~Allocations() {
+        for (size_t i = 0; i < n; i++) Py_XDECREF(results[i]);
+        Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
+    }
+    PyObject *release(bool as_tuple) {
+        if (!as_tuple) return Py_NewRef(results[0]);
+        PyObject *tuple = PyTuple_New(n);
+        for (size_t i = 0; tuple && i < n; i++) PyTuple_SET_ITEM(tuple, i, Py_NewRef(results[i]));
+        return tuple;
+    }
+};
+
+bool add_base(char **bases, size_t &n, PyObject *x) {
+    DLTensor t;
+    if (!read_tensor(x, &t)) return false;
+    bases[n++] = address_of(t);
+    return true;
+}
+
+// Runs a recipe, with the first result in `out` unless that is null. Returns the result, or None if Python must compute
+// it.
+PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out, void *stream, const Tensors &tensors) {
+    char *bases[kMaxTensors + kMaxResults + 2];
+    size_t num_bases = 0;
+    for (; num_bases < tensors.n; num_bases++) bases[num_bases] = address_of(tensors.items[num_bases]);
+    Allocations allocations;
+    for (auto arguments : r.results) {
+        PyObject *result = out && !allocations.n ? Py_NewRef(out) : PyObject_Call(allocate, arguments, nullptr);
+        if (!result) return nullptr;
+        allocations.results[allocations.n++] = result;
+        if (!add_base(bases, num_bases, result)) Py_RETURN_NONE;
+    }
+    if (r.workspace && !(allocations.workspace = PyObject_Call(allocate, r.workspace, nullptr))) return nullptr;
+    if (r.workspace && !add_base(bases, num_bases, allocations.workspace)) Py_RETURN_NONE;
+    bases[num_bases] = nullptr;
+    for (auto &step : r.steps)
+        if (!run_step(step, stream, bases)) Py_RETURN_NONE;
+    return allocations.release(r.returns_tuple);
+}
+
+void delete_recipe(PyObject *capsule) { delete &recipe_of(capsule); }
+
+bool add_address(Step &step, PyObject *item) {
+    Address a;
+    if (!PyArg_ParseTuple(item, "nn", &a.base_index, &a.offset)) return false;
+    step.addresses.push_back(a);
+    return true;
+}
+
+// A step is (launch, addresses), or (None, address, bytes) to fill with zeros.
+bool add_step(Recipe &r, PyObject *item) {
+    PyObject *launch, *addresses;
+    Step step;
+    if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3) {
+        if (!PyArg_ParseTuple(item, "OO!n", &launch, &PyTuple_Type, &addresses, &step.num_zero_bytes) ||
+            !add_address(step, addresses))
+            return false;
+        r.steps.push_back(step);
+        return true;
+    }
+    if (!PyArg_ParseTuple(item, "O!O!", &LaunchType, &launch, &PyTuple_Type, &addresses)) return false;
+    step.launch = {Py_NewRef(launch), [](PyObject *o) { Py_DECREF(o); }};
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(addresses); k++)
+        if (!add_address(step, PyTuple_GET_ITEM(addresses, k))) return false;
+    if (step.addresses.size() != step.plan().num_arguments)
+        return PyErr_Format(PyExc_TypeError, "a step must have one address per argument of its launch");
+    r.steps.push_back(step);
+    return true;
+}
+
+// Checks that each address has a valid base: a wrong index would access another array's memory.
+bool check_bases(const Recipe &r, size_t num_tensors) {
+    size_t num_bases = num_tensors + r.results.size() + (r.workspace ? 1 : 0) + 1;
+    for (auto &step : r.steps)
+        for (auto &a : step.addresses)
+            if (a.base_index >= num_bases)
+                return PyErr_Format(PyExc_IndexError, "base %zu of %zu", a.base_index, num_bases);
+    return true;
+}
+}  // namespace

@@ -1,0 +1,279 @@
+// The type `Table`: a function of tensors that allocates its results, and runs the recipe stored for their shapes.
+#pragma once
+
+#include "recipes.h"
+
+namespace {
+struct Table {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
+    PyObject *gradient_recipe_of_key;   // the same for calls whose gradient is needed; such recipes have no steps
+    PyObject *allocate;                 // makes the results and the workspace
+    PyObject *modes, *float32_modes;    // if one of these functions returns true, `fast` does not launch (for float32)
+};
+
+bool is_capturing(void *stream) {
+    int status = 0;
+    return !driver.is_capturing(stream, &status) && status;
+}
+
+// Runs the recipe of a capsule; `args` are those of the call.
+PyObject *run_capsule(Table *table, PyObject *capsule, PyObject *out, PyObject *const *args, size_t n,
+                      const Tensors &tensors) {
+    auto &recipe = recipe_of(capsule);
+    DLTensor out_tensor;
+    int device;
+    void *stream;
+    if (recipe.computed_by_python) return Py_NewRef(Py_Ellipsis);
+    bool is_always_by_function = recipe.function && recipe.function_use == kAlways;
+    if (!is_always_by_function && !get_device_and_stream(&device, &stream)) Py_RETURN_NONE;
+    if (is_always_by_function || (recipe.function && is_capturing(stream) == (recipe.function_use == kInGraphs)))
+        return out ? Py_NewRef(Py_NotImplemented) : PyObject_Vectorcall(recipe.function, args, n, nullptr);
+    if (recipe.steps.empty() || device != tensors.items[0].device.device_id ||
+        (out && (!read_tensor(out, &out_tensor) || !is_valid_output(recipe, out_tensor, tensors))))
+        Py_RETURN_NONE;
+    return run_recipe(recipe, table->allocate, out, stream, tensors);
+}
+
+PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n) {
+    Tensors tensors;
+    PyObject *capsule = look_up(table->recipe_of_key, args, n, tensors);
+    if (!capsule && PyErr_Occurred()) return nullptr;
+    if (!capsule) Py_RETURN_NONE;
+    PyObject *result = run_capsule(table, capsule, out, args, n, tensors);
+    Py_DECREF(capsule);
+    return result;
+}
+
+// table(*arguments): returns the result; Ellipsis if Python must compute it each time; None if no recipe is known, or
+// it could not be run. The caller has checked torch's modes.
+PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
+    if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
+    return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
+}
+
+// Returns whether a Python function returns false, None or 0; if it raises an error, the result is false.
+bool returns_false(PyObject *function) {
+    PyObject *value = PyObject_CallNoArgs(function);
+    int is_true = value ? PyObject_IsTrue(value) : 1;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return !is_true;
+}
+
+bool all_return_false(PyObject *functions) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(functions); i++)
+        if (!returns_false(PyTuple_GET_ITEM(functions, i))) return false;
+    return true;
+}
+
+bool has_no_forward_gradient() {
+    PyObject *level = PyDict_GetItem(forward_ad, current_level);
+    return level && PyLong_CheckExact(level) && PyLong_AsLong(level) < 0;
+}
+
+// Returns whether no mode or transform changes the result of our kernels.
+bool are_modes_default(Table *table, const Tensors &tensors) {
+    auto &dtype = tensors.items[0].dtype;
+    bool is_float32 = dtype.code == kDLFloat && dtype.bits == 32;
+    return returns_false(num_dispatch_modes) && returns_false(innermost_transform) && has_no_forward_gradient() &&
+           all_return_false(table->modes) && (!is_float32 || all_return_false(table->float32_modes));
+}
+
+bool needs_gradient(PyObject *const *args, size_t n) {
+    if (returns_false(is_grad_enabled)) return false;
+    for (size_t i = 0; i < n; i++) {
+        auto type = (PyObject *)Py_TYPE(args[i]);
+        if (type != tensor_type && type != parameter_type) continue;
+        PyObject *value = PyObject_GetAttr(args[i], requires_grad);
+        bool is_required = value != Py_False;
+        Py_XDECREF(value);
+        PyErr_Clear();
+        if (is_required) return true;
+    }
+    return false;
+}
+
+// table.fast(*arguments): returns the result if a recipe is stored, and no mode of torch changes it; else None. A
+// function of torch respects all modes, transforms and gradients; our launches do not. Autocast, which is among the
+// table's modes, would change the type of torch's result, but not of ours.
+PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    auto table = (Table *)self;
+    Tensors tensors;
+    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(table->recipe_of_key, key), *result = nullptr;
+    if (!(capsule && recipe_of(capsule).has_gradient) && needs_gradient(args, n)) {
+        Py_XDECREF(capsule);
+        capsule = look_up_key(table->gradient_recipe_of_key, key);
+    }
+    Py_XDECREF(key);
+    if (!capsule && PyErr_Occurred()) return nullptr;
+    if (!capsule) Py_RETURN_NONE;
+    auto &recipe = recipe_of(capsule);
+    bool is_torch_autograd = recipe.function && recipe.function_use == kEagerly;
+    if (recipe.function && recipe.function_use == kAlways)
+        result = PyObject_Vectorcall(recipe.function, args, n, nullptr);
+    else if (is_torch_autograd ? !all_return_false(table->modes)
+                               : recipe.computed_by_python || !are_modes_default(table, tensors))
+        result = Py_NewRef(Py_None);
+    else result = run_capsule(table, capsule, nullptr, args, n, tensors);
+    Py_DECREF(capsule);
+    return result;
+}
+
+// table.into(out, *arguments): the same, with the result in `out`
+PyObject *table_into(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    if (!n) return PyErr_Format(PyExc_TypeError, "into(out, *arguments) takes a tensor for the result");
+    return run_table((Table *)self, args[0], args + 1, n - 1);
+}
+
+PyObject *store_recipe(PyObject *recipes, PyObject *const *args, size_t n, std::unique_ptr<Recipe> r) {
+    Tensors tensors;
+    PyObject *key = key_of(args, n, tensors);
+    if (!key || !tensors.n || !check_bases(*r, tensors.n)) {
+        Py_XDECREF(key);
+        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these arguments have no key");
+    }
+    PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
+    int error = capsule ? PyDict_SetItem(recipes, key, capsule) : -1;
+    Py_XDECREF(capsule);
+    Py_DECREF(key);
+    if (error) return nullptr;
+    Py_RETURN_NONE;
+}
+
+bool add_result(Recipe &r, PyObject *arguments) {
+    if (r.results.size() == kMaxResults || !PyTuple_Check(arguments) || !PyTuple_GET_SIZE(arguments) ||
+        !PyTuple_Check(PyTuple_GET_ITEM(arguments, 0)))
+        return PyErr_Format(PyExc_TypeError, "a result is (shape, strides, dtype), and a recipe has at most 8");
+    PyObject *shape = PyTuple_GET_ITEM(arguments, 0);
+    for (Py_ssize_t i = 0; r.results.empty() && i < PyTuple_GET_SIZE(shape); i++)
+        r.shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
+    r.results.push_back(Py_NewRef(arguments));
+    return !PyErr_Occurred();
+}
+
+// table.store_recipe(arguments, steps, results, workspace, in_graphs=None): stores a recipe for such arguments;
+// `results`: how to allocate the result, or a list of these if the function returns a tuple; `in_graphs`: a function of
+// the arguments that computes the result in CUDA graphs
+PyObject *table_store_recipe(PyObject *self, PyObject *args) {
+    PyObject *arguments, *steps, *results, *workspace, *in_graphs = Py_None;
+    if (!PyArg_ParseTuple(args, "O!O!OO|O", &PyTuple_Type, &arguments, &PyTuple_Type, &steps, &results, &workspace,
+                          &in_graphs))
+        return nullptr;
+    auto r = std::make_unique<Recipe>();
+    r->function = in_graphs == Py_None ? nullptr : Py_NewRef(in_graphs);
+    r->function_use = kInGraphs;
+    r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
+    r->returns_tuple = PyList_Check(results);
+    if (!r->returns_tuple && !add_result(*r, results)) return nullptr;
+    for (Py_ssize_t i = 0; r->returns_tuple && i < PyList_GET_SIZE(results); i++)
+        if (!add_result(*r, PyList_GET_ITEM(results, i))) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++)
+        if (!add_step(*r, PyTuple_GET_ITEM(steps, i))) return nullptr;
+    return store_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments),
+                       std::move(r));
+}
+
+// table.use_function(function, arguments, with_gradient=None, only_eagerly=False): stores that a function of torch
+// computes the result for such arguments; `with_gradient`: True: if their gradient is needed, False: if it is not,
+// None: in both cases; `only_eagerly`: not in CUDA graphs
+PyObject *table_use_function(PyObject *self, PyObject *args) {
+    PyObject *function, *arguments, *with_gradient = Py_None;
+    int only_eagerly = 0;
+    if (!PyArg_ParseTuple(args, "OO!|Op", &function, &PyTuple_Type, &arguments, &with_gradient, &only_eagerly))
+        return nullptr;
+    auto table = (Table *)self;
+    auto r = std::make_unique<Recipe>();
+    r->function = Py_NewRef(function);
+    r->function_use = only_eagerly ? kEagerly : kAlways;
+    r->has_gradient = with_gradient == Py_None;
+    return store_recipe(with_gradient == Py_True ? table->gradient_recipe_of_key : table->recipe_of_key,
+                       &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
+}
+
+// table.use_python(*arguments): marks the call as one that Python must compute each time
+PyObject *table_use_python(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    auto r = std::make_unique<Recipe>();
+    r->computed_by_python = true;
+    return store_recipe(((Table *)self)->recipe_of_key, args, n, std::move(r));
+}
+
+// table.has_recipe(*arguments): returns whether a recipe is stored for such arguments
+PyObject *table_has_recipe(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    Tensors tensors;
+    PyObject *recipe = look_up(((Table *)self)->recipe_of_key, args, n, tensors);
+    if (!recipe && PyErr_Occurred()) return nullptr;
+    bool has_steps = recipe && !recipe_of(recipe).steps.empty();
+    Py_XDECREF(recipe);
+    return PyBool_FromLong(has_steps);
+}
+
+PyObject *table_clear(PyObject *self, PyObject *) {
+    PyDict_Clear(((Table *)self)->recipe_of_key);
+    PyDict_Clear(((Table *)self)->gradient_recipe_of_key);
+    Py_RETURN_NONE;
+}
+
+Py_ssize_t table_size(PyObject *self) {
+    return PyDict_Size(((Table *)self)->recipe_of_key) + PyDict_Size(((Table *)self)->gradient_recipe_of_key);
+}
+
+int table_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((Table *)self)->recipe_of_key);
+    Py_VISIT(((Table *)self)->gradient_recipe_of_key);
+    Py_VISIT(((Table *)self)->allocate);
+    Py_VISIT(((Table *)self)->modes);
+    Py_VISIT(((Table *)self)->float32_modes);
+    return 0;
+}
+
+int table_clear_references(PyObject *self) {
+    Py_CLEAR(((Table *)self)->recipe_of_key);
+    Py_CLEAR(((Table *)self)->gradient_recipe_of_key);
+    Py_CLEAR(((Table *)self)->allocate);
+    Py_CLEAR(((Table *)self)->modes);
+    Py_CLEAR(((Table *)self)->float32_modes);
+    return 0;
+}
+
+void table_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    table_clear_references(self);
+    PyObject_GC_Del(self);
+}
+
+// Table(allocate, modes=(), float32_modes=())
+PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
+    PyObject *allocate, *modes = nullptr, *float32_modes = nullptr;
+    if (!PyArg_ParseTuple(args, "O|O!O!", &allocate, &PyTuple_Type, &modes, &PyTuple_Type, &float32_modes))
+        return nullptr;
+    auto table = PyObject_GC_New(Table, type);
+    if (!table) return nullptr;
+    table->call = call_table;
+    table->allocate = Py_NewRef(allocate);
+    table->modes = modes ? Py_NewRef(modes) : PyTuple_New(0);
+    table->float32_modes = float32_modes ? Py_NewRef(float32_modes) : PyTuple_New(0);
+    table->recipe_of_key = PyDict_New();
+    table->gradient_recipe_of_key = PyDict_New();
+    PyObject_GC_Track(table);
+    return (PyObject *)table;
+}
+
+PyMethodDef table_methods[] = {
+    {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): call it, with a given result"},
+    {"store_recipe", table_store_recipe, METH_VARARGS,
+     "store_recipe(arguments, steps, results, workspace, in_graphs=None): launch these steps for such arguments"},
+    {"fast", (PyCFunction)(void (*)())table_fast, METH_FASTCALL,
+     "fast(*arguments): the result if a recipe computes it in the current modes, else None"},
+    {"use_function", table_use_function, METH_VARARGS,
+     "use_function(function, arguments, with_gradient=None, only_eagerly=False): let a function compute the result"},
+    {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,
+     "use_python(*arguments): let Python compute the result for such arguments each time"},
+    {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,
+     "has_recipe(*arguments): whether a recipe is stored for such arguments"},
+    {"clear", table_clear, METH_NOARGS, "Remove all recipes"},
+    {}};
+PySequenceMethods table_sequence = {table_size};
+PyTypeObject TableType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+}  // namespace
