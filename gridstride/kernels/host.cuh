@@ -1,5 +1,6 @@
 // Host code of every exported kernel: checks errors, launches, allocates memory, makes inputs, measures times. Defined
-// above: the kernel's NAME, and SMS, the number of SMs that the grids are made for.
+// above: the kernel's NAME; SMS, the number of SMs that the grids are made for; MAJOR and MINOR, their compute
+// capability.
 constexpr int RUNS = 20;                    // timed runs; the median is printed
 constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
 
@@ -93,13 +94,16 @@ template <class F> double median_time(F run) {
     return times[RUNS / 2];
 }
 
+constexpr int OTHER_GPU = 77;               // the exit status where the GPU has another compute capability
+
 // Exits unless the GPU is one that the kernels and their grids are made for
 inline void need_gpu(cudaDeviceProp &gpu) {
     OK(cudaGetDeviceProperties(&gpu, 0));
-    if (gpu.multiProcessorCount >= SMS && gpu.major == 9) return;
-    printf("FAIL %-34s is made for compute capability 9.0 and %d SMs, and this is a %s with %d.%d and %d\n", NAME, SMS,
-           gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
-    exit(1);
+    bool fits = gpu.major == MAJOR && gpu.minor == MINOR;
+    if (fits && gpu.multiProcessorCount >= SMS) return;
+    printf("%s %-34s is made for compute capability %d.%d and %d SMs, and this is a %s with %d.%d and %d\n",
+           fits ? "FAIL" : "SKIP", NAME, MAJOR, MINOR, SMS, gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
+    exit(fits ? 1 : OTHER_GPU);
 }
 
 // Erases the results by `reset`, computes them by `run`, and exits in `check` if one is wrong. If the case is timed,

@@ -4,12 +4,36 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from .ladder.rung import H100
+from .ladder.rung import B200, H100
 
 BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
-FLAGS = '-O3 -std=c++17 -arch=sm_90a'
+_FLAGS = '-O3 -std=c++17 -arch='
 HEADERS = ['cuda.h', 'cuda_bf16.h', *'algorithm cassert cmath cstdio cstdlib cstring iterator vector'.split()]
 NAMESPACE = 'NAMESPACE'  # placeholder in a line of C++: the namespace of the kernel that is launched after it
+
+
+class Target(NamedTuple):
+    "The GPU that a program is compiled for"
+
+    arch: str
+    device: object  # the `Device` for which the launches are planned
+    compute_capability: tuple
+    instructions: str  # that an older GPU lacks
+
+    @property
+    def flags(self) -> str:
+        "The flags for nvcc"
+        return _FLAGS + self.arch
+
+    @property
+    def feature_macro(self) -> str:
+        "The macro that nvcc defines for this architecture alone"
+        return f'__CUDA_ARCH_FEAT_{self.arch.replace("_", "").upper().removesuffix("A")}_ALL'
+
+
+HOPPER = Target('sm_90a', H100, (9, 0), 'wgmma')
+BLACKWELL = Target('sm_100a', B200, (10, 0), 'tcgen05')
+FLAGS = HOPPER.flags
 
 
 class Launch(NamedTuple):
@@ -31,6 +55,7 @@ class Program(NamedTuple):
     # `Launch`es
     functions: dict
     constants: str = ''  # C++ definitions that the host code needs
+    target: Target = HOPPER
 
 
 def _between_markers(src) -> str:
@@ -81,11 +106,18 @@ def _case_function(signature, cases, namespaces) -> str:
 
 
 def _constants(program):
-    "Return C++ that defines NAME, SMS (number of SMs), the constants and the cases of a program"
+    "Return C++ that defines NAME, SMS (number of SMs), MAJOR and MINOR, the constants and the cases of a program"
     cases = ', '.join(f'{{{", ".join(map(str, size))}}}' for size in program.sizes)
     cases = f'constexpr struct {{ int {program.fields}; }} cases[] = {{{cases}}};' if program.fields else ''
-    name_and_sms = f'const char *const NAME = "{program.name}";\nconstexpr int SMS = {H100.sms};'
-    return '\n'.join(filter(None, [name_and_sms, program.constants, cases]))
+    major, minor = program.target.compute_capability
+    target = f'constexpr int SMS = {program.target.device.sms}, MAJOR = {major}, MINOR = {minor};'
+    name_and_target = f'const char *const NAME = "{program.name}";\n{target}'
+    return '\n'.join(filter(None, [name_and_target, program.constants, cases]))
+
+
+_MAIN = 'int main() { return host::run(); }'
+# main files whose `run` takes whether to leave out the last case, which is timed: it is too large for an emulator
+_MAINS = {'main.cuh': 'int main(int argc, char **argv) { return host::run(argc > 1 && !strcmp(argv[1], "small")); }'}
 
 
 def program_source(program) -> str:
@@ -106,12 +138,15 @@ def program_source(program) -> str:
         files(__package__).joinpath(name).read_text(encoding='utf-8')
         for name in ('host.cuh', *tensor_map_files, program.main_file)
     ]
+    target = program.target
+    base_arch = target.arch.removesuffix('a')
     include_lines = '\n'.join(f'#include <{header}>' for header in HEADERS)
     return f'''{''.join(f'// {line}' + chr(10) for line in program.description.splitlines())}//
-//     nvcc {FLAGS} -o {program.name} {program.name}.cu && ./{program.name}
+//     nvcc {target.flags} -o {program.name} {program.name}.cu && ./{program.name}
 //
-// (nvcc 13.0 with -arch=sm_90a also compiles for sm_90, which has no wgmma: for that target the file is empty.)
-#if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
+// (nvcc 13.0 with -arch={target.arch} also compiles for {base_arch}, which has no {target.instructions}: for that one
+// the file is empty.)
+#if !defined __CUDA_ARCH__ || defined {target.feature_macro}
 
 {include_lines}
 
@@ -124,7 +159,7 @@ namespace host {{
 {case_functions}
 }}
 
-int main() {{ return host::run(); }}
+{_MAINS.get(program.main_file, _MAIN)}
 
 #endif
 '''

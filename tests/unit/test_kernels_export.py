@@ -11,7 +11,7 @@ from gridstride.cpp import cuda_kernel
 from gridstride.cpp.toolchain.cache import build
 from gridstride.kernels.gemm import plan, cost_model, bf16x6
 from gridstride.kernels import export, standalone
-from gridstride.kernels.ladder import stream_k, fp32, hopper, launches, rung, tensor_cores
+from gridstride.kernels.ladder import blackwell, stream_k, fp32, hopper, launches, rung, tensor_cores
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.conv import programs as convolutions
 from gridstride.kernels.fused import activations, losses, norms, softmaxes
@@ -32,11 +32,12 @@ def parts(text):
 
 
 def test_all_rungs_of_the_lessons_are_there():
-    for slug, module in (('matmul_ladder', fp32), ('tensor_cores', tensor_cores), ('hopper_gemm', hopper)):
+    ladders = dict(matmul_ladder=fp32, tensor_cores=tensor_cores, hopper_gemm=hopper, tensor_memory=blackwell)
+    for slug, module in ladders.items():
         rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
         rungs += [stream_k.choose(8192, 8192, 8192)]*(slug == 'hopper_gemm')
         there = [e.kernel for name, e in ALL.items() if name.startswith(f'{slug}_')]
-        assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
+        assert len(rungs) >= 4 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
 
 
 def test_whatever_matmul_picks_is_there():
@@ -84,7 +85,7 @@ def launched(monkeypatch):
         seen.append(src)
         return SimpleNamespace(handle=0, __name__=name, params=[0]*6, launch=lambda *args: None)
     monkeypatch.setattr(rung, 'cuda_kernel', compiled)
-    monkeypatch.setattr(rung, 'this_device', lambda: export.H100)
+    monkeypatch.setattr(rung, 'this_device', lambda: standalone.H100)
     monkeypatch.setattr(rung, 'compile_kernel', lambda src, name, where: compiled(src, name))
     monkeypatch.setattr(launches, 'tensor_map', lambda *args: None)
     return seen
@@ -105,7 +106,7 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
 def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypatch):
     "Case by case, as on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(operators, 'this_device', lambda: export.H100)
+    monkeypatch.setattr(operators, 'this_device', lambda: standalone.H100)
     monkeypatch.setattr(operators, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in tool.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, tool.dtype))
@@ -120,7 +121,7 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
 @pytest.mark.parametrize('dtype', passes.LOSS_SHAPES)
 def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
     seen = []
-    monkeypatch.setattr(losses, 'this_device', lambda: export.H100)
+    monkeypatch.setattr(losses, 'this_device', lambda: standalone.H100)
     monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in passes.LOSS_SHAPES[dtype]:
         given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
@@ -136,7 +137,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
     for module in (activations, norms):
-        monkeypatch.setattr(module, 'this_device', lambda: export.H100)
+        monkeypatch.setattr(module, 'this_device', lambda: standalone.H100)
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for shape in passes.SHAPES[:-1]:
         x, *columns = (torch.zeros(s, dtype=getattr(torch, o.dtype), requires_grad=True)
@@ -156,7 +157,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
 def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypatch):
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
-    monkeypatch.setattr(softmaxes, 'this_device', lambda: export.H100)
+    monkeypatch.setattr(softmaxes, 'this_device', lambda: standalone.H100)
     monkeypatch.setattr(softmaxes, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for shape in passes.SOFTMAX_SHAPES[:-1]:
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
@@ -174,7 +175,8 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program_text(e).split('\n')[:8]
-        assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head
+        arch = 'sm_100a' if name.startswith('tensor_memory') else 'sm_90a'
+        assert f'//     nvcc -O3 -std=c++17 -arch={arch} -o {name} {name}.cu && ./{name}' in head
         assert e.kernel.name in head[0]
 
 
@@ -270,7 +272,7 @@ def test_the_sorts_that_are_exported_are_those_that_are_launched(o, monkeypatch)
     "Case by case, as on an H100; nothing is run"
     seen = []
     for module in (sorts, top_k, compaction):
-        monkeypatch.setattr(module, 'this_device', lambda: export.H100)
+        monkeypatch.setattr(module, 'this_device', lambda: standalone.H100)
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in o.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, o.dtype))

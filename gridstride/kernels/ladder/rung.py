@@ -141,7 +141,7 @@ class Device(NamedTuple):
     hopper: bool  # supports bulk copies, TMA and wgmma
 
 
-H100 = Device(132, True)
+H100, B200 = Device(132, True), Device(148, True)
 
 
 def this_device() -> Device:
