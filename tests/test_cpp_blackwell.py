@@ -2,6 +2,7 @@
 report of mistakes with them. The specification of PTX is the judge: none of this has run on a GPU."""
 import shutil
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,8 +11,11 @@ import torch
 
 from found import finding
 from gridstride import cpp
+from gridstride.asm.tools import disassemble
 from gridstride.bench.recording import Unavailable
-from gridstride.cpp import cuda_kernel
+from gridstride.cpp import cuda_kernel, program
+from gridstride.cpp.frontend.edits import NotEmulated
+from gridstride.kernels import export
 from gridstride.kernels.ladder import blackwell
 from gridstride.kernels.ptx import PTX, TCGEN05
 from gridstride.kernels.tensor_maps import tensor_map
@@ -50,9 +54,35 @@ def test_tensors_on_the_cpu_are_multiplied_on_the_emulator_even_with_a_gpu(monke
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc'), reason='needs nvcc')
 @pytest.mark.parametrize('version', LADDER, ids=lambda o: o.name)
-def test_nvcc_compiles_the_ladder(version, tmp_path):
-    (tmp_path/'k.cu').write_text(version.src)
-    subprocess.run(['nvcc', '-std=c++17', '-arch=sm_100a', '-cubin', '-o', 'k.cubin', 'k.cu'], cwd=tmp_path, check=True)
+def test_nvcc_compiles_the_exported_ladder(version, tmp_path):
+    "To machine code with products of one SM, or of two"
+    file, = export.export(tmp_path, f'tensor_memory_{version.name}')
+    command = next(line for line in file.read_text().splitlines() if ' nvcc ' in line).split('nvcc')[1].split()
+    subprocess.run(['nvcc', '-cubin', *command[:command.index('&&')]], cwd=tmp_path, check=True)
+    assert f"UTCHMMA{'.2CTA' * (version.name == 'pair')} " in disassemble((tmp_path/file.stem).read_bytes())
+
+
+def exported_program(name):
+    spec, = (spec for spec in export.list_exports() if spec.name == f'tensor_memory_{name}')
+    return export.program_text(spec)
+
+
+@pytest.mark.parametrize('version', [pytest.param(o, marks=pytest.mark.exhaustive) if o.name != 'pair' else o
+                                     for o in LADDER], ids=lambda o: o.name)
+def test_the_exported_programs_are_right_on_the_emulator(version):
+    defines = 'GRIDSTRIDE_ARCH=sm_100a',
+    assert program.run(exported_program(version.name), 'exported', ('small',), defines=defines) == 0
+
+
+@pytest.mark.exhaustive
+def test_an_exported_program_finds_a_wrong_product():
+    text = exported_program('single').replace('i < BK; i += 16', 'i < BK - 16; i += 16')
+    assert program.run(text, 'exported', ('small',), False, defines=('GRIDSTRIDE_ARCH=sm_100a',)) == 1
+
+
+@pytest.mark.exhaustive
+def test_an_exported_program_is_not_run_on_another_gpu():
+    assert program.run(exported_program('single'), 'exported', ('small',)) == 77
 
 
 # Right and wrong programs: `wrong` selects a mistake, 0 none
@@ -117,7 +147,6 @@ __global__ void one_block(const u32 *tiles, float *out, int wrong) {
         if (wrong != 24 || lane < 16) tensor_load(x, d + c + (lanes << 16) + (wrong == 23 ? lane : 0));
         if (wrong != 11) tensor_wait_loads();
         out[i*16 + c] = x;
-        if (wrong == 11 && c == 0) return;
     }
     if (wrong != 53 && wrong != 50) tensor_fence_before();
     if (wrong != 53) __syncthreads();
@@ -131,7 +160,7 @@ __global__ void one_block(const u32 *tiles, float *out, int wrong) {
     tensor_fence_after();
     for (int c = 0; c < 16 && warp < 4; c++) {
         tensor_load(x, d + c + ((warp%4)*32 << 16));
-        tensor_wait_loads();
+        if (wrong != 57) tensor_wait_loads(); // the sums are there, but may still be read when they are freed
         out[2048 + i*16 + c] = x;
     }
     __syncthreads();
@@ -268,19 +297,36 @@ def case_of_kind(number, kind):
 
 
 PLAIN = 'f16', 'tf32', 'f8f6f4', 'i8'
+SPECIAL = ('.sp f16', '.sp f8f6f4', '.sp i8', '.ws f16', '.ws tf32', '.ws f8f6f4', '.ws i8', '.ws.sp f16', '.sp f16 ts')
+
+
+def case_of_special(number, name):
+    "CUDA C of one sparse or weight-stationary tcgen05.mma, whose metadata is where the scales of the others are"
+    variant, kind, *ts = name.split()
+    a, value = ('[%1]', '"r"(in)') if ts else ('%1', '"l"(a)')
+    metadata = '[%5], ' if 'sp' in variant else ''
+    masks, collector = ('', '.collector::b1::fill') if 'ws' in variant else ('{%6, %6, %6, %6}, ', '')
+    return f"""            case {number}: asm volatile("{{ .reg .pred p; setp.ne.b32 p, %4, 0;\\n"
+                "tcgen05.mma{variant}.cta_group::1.kind::{kind}{collector} [%0], {a}, %2, {metadata}%3, {masks}p; }}"
+                :: "r"(d), {value}, "l"(b), "r"(instruction), "r"(more), "r"(sa), "r"(mask) : "memory"); break;
+"""
+
+
 SCALED = ('mxf8f6f4.block_scale', 'mxf4.block_scale.scale_vec::2X', 'mxf4nvf4.block_scale.scale_vec::2X',
           'mxf4nvf4.block_scale.scale_vec::4X')
-PROGRAMS = PROGRAMS.replace('CASES_OF_KINDS', ''.join(map(case_of_kind, range(12), PLAIN+SCALED+PLAIN)))
+PROGRAMS = PROGRAMS.replace('CASES_OF_KINDS', ''.join([*map(case_of_kind, range(12), PLAIN+SCALED+PLAIN),
+                                                       *map(case_of_special, range(13, 22), SPECIAL)]))
 # (kernel, wrong): finding. What each number changes is in the kernel.
 MISTAKES = {
     'one_block': {
-        1: 'racecheck race', 2: 'racecheck no_proxy_fence', 4: 'racecheck tensor_in_flight not_committed',
+        1: 'racecheck race', 2: 'fencecheck no_proxy_fence', 4: 'racecheck tensor_in_flight not_committed',
         5: 'racecheck tensor_in_flight commit_not_awaited',
         6: 'racecheck tensor_in_flight commit_not_awaited|racecheck tensor_race',
-        7: 'racecheck tensor_no_fence fence_after',
+        7: 'fencecheck tensor_no_fence fence_after',
         8: 'racecheck tensor_in_flight commit_not_awaited|racecheck tensor_race',
         9: 'racecheck engine_reads|racecheck before_engine', 10: 'initcheck tensor_unwritten',
-        11: 'racecheck tensor_load_not_awaited', 12: 'memcheck tensor_freed', 13: 'memcheck tensor_leak',
+        11: 'racecheck tensor_in_flight load_without_wait', 57: 'fencecheck tensor_load_not_awaited',
+        12: 'memcheck tensor_freed', 13: 'memcheck tensor_leak',
         14: 'memcheck tensor_freed_twice', 15: 'memcheck tensor_freed_twice', 16: 'memcheck tensor_columns',
         17: 'memcheck tensor_columns', 18: 'memcheck tensor_columns', 19: 'memcheck tensor_outside',
         20: 'memcheck tensor_outside', 21: 'memcheck tensor_lanes', 22: 'memcheck tensor_lanes',
@@ -294,18 +340,18 @@ MISTAKES = {
         40: 'memcheck matrix_descriptor', 41: 'memcheck matrix_descriptor',
         42: 'memcheck outside_shared|memcheck outside_arrays',
         43: 'memcheck matrix_descriptor', 44: 'racecheck product_not_awaited', 45: 'memcheck tensor_relinquished',
-        46: 'synccheck deadlock for_tensor_memory', 50: 'racecheck tensor_no_fence fence_before',
-        51: 'racecheck tensor_no_fence fence_after', 53: 'racecheck tensor_race',
+        46: 'synccheck deadlock for_tensor_memory', 50: 'fencecheck tensor_no_fence fence_before',
+        51: 'fencecheck tensor_no_fence fence_after', 53: 'racecheck tensor_race',
         54: 'racecheck tensor_in_flight not_committed', 55: 'racecheck tensor_in_flight not_committed'},
     'from_tensor_memory': {
         1: 'initcheck tensor_unwritten', 2: 'racecheck tensor_in_flight store_without_wait',
-        3: 'racecheck tensor_in_flight store_without_wait', 4: 'racecheck tensor_no_fence fence_before',
-        5: 'racecheck tensor_race', 6: 'racecheck tensor_no_fence fence_after', 7: 'memcheck instruction_descriptor',
+        3: 'racecheck tensor_in_flight store_without_wait', 4: 'fencecheck tensor_no_fence fence_before',
+        5: 'racecheck tensor_race', 6: 'fencecheck tensor_no_fence fence_after', 7: 'memcheck instruction_descriptor',
         8: 'racecheck tensor_in_flight|racecheck tensor_race'},
     'copies': {
-        1: 'racecheck no_proxy_fence', 2: 'memcheck matrix_descriptor', 3: 'memcheck tensor_outside',
+        1: 'fencecheck no_proxy_fence', 2: 'memcheck matrix_descriptor', 3: 'memcheck tensor_outside',
         4: 'racecheck tensor_in_flight not_committed', 5: 'racecheck engine_reads|racecheck before_engine',
-        6: 'racecheck tensor_in_flight commit_not_awaited', 7: 'racecheck tensor_no_fence fence_after',
+        6: 'racecheck tensor_in_flight commit_not_awaited', 7: 'fencecheck tensor_no_fence fence_after',
         8: 'initcheck tensor_unwritten'}}
 THREADS = {'one_block': 160, 'from_tensor_memory': 160, 'copies': 128}
 
@@ -360,15 +406,19 @@ KINDS = ['f16', 'tf32', 'f8f6f4', 'i8', 'mxf8f6f4', 'mxf4', 'mxf4nvf4 32', 'mxf4
 
 
 class Case(SimpleNamespace):
-    "A product; `swizzle` is 0 without one; `t`: which operands are transposed; `ts`: A is in tensor memory"
+    """A product; `swizzle` is 0 without one; `t`: which operands are transposed; `ts`: A is in tensor memory;
+    `special`: '.sp', '.ws' or both"""
     def __init__(self, kind, a, b, m=128, n=64, swizzle=128, t='', ts=False, d='f32', more=True, mask=0, scale=0,
-                 negate='', sf='ue8m0', first=0):
+                 negate='', sf='ue8m0', first=0, special='', selector=0):
         super().__init__(**{k: v for k, v in locals().items() if k not in ('self', '__class__')})
         self.packed = 'mxf4' in kind
-        self.k = 16 if kind == 'f16' else 8 if kind == 'tf32' else 64 if self.packed else 32
+        self.sparse = 'sp' in special
+        self.k = (16 if kind == 'f16' else 8 if kind == 'tf32' else 64 if self.packed else 32) << self.sparse
         self.block = dict(mxf8f6f4=32, mxf4=32).get(kind) or int((kind.split()+[0])[1] or 0)
 
-    def __str__(self): return '-'.join(f'{v}' for k, v in vars(self).items() if k not in ('packed', 'k', 'block') and v)
+    def __str__(self):
+        derived = 'packed', 'k', 'block', 'sparse'
+        return '-'.join(f'{v}' for k, v in vars(self).items() if k not in derived and v)
 
 
 def decoded(codes, name):
@@ -427,11 +477,27 @@ def scale_codes(rng, shape, sf): return rng.integers(120, 134, shape) if sf == '
 def scale_values(codes, sf): return 2.0**(codes-127) if sf == 'ue8m0' else decoded(codes, 'e4m3')
 
 
-def run_case(kernel, case, seed=0):
+def expand(rng, stored, case, start):
+    "Draw the indices of a sparse A, store them to tensor memory from column 96 on, and return A with its zeros"
+    m, k = len(stored), case.k
+    pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])[rng.integers(6, size=(m, k//4))]
+    whole = np.zeros((m, k//4, 4))
+    np.put_along_axis(whole, pairs, stored.reshape(m, k//4, 2), 2)
+    nibbles = (pairs[..., 0] | pairs[..., 1] << 2).astype(np.uint64)
+    for row in range(m):
+        for i, nibble in enumerate(nibbles[row]):
+            if case.kind == 'f16':           # the lane has the same half of k for two rows, 8 apart
+                lane, column, bit = row//16*16 + i//4*8 + row%8, 96 + case.selector, row%16//8*16 + i%4*4
+            else: lane, column, bit = row, 96 + i//8, i%8*4
+            start[column, lane] = start[column, lane] & ~np.uint32(15 << bit) | np.uint32(int(nibble) << bit)
+    return whole.reshape(m, k)
+
+
+def run_case(kernel, case, seed=0, flips=0, column=96):
     "(D as the emulator computes it, D in double, the bound of the error), of the lanes that are written"
     rng = np.random.default_rng(seed)
     m, n, k = case.m, case.n, case.k
-    a, b = codes_of(rng, (m, k), case.a), codes_of(rng, (n, k), case.b)
+    a, b = codes_of(rng, (m, k >> case.sparse), case.a), codes_of(rng, (n, k), case.b)
     tiles = np.zeros((2, 16384), np.uint8)
     da = 0 if case.ts else matrix_descriptor(store_operand(tiles[0], a, case.a, case, 'a' in case.t), case.swizzle)
     db = matrix_descriptor(store_operand(tiles[1], b, case.b, case, 'b' in case.t), case.swizzle)
@@ -443,8 +509,9 @@ def run_case(kernel, case, seed=0):
     if case.ts:
         per = 32//max(FORMATS[case.a][0], 8)
         words = sum(a[:, i::per].astype(np.uint64) << np.uint64(i*32//per) for i in range(per)).astype(np.uint32)
-        start[64:64+k//per] = words.T
+        start[64:64+a.shape[1]//per] = words.T
     va, vb = decoded(a, case.a), decoded(b, case.b)
+    if case.sparse: va = expand(rng, va, case, start)
     if case.block:
         num = k//case.block
         sa, sb = scale_codes(rng, (m, num), case.sf), scale_codes(rng, (n, num), case.sf)
@@ -458,21 +525,25 @@ def run_case(kernel, case, seed=0):
     bits = code(case.a) << 7 | code(case.b) << 10 | ('a' in case.negate) << 13 | ('b' in case.negate) << 14
     bits |= ('a' in case.t) << 15 | ('b' in case.t) << 16 | n//8 << 17 | m//16 << 24
     bits |= (case.first << 4 | (case.sf == 'ue8m0') << 23 | case.first << 29) if case.block else d_type << 4
+    bits |= case.sparse << 2 | case.selector
     out = np.zeros((64, 128), np.uint32)
-    number = 12 if case.scale else KINDS.index(case.kind) + 8*case.ts
-    kernel[1, 128](tiles.reshape(-1).view(np.int32), start.view(np.int32), out.view(np.int32), da, db, bits, 64, 96,
-                   number, int(case.more), case.mask)
-    lanes = np.arange(128) if m == 128 else np.arange(64)//16*32 + np.arange(64)%16
+    special = ' '.join([case.special, case.kind] + ['ts']*case.ts)
+    number = 13 + SPECIAL.index(special) if case.special else 12 if case.scale else KINDS.index(case.kind) + 8*case.ts
+    kernel[1, 128](tiles.reshape(-1).view(np.int32), start.view(np.int32), out.view(np.int32), da, db, bits ^ flips, 64,
+                   column, number, int(case.more), case.mask)
+    rows, columns = np.indices((m, n))
+    parts = 128//m if 'ws' in case.special else 1                            # of the columns, one below the other
+    lanes = rows + columns//(n//parts)*m if m == 128 or 'ws' in case.special else rows//16*32 + rows%16
+    at = columns % (n//parts), lanes
     got = {'f32': out.view(np.float32), 's32': out.view(np.int32),
            'f16': (out & 0xffff).astype(np.uint16).view(np.float16)}[case.d].astype(float)
     before = old.astype(float)
     want = before.copy()
-    sums = va @ vb.T + (before[:n].T[lanes]/2**case.scale if case.more else 0)
-    bound = np.abs(va) @ np.abs(vb).T + np.abs(before[:n].T[lanes])
-    written = np.array([not case.mask >> lane%32 & 1 for lane in lanes])
-    want[:n, lanes[written]] = sums[written].T
+    sums = va @ vb.T + (before[at]/2**case.scale if case.more else 0)
+    bound = np.abs(va) @ np.abs(vb).T + np.abs(before[at])
+    written = case.mask >> lanes%32 & 1 == 0
     error = np.zeros_like(want)
-    error[:n, lanes[written]] = bound[written].T
+    for to, values in ((want, sums), (error, bound)): to[at[0][written], at[1][written]] = values[written]
     return got, want, error*{'f32': 2**-23, 'f16': 2**-10, 's32': 0}[case.d]
 
 
@@ -490,13 +561,38 @@ CASES = [
     Case('mxf8f6f4', 'e5m2', 'e2m3', first=2), Case('mxf8f6f4', 'e3m2', 'e2m1', n=40, first=3),
     Case('mxf4', 'e2m1', 'e2m1'), Case('mxf4', 'e2m1', 'e2m1', first=2, n=24, swizzle=32),
     Case('mxf4nvf4 32', 'e2m1', 'e2m1', more=False), Case('mxf4nvf4 16', 'e2m1', 'e2m1', sf='ue4m3'),
-    Case('mxf4nvf4 16', 'e2m1', 'e2m1', sf='ue8m0', swizzle=0, negate='b')]
+    Case('mxf4nvf4 16', 'e2m1', 'e2m1', sf='ue8m0', swizzle=0, negate='b'),
+    Case('f16', 'bf16', 'bf16', special='.sp'), Case('f16', 'f16', 'bf16', n=24, special='.sp', selector=1, mask=0xf0f),
+    Case('f8f6f4', 'e4m3', 'e5m2', special='.sp', negate='a'), Case('i8', 's8', 'u8', d='s32', special='.sp'),
+    Case('f16', 'bf16', 'bf16', special='.sp', ts=True, t='b'), Case('f16', 'bf16', 'bf16', special='.ws'),
+    Case('f16', 'f16', 'f16', m=64, n=128, special='.ws', d='f16'), Case('tf32', 'tf32', 'tf32', m=64, n=128,
+    swizzle=32, special='.ws'), Case('f8f6f4', 'e4m3', 'e4m3', m=32, n=256, swizzle=32, special='.ws'),
+    Case('i8', 's8', 's8', m=32, n=128, d='s32', special='.ws'), Case('f16', 'bf16', 'bf16', special='.ws.sp')]
 
 
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_products_of_all_kinds(programs, case):
     got, want, error = run_case(programs['any_kind'], case)
     assert (np.abs(got - want) <= error).all(), np.argwhere(np.abs(got - want) > error)[:5]
+
+
+# (case, bits of the instruction descriptor that are flipped, first column of the metadata, finding)
+SP, SP8, WS = CASES[-11], CASES[-8], CASES[-6]
+WRONG = [(SP, 1 << 2, 96, 'memcheck instruction_descriptor'), (SP, 2, 96, 'memcheck instruction_descriptor'),
+         (SP8, 1, 96, 'memcheck instruction_descriptor'), (WS, 1 << 2, 96, 'memcheck instruction_descriptor'),
+         (WS, 12 << 17, 96, 'memcheck instruction_descriptor'), (WS, 14 << 24, 96, 'memcheck instruction_descriptor'),
+         (SP, 0, 100, 'memcheck metadata'), (SP8, 0, 127, 'memcheck tensor_outside')]
+
+
+@pytest.mark.parametrize('number', range(len(WRONG)))
+def test_wrong_special_products(programs, number):
+    case, flips, column, want = WRONG[number]
+    with finding(want): run_case(programs['any_kind'], case, flips=flips, column=column)
+
+
+def test_what_is_not_emulated_is_refused(programs):
+    with pytest.raises(NotEmulated): run_case(programs['any_kind'], WS, flips=1 << 30)
+    with pytest.raises(NotEmulated): run_case(programs['any_kind'], SP, flips=12 << 24)          # M = 64
 
 
 def random_case(rng):
@@ -547,7 +643,7 @@ CHANGES = [
     ('roles', BYTES, 'barrier_expect(full + 8*s, A_BYTES);', 'synccheck|racecheck'),
     ('roles', COMMIT_EMPTY, '', 'synccheck deadlock missing_arrivals'),
     ('roles', 'tensor_commit(done);', '', 'synccheck deadlock missing_arrivals'),
-    ('roles', 'tensor_fence_after();\n        int row', 'int row', 'racecheck tensor_no_fence fence_after'),
+    ('roles', 'tensor_fence_after();\n        int row', 'int row', 'fencecheck tensor_no_fence fence_after'),
     ('roles', 'int row = warp%4*32;', 'int row = (warp - 2)*32;', 'memcheck tensor_lanes'),
     ('roles', 'barrier_wait(full + 8*s, phase);', '', 'racecheck|initcheck'),
     ('roles', 'barrier_wait(done, 0);', '', 'racecheck|initcheck'),
@@ -560,13 +656,13 @@ CHANGES = [
     ('pair', 'lane == 0 && own == 0', 'lane == 0', 'racecheck|synccheck'),
     ('pair', 'tensor_instruction(256, ', 'tensor_instruction(64, ', 'memcheck instruction_descriptor'),
     ('pair', 'if (warp == 0) pair_alloc', 'if (warp == 0) tensor_alloc', 'memcheck tensor_groups'),
-    ('pair', 'tensor_fence_after();\n', '', 'racecheck tensor_no_fence fence_after'),
+    ('pair', 'tensor_fence_after();\n', '', 'fencecheck tensor_no_fence fence_after'),
     ('persistent', 'barrier_expect(bar, 16);', 'barrier_arrive(bar);', 'racecheck|synccheck'),
     ('persistent', 'barrier_wait(answered + 8*i, phase_of_tile);', '', 'racecheck|initcheck'),
     ('persistent', 'barrier_wait(stored + 8*i, phase_of_tile-1);', '', 'racecheck'),
-    ('persistent', 'tensor_fence_before();\n            barrier', 'barrier', 'racecheck tensor_no_fence fence_before'),
+    ('persistent', 'tensor_fence_before();\n            barrier', 'barrier', 'fencecheck tensor_no_fence fence_before'),
     ('persistent', 'phase_of_tile-1);\n            tensor_fence_after();', 'phase_of_tile-1);',
-     'racecheck tensor_no_fence'),
+     'fencecheck tensor_no_fence'),
     ('persistent', 'barrier_wait(read + 8*i, phase_of_tile-1);', '', 'racecheck|synccheck'),
     ('persistent', 'barrier_init(read + 8*s, 130);', 'barrier_init(read + 8*s, 131);', 'synccheck deadlock'),
     ('persistent', 'if (multiplies) tensor_commit(done + 8*i);', '', 'synccheck deadlock missing_arrivals'),

@@ -285,7 +285,7 @@ def copies(wrong, checks=True):
 
 COPY_MISTAKES = [
     (1, 'synccheck deadlock missing_arrivals', 'wait'),
-    (2, 'racecheck barrier_not_visible', 'bulk_load'),
+    (2, 'fencecheck barrier_not_visible', 'bulk_load'),
     (4, 'synccheck deadlock missing_bytes', 'wait'),
     (5, 'synccheck deadlock surplus_bytes', 'wait'),
     (7, 'memcheck misaligned_operand', 'bulk_load'), (8, 'memcheck misaligned_operand', 'bulk_load'),
@@ -325,7 +325,7 @@ def stores(wrong):
     return out[:64].tolist()==list(range(64))
 
 @pytest.mark.parametrize('wrong,want,mark', [
-    (1, 'racecheck no_proxy_fence', 'bulk_store'), (2, 'racecheck|initcheck', None),
+    (1, 'fencecheck no_proxy_fence', 'bulk_store'), (2, 'racecheck|initcheck', None),
     (3, 'memcheck misaligned_operand', 'bulk_store'), (4, 'memcheck bulk_bytes', 'bulk_store'),
     (5, 'racecheck engine_reads|racecheck store_not_awaited', None),
     (6, 'racecheck engine_reads|racecheck store_not_awaited', None), (7, 'racecheck', None)])
@@ -836,7 +836,7 @@ def test_who_may_fence(order):
         compiled(FENCED)[1,64](x, out, who)
         return out.equal(x)
     assert all(fenced(o) for o in range(4))
-    with finding('racecheck no_proxy_fence'): fenced(4)
+    with finding('fencecheck no_proxy_fence'): fenced(4)
 
 FINE = PTX + r'''
 template <int n> __device__ void have_read_all_but() {
@@ -1050,9 +1050,9 @@ def test_a_ring_with_a_producer_and_consumers(h, k, order):
     (6, 'synccheck deadlock missing_arrivals|racecheck', ('wait','tensor_load')),
     (7, 'racecheck', ('tensor_load',)), (8, 'racecheck', ('tensor_load','wgmma')),
     (10, 'racecheck result_not_awaited', ('wgmma',)), (11, 'racecheck registers_written', ('wgmma',)),
-    (12, 'racecheck barrier_not_visible', ('tensor_load',)),
+    (12, 'fencecheck barrier_not_visible', ('tensor_load',)),
     (13, 'racecheck|synccheck', ('wait','expect','init')),
-    (14, 'synccheck no_mbarrier', ('wait','expect')), (15, 'racecheck no_proxy_fence', ('tensor_store',)),
+    (14, 'synccheck no_mbarrier', ('wait','expect')), (15, 'fencecheck no_proxy_fence', ('tensor_store',)),
     (16, 'racecheck engine_reads', ('rewritten','tensor_store')),
     (17, 'racecheck store_not_awaited', ('tensor_store',)),
     (18, 'synccheck deadlock for_wgmma', ('wgmma_wait',)), (19, 'synccheck warp_diverged lane_waits', ('wgmma',)),

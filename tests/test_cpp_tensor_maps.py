@@ -73,8 +73,8 @@ def test_tiles_come_and_go(shape):
 def line_of(text): return 1 + TILES[:TILES.index(text)].count('\n')
 
 @pytest.mark.parametrize('changed,want,line', [
-    (dict(FENCE=''), 'racecheck no_proxy_fence', 'cp_async_bulk_tensor_2d_shared_to_global'),
-    (dict(FENCE_INIT=''), 'racecheck barrier_not_visible', 'cp_async_bulk_tensor_2d_global_to_shared'),
+    (dict(FENCE=''), 'fencecheck no_proxy_fence', 'cp_async_bulk_tensor_2d_shared_to_global'),
+    (dict(FENCE_INIT=''), 'fencecheck barrier_not_visible', 'cp_async_bulk_tensor_2d_global_to_shared'),
     (dict(LAST=''), 'racecheck store_not_awaited', 'cp_async_bulk_tensor_2d_shared_to_global'),
     (dict(BYTES='2*sizeof tile'), 'synccheck deadlock missing_bytes', 'WAIT'),
     (dict(BYTES='sizeof tile/2'), 'synccheck deadlock surplus_bytes', 'WAIT')])

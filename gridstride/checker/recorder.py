@@ -14,7 +14,7 @@ from .source_map import locate_in_files
 
 __all__ = ['Recorder', 'LaunchTarget']
 
-_RECORDED_IF_CAUGHT = 'memcheck', 'racecheck', 'initcheck', 'synccheck'
+_RECORDED_IF_CAUGHT = 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck'
 
 
 class LaunchTarget(NamedTuple):

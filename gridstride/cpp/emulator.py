@@ -48,7 +48,7 @@ limits = Settings(threads=0, seconds=60.0, memory=None, devices=None)
 @documented
 @contextmanager
 def options(
-    checks=None,  # True or 'all', False or 'none', or some of memcheck, racecheck, initcheck, synccheck
+    checks=None,  # True or 'all', False or 'none', or some of `CHECKS`
     order=None,  # of blocks and threads: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are

@@ -15,8 +15,8 @@ from ..diagnostics.source_lines import find_uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
 
 ABI = 5  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
-KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
-KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
+KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck', 'launch', 'assert')
+KINDS += ('crash', 'timeout', 'interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _FAR_APART = 2**26  # elements; arrays of a small program are rarely at such a distance
 _NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 

@@ -1,6 +1,7 @@
 """Exceptions for mistakes in kernels: each states the event, its location, the threads, and a remedy.
 
-The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the same name.
+The first four kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU have the
+same name.
 
 | kind | finding |
 |---|---|
@@ -8,6 +9,7 @@ The kinds carry the names of compute-sanitizer's tools, so that a finding here a
 | `racecheck` | a data race: two accesses to one element, at least one write, and no barrier in between |
 | `initcheck` | a read of uninitialized memory |
 | `synccheck` | a barrier in divergent code, a wrong warp mask, a deadlock |
+| `fencecheck` | a fence that PTX requires is missing, without which programs are known to work on current GPUs |
 | `launch` | a launch that no GPU accepts |
 | `assert`, `raise` | an assertion that fails, an exception that a kernel raises |
 | `crash`, `timeout` | a kernel that crashes, a kernel that does not end in time |
@@ -68,7 +70,7 @@ from typing import NamedTuple
 from .catalogues import translated
 from .hints import hint_for
 from .messages import DIALECTS, HINTS, PARTS, PHRASES, VALUES, WORDS
-from .settings import settings
+from .settings import CHECKS, settings
 from ..support.short_tracebacks import ShortTracebackError, is_notebook_runtime
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     'KernelError',
     'MemcheckError',
     'RacecheckError',
+    'FencecheckError',
     'InitcheckError',
     'SynccheckError',
     'LaunchError',
@@ -250,6 +253,15 @@ class RacecheckError(KernelError):
     kind = 'racecheck'
 
 
+class FencecheckError(RacecheckError):
+    """A fence of Hopper or Blackwell that PTX's specification requires is missing.
+
+    Many public kernels omit such fences, and most of these kernels compute right results on current GPUs. So they have
+    a check of their own. To run with all other checks: `cpp.options(checks='no fencecheck')`."""
+
+    kind = 'fencecheck'
+
+
 class InitcheckError(KernelError):
     """A read of uninitialized memory.
 
@@ -353,6 +365,7 @@ CLASSES = {  # kind -> exception class
     for cls in (
         MemcheckError,
         RacecheckError,
+        FencecheckError,
         InitcheckError,
         SynccheckError,
         LaunchError,
@@ -564,7 +577,7 @@ def how_to_disable(kind, code, dialect):
 
     >>> how_to_disable('racecheck', 'race', 'cuda')
     "To run without this check: with cpp.options(checks='no racecheck'): ..." """
-    if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS_REPORTED.get(kind, '').split():
+    if kind not in CHECKS or code in ALWAYS_REPORTED.get(kind, '').split():
         return ''
     return f"To run without this check: with {_OPTIONS[dialect]}(checks='no {kind}'): ..."
 

@@ -397,11 +397,6 @@ WORDS = {
         _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; expect all its bytes there '
         '(expect_tx).',
     ),
-    ('racecheck', 'no_proxy_fence'): Words(
-        'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
-        'by TMA or the tensor cores',
-        'Put a fence.proxy.async after the write, then the barrier.',
-    ),
     ('racecheck', 'engine_reads'): Words(
         'data race on {element}: the element is {now} while the tensor cores or TMA may still read it', _WAIT_FOR_READS
     ),
@@ -432,18 +427,9 @@ WORDS = {
         'After tcgen05.mma and tcgen05.cp: tcgen05.commit, then a wait at its mbarrier for the right phase. After '
         'tcgen05.ld and tcgen05.st: tcgen05.wait.',
     ),
-    ('racecheck', 'tensor_no_fence'): Words(
-        'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
-        'Fence tensor memory on both sides of a synchronization: tcgen05.fence::before_thread_sync, the barrier, '
-        "tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. PTX's specification requires them.",
-    ),
     ('racecheck', 'tensor_race'): Words(
         'data race on tensor memory (lane {lane}, column {column}): nothing orders {before} and {now}',
         'Synchronize the two with an mbarrier or with a barrier of the block, with a tcgen05.fence before and after.',
-    ),
-    ('racecheck', 'tensor_load_not_awaited'): Words(
-        'the thread ends without waiting for this tcgen05.ld',
-        'Put a tcgen05.wait::ld.sync.aligned before the first use of its registers.',
     ),
     ('racecheck', 'product_not_awaited'): Words(
         'the block ends while the tensor cores may still execute this instruction',
@@ -457,10 +443,29 @@ WORDS = {
         'the block ends without waiting for this bulk copy to its shared memory',
         _WAIT_FOR_BULK + ', for the phase in which it completes.',
     ),
-    ('racecheck', 'barrier_not_visible'): Words(
-        'a bulk copy signals an mbarrier that may not yet be visible to TMA',
-        'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, '
-        "then a barrier of the block. PTX's specification requires the fence; current GPUs work without it.",
+    # Fences that PTX requires, and without which programs are known to work on current GPUs
+    ('fencecheck', 'barrier_not_visible'): Words(
+        'a bulk copy or tcgen05.commit signals an mbarrier with no fence.mbarrier_init after its initialization',
+        'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, then a barrier of the '
+        "block. PTX's specification requires the fence; current GPUs are known to work without it.",
+    ),
+    ('fencecheck', 'no_proxy_fence'): Words(
+        'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
+        'by TMA or the tensor cores',
+        "Put a fence.proxy.async after the write, then the barrier. PTX's specification requires it; many programs "
+        'work without it on current GPUs, but some are known to read stale values.',
+    ),
+    ('fencecheck', 'tensor_no_fence'): Words(
+        'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
+        'Fence tensor memory on both sides of a synchronization: tcgen05.fence::before_thread_sync, the barrier, '
+        "tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. PTX's specification requires the "
+        'fences; public programs omit some of them.',
+    ),
+    ('fencecheck', 'tensor_load_not_awaited'): Words(
+        'tcgen05.dealloc frees tensor memory (lane {lane}, column {column}) that a tcgen05.ld reads, with no '
+        'tcgen05.wait::ld in between',
+        "Put a tcgen05.wait::ld.sync.aligned after the load. PTX's specification requires it; public programs without "
+        'it work, because they have used the loaded registers before.',
     ),
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
@@ -583,6 +588,11 @@ WORDS = {
     ('memcheck', 'matrix_descriptor'): Words(
         'bits {part} of the matrix descriptor of {operand} are {value}; allowed: {allowed}',
         'A descriptor of Blackwell has 1 in bits 46 to 48 and the swizzle in bits 61 to 63; that of Hopper differs.',
+    ),
+    ('memcheck', 'tensor_map_mode'): Words(
+        'cp.async.bulk.tensor: {part} is {value}; required: {allowed}',
+        'Make the tensor map for the mode of the instruction: cuTensorMapEncodeTiled with a box of one row for '
+        '.tile::gather4 and .tile::scatter4, cuTensorMapEncodeIm2col for .im2col.',
     ),
     ('memcheck', 'metadata'): Words(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
@@ -759,7 +769,8 @@ WORDS = {
     ('launch', 'cluster_size'): Words(
         'a grid of {grid} blocks in clusters of {cluster}: a cluster has at most 8 blocks, and the grid must consist '
         'of whole clusters',
-        'Round the grid up, and let surplus blocks do nothing.',
+        'Round the grid up, and let surplus blocks do nothing. After cudaFuncSetAttribute of '
+        'cudaFuncAttributeNonPortableClusterSizeAllowed, clusters of 16 blocks are possible.',
     ),
     ('launch', 'shared_number'): Words(
         'the size of shared memory must be a non-negative integer, in bytes; got {given!r}'

@@ -28,7 +28,7 @@ __all__ = [
     'shuffle',
 ]
 
-CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
+CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck')
 ORDERS = ('forward', 'reverse', 'shuffle')
 
 # Engines that run kernels of Numba's dialect: None is the simulator itself, a module is imported on first use.
@@ -129,7 +129,7 @@ def parse_checks(
     """Parse the option `checks`; raises `ValueError`, which lists the valid values.
 
     >>> parse_checks('no racecheck')
-    ('memcheck', 'initcheck', 'synccheck')"""
+    ('memcheck', 'initcheck', 'synccheck', 'fencecheck')"""
     if checks is None:
         return None
     if checks is True or isinstance(checks, str) and checks.strip() == 'all':

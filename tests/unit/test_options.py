@@ -9,7 +9,8 @@ from found import saying
 MAY = [(True, CHECKS), ('all', CHECKS), (False, ()), ('none', ()), (None, None), ('racecheck', ('racecheck',)),
        ('racecheck, memcheck', ('memcheck', 'racecheck')), (['initcheck'], ('initcheck',)),
        (('synccheck', 'memcheck'), ('memcheck', 'synccheck')), ([], ()), (' all ', CHECKS),
-       ('no racecheck', ('memcheck', 'initcheck', 'synccheck')), ('no memcheck, initcheck', ('racecheck', 'synccheck'))]
+       ('no racecheck', ('memcheck', 'initcheck', 'synccheck', 'fencecheck')),
+       ('no memcheck, initcheck, fencecheck', ('racecheck', 'synccheck'))]
 MAY_NOT = ['', 'speed', 'no', 'no speed', 'memcheck,speed', 'all, none', 1, 0, 2.5, {'racecheck': 1}, ['racecheck', 3],
            [True], [['racecheck']], b'all']
 

@@ -81,15 +81,32 @@ def _video(operation, lanes, types, words, d, a, b, *c):
     return _ptx(f"video<{', '.join(arguments).replace('Video', '::gridstride::ptx::Video')}>", d, a, b, *c)
 
 
-def _tensor_copy(name, rank, operands, map_index):
-    "Translate a TMA load or store of a box; `map_index` is the index of the tensor map, before the coordinates"
-    rank = int(rank)
-    first = map_index + 1
-    coordinates, other_operands = operands[first : first + rank], [*operands[:first], *operands[first + rank :]]
-    if len(coordinates) < rank:
+# the mode of a TMA copy -> its name in C++, and the number of its coordinates minus that of axes
+_TENSOR_MODES = dict(gather4=('rows', 3), scatter4=('rows', 3), im2col=('im2col', 0), im2col_no_offs=('im2col', 0))
+
+
+def _split_at(operands, first, count):
+    "Return `count` operands from `first` on, and the others"
+    if len(operands) < first + count:
         raise TypeError
+    return [*operands[first : first + count]], [*operands[:first], *operands[first + count :]]
+
+
+def _tensor_copy(function, flags, mode, rank, operands, map_index):
+    """Translate a TMA load or store; `map_index` is the index of the tensor map, before the coordinates.
+
+    `mode` is one of `_TENSOR_MODES`, or None for a box. A load in mode im2col has an offset per spatial axis after its
+    mbarrier; the runtime takes these after the coordinates."""
+    rank = int(rank)
+    cpp_mode, additional = _TENSOR_MODES.get(mode, ('tiled', 0))
+    coordinates, other_operands = _split_at(operands, map_index + 1, rank + additional)
+    if cpp_mode == 'im2col':
+        offsets, other_operands = _split_at(other_operands, 3, rank - 2) if mode == 'im2col' else ([], other_operands)
+        coordinates += [f'uint16_t({x})' for x in offsets] + ['0'] * 5
     coordinate_list = ', '.join(f'int32_t({x})' for x in coordinates)
-    return f"{{ const int32_t gs_at[] = {{{coordinate_list}}}; {_ptx(name, 'gs_at', str(rank), *other_operands)}; }}"
+    arguments = ', '.join(filter(None, [flags, f'::gridstride::TensorMode::{cpp_mode}']))
+    call = _ptx(f'{function}<{arguments}>', 'gs_at', str(rank), *other_operands)
+    return f'{{ const int32_t gs_at[] = {{{coordinate_list}}}; {call}; }}'
 
 
 def _matrices(words):
@@ -194,11 +211,8 @@ def _tensor_move(shape, repeats, packs, operands, is_load):
         arrays = f'uint32_t gs_words[] = {{{copies}}}; uint32_t *gs_now[{count}]; '
         arrays += f'for (int gs_i = 0; gs_i < {count}; gs_i++) gs_now[gs_i] = &gs_words[gs_i];'
         return f"{{ {arrays} {_ptx('tensor_store_registers' + function, 'gs_now', *others)}; }}"
-    if not all(re.fullmatch(r'gs_\d+', x) for x in registers):
-        _refuse('tcgen05.ld whose registers are not operands %0, %1, ...', 'write them as "=r"(x[0]), "=r"(x[1]), ...')
-    results = _pointers(x.replace('gs_', 'gs_out_') for x in registers)
-    arrays = f'uint32_t *const gs_to[] = {{{results}}}, *const gs_now[] = {{{_pointers(registers)}}};'
-    return f"{{ {arrays} {_ptx('tensor_load_registers' + function, 'gs_to', 'gs_now', *others)}; }}"
+    arrays = f'uint32_t *const gs_now[] = {{{_pointers(registers)}}};'
+    return f"{{ {arrays} {_ptx('tensor_load_registers' + function, 'gs_now', *others)}; }}"
 
 
 def _tensor_product(group, kind, in_tensor_memory, d, a, b, descriptor, *operands):
@@ -222,6 +236,24 @@ def _tensor_product(group, kind, in_tensor_memory, d, a, b, descriptor, *operand
         *scale,
     )
     return f'{{ {array} {call}; }}'
+
+
+def _product_as(is_weight_stationary, sparse, group, kind, in_tensor_memory, d, a, b, *operands):
+    "Translate tcgen05.mma.ws and tcgen05.mma.sp, whose metadata comes before the descriptor"
+    metadata, descriptor, *operands = operands if sparse else ('0', *operands)
+    if is_weight_stationary and len(operands) > 1:
+        _refuse('tcgen05.mma.ws with a zero-column mask', 'omit the mask')
+    num_masks = 4 * int(group)
+    masks, operands = (operands[:num_masks], operands[num_masks:]) if len(operands) > 2 else ((), operands)
+    if len(operands) not in (1, 2):
+        raise TypeError
+    flags = f'{_cpp_bool(is_weight_stationary)}, {_cpp_bool(sparse)}'
+    function = f'multiply_tensors_as<::gridstride::TensorKind::{kind}, {group}, {flags}>'
+    array = f"const uint32_t gs_masks[] = {{{', '.join(masks) or '0'}}};"
+    accumulates, *scale = operands
+    pointer = 'gs_masks' if masks else 'nullptr'
+    arguments = d, _cpp_bool(in_tensor_memory), a, b, metadata, descriptor, accumulates, pointer, *scale
+    return f'{{ {array} {_ptx(function, *arguments)}; }}'
 
 
 _DEFAULT_BLOCK = dict(mxf8f6f4=32, mxf4=32)
@@ -340,13 +372,19 @@ _CALLS = [
         ),
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda dst, src, bytes: _ptx('bulk_store', dst, src, bytes)),
         (
-            rf'cp\.async\.bulk\.tensor\.([1-5])d(?:\.cta_group::[12])?{_SHARED}\.global(?:\.tile)?'
+            rf'cp\.async\.bulk\.tensor\.([1-5])d(?:\.cta_group::[12])?{_SHARED}\.global'
+            r'(?:\.tile(?:::(gather4))?|\.(im2col))?'
             r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster|\.cta_group::[12])*(\.pair)?',
-            lambda rank, pair, *operands: _tensor_copy(f'tensor_load<{_cpp_bool(pair)}>', rank, operands, 1),
+            lambda rank, gather, im2col, pair, *operands: _tensor_copy(
+                'tensor_load', _cpp_bool(pair), gather or im2col, rank, operands, 1
+            ),
         ),
         (
-            r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile)?\.bulk_group',
-            lambda rank, *operands: _tensor_copy('tensor_store', rank, operands, 0),
+            r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile(?:::(scatter4))?|\.(im2col_no_offs))?'
+            r'\.bulk_group',
+            lambda rank, scatter, im2col, *operands: _tensor_copy(
+                'tensor_store', '', scatter or im2col, rank, operands, 0
+            ),
         ),
         (r'cp\.async\.bulk\.commit_group', lambda: '::gridstride::bulk_commit()'),
         (r'cp\.async\.bulk\.wait_group(?:\.read)?', lambda n: f'::gridstride::bulk_wait({n})'),
@@ -427,6 +465,16 @@ _CALLS = [
             r'tcgen05\.mma\.cta_group::([12])\.kind::(f16|tf32|f8f6f4|i8)'
             r'(?:\.collector::a::(?:fill|use|lastuse|discard))?(\.tensor_a)?',
             _tensor_product,
+        ),
+        (
+            r'tcgen05\.mma\.ws(\.sp)?\.cta_group::(1)\.kind::(f16|tf32|f8f6f4|i8)'
+            r'(?:\.collector::b[0-3]::(?:fill|use|lastuse|discard))?(\.tensor_a)?',
+            lambda *arguments: _product_as(True, *arguments),
+        ),
+        (
+            r'tcgen05\.mma(\.sp)\.cta_group::([12])\.kind::(f16|tf32|f8f6f4|i8)'
+            r'(?:\.collector::a::(?:fill|use|lastuse|discard))?(\.tensor_a)?',
+            lambda *arguments: _product_as(False, *arguments),
         ),
         (
             r'tcgen05\.mma\.cta_group::([12])\.kind::(mxf8f6f4|mxf4|mxf4nvf4)\.block_scale'

@@ -1,5 +1,6 @@
 // Bulk copies (TMA): cp.async.bulk of contiguous bytes, and of boxes of a tensor map
 #include <algorithm>
+#include <string>
 #include <string.h>
 #include "clusters.h"
 #include "engines.h"
@@ -35,7 +36,7 @@ static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint
     auto &barriers = engines_of(barrier_block ? *barrier_block : block).barriers;
     auto barrier = barriers.find(offset_of(barrier_address));
     if (barrier == barriers.end()) barrier_at(barrier_address, "a bulk copy ends", line);
-    if (detector.on && checks(racecheck) && !barrier->second.is_fenced) fail(Code::barrier_not_visible, {}, line);
+    if (detector.on && checks(fencecheck) && !barrier->second.is_fenced) fail(Code::barrier_not_visible, {}, line);
     if (detector.on) {
         const uintptr_t target_address = reinterpret_cast<uintptr_t>(block.shared) + offset_of(target) - shared_window;
         detector.access(
@@ -100,10 +101,36 @@ void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     memcpy(target, shared, bytes);
 }
 
-static const TensorMap &check_tensor_map(const void *map, const int32_t *coordinates, int rank, const char *operation,
+// A copy in a mode that its tensor map, or its coordinates, do not allow
+[[noreturn]] static void fail_mode(const char *part, const std::string &value, const char *allowed,
     int line) {
+    fail(Code::tensor_map_mode, {{"part", part}, {"value", value.c_str()}, {"allowed", allowed}}, line);
+}
+// The filter's corner must be in the bounding box.
+static void check_filter_corner(const TensorMap &tensor_map, const int32_t *coordinates, int line) {
+    static const char *const parts[] = {"", "the filter's W coordinate", "the filter's H coordinate",
+        "the filter's D coordinate"};
+    for (int axis = 1; axis < tensor_map.rank - 1; axis++)
+        if (coordinates[axis] < tensor_map.lower_corner(axis) ||
+            coordinates[axis] > tensor_map.sizes[axis] - 1 + tensor_map.upper_corner(axis))
+            fail_mode(parts[axis], std::to_string(coordinates[axis]), "a coordinate in the bounding box", line);
+}
+static void check_mode(const TensorMap &tensor_map, const int32_t *coordinates, TensorMode mode, int line) {
+    if (mode == TensorMode::im2col && !tensor_map.im2col)
+        fail_mode("the mode of the tensor map", "tiled", "im2col", line);
+    if (mode != TensorMode::im2col && tensor_map.im2col)
+        fail_mode("the mode of the tensor map", "im2col", "tiled", line);
+    if (mode == TensorMode::rows && tensor_map.rank != 2)
+        fail_mode("the number of axes of the tensor map", std::to_string(tensor_map.rank), "2", line);
+    if (mode == TensorMode::rows && tensor_map.box[1] != 1)
+        fail_mode("the number of rows of the tensor map's box", std::to_string(tensor_map.box[1]), "1", line);
+    if (mode == TensorMode::im2col) check_filter_corner(tensor_map, coordinates, line);
+}
+static const TensorMap &check_tensor_map(const void *map, const int32_t *coordinates, int rank, TensorMode mode,
+    const char *operation, int line) {
     const auto &tensor_map = *static_cast<const TensorMap *>(map);
     if (!is_tensor_map(tensor_map)) fail(Code::no_tensor_map, {}, line);
+    check_mode(tensor_map, coordinates, mode, line);
     if (tensor_map.rank != rank)
         fail(Code::coordinates, {{"operation", operation}, {"given", rank}, {"axes", tensor_map.rank}}, line);
     if (coordinates[0] * tensor_map.itemsize % 16)
@@ -140,13 +167,52 @@ template <class F> static void visit_rows(const TensorMap &tensor_map, const int
         if (axis >= tensor_map.rank) return;
     }
 }
+// Calls f(offset, address, bytes) for the channels of each pixel under a filter (TensorMode::im2col): along W, then H,
+// D and N, from one corner of the bounding box to the other. `coordinates` end with an offset per spatial axis.
+template <class F> static void visit_pixels(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
+    const int last = tensor_map.rank - 1, *const offsets = coordinates + tensor_map.rank;
+    int32_t at[5];
+    std::copy_n(coordinates, 5, at);
+    TensorMap pixel = tensor_map;          // a box of one pixel
+    std::fill_n(pixel.box + 1, 4, 1);
+    const uint32_t pixel_bytes = uint32_t(tensor_map.box[0] * tensor_map.itemsize);
+    for (int i = 0; i < tensor_map.box[1]; i++) {
+        int32_t moved[5];
+        std::copy_n(at, 5, moved);
+        for (int axis = 1; axis < last; axis++) moved[axis] += offsets[axis - 1];
+        visit_rows(pixel, moved, [&](uint32_t offset, const char *address, uint32_t bytes) {
+            visit(uint32_t(i) * pixel_bytes + offset, address, bytes);
+        });
+        int axis = 1;
+        for (; axis < last; axis++) {
+            at[axis] += tensor_map.traversal_stride(axis);
+            if (at[axis] <= tensor_map.sizes[axis] - 1 + tensor_map.upper_corner(axis)) break;
+            at[axis] = tensor_map.lower_corner(axis);
+        }
+        if (axis == last) at[last]++;
+    }
+}
+template <class F>
+static void visit_parts(const TensorMap &tensor_map, const int32_t *coordinates, TensorMode mode, F visit) {
+    if (mode == TensorMode::tiled) return visit_rows(tensor_map, coordinates, visit);
+    if (mode == TensorMode::im2col) return visit_pixels(tensor_map, coordinates, visit);
+    const uint32_t row_bytes = uint32_t(tensor_map.box[0] * tensor_map.itemsize);
+    for (int i = 0; i < 4; i++) {
+        const int32_t at[] = {coordinates[0], coordinates[1 + i]};
+        visit_rows(tensor_map, at, [&](uint32_t offset, const char *address, uint32_t bytes) {
+            visit(uint32_t(i) * row_bytes + offset, address, bytes);
+        });
+    }
+}
 static bool is_box_inside(const TensorMap &tensor_map, const int32_t *coordinates) {
     for (int axis = 0; axis < tensor_map.rank; axis++)
         if (coordinates[axis] < 0 || coordinates[axis] > tensor_map.sizes[axis] - tensor_map.box[axis]) return false;
     return true;
 }
-static uint32_t box_bytes(const TensorMap &tensor_map) {
+static uint32_t box_bytes(const TensorMap &tensor_map, TensorMode mode) {
     uint32_t bytes = uint32_t(tensor_map.itemsize);
+    if (mode == TensorMode::im2col) return bytes * uint32_t(tensor_map.box[0] * tensor_map.box[1]);
+    if (mode == TensorMode::rows) bytes *= 4;
     for (int axis = 0; axis < tensor_map.rank; axis++) bytes *= uint32_t(tensor_map.box[axis]);
     return bytes;
 }
@@ -165,22 +231,22 @@ static Worker &block_of_pair(Worker &block, uint32_t rank) {
     return *cluster[std::min((own & ~size_t(1)) + rank % 2, cluster.size() - 1)];
 }
 void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, int rank, uint32_t barrier_address,
-    uint32_t blocks, int line, bool of_pair) {
-    const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, "cp.async.bulk.tensor", line);
+    uint32_t blocks, int line, bool of_pair, TensorMode mode) {
+    const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, mode, "cp.async.bulk.tensor", line);
+    const uint32_t bytes = box_bytes(tensor_map, mode);
     if (detector.on)
-        visit_rows(tensor_map, coordinates, [&](uint32_t, const char *source, uint32_t unit_bytes) {
+        visit_parts(tensor_map, coordinates, mode, [&](uint32_t, const char *source, uint32_t unit_bytes) {
             if (source) report_access(source, unit_bytes, false, line);
         });
     visit_targets(blocks, line, [&](Worker &target_block) {
         Worker &block = blocks ? target_block : block_at(target, line);
         const uint32_t first = offset_of(target);
-        must_be_aligned(
-            shared_in_block(block, target, box_bytes(tensor_map), "cp.async.bulk.tensor", line), 128,
+        must_be_aligned(shared_in_block(block, target, bytes, "cp.async.bulk.tensor", line), 128,
             "cp.async.bulk.tensor", line);
-        start_bulk_copy(block, target, box_bytes(tensor_map), barrier_address, line,
+        start_bulk_copy(block, target, bytes, barrier_address, line,
             of_pair ? &block_of_pair(block, barrier_address / block_window) : nullptr);
-        visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *source, uint32_t bytes) {
-            visit_units(first + offset, bytes, tensor_map.swizzle,
+        visit_parts(tensor_map, coordinates, mode, [&](uint32_t offset, const char *source, uint32_t part_bytes) {
+            visit_units(first + offset, part_bytes, tensor_map.swizzle,
                 [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
                 char *shared = block.shared + offset_there - shared_window;
                 source ? memcpy(shared, source + i, unit_bytes) : memset(shared, 0, unit_bytes);
@@ -188,14 +254,16 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
         });
     });
 }
-void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t source, int line) {
-    const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, "cp.async.bulk.tensor", line);
-    for (int axis = 0; axis < rank; axis++)
+void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t source, int line, TensorMode mode) {
+    const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, mode, "cp.async.bulk.tensor", line);
+    const bool is_tiled = mode == TensorMode::tiled;
+    for (int axis = 0; axis < rank && is_tiled; axis++)
         if (coordinates[axis] < 0) fail(Code::box_before, {{"at", coordinates[axis]}, {"axis", axis}}, line);
-    const bool is_inside = is_box_inside(tensor_map, coordinates);
-    const char *shared = source_of_store(source, box_bytes(tensor_map), 128, "cp.async.bulk.tensor", line);
-    if (is_inside) record_engine_read(shared, box_bytes(tensor_map), line);
-    visit_rows(tensor_map, coordinates, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
+    const bool is_inside = is_tiled && is_box_inside(tensor_map, coordinates);
+    const uint32_t bytes = box_bytes(tensor_map, mode);
+    const char *shared = source_of_store(source, bytes, 128, "cp.async.bulk.tensor", line);
+    if (is_inside) record_engine_read(shared, bytes, line);
+    visit_parts(tensor_map, coordinates, mode, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
         if (!target) return;
         report_access(target, row_bytes, true, line);
         visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,

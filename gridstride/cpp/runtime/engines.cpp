@@ -38,7 +38,7 @@ void end_thread(Worker &w) {
         cluster_engines.cluster_arrived--;
     if (!detector.on) return;
     if (!w.leader->cluster.empty()) cluster_engines.cluster_releasing.join(detector.release());
-    if (checks(racecheck)) require_no_requests_in_flight(current_requests()), check_tensor_end_of_thread(w);
+    if (checks(racecheck)) require_no_requests_in_flight(current_requests());
     if (w.live == 1) check_end_of_block(w), check_tensor_end(w);
 }
 void begin_engines(Worker &w) {

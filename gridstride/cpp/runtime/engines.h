@@ -44,10 +44,6 @@ struct PendingResult { // the accumulators of one thread, from a wgmma that it h
     int line;
     bool is_awaited; // has the thread waited?
 };
-struct TensorLoad { // a register that tcgen05.ld has loaded, until the warp waits
-    uint32_t *target, value, placeholder;
-    int line;
-};
 // What happens before the last tcgen05.fence::after_thread_sync of a thread
 struct FenceView {
     uint32_t block_synced = 0, warp_synced = 0;
@@ -55,7 +51,6 @@ struct FenceView {
 };
 struct TensorMemory;
 struct Requests { // the requests of one thread to the engines
-    std::vector<TensorLoad> tensor_loads;
     FenceView fence_view;
     std::vector<PendingResult> pending_results;
     std::vector<Copy> stores; // bulk stores in flight, which read shared memory

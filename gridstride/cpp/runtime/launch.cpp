@@ -44,27 +44,39 @@ int refuse(const Launch &launch, Code code, Fields fields, int error) {
     return set_error(error);
 }
 
-static std::unordered_map<std::string, size_t> &max_dynamic_by_kernel() { // by module and kernel
-    static std::unordered_map<std::string, size_t> limits;
-    return limits;
+// What cudaFuncSetAttribute sets, by module and kernel
+struct KernelAttributes {
+    size_t max_dynamic = size_t(48) << 10;
+    bool allows_large_clusters = false;
+};
+static std::unordered_map<std::string, KernelAttributes> &attributes_by_kernel() {
+    static std::unordered_map<std::string, KernelAttributes> attributes;
+    return attributes;
 }
 void forget_dynamic(const std::string &library) {
-    auto &limits = max_dynamic_by_kernel();
+    auto &limits = attributes_by_kernel();
     for (auto entry = limits.begin(); entry != limits.end();)
         entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : limits.erase(entry);
 }
-static size_t &max_dynamic(const char *kernel, const void *code) {
+static KernelAttributes &attributes_of(const char *kernel, const void *code) {
     Dl_info info;
     const std::string library = dladdr(code, &info) ? info.dli_fname : "";
-    return max_dynamic_by_kernel().emplace(library + ':' + base_name(kernel), size_t(48) << 10).first->second;
+    return attributes_by_kernel()[library + ':' + base_name(kernel)];
 }
 
 size_t &max_dynamic_shared_of(const char *kernel) {
     DeviceLock device_lock;
-    return max_dynamic(kernel, __builtin_return_address(0));
+    return attributes_of(kernel, __builtin_return_address(0)).max_dynamic;
+}
+bool &allows_large_clusters(const char *kernel) {
+    DeviceLock device_lock;
+    return attributes_of(kernel, __builtin_return_address(0)).allows_large_clusters;
 }
 size_t max_dynamic_shared_of(const Launch &l) {
-    return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread));
+    return attributes_of(l.kernel, reinterpret_cast<const void *>(l.thread)).max_dynamic;
+}
+static unsigned max_cluster_blocks(const Launch &l) {
+    return attributes_of(l.kernel, reinterpret_cast<const void *>(l.thread)).allows_large_clusters ? 16 : 8;
 }
 
 std::string parameters_of(const Launch &l) {
@@ -105,8 +117,8 @@ static bool is_valid_launch(const Launch &l) {
             {{"block", l.block}, {"threads", threads}, {"most", max_threads}, {"most_z", max_z}});
     else if (l.grid.x > max_grid_x || l.grid.y > max_grid_yz || l.grid.z > max_grid_yz)
         refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
-    else if (!cluster_blocks || cluster_blocks > 8 || l.grid.x % cluster.x || l.grid.y % cluster.y ||
-        l.grid.z % cluster.z)
+    else if (!cluster_blocks || (cluster_blocks > 8 && cluster_blocks > max_cluster_blocks(l)) ||
+        l.grid.x % cluster.x || l.grid.y % cluster.y || l.grid.z % cluster.z)
         refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
         refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});

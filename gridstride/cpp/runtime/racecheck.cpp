@@ -32,7 +32,7 @@ void Detector::report_bulk_in_flight(const Access &copy, const Access &current, 
 // The engines see writes of threads to shared memory only after a proxy fence of the writer, or of the thread that
 // issues the request.
 void Detector::report_no_proxy_fence(const Cell &cell, const Access &current, uintptr_t a, unsigned owner) {
-    if (!checks(racecheck)) return;
+    if (!checks(fencecheck)) return;
     const ElementName element = element_name(a, owner, nullptr);
     find(Code::no_proxy_fence, {element.array(), element.index()}, current, &cell.write);
 }

@@ -64,6 +64,10 @@ struct Product {
     double a_sign, b_sign;
     int a_scale_byte, b_scale_byte, block; // of scales: the first byte of a word, and elements along k per scale
     bool is_packed;                        // are elements of 4 bits stored two per byte?
+    int stored_k, selector;                // of A: the elements along k that are stored; which column has the indices
+    int rows_per_block() const { return m / call->cta_group; }
+    bool has_half_lanes() const { return m == 64 && !call->is_weight_stationary; }
+    bool has_column_parts() const { return !has_half_lanes() && rows_per_block() < 128; }
 };
 }
 [[noreturn]] static void bad_bits(const char *part, long long value, const char *allowed, int line) {
@@ -98,8 +102,10 @@ static Product decode_product(const TensorProduct &call, int line) {
     const bool scaled = kind >= TensorKind::mxf8f6f4, four = kind >= TensorKind::mxf4;
     Product p = {};
     p.call = &call, p.is_scaled = scaled, p.is_packed = four;
-    require_bits(!bits(2, 1), "2 (sparsity)", 1, "0", line);
-    if (bits(0, 2)) bad_bits("0-1 (sparsity selector)", bits(0, 2), "0", line);
+    require_bits(bits(2, 1) == call.is_sparse, "2 (sparsity)", bits(2, 1), call.is_sparse ? "1" : "0", line);
+    const bool has_selector = call.is_sparse && kind == TensorKind::f16;
+    p.selector = bits(0, 2);
+    require_bits(p.selector <= has_selector, "0-1 (sparsity selector)", p.selector, has_selector ? "0, 1" : "0", line);
     p.dtype = scaled ? 1 : bits(4, 2);
     if (!scaled) {
         const bool fits = kind == TensorKind::f16 ? p.dtype < 2 : p.dtype == (kind == TensorKind::i8 ? 2 : 1);
@@ -107,6 +113,7 @@ static Product decode_product(const TensorProduct &call, int line) {
             kind == TensorKind::f16 ? "0 (f16), 1 (f32)" : kind == TensorKind::i8 ? "2 (s32)" : "1 (f32)", line);
         require_bits(kind == TensorKind::i8 || !bits(3, 1), "3 (saturate)", 1, "0", line);
         require_bits(!bits(23, 1), "23", 1, "0", line), require_bits(!bits(29, 1), "29", 1, "0", line);
+        if (call.is_weight_stationary && bits(30, 2)) not_emulated("tcgen05.mma.ws with a maximum shift");
         require_bits(!bits(30, 2), "30-31 (maximum shift)", bits(30, 2), "0", line);
     }
     require_bits(!bits(6, 1), "6", 1, "0", line);
@@ -125,18 +132,24 @@ static Product decode_product(const TensorProduct &call, int line) {
     if (p.b_transposed)
         require_bits(formats[p.b].bits >= 8, "16 (transpose B)", 1, "0, B has fewer than 8 bits per element", line);
     p.n = bits(17, 6) * 8, p.m = bits(24, 5) * 16;
-    const bool pair = call.cta_group == 2;
-    if (pair) require_bits(p.m == 256 || (p.m == 128 && !four), "24-28 (M)", p.m, four ? "256" : "128, 256", line);
+    const bool pair = call.cta_group == 2, stationary = call.is_weight_stationary;
+    if (stationary) require_bits(p.m == 32 || p.m == 64 || p.m == 128, "24-28 (M)", p.m, "32, 64, 128", line);
+    else if (pair) require_bits(p.m == 256 || (p.m == 128 && !four), "24-28 (M)", p.m, four ? "256" : "128, 256", line);
     else require_bits(p.m == 128 || (p.m == 64 && !scaled), "24-28 (M)", p.m, scaled ? "128" : "64, 128", line);
     const int step = pair ? 16 : 8;
-    if (kind == TensorKind::i8 && !pair)
+    if (stationary)
+        require_bits(p.n == 64 || p.n == 128 || p.n == 256, "17-22 (N)", p.n, "64, 128, 256", line);
+    else if (kind == TensorKind::i8 && !pair)
         require_bits(p.n == 8 || p.n == 24 || (p.n >= 16 && p.n <= 256 && p.n % 16 == 0), "17-22 (N)", p.n,
             "8, 16, 24, 32, 48, ..., 256", line);
     else if (kind == TensorKind::i8)
         require_bits(p.n >= 32 && p.n <= 256 && p.n % 32 == 0, "17-22 (N)", p.n, "32, 64, ..., 256", line);
     else require_bits(p.n >= step && p.n <= 256 && p.n % step == 0, "17-22 (N)", p.n,
             pair ? "16, 32, ..., 256" : "8, 16, ..., 256", line);
-    p.k = kind == TensorKind::f16 ? 16 : kind == TensorKind::tf32 ? 8 : four ? 64 : 32;
+    p.stored_k = kind == TensorKind::f16 ? 16 : kind == TensorKind::tf32 ? 8 : four ? 64 : 32;
+    p.k = call.is_sparse ? 2 * p.stored_k : p.stored_k;
+    if (call.is_sparse && (kind == TensorKind::tf32 || p.m / call.cta_group != 128))
+        not_emulated("tcgen05.mma.sp of kind::tf32, or with fewer than 128 rows per block");
     if (!scaled) return p;
     p.b_scale_byte = bits(4, 2), p.a_scale_byte = bits(29, 2);
     const bool is_ue8m0 = bits(23, 1);
@@ -224,16 +237,18 @@ static ProductValues &product_values() {
 
 // Returns the lane and the column of element (row, column) of one block's part of D, relative to its address.
 static void position_in_d(const Product &p, int row, int column, uint32_t &lane, uint32_t &d_column) {
-    const bool halves = p.call->cta_group == 2 && p.m == 128;       // 64 rows per block, in two halves of columns
-    if (halves) lane = uint32_t(row + (column >= p.n / 2 ? 64 : 0)), d_column = uint32_t(column % (p.n / 2));
-    else if (p.m == 64) lane = uint32_t(row / 16 * 32 + row % 16), d_column = uint32_t(column);
+    const int parts = 128 / p.rows_per_block();            // 64 or 32 rows, in two or four parts of the columns
+    if (p.has_column_parts()) {
+        const int width = p.n / parts;
+        lane = uint32_t(row + column / width * (128 / parts)), d_column = uint32_t(column % width);
+    } else if (p.m == 64) lane = uint32_t(row / 16 * 32 + row % 16), d_column = uint32_t(column);
     else lane = uint32_t(row), d_column = uint32_t(column);
 }
 static uint32_t lanes_of_d(const Product &p, uint32_t base_lane) {
-    return p.m == 64 ? 0x55u << base_lane / lanes_of_cell : 0xffu;
+    return p.has_half_lanes() ? 0x55u << base_lane / lanes_of_cell : 0xffu;
 }
 static uint32_t columns_of_d(const Product &p) {
-    return uint32_t(p.call->cta_group == 2 && p.m == 128 ? p.n / 2 : p.n);
+    return uint32_t(p.has_column_parts() ? p.n * p.rows_per_block() / 128 : p.n);
 }
 static double load_d(const Product &p, uint32_t word) {
     float value;
@@ -259,6 +274,38 @@ static double scale_at(Worker &block, const Product &p, uint32_t address, int in
     const uint32_t word = tensor_memory_of(block).words[column][lane];
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
+// The columns of the indices of a sparse A, 32 bits per lane: 16 rows share 16 lanes in kind::f16
+static uint32_t metadata_columns(const Product &p) { return p.call->kind == TensorKind::f16 ? 1 : 2; }
+static uint32_t first_metadata_column(const Product &p) { return (p.call->metadata & 0xffff) + uint32_t(p.selector); }
+// The indices of the two stored elements of four, group `group` of a row
+static uint32_t metadata_of(Worker &block, const Product &p, int row, int group, int line) {
+    const bool is_f16 = p.call->kind == TensorKind::f16;
+    const int lane = is_f16 ? row / 16 * 16 + group / 4 * 8 + row % 8 : row,
+              bit = is_f16 ? row / 8 % 2 * 16 + group % 4 * 4 : group % 8 * 4;
+    const uint32_t column = first_metadata_column(p) + uint32_t(is_f16 ? 0 : group / 8);
+    if (detector.on && group % 4 == 0) check_tensor_written(block, uint32_t(lane), column, line, true);
+    const uint32_t word = tensor_memory_of(block).words[column][lane], indices = word >> bit & 15,
+                   first = indices & 3, second = indices >> 2;
+    if (detector.on && checks(memcheck) && first >= second && indices != 6)     // the specification allows 0b0110
+        fail(Code::metadata,
+            {{"operation", "tcgen05.mma.sp"}, {"lane", lane}, {"word", word}, {"group", bit / 4}, {"first", first},
+                {"second", second}, {"row", row}, {"column", group * 4}, {"last", group * 4 + 3}},
+            line);
+    return indices;
+}
+// Moves the stored elements of A, two of four, to their columns; the others are 0.
+static void expand_a(Worker &block, const Product &p, int rows, int line) {
+    for (int row = 0; row < rows; row++) {
+        double stored[64], *const values = product_values().a[row];
+        std::copy_n(values, p.stored_k, stored);
+        std::fill_n(values, p.k, 0.0);
+        for (int group = 0; group < p.k / 4; group++) {
+            const uint32_t indices = metadata_of(block, p, row, group, line);
+            values[group * 4 + int(indices & 3)] += stored[group * 2];
+            values[group * 4 + int(indices >> 2)] += stored[group * 2 + 1];
+        }
+    }
+}
 static void load_a(Worker &block, const Product &p, int rows, int line) {
     const TensorProduct &call = *p.call;
     auto &a_values = product_values().a;
@@ -266,7 +313,7 @@ static void load_a(Worker &block, const Product &p, int rows, int line) {
         const int per_word = 32 / std::max(formats[p.a].bits, 8);
         const uint32_t column = call.a_address & 0xffff;
         for (int row = 0; row < rows; row++)
-            for (int i = 0; i < p.k; i++) {
+            for (int i = 0; i < p.stored_k; i++) {
                 const uint32_t at = column + uint32_t(i / per_word);
                 if (detector.on && i % per_word == 0) check_tensor_written(block, uint32_t(row), at, line, true);
                 const uint32_t word = tensor_memory_of(block).words[at][row];
@@ -275,11 +322,12 @@ static void load_a(Worker &block, const Product &p, int rows, int line) {
     } else {
         const int bytes = std::max(formats[p.a].bits / 8, 1);
         const Operand a = operand_of(call.a, bytes, p.a_transposed, "A", line);
-        record_operand(block, a, rows, p.is_packed ? p.k / 2 : p.k, "A", line);
+        record_operand(block, a, rows, p.is_packed ? p.k / 2 : p.stored_k, "A", line);
         for (int row = 0; row < rows; row++)
-            for (int i = 0; i < p.k; i++)
+            for (int i = 0; i < p.stored_k; i++)
                 a_values[row][i] = p.a_sign * element_at(block, a, p.a, p.is_packed, row, i, "A", line);
     }
+    if (call.is_sparse) expand_a(block, p, rows, line);
     for (int row = 0; row < rows && p.is_scaled; row++)
         for (int i = 0; i < p.k; i++)
             a_values[row][i] *= scale_at(block, p, call.a_scales, row, i, p.a_scale_byte, row / 32, line);
@@ -337,21 +385,25 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
 static void check_tensor_use(Worker &block, const Product &p, int rows, int line) {
     const TensorProduct &call = *p.call;
     const uint32_t lane = call.d >> 16, column = call.d & 0xffff, columns = columns_of_d(p);
-    if (p.m == 64 ? lane % 32 && lane != 16 : lane)
+    const bool half = p.has_half_lanes();
+    if (half ? lane % 32 && lane != 16 : lane)
         fail(Code::tensor_outside, {{"operation", "tcgen05.mma"}, {"lane", lane + 127}, {"column", column}}, line);
-    check_tensor_range(block, lane, p.m == 64 ? 112 : 128, column, columns, "tcgen05.mma", line);
+    check_tensor_range(block, lane, half ? 112 : 128, column, columns, "tcgen05.mma", line);
     const int a_bytes = std::max(formats[p.a].bits, 8) / 8;
-    const uint32_t a_columns = uint32_t(p.k * a_bytes / 4 / (p.is_packed ? 2 : 1)),
+    const uint32_t a_columns = uint32_t(p.stored_k * a_bytes / 4 / (p.is_packed ? 2 : 1)),
                    sfa_columns = uint32_t((rows + 31) / 32), sfb_columns = uint32_t((p.n + 31) / 32);
     if (call.a_in_tensor_memory)
         check_tensor_range(block, call.a_address >> 16, 128, call.a_address & 0xffff, a_columns, "tcgen05.mma", line);
+    if (call.is_sparse)
+        check_tensor_range(block, 0, 128, first_metadata_column(p), metadata_columns(p), "tcgen05.mma", line);
     if (p.is_scaled) {
         check_tensor_range(block, 0, 128, call.a_scales & 0xffff, sfa_columns, "tcgen05.mma", line);
         check_tensor_range(block, 0, 128, call.b_scales & 0xffff, sfb_columns, "tcgen05.mma", line);
     }
     if (!detector.on) return;
     TensorMemory &here = tensor_memory_of(block);
-    const uint32_t shape = uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
+    const uint32_t shape = uint32_t(call.is_weight_stationary) << 30 | uint32_t(call.is_sparse) << 29 |
+                           uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
     const size_t index = add_tensor_access(here, TensorAccess::product, call.cta_group, shape, line);
     const TensorAccess access = here.accesses[index];
     TensorAccess as_operand = access;      // in no order with an earlier product
@@ -361,6 +413,7 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
         record_tensor_access(here, index, range);
     };
     if (call.a_in_tensor_memory) use({call.a_address & 0xffff, a_columns, 0xff, true, false});
+    if (call.is_sparse) use({first_metadata_column(p), metadata_columns(p), 0xff, true, false});
     if (p.is_scaled) {
         use({call.a_scales & 0xffff, sfa_columns, 0xff, true, false});
         use({call.b_scales & 0xffff, sfb_columns, 0xff, true, false});
@@ -370,10 +423,10 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
 void tmem_multiply(const TensorProduct &call, int line) {
     set_tensor_group(*worker, call.cta_group, "tcgen05.mma", line);
     const Product p = decode_product(call, line);
-    if (call.a_in_tensor_memory && (p.m == 64 || (call.cta_group == 2 && p.m == 128)))
-        not_emulated("tcgen05.mma with A in tensor memory and 64 rows per block");
+    if (call.a_in_tensor_memory && p.rows_per_block() < 128)
+        not_emulated("tcgen05.mma with A in tensor memory and fewer than 128 rows per block");
     if (call.a_in_tensor_memory) require_bits(!p.a_transposed, "15 (transpose A)", 1, "0, A is in tensor memory", line);
-    const int rows = p.m / call.cta_group;
+    const int rows = p.rows_per_block();
     Worker *blocks[2] = {worker, worker};
     if (call.cta_group == 2) {
         blocks[1] = &pair_of(*worker, "tcgen05.mma", line);
@@ -470,7 +523,7 @@ void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line) {
     pipe.lines.push_back(0);
     const auto arrive = [&](uint32_t at) {
         Barrier &b = barrier_at(at, "tcgen05.commit", line);
-        if (detector.on && checks(racecheck) && !b.is_fenced) fail(Code::barrier_not_visible, {}, line);
+        if (detector.on && checks(fencecheck) && !b.is_fenced) fail(Code::barrier_not_visible, {}, line);
         b.commits.push_back(commit);
         mbarrier_arrive(at, 1, line);
     };

@@ -238,6 +238,7 @@ static const char *name_of(TensorAccess::Operation operation) {
 }
 static void report_missing(const Missing &m, const TensorAccess &earlier, const char *now, uint32_t location,
     uint32_t lane, uint32_t column) {
+    if (!checks(m.code == Code::tensor_no_fence ? fencecheck : racecheck)) return;
     const char *const before = name_of(earlier.operation);
     const Access access = {detector.me, detector.now, location}, other = earlier.as_access();
     if (m.code == Code::tensor_race)
@@ -253,7 +254,7 @@ static void check_pair(const TensorAccess &earlier, const TensorAccess &later, b
 }
 // Checks one access against the earlier ones of its cells. Most cells have the same accesses as the cell before.
 void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange &range) {
-    if (!checks(racecheck)) return;
+    if (!checks(racecheck) && !checks(fencecheck)) return;
     const TensorMemory &here = tensor_memory_of(w);
     TensorCell checked = {};
     for (uint32_t column = range.column; column < range.column + range.columns; column++)
@@ -309,11 +310,18 @@ void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, b
     detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
     if (by_product || !checks(racecheck)) detector.report_unwritten(stored_read);
 }
+// PTX requires tcgen05.wait::ld before the columns are freed. Programs without it have used the registers before that.
+static void report_load_not_awaited(const TensorAccess &freeing, const TensorAccess &load, uint32_t lane,
+    uint32_t column) {
+    if (!checks(fencecheck)) return;
+    const Access other = load.as_access();
+    detector.find(Code::tensor_load_not_awaited, {{"lane", lane}, {"column", column}}, freeing.as_access(), &other);
+}
 // Reports instructions on these columns that are still in flight when they are freed.
 static void check_all_complete(Worker &w, const TensorAllocation &allocation, int line) {
     TensorAccess freeing = {TensorAccess::store, 0, detector.me, detector.now, line_bit | uint32_t(line), 0, 0, nullptr,
         0, 0};
-    if (!checks(racecheck)) return;
+    if (!checks(racecheck) && !checks(fencecheck)) return;
     const TensorMemory &here = tensor_memory_of(w);
     for (uint32_t column = allocation.first; column < allocation.first + allocation.columns; column++)
         for (const TensorCell &cell : here.cells[column])
@@ -321,9 +329,10 @@ static void check_all_complete(Worker &w, const TensorAllocation &allocation, in
                 if (!number) continue;
                 const TensorAccess &earlier = here.accesses[number - 1];
                 const Missing m = missing_between(earlier, freeing, true);
-                if (m.is_any && m.code == Code::tensor_in_flight)
-                    report_missing(m, earlier, "tcgen05.dealloc", freeing.location,
-                        uint32_t(&cell - here.cells[column]) * lanes_of_cell, column);
+                if (!m.is_any || m.code != Code::tensor_in_flight) continue;
+                const uint32_t lane = uint32_t(&cell - here.cells[column]) * lanes_of_cell;
+                if (m.why == Code::load_without_wait) report_load_not_awaited(freeing, earlier, lane, column);
+                else report_missing(m, earlier, "tcgen05.dealloc", freeing.location, lane, column);
             }
 }
 
@@ -419,19 +428,12 @@ static void check_move(const TensorMove &m, bool stores, int line) {
                 false);
     }
 }
-// The placeholder of register `i` until the warp waits
-static uint32_t register_placeholder(size_t i) { return 0x7fbae000u | uint32_t(i); }
 
-void tmem_load(const TensorMove &m, uint32_t *const *results, uint32_t *const *registers, int line) {
+// The registers are valid at once: PTX orders a use of them after the load, also without tcgen05.wait::ld.
+void tmem_load(const TensorMove &m, uint32_t *const *registers, int line) {
     check_move(m, false, line);
     Move own = {&m, registers, line, false};
     run_for_warp("tcgen05.ld", &own, move_registers, line);
-    if (!detector.on || !checks(racecheck)) return;
-    auto &pending = current_requests().tensor_loads;
-    for (uint32_t i = 0, n = registers_of(m); i < n; i++) {
-        pending.push_back({results[i], *registers[i], register_placeholder(i), line});
-        *registers[i] = register_placeholder(i);
-    }
 }
 void tmem_store(const TensorMove &m, uint32_t *const *registers, int line) {
     check_move(m, true, line);
@@ -452,10 +454,6 @@ void tmem_wait(bool loads, int line) {
         open.clear();
         ++detector.now;
     }, line);
-    if (!loads) return;
-    for (auto &load : current_requests().tensor_loads)
-        if (*load.target == load.placeholder) *load.target = load.value;
-    current_requests().tensor_loads.clear();
 }
 void tmem_fence(bool is_before) {
     if (!detector.on) return;
@@ -483,11 +481,7 @@ void complete_commit(TensorPipe &pipe, uint32_t commit) {
     ++detector.now;
 }
 
-// A thread, or a block, ends.
-void check_tensor_end_of_thread(Worker &w) {
-    const auto &loads = engines_of(w).requests[size_t(current_rank())].tensor_loads;
-    if (!loads.empty()) fail(Code::tensor_load_not_awaited, {}, loads[0].line);
-}
+// A block ends.
 void check_tensor_end(Worker &w) {
     for (const auto &entry : engines_of(w).pipes) {
         const TensorPipe &pipe = entry.second;

@@ -67,5 +67,4 @@ void set_tensor_group(Worker &, int cta_group, const char *operation, int line);
 // The other block of a pair, for cta_group::2; reports a block without one
 Worker &pair_of(Worker &, const char *operation, int line);
 void check_tensor_end(Worker &);
-void check_tensor_end_of_thread(Worker &);
 }

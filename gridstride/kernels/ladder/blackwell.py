@@ -55,7 +55,7 @@ __device__ void store_row(u32 d, __nv_bfloat16 *out, int r, int c, int h, int w)
     for (int x = 0; x < BN; x += 32) {
         float sums[32];
         tensor_load(sums, d + x);
-        tensor_wait_loads();                               // before it, `sums` are not valid
+        tensor_wait_loads();                               // before it, nothing may overwrite or free d
         for (int i = 0; i < 32; i += 2)
             if (r < h && c + x + i < w)
                 *(__nv_bfloat162 *)&out[r*w + c + x + i] = __floats2bfloat162_rn(sums[i], sums[i+1]);

@@ -73,10 +73,38 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     memcpy(out, &map, sizeof map);
     return CUDA_SUCCESS;
 }
-// Maps of the pixels under a filter are not emulated.
-inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-    const cuuint64_t *, const int *, const int *, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave,
-    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+// The pixels under a filter, of images N x D x H x W x C; corners have an element per spatial axis, W first.
+inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper, cuuint32_t channels,
+    cuuint32_t pixels, const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+    if (rank < 3 || rank > 5 || !channels || channels > 256 || !pixels || pixels > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    const cuuint32_t box[] = {channels, 1, 1, 1, 1}, ones[] = {1, 1, 1, 1, 1};
+    const CUresult result = cuTensorMapEncodeTiled(
+        out, type, rank, base, sizes, strides, box, ones, interleave, swizzle, promotion, fill);
+    if (result != CUDA_SUCCESS) return result;
+    ::gridstride::TensorMap map;
+    memcpy(&map, out, sizeof map);
+    const int limit = rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
+    map.im2col = 1, map.box[1] = int32_t(pixels);
+    for (unsigned axis = 1; axis + 1 < rank; axis++) {
+        const int low = lower[axis - 1], high = upper[axis - 1];
+        const unsigned stride = element_strides ? element_strides[axis] : 1;
+        if (low < -limit || low >= limit || high < -limit || high >= limit || !stride || stride > 8)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (low > map.sizes[axis] - 1 + high) return CUDA_ERROR_INVALID_VALUE;  // an empty bounding box
+        map.im2col |= int32_t(stride << 4 * axis);
+        map.box[axis + 1] = int32_t(uint32_t(low & 0xffff) | uint32_t(high) << 16);
+    }
+    memcpy(out, &map, sizeof map);
+    return CUDA_SUCCESS;
+}
+enum CUtensorMapIm2ColWideMode { CU_TENSOR_MAP_IM2COL_WIDE_MODE_W, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 };
+// Loads of im2col::w are not emulated: PTX's specification shows in figures alone which pixels they load.
+inline CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+    const cuuint64_t *, int, int, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave,
+    CUtensorMapIm2ColWideMode, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 inline CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *base) {
@@ -101,6 +129,7 @@ inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **f
     const std::pair<const char *, void *> known[] = {
         {"cuTensorMapEncodeTiled", reinterpret_cast<void *>(&cuTensorMapEncodeTiled)},
         {"cuTensorMapEncodeIm2col", reinterpret_cast<void *>(&cuTensorMapEncodeIm2col)},
+        {"cuTensorMapEncodeIm2colWide", reinterpret_cast<void *>(&cuTensorMapEncodeIm2colWide)},
         {"cuTensorMapReplaceAddress", reinterpret_cast<void *>(&cuTensorMapReplaceAddress)}};
     *function = nullptr;
     for (auto &[name, address] : known)

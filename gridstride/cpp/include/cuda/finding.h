@@ -9,7 +9,8 @@ namespace gridstride {
 
 // clang-format off
 enum Kind {
-    nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, warning,
+    nothing, memcheck, racecheck, initcheck, synccheck, fencecheck, launch_failed, assertion, crash, timeout,
+    interrupted, warning,
     phrase                             // the kind of codes that are a part of a finding
 };
 
@@ -33,18 +34,18 @@ enum Kind {
     X(memcheck, tensor_columns) X(memcheck, tensor_outside) X(memcheck, tensor_freed) \
     X(memcheck, tensor_freed_twice) X(memcheck, tensor_leak) X(memcheck, tensor_relinquished) \
     X(memcheck, tensor_lanes) X(memcheck, tensor_groups) X(memcheck, tensor_pair) \
-    X(memcheck, instruction_descriptor) X(memcheck, matrix_descriptor) \
+    X(memcheck, instruction_descriptor) X(memcheck, matrix_descriptor) X(memcheck, tensor_map_mode) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
     X(racecheck, race_of_devices) X(racecheck, scope_of_device) X(racecheck, atomic_of_device) \
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
     X(racecheck, fence_of_block) X(racecheck, unordered_operations) X(racecheck, host_race) \
     X(racecheck, copy_not_waited_for) \
-    X(racecheck, copy_not_committed) X(racecheck, bulk_in_flight) X(racecheck, no_proxy_fence) \
+    X(racecheck, copy_not_committed) X(racecheck, bulk_in_flight) \
     X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
-    X(racecheck, tensor_in_flight) X(racecheck, tensor_no_fence) X(racecheck, tensor_race) \
-    X(racecheck, tensor_load_not_awaited) X(racecheck, product_not_awaited) \
-    X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
+    X(racecheck, tensor_in_flight) X(racecheck, tensor_race) \
+    X(racecheck, product_not_awaited) \
+    X(racecheck, load_not_awaited) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
     X(initcheck, tensor_unwritten) \
     X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, deadlock) \
@@ -57,6 +58,8 @@ enum Kind {
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
     X(synccheck, deadlock_on_flag) X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(synccheck, tensor_addresses) \
+    X(fencecheck, barrier_not_visible) X(fencecheck, no_proxy_fence) X(fencecheck, tensor_no_fence) \
+    X(fencecheck, tensor_load_not_awaited) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
     X(launch_failed, launch_bounds) X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) \
     X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \

@@ -217,10 +217,10 @@ template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32
 template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) {
     ::gridstride::bulk_store(reinterpret_cast<void *>(to), window_address(from), bytes, line);
 }
-template <bool of_pair, class A, class B>
+template <bool of_pair, TensorMode mode = TensorMode::tiled, class A, class B>
 void tensor_load(int line, const int32_t *coordinates, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
     ::gridstride::tensor_load(window_address(to), reinterpret_cast<const void *>(map), coordinates, rank,
-        window_address(bar), blocks, line, of_pair);
+        window_address(bar), blocks, line, of_pair, mode);
 }
 // Cluster launch control: the answer is in a register of 128 bits
 template <class A, class B> void try_cancel(int line, bool for_cluster, A to, B bar) {
@@ -232,8 +232,10 @@ void first_of_canceled(int, X &&x, Y &&y, Z &&z, W &&, unsigned __int128 answer)
     const Canceled block = bit_cast<Canceled>(answer);
     x = block.x, y = block.y, z = block.z;
 }
-template <class A> void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, A from) {
-    ::gridstride::tensor_store(reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line);
+template <TensorMode mode = TensorMode::tiled, class A>
+void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, A from) {
+    ::gridstride::tensor_store(
+        reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line, mode);
 }
 template <Number type, int n, bool registers, int selector = 0, bool has_half_sums = false>
 void wgmma(int line, float *const *results, float *const *accumulators, const uint32_t *a_registers, uint64_t a,
@@ -253,11 +255,10 @@ template <class A> void tensor_alloc(int line, int cta_group, A to, uint32_t col
         if (const uint32_t shared = shared_address(reinterpret_cast<const void *>(to))) address = shared;
     tmem_alloc(cta_group, address, columns, line);
 }
-// `gs_to` and `gs_now` are the registers of tcgen05.ld and tcgen05.st
+// `gs_now` are the registers of tcgen05.ld and tcgen05.st
 template <TensorShape shape, uint32_t repeats, bool packs>
-void tensor_load_registers(int line, uint32_t *const *results, uint32_t *const *registers, uint32_t address,
-    uint32_t split = 0) {
-    tmem_load({shape, repeats, packs, address, split}, results, registers, line);
+void tensor_load_registers(int line, uint32_t *const *registers, uint32_t address, uint32_t split = 0) {
+    tmem_load({shape, repeats, packs, address, split}, registers, line);
 }
 template <TensorShape shape, uint32_t repeats, bool packs>
 void tensor_store_registers(int line, uint32_t *const *registers, uint32_t address, uint32_t split = 0) {
@@ -267,7 +268,15 @@ template <TensorKind kind, int cta_group, int block = 0>
 void multiply_tensors(int line, uint32_t d, bool a_in_tensor_memory, uint64_t a, uint64_t b, uint32_t descriptor,
     bool accumulates, const uint32_t *masks = nullptr, int d_scale = 0, uint32_t a_scales = 0, uint32_t b_scales = 0) {
     tmem_multiply({kind, cta_group, block, d, a, b, a_in_tensor_memory, uint32_t(a), descriptor, a_scales, b_scales,
-                      masks, accumulates, d_scale},
+                      masks, accumulates, d_scale, false, false, 0},
+        line);
+}
+// tcgen05.mma.ws, tcgen05.mma.sp, or both
+template <TensorKind kind, int cta_group, bool is_weight_stationary, bool is_sparse>
+void multiply_tensors_as(int line, uint32_t d, bool a_in_tensor_memory, uint64_t a, uint64_t b, uint32_t metadata,
+    uint32_t descriptor, bool accumulates, const uint32_t *masks, int d_scale = 0) {
+    tmem_multiply({kind, cta_group, 0, d, a, b, a_in_tensor_memory, uint32_t(a), descriptor, 0, 0, masks, accumulates,
+                      d_scale, is_weight_stationary, is_sparse, metadata},
         line);
 }
 template <int n> void set_registers() {

@@ -301,8 +301,13 @@ struct alignas(64) TensorMap {
     char mark[8];
     uint64_t patched_by_cute;
     char *base;
-    int32_t rank, itemsize, swizzle, unused, sizes[5], box[5];
+    // `im2col`: 0 in tiled mode; else 1 and, from bit 4 * axis on, the traversal stride of the axis. Then `box` has the
+    // channels per pixel, the pixels per column and, per spatial axis, both corners of the bounding box, 16 bits each.
+    int32_t rank, itemsize, swizzle, im2col, sizes[5], box[5];
     int64_t strides[5];
+    int traversal_stride(int axis) const { return im2col >> 4 * axis & 15; }
+    int lower_corner(int axis) const { return int16_t(box[axis + 1] & 0xffff); }
+    int upper_corner(int axis) const { return box[axis + 1] >> 16; }
 };
 inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
 // Bulk copies; `blocks`: multicast mask of blocks of the cluster; 0: the block of the calling thread
@@ -310,10 +315,14 @@ GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uin
 // st.async: stores to shared memory of a block of the cluster; its mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
+// Copies of a tensor map: a box; four rows of a matrix, whose coordinates are the column and four row indices; the
+// pixels under a filter, whose coordinates are followed by offsets per spatial axis
+enum class TensorMode { tiled, rows, im2col };
 // `of_pair`: the mbarrier is in the block of the pair whose rank has the parity of that of `bar` (cta_group::2)
 GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar,
-    uint32_t blocks, int line, bool of_pair = false);
-GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t from, int line);
+    uint32_t blocks, int line, bool of_pair = false, TensorMode mode = TensorMode::tiled);
+GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t from, int line,
+    TensorMode mode = TensorMode::tiled);
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
@@ -360,8 +369,7 @@ struct TensorMove {
     bool packs;
     uint32_t address, split;
 };
-// A thread must not read `results` before it has waited; the instruction stores `registers` there first.
-GRIDSTRIDE_API void tmem_load(const TensorMove &, uint32_t *const *results, uint32_t *const *registers, int line);
+GRIDSTRIDE_API void tmem_load(const TensorMove &, uint32_t *const *registers, int line);
 GRIDSTRIDE_API void tmem_store(const TensorMove &, uint32_t *const *registers, int line);
 GRIDSTRIDE_API void tmem_wait(bool loads, int line);
 GRIDSTRIDE_API void tmem_fence(bool is_before);
@@ -376,6 +384,9 @@ struct TensorProduct {
     const uint32_t *masks;             // of lanes that are not written, 4 words or, of two blocks, 8; or null
     bool accumulates;
     int d_scale;                       // D is divided by 2 to this power first
+    bool is_weight_stationary;         // tcgen05.mma.ws
+    bool is_sparse;                    // tcgen05.mma.sp: A has two of four elements
+    uint32_t metadata;                 // their indices, in tensor memory
 };
 GRIDSTRIDE_API void tmem_multiply(const TensorProduct &, int line);
 enum class TensorCopyShape { c128x256b, c4x256b, c128x128b, c64x128b_02_13, c64x128b_01_23, c32x128b };
@@ -449,6 +460,7 @@ GRIDSTRIDE_API void run(const Launch &);
 // the number of blocks that fit on one SM, by threads and bytes of shared memory
 GRIDSTRIDE_API int blocks_of_sm(int threads, size_t shared);
 GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // cudaFuncSetAttribute's value; 48 KB before it
+GRIDSTRIDE_API bool &allows_large_clusters(const char *kernel);    // may clusters have 16 blocks, not just 8?
 
 GRIDSTRIDE_API bool on_device();
 GRIDSTRIDE_API void wait_for_device();                             // reports a call in a kernel

@@ -30,6 +30,13 @@ inline const PackedLaunch *find_packed_launch(const void *kernel) {
     return packed;
 }
 template <class K> cudaError_t set_attribute(const char *kernel, K function, cudaFuncAttribute a, int value) {
+    if (a == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+        allows_large_clusters(kernel) = value;
+        if constexpr (std::is_pointer_v<K>)
+            if (const PackedLaunch *packed = find_packed_launch(reinterpret_cast<const void *>(function)))
+                allows_large_clusters(packed->name) = value;
+        return cudaSuccess;
+    }
     if (a != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || value > 227 << 10) return record_error(cudaErrorInvalidValue);
     max_dynamic_shared_of(kernel) = size_t(value);
