@@ -2,7 +2,6 @@
 report of mistakes with them. The specification of PTX is the judge: none of this has run on a GPU."""
 import shutil
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -396,6 +395,22 @@ def test_wrong_programs_are_found(programs, kernel, wrong):
     tiles = tiles_of(torch.randn(128, 16).bfloat16(), torch.randn(16, 16).bfloat16())
     out = torch.zeros(2, 128, 16, dtype=torch.int32 if kernel == 'copies' else torch.float32)
     with finding(MISTAKES[kernel][wrong]): programs[kernel][1, THREADS[kernel]](tiles, out, wrong)
+
+
+def test_without_fencecheck_all_else_is_checked(programs):
+    a, b = torch.randn(128, 16).bfloat16(), torch.randn(16, 16).bfloat16()
+    want, run = (a.double() @ b.double().T).float(), programs['one_block'][1, 160]
+    fences = [wrong for wrong, found in MISTAKES['one_block'].items() if found.startswith('fencecheck')]
+    with cpp.options(checks='no fencecheck'):
+        for wrong in fences:
+            run(tiles_of(a, b), out := torch.full((2, 128, 16), torch.nan), wrong)
+            torch.testing.assert_close(out, torch.stack([want, 2*want]), rtol=2**-22, atol=2**-21)
+        for wrong in (5, 11, 53):
+            with finding(MISTAKES['one_block'][wrong]): run(tiles_of(a, b), out, wrong)
+    with cpp.options(checks='fencecheck'):
+        for wrong in fences:
+            with finding(MISTAKES['one_block'][wrong]): run(tiles_of(a, b), out, wrong)
+    assert len(fences) == 5
 
 
 # Products of all kinds against float64. Element formats: (bits, exponent bits, mantissa bits, code in the descriptor)

@@ -19,7 +19,7 @@ PROGRAM = r'''
 __global__ void rows(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, float *out,
                      int4 at, int4 there, int wrong) {
     __shared__ alignas(1024) float s[4*32];
-    __shared__ alignas(1024) float turned[4*32];
+    __shared__ alignas(1024) float reversed[4*32];
     __shared__ u64 bar;
     int i = threadIdx.x;
     if (i == 0) {
@@ -35,13 +35,13 @@ __global__ void rows(const __grid_constant__ CUtensorMap from, const __grid_cons
     if (wrong != 4) barrier_wait(address(&bar), 0);
     out[i] = s[i];
     int r = i/32, c = i%32;
-    turned[(3-r)*32 + c] = s[r*32 + ((c/4 ^ r) * 4 | c%4)]; // of the 128-byte swizzle
+    reversed[(3-r)*32 + c] = s[r*32 + ((c/4 ^ r) * 4 | c%4)]; // of the 128-byte swizzle
     if (wrong != 5) fence_for_tma();
     __syncthreads();
     if (i == 0) {
         asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group "
                      "[%0, {0, %1, %2, %3, %4}], [%5];" // scatter
-                     :: "l"(&to), "r"(there.x), "r"(there.y), "r"(there.z), "r"(there.w), "r"(address(turned))
+                     :: "l"(&to), "r"(there.x), "r"(there.y), "r"(there.z), "r"(there.w), "r"(address(reversed))
                      : "memory");
         stores_commit();
         if (wrong != 6) stores_have_read();

@@ -12,8 +12,7 @@ __device__ void tensor_free(u32 at, int columns) {
 }
 __device__ void tensor_relinquish() { asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"); }
 
-// A warp loads or stores one column of its 32 lanes. Before the wait, nothing else may write the column, nor read what
-// is stored.
+// A warp loads or stores one column of its 32 lanes; until the wait, nothing else may change or free the column.
 __device__ void tensor_load(float &value, u32 from) {
     asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0}, [%1];" : "=f"(value) : "r"(from));
 }
