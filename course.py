@@ -412,7 +412,8 @@ def install(extras, works, lock):
     working_version()
     pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', '--require-virtualenv',
            'install', '--no-compile', '-c', 'constraints.txt']
-    step(lock, '2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel')
+    step(lock, '2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel', 'numpy')
+    prepare_emulator()  # on another core than pip
     install_torch_for_cpu(lock, pip)
     step(lock, '3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
     if 'test' not in extras: compile_packages(lock)
@@ -493,7 +494,7 @@ def open_lab(argv):
     setup()
     copy_lessons()
     run_in_background('gridstride.course.lessons', 'trust')  # or JupyterLab hides pictures, and sees a change
-    run_in_background('gridstride.cpp.toolchain.build')  # the emulator, so that no cell waits for it
+    prepare_emulator()
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
 
 
@@ -501,6 +502,11 @@ def copy_lessons():
     "Copy the lessons that have no copy yet, and write the start page"
     try: copies.make()
     except ValueError as e: fail(e)
+
+
+def prepare_emulator():
+    "Compile the emulator in the background, which needs only NumPy, so that no cell and no test waits for it"
+    run_in_background('gridstride.cpp.toolchain.build')
 
 
 def run_in_background(*module):

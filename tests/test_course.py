@@ -17,7 +17,7 @@ from gridstride.course import doctor
 from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
-PINS = 'setuptools==84.0\nwheel==1.0\n'
+PINS = 'setuptools==84.0\nwheel==1.0\nnumpy==3.0\n'
 
 # What waits in a step of setting up: it writes its process into the file that the variable names, until that is gone.
 PAUSE = '''
@@ -68,7 +68,7 @@ from pathlib import Path
 def unpack(wheel): zipfile.ZipFile(wheel).extractall(sysconfig.get_path('purelib'))
 
 extras = re.findall(r'course|test', sys.argv[-1]) if '-e' in sys.argv else []
-wheels = [dict(course='jupyterlab', test='pytest')[o] for o in extras] or ['setuptools', 'wheel']
+wheels = [dict(course='jupyterlab', test='pytest')[o] for o in extras] or ['setuptools', 'wheel', 'numpy']
 for name in wheels: unpack(next(Path(os.environ['PIP_FIND_LINKS']).glob(f'{name}-*.whl')))
 if extras:
     from setuptools.build_meta import build_editable
@@ -92,7 +92,7 @@ def make_wheels(folder):
     "Stand-ins for the packages that course.py installs: they say how they were called"
     folder.mkdir()
     wheel(folder, 'setuptools', '84.0', {'setuptools/__init__.py': '', 'setuptools/build_meta.py': BACKEND})
-    wheel(folder, 'wheel', '1.0', {'wheel/__init__.py': ''})
+    for name, version in (('wheel', '1.0'), ('numpy', '3.0')): wheel(folder, name, version, {f'{name}/__init__.py': ''})
     runner = {'tqdm.py': ECHO + 'sys.exit(7)\n'}  # the runner of lessons imports tqdm
     wheel(folder, 'jupyterlab', '1.0', {'jupyterlab/__init__.py': '', 'jupyterlab/__main__.py': ECHO, **runner})
     wheel(folder, 'pytest', '1.0', {'pytest/__init__.py': '', 'pytest/__main__.py': ECHO})
@@ -313,6 +313,18 @@ def test_second_setup_installs_nothing(made):
     res = course(folder, 'setup', PIP_FIND_LINKS='/nowhere')
     assert res.stdout.count('\n') == 1 and res.stdout.endswith(': python3 course.py\n') and res.returncode == 0
     assert (folder/'.venv/setup.log').stat().st_mtime_ns == before
+
+
+def test_the_emulator_is_compiled_while_pip_installs(quick):
+    package, installing, made = quick/'gridstride/cpp/toolchain', quick/'installing', quick/'made'
+    package.mkdir(parents=True)
+    for folder in (package, package.parent): (folder/'__init__.py').touch()
+    (package/'build.py').write_text(f'open({str(made)!r}, "w")')
+    child = start(quick, 'setup', SLOW=installing)
+    for path in (installing, made): wait_for(path.exists, child)
+    assert child.poll() is None
+    installing.unlink()
+    assert end(child).returncode == 0
 
 
 def test_jupyterlab_and_kernels_are_quiet(made):
