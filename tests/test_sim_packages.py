@@ -394,3 +394,56 @@ def test_arrays_are_viewed_as_another_type():
         launched(past_the_view, np.zeros(4, np.float32), np.zeros(1), block=2)
     with finding('racecheck race', array='s'): launched(race_through_a_view, np.zeros(1), np.zeros(4), block=4)
     with pytest.raises(sim.NotSimulated): launched(misaligned, np.zeros(4, np.float32))
+
+
+# functions made from one `def`, and launches with one thread
+
+def scaled(n, factor):
+    "A device function, as packages make many from one `def`"
+    @cuda.jit(device=True)
+    def scale(x, i):
+        part = cuda.local.array(n, np.float64)
+        for j in range(n): part[j] = x[i]*factor
+        return part[n - 1] + n
+    return scale
+
+
+@pytest.mark.parametrize('threads', [1, 3])
+def test_functions_with_other_closures_share_their_rewritten_code(threads):
+    first, second = scaled(1, 10.), scaled(4, 100.)
+    def kernel(x, out):
+        i = cuda.grid(1)
+        out[i] = first(x, i) + second(x, i)
+    x = np.arange(3.)
+    assert launched(kernel, x, np.zeros(3), block=threads)[:threads].tolist() == (110*x + 5)[:threads].tolist()
+    assert first.program.sites is second.program.sites and first.program is not second.program
+    with pytest.raises(sim.NotSimulated): scaled(2.5, 1.).program  # each closure is checked, even if the code is shared
+
+
+def reads_unwritten(out):
+    part = cuda.local.array(2, np.float64)
+    part[0] = 1
+    out[cuda.threadIdx.x] = part[0] + part[1]
+
+
+def reads_unwritten_shared(out):
+    part = cuda.shared.array(2, np.float64)
+    out[0] = part[cuda.blockIdx.x]
+
+
+@pytest.mark.parametrize('threads', [1, 2])
+def test_uninitialized_reads_are_found_with_any_number_of_threads(threads):
+    with finding('initcheck unwritten_local', index=(1,)): launched(reads_unwritten, np.zeros(4), block=threads)
+    with finding('initcheck unwritten_shared', index=(0,)): launched(reads_unwritten_shared, np.zeros(4))
+
+
+def test_a_loaded_machine_does_not_time_out():
+    def kernel(out):
+        i = 0
+        while i < 20: i = i + wait(out)
+        out[0] = i
+    @cuda.jit(device=True)
+    def wait(out): return 1
+    import time
+    wait.program.lane_function = lambda *args: time.sleep(.02) or np.int64(1)
+    with sim.options(seconds=.2): assert launched(kernel, np.zeros(1))[0] == 20

@@ -167,6 +167,10 @@ class Initcheck:
             fields = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name, in_block=block, thread=thread)
             warn_of('no_value', 'python', fields)
 
+    def is_unwritten(self, mem, offset):
+        "Return whether an element may be uninitialized"
+        return self.enabled and mem.tracks_init and mem.shadow.write_time[offset] == 0
+
     def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
         "Check that the elements which `lanes` read have been written: 0 in `write_times` means uninitialized"
         if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred_reads:
@@ -229,8 +233,13 @@ class Racecheck:
     ):  # indices_in_bounds: whether memcheck guarantees that every index is in bounds
         self.enabled, self.indices_in_bounds = enabled, indices_in_bounds
         self.history = []  # per access: (time, source location, name of the array, its call stack)
+        self.has_one_thread = False  # whether the launch has one thread, and no operation may run at the same time
         self.warned_sites = set()  # source locations where several threads wrote the same value
         self.deferred_races = {}  # (memory, offset, reader) -> (program, function that raises the race)
+
+    def may_race(self, mem):
+        "Return whether two threads may access an element of `mem`: a local array has a copy per thread"
+        return not (self.has_one_thread or mem.space == 'local' and self.indices_in_bounds)
 
     def record_site(self, ctx, view, site):
         "Record the source location of the current access, for later findings"
@@ -251,7 +260,7 @@ class Racecheck:
         shadow = view.mem.shadow
         ordered_until = self.ordered_until(ctx.memory_order, view.mem)
         is_recent = write_times > ordered_until
-        if is_recent.any():
+        if np.count_nonzero(is_recent):
             writer = shadow.writer[offsets]
             racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
             # Races with plain writes are raised at once, so they come first; those with atomics are deferred.
@@ -312,7 +321,7 @@ class Racecheck:
 
     def unordered_lanes(self, ctx, lanes, is_recent, time, thread):
         "Return the indices i where the recent access by `thread[i]` does not happen before that of `lanes[i]`"
-        candidates = np.flatnonzero(is_recent & (thread != ctx.group.thread_ids[lanes]))
+        candidates = (is_recent & (thread != ctx.group.thread_ids[lanes])).nonzero()[0]
         if not candidates.size:
             return candidates
         is_ordered = ctx.memory_order.happens_before(ctx.group, lanes[candidates], time[candidates], thread[candidates])
@@ -323,7 +332,7 @@ class Racecheck:
         lanes, offsets = sort_by_lane(lanes, offsets)
         new_lowest = new_highest = reader = ctx.group.thread_ids[lanes] << 32 | ctx.now
         time = shadow.read_time[offsets]
-        if (time > ordered_until).any():
+        if np.count_nonzero(time > ordered_until):
             lowest = shadow.lowest_reader[offsets]
             highest = shadow.highest_reader[offsets]
             may_forget = ctx.memory_order.may_forget(ctx.group, lanes, lowest >> 32, highest >> 32, time)
@@ -350,7 +359,7 @@ class Racecheck:
         self.check_writers(ctx, lanes, view, offsets, ordered_until, write_times, value, site, atomic)
         shadow.writer[offsets] = thread_ids
         if not atomic:
-            overwritten_indices = np.flatnonzero(shadow.writer[offsets] != thread_ids)
+            overwritten_indices = (shadow.writer[offsets] != thread_ids).nonzero()[0]
             if overwritten_indices.size:
                 self.check_same_access(ctx, lanes, view, offsets, overwritten_indices, value, site)
         shadow.write_time[offsets] = ctx.now
@@ -363,7 +372,7 @@ class Racecheck:
         shadow = view.mem.shadow
         time = shadow.read_time[offsets]
         is_recent = time > ordered_until
-        if is_recent.any():
+        if np.count_nonzero(is_recent):
             for reader in (shadow.lowest_reader[offsets], shadow.highest_reader[offsets]):
                 racing_indices = self.unordered_lanes(ctx, lanes, is_recent, time, reader >> 32)
                 for i in (
@@ -389,7 +398,7 @@ class Racecheck:
         is_recent = write_times > ordered_until
         if atomic:
             is_recent = is_recent & ~shadow.written_atomically[offsets]  # two atomics do not race
-        if is_recent.any():
+        if np.count_nonzero(is_recent):
             writer = shadow.writer[offsets]
             racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
             if racing_indices.size:
@@ -582,7 +591,7 @@ class Synccheck:
 
         If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
         is checked even if the detector is disabled, because the launch would hang."""
-        if time.monotonic() > ctx.deadline:
+        if time.thread_time() > ctx.deadline:
             raise ctx.finding('timeout', 'time_limit', site, loop.mask, seconds=f'{settings.seconds:g}')
         if loop.progress_count != ctx.progress_count:
             loop.iterations = 0
@@ -649,7 +658,7 @@ class Detectors:
         "Check a read by `lanes` of the elements at `offsets` of the view `view`"
         write_times = view.mem.shadow.write_time[offsets]
         self.initcheck.read(ctx, lanes, view, offsets, write_times, site)
-        if self.racecheck.enabled:
+        if self.racecheck.enabled and self.racecheck.may_race(view.mem):
             self.racecheck.read(ctx, lanes, view, offsets, write_times, site)
             self.racecheck.record_site(ctx, view, site)
 
@@ -659,7 +668,7 @@ class Detectors:
         write_times = shadow.write_time[offsets]
         if atomic and value is None:
             self.initcheck.read(ctx, lanes, view, offsets, write_times, site, atomic)
-        if self.racecheck.enabled:
+        if self.racecheck.enabled and self.racecheck.may_race(view.mem):
             self.racecheck.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
             self.racecheck.record_site(ctx, view, site)
         else:

@@ -290,6 +290,7 @@ def launching(ctx, stream, waits):
 def _record_launch(ctx, stream, waits, location):
     launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
     launch.begin = ctx.now
+    ctx.detectors.racecheck.has_one_thread = False  # the shadow must show later operations what this launch accessed
     unordered = [op for op in stream_order.pending if not op.is_before(launch.clock)]
     ctx.concurrent_operations = ConcurrentOperations(launch, unordered) if unordered else None
     try:

@@ -63,7 +63,7 @@ class _Index(_Dim3):
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
             raise AttributeError(f'cuda.{self.name} has .x, .y and .z, but no .{axis}')
-        return _current_launch().group.index(self.attribute, axis)
+        return _current_launch().group.coordinate(self.attribute, axis)
 
 
 class _Extent(_Dim3):
@@ -116,7 +116,10 @@ def _per_axis(ndim, component):
 def grid(ctx, active, site, ndim):
     "Return the thread's index in the grid: `blockDim*blockIdx + threadIdx`, along `ndim` axes"
     return _per_axis(
-        ndim, lambda axis: ctx.group.index('block', axis) * getattr(ctx.block, axis) + ctx.group.index('thread', axis)
+        ndim,
+        lambda axis: (
+            ctx.group.coordinate('block', axis) * getattr(ctx.block, axis) + ctx.group.coordinate('thread', axis)
+        ),
     )
 
 

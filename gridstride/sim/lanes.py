@@ -106,6 +106,10 @@ class Group:
             self._block_idx[axis] = _coordinate(axis, self.block_index, self.grid_dim)
         return self._block_idx[axis]
 
+    def coordinate(self, level, axis):
+        "Return threadIdx or blockIdx along an axis, as kernels see it: with one lane, it is uniform, so a scalar"
+        return self.index(level, axis)[0] if self.size == 1 else self.index(level, axis)
+
     def position(self, lane):
         "Return (block, thread) of a lane, each as (x, y, z)"
         return tuple(tuple(int(self.index(level, axis)[lane]) for axis in 'xyz') for level in ('block', 'thread'))

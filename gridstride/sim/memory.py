@@ -334,6 +334,9 @@ def locate(ctx, active, view, indices, site, access):
 
     `access` is 'read', 'write' or 'atomic'. Raises `MemcheckError` for an index out of bounds, `NotSimulated` for a
     slice whose step differs between threads."""
+    if type(indices) is np.int64 and len(view.shape) == 1 and type(view.shape[0]) is np.int64:
+        if 0 <= indices < view.shape[0]:  # the most frequent case, with no further checks
+            return view.offset + indices * view.strides[0]
     indices = indices if isinstance(indices, tuple) else (indices,)
     if indices and (indices[0] is Ellipsis or indices[-1] is Ellipsis):
         other_indices = tuple(index for index in indices if index is not Ellipsis)

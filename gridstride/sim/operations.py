@@ -195,8 +195,8 @@ def _not_callable(value):
         return TypeError(
             f'{value} is not a function, but a namespace of functions: {", ".join(f"{value}.{k}" for k in vars(value))}'
         )
-    descriptions = dict(View='an array', ndarray='a number', Records='an array of records')
-    description = descriptions.get(type(value).__name__, repr(value))
+    descriptions = dict(View='an array', Records='an array of records')
+    description = 'a number' if _is_number(value) else descriptions.get(type(value).__name__, repr(value))
     return TypeError(f'{description} cannot be called like a function; index an array with square brackets: x[i]')
 
 

@@ -317,13 +317,17 @@ class MemoryOrder:
         """Return, per lane, whether the shadow may forget the readers `lowest_reader` and `highest_reader`.
 
         It may if both reads, the later one at `time`, happen before the access of the lane: a write that races with one
-        of them then also races with that access."""
+        of them then also races with that access. Most often the lane itself was the only reader."""
+        thread = group.thread_ids[lanes]
+        is_ordered = (time <= self.ordered_until) | (lowest_reader == thread) & (highest_reader == thread)
+        if is_ordered.all():
+            return is_ordered
         has_barrier = (
             group.in_block(lanes, lowest_reader)
             & group.in_block(lanes, highest_reader)
             & (time <= self.barrier_time[group.block_in_group[lanes]])
         )
-        is_forgettable = (time <= self.ordered_until) | has_barrier
+        is_forgettable = is_ordered | has_barrier
         if is_forgettable.all():
             return is_forgettable
         is_forgettable |= (

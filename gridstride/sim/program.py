@@ -43,6 +43,29 @@ def _definition(source, fn):
     return tree
 
 
+# Packages make many device functions with different closures from one `def`. The rewritten code does not depend on the
+# values of the closure, so that these functions share it.
+_MAX_REWRITTEN = 1000
+_rewritten = {}  # (code of a function, its source, ...) -> what `_rewrite` returned
+
+
+def _rewrite_once(py_func, source, function_node, rewriter):
+    "Return what `_rewrite` returns for a function, or has returned for another function with the same code and source"
+    key = (py_func.__code__, py_func.__name__, rewriter.file, source, rewriter.offset)
+    key += rewriter.may_spin, rewriter.is_kernel
+    if key not in _rewritten:
+        if len(_rewritten) == _MAX_REWRITTEN:
+            _rewritten.clear()
+        _rewritten[key] = _rewrite(function_node, rewriter)
+    return _rewritten[key]
+
+
+def _rewrite(function_node, rewriter):
+    "Rewrite a function for lanes; returns (its syntax tree, its code, the constants that it uses, its sites)"
+    tree = fix_locations(rewrite_function(function_node, rewriter), rewriter.offset)
+    return tree, compile(tree, rewriter.file, 'exec'), rewriter.constants, rewriter.sites
+
+
 class Program:
     """A kernel or device function, rewritten for lanes.
 
@@ -56,18 +79,17 @@ class Program:
             may_spin(function_node, py_func),
             is_kernel and uses_this_grid(function_node, py_func),
         )
-        rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, is_kernel)
         values = outer_values(py_func)
         values_read = {name: values[name] for name in outer_names_read(py_func) & values.keys()}
+        rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, is_kernel)
         check_constants(function_node, values_read, is_kernel, rewriter.fail)
-        self.tree = fix_locations(rewrite_function(function_node, rewriter), first_line - 1)
+        self.params = [arg.arg for arg in function_node.args.args]
+        self.tree, code, constants, self.sites = _rewrite_once(py_func, source, function_node, rewriter)
         self.file = file
         self.py_func = py_func
         self.name = py_func.__name__
         self.is_kernel = is_kernel
-        self.lane_function = self._compile(file, rewriter.constants)
-        self.sites = rewriter.sites
-        self.params = [arg.arg for arg in function_node.args.args]
+        self.lane_function = self._bind(code, constants)
         self.defaults = py_func.__defaults__ or ()
 
     @property
@@ -75,12 +97,12 @@ class Program:
         "The rewritten function as Python source"
         return ast.unparse(self.tree)
 
-    def _compile(self, file, constants):
-        "Compile the rewritten function in a namespace with the globals and closure of the original, and the operations"
+    def _bind(self, code, constants):
+        "Make the rewritten function in a namespace with the globals and closure of the original, and the operations"
         namespace = {**_outer_kernel_values(self.py_func), **constants, '__gs': Operations}
         name = self.tree.body[0].name
         value_of_outer_name = {k: v for k, v in namespace.items() if k == name}
-        exec(compile(self.tree, file, 'exec'), namespace)
+        exec(code, namespace)
         function = namespace.pop(name)
         namespace.update(value_of_outer_name)  # a recursive call resolves to the device function
         return function
@@ -90,11 +112,8 @@ class Program:
 
     def call(self, ctx, active, site, args, keywords):
         "Call the program from the running function at `site`; the launch calls a kernel, with the site None"
-        other_params = self.params[len(args) :]
-        values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **keywords}
-        if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):
-            raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
-        args = (*args, *(values[name] for name in other_params))
+        if keywords or len(args) != len(self.params):
+            args = self._complete(args, keywords)
         call_sites = () if site is None else (ctx.program.sites[site], *ctx.call_sites)
         if self.may_spin:
             return self.run_steps(ctx, active, call_sites, *args)
@@ -104,6 +123,14 @@ class Program:
             return self.lane_function(ctx, active, self.is_kernel, *args)
         finally:
             ctx.program, ctx.call_sites = caller_state
+
+    def _complete(self, args, keywords):
+        "Return one argument per parameter: those of the call, and defaults; raises `TypeError` if they do not fit"
+        other_params = self.params[len(args) :]
+        values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **keywords}
+        if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):
+            raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
+        return *args, *(values[name] for name in other_params)
 
     def run_steps(self, ctx, active, call_sites, *args):
         "Run a call as a generator, which yields while it waits for other blocks"

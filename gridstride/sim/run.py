@@ -32,8 +32,9 @@ class LaunchContext:
         self.trace = trace
         self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
-        self.deadline = time.monotonic() + settings.seconds
+        self.deadline = time.thread_time() + settings.seconds  # of this thread, because the machine may be loaded
         self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
+        self.detectors.racecheck.has_one_thread = grid.size * block.size == 1
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
         self.concurrent_operations = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
@@ -105,13 +106,14 @@ class LaunchContext:
         "Return the indices of the lanes of a mask, in the order in which they run"
         if self._active_cache[0] is not active:
             order = self._lane_order
-            self._active_cache = active, np.flatnonzero(active) if order is None else order[active[order]]
+            self._active_cache = active, active.nonzero()[0] if order is None else order[active[order]]
         return self._active_cache[1]
 
     def broadcast_to_active(self, active, value):
         "Broadcast `value` to one value per *active* lane, in the order in which the threads run"
         if np.ndim(value) == 0:
-            return np.full(len(self.active_lanes(active)), value)
+            num_active = len(self.active_lanes(active))
+            return np.array([value]) if num_active == 1 else np.full(num_active, value)  # `full` takes longer
         in_order = active is self.group.all_lanes and self._lane_order is None
         return value if in_order else value[self.active_lanes(active)]
 
@@ -125,6 +127,9 @@ class LaunchContext:
         """Report an access; `kind` is 'read', 'written' or 'atomic'.
 
         `offsets` has one element per lane for a read, and one per active lane for a write."""
+        if kind != 'atomic' and self.trace is None and self.detectors.racecheck.has_one_thread:
+            if not (kind == 'read' and self.detectors.initcheck.is_unwritten(view.mem, offsets)):
+                return self._access_by_one_thread(view, offsets, kind)
         lanes = self.active_lanes(active)
         offsets = self.broadcast_to_active(active, offsets) if kind == 'read' else offsets
         self.now += 1
@@ -137,6 +142,14 @@ class LaunchContext:
         if self.detectors.uses_shadow:
             self.detectors.write(self, lanes, view, offsets, value, site, kind == 'atomic')
         self.progress_count += 1
+
+    def _access_by_one_thread(self, view, offsets, kind):
+        "Record an access that needs no check, because no other thread exists"
+        self.now += 1
+        if kind == 'written':
+            self.progress_count += 1
+            if view.mem.tracks_init:
+                view.mem.shadow.write_time[offsets] = self.now
 
     def barrier(self, active, site):
         "Execute `syncthreads`; raises a finding if a thread of a block that executes it does not arrive"
