@@ -4,16 +4,20 @@ import json, os, random, re, signal, subprocess, sys, threading, time
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from gridstride import asm
 from gridstride.asm import CompileError, CompilerMissing, side_by_side, occupancy, ptx, report, resources, sass, tools
+from gridstride.asm.magic import load_ipython_extension
 from gridstride.asm.limits import SM_LIMITS, sm_of
 from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_ptx, read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.cpp import magic as cpp_magic
 from gridstride.cpp.frontend.reader import device_only, kernels
+from gridstride.kernels.ptx import PTX, TCGEN05
 from once import build_once
 from exhaustive import mark_exhaustive
 from found import saying
@@ -558,3 +562,26 @@ def test_a_stored_result_of_a_class_that_is_gone_counts_as_missing(tmp_path):
     for data, want in ((b'cgridstride.asm.tools\nGone\n.', None), (b'cgone.module\nGone\n.', None), (b'I7\n.', 7)):
         (tmp_path/'made').write_bytes(hashlib.blake2b(data).digest() + data)
         assert tools._read_result(tmp_path) == want
+
+
+TENSOR_CELL = PTX + TCGEN05 + '''
+__global__ void product(float *out, u64 a, u64 b) {
+    tensor_multiply(0, a, b, tensor_instruction(128, 16, false), 0);
+    float x;
+    tensor_load(x, 0);
+    out[threadIdx.x] = x;
+}
+'''
+
+
+def test_a_cell_shows_its_machine_code_for_blackwell(monkeypatch):
+    "Registers, then SASS, for an architecture that this machine does not have; the cell is compiled as ever"
+    shown, defined = [], {}
+    monkeypatch.setattr('IPython.display.display', lambda *items: shown.extend(items))
+    monkeypatch.setattr(cpp_magic, 'show_sass', None)
+    with pytest.raises(ValueError, match='gridstride.asm'): cpp_magic.cuda('--sass sm_100a', TENSOR_CELL, defined)
+    load_ipython_extension(SimpleNamespace(register_magic_function=lambda *args: None))
+    cpp_magic.cuda('--sass sm_100a', TENSOR_CELL, defined)
+    usage, listing = shown
+    assert listing.arch == 'sm_100a' and 8 <= usage.registers <= 64 and list(defined) == ['product']
+    assert {'UTCHMMA', 'LDTM'} <= {o.op.split('.')[0] for o in listing.instructions}

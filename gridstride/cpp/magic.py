@@ -12,6 +12,9 @@ from ..utils import cuda_begin
 
 # A cell with a `main` is a program, which runs. Otherwise `load_cuda` compiles a cell with host functions,
 # `cuda_kernel` compiles a cell with kernels alone, and each function or kernel becomes a Python variable of its name.
+show_sass = None  # a function of the cell and an architecture, which `%load_ext gridstride.asm` sets
+
+
 class _Parser(argparse.ArgumentParser):
     "A parser that raises `ValueError` where argparse would exit, so that a wrong option does not end the notebook"
 
@@ -25,6 +28,7 @@ def _parser():
         'name', nargs='?', help='the Python name of the module; without it, each function becomes a Python variable'
     )
     p.add_argument('--unchecked', action='store_true', help='disable all detectors')
+    p.add_argument('--sass', metavar='ARCH', help='show machine code and registers for sm_100a or another GPU')
     return p
 
 
@@ -36,8 +40,12 @@ def cuda(line, cell, namespace):
     except ValueError as e:
         parser.error(e)
     args = parser.parse_args(words)
+    if args.sass and not show_sass:
+        parser.error('--sass needs %load_ext gridstride.asm')
     checks = False if args.unchecked else None
     host_names = {f.name for f in host_functions(cell)}
+    if args.sass:
+        show_sass(cell, args.sass)
     if 'main' in host_names:
         return run(cell, args.name or 'program', checks=checks)
     if not host_names:
