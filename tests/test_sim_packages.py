@@ -447,3 +447,27 @@ def test_a_loaded_machine_does_not_time_out():
     import time
     wait.program.lane_function = lambda *args: time.sleep(.02) or np.int64(1)
     with sim.options(seconds=.2): assert launched(kernel, np.zeros(1))[0] == 20
+
+
+def test_names_that_tests_of_numba_use(tmp_path):
+    code = '''
+import os
+from numba import cuda, int32
+from numba.cuda.cudadrv.driver import driver
+from numba.cuda.testing import test_data_dir
+
+signature = int32[:, ::1],
+@cuda.jit(signature)
+def kernel(x): x[cuda.grid(2)] = 1
+assert kernel.overloads[signature].max_cooperative_grid_blocks((16, 16)) > 0
+assert int32 not in kernel.overloads
+try: kernel.overloads[int32[:],]
+except KeyError: pass
+else: raise AssertionError
+assert driver.get_device_count() == 1 and test_data_dir.name == 'data'
+'''
+    pytest.importorskip('numba')
+    path = tmp_path/'names.py'
+    path.write_text(code)
+    subprocess.run([sys.executable, '-c', f'from gridstride import as_gpu; as_gpu.simulate_numba(); import runpy; '
+                    f'runpy.run_path({str(path)!r})'], check=True)

@@ -5,6 +5,7 @@ from importlib import import_module
 
 from ..diagnostics.launch_config import max_resident_blocks
 from .constants import static_bytes
+from .signatures import declared_types
 
 __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']
 
@@ -43,6 +44,16 @@ def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=
 
 
 compile_for_current_device, compile_ptx_for_current_device = compile, compile_ptx
+
+
+class Overloads(dict):
+    "{types of the arguments: `Overload`}; a key may also be written with Numba's types, as in `jit`"
+
+    def __missing__(self, signature):
+        read = declared_types(signature) if isinstance(signature, tuple) else []
+        if not read or read[0] not in self:
+            raise KeyError(signature)
+        return self[read[0]]
 
 
 class Overload:

@@ -9,7 +9,7 @@ import numpy as np
 from .args import ArgHint, make_copies
 from .host import DeviceArray
 from .host_memory import HostArray
-from .inspection import InspectableKernel, Overload
+from .inspection import InspectableKernel, Overload, Overloads
 from .launch import launch, other_engine
 from .program import Program
 from .signatures import convert_to_declared, declared_types, record_types
@@ -113,7 +113,7 @@ class Kernel(InspectableKernel):
     def overloads(self):
         "Return {signature: `Overload`} of the declared signatures, or else of the launches"
         signatures = self._signatures or self._types_of_launches.values()
-        return {signature: Overload(self, signature) for signature in signatures if None not in signature}
+        return Overloads({signature: Overload(self, signature) for signature in signatures if None not in signature})
 
     @property
     def signatures(self):

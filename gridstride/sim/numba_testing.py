@@ -3,6 +3,8 @@
 Its decorators decide as under Numba's own simulator: a test that needs a compiler or a driver is skipped."""
 
 import unittest
+from importlib.util import find_spec
+from pathlib import Path
 
 __all__ = [  # and the classes of tests, which `__getattr__` makes
     'ForeignArray',
@@ -47,7 +49,9 @@ def _base_test_case():
 
 
 def __getattr__(name):
-    "Make the classes of tests when they are first used: their base class imports Numba's tests"
+    "Make the classes of tests, and find Numba's data of tests, when they are first used: they import Numba's tests"
+    if name == 'test_data_dir' and (numba := find_spec('numba')):
+        return Path(numba.origin).parent / 'cuda' / 'tests' / 'data'
     if name not in ('CUDATestCase', 'ContextResettingTestCase'):
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     attributes = dict(FLOAT16_RTOL=2.0**-10, skip_if_lto=lambda self, reason: None)

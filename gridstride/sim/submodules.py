@@ -28,6 +28,14 @@ class CudaAPIError(RuntimeError):
     "Numba's error of the driver; the simulator never raises it"
 
 
+class _Driver:
+    "The driver's object, which counts devices; tests of packages also set its attributes"
+
+    def get_device_count(self):
+        "Return 1: there is one simulated device"
+        return 1
+
+
 class _NoMemoryStatistics:
     "`rtsys`, which counts allocations in kernels: there are none"
 
@@ -61,6 +69,7 @@ def _array_core(array):
 
 _DEVICES = dict(gpus=host.gpus, get_context=host.current_context, reset=host.close)
 _DRIVER = dict(CudaAPIError=CudaAPIError, CudaSupportError=CudaSupportError, Stream=host.Stream, Event=host.Event)
+_DRIVER |= dict(driver=_Driver())
 _ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
 _ARRAYS |= dict(to_device=host.to_device, is_contiguous=_is_contiguous, array_core=_array_core)
 _ARRAYS |= dict(auto_device=_auto_device, from_array_like=host.device_array_like)
