@@ -654,6 +654,18 @@ class Detectors:
         self.synccheck = Synccheck(is_check_enabled('synccheck'))
         self.uses_shadow = self.racecheck.enabled or self.initcheck.enabled
 
+    def relevant_readers(self, ctx, lanes, mem, offset):
+        """Return those of `lanes`, which all read one element, that the detectors need to see.
+
+        If the element was written long ago, these are the lowest and the highest, which the shadow keeps."""
+        if len(lanes) < 3 or not self.uses_shadow:
+            return lanes
+        write_time = mem.shadow.write_time[offset]
+        is_settled = write_time <= self.racecheck.ordered_until(ctx.memory_order, mem)
+        if not is_settled or write_time == 0 and mem.tracks_init:
+            return lanes
+        return np.array([lanes.min(), lanes.max()])
+
     def read(self, ctx, lanes, view, offsets, site):
         "Check a read by `lanes` of the elements at `offsets` of the view `view`"
         write_times = view.mem.shadow.write_time[offsets]

@@ -322,19 +322,15 @@ class MemoryOrder:
         is_ordered = (time <= self.ordered_until) | (lowest_reader == thread) & (highest_reader == thread)
         if is_ordered.all():
             return is_ordered
-        has_barrier = (
-            group.in_block(lanes, lowest_reader)
-            & group.in_block(lanes, highest_reader)
-            & (time <= self.barrier_time[group.block_in_group[lanes]])
-        )
-        is_forgettable = is_ordered | has_barrier
-        if is_forgettable.all():
-            return is_forgettable
-        is_forgettable |= (
-            group.in_warp(lanes, lowest_reader)
-            & group.in_warp(lanes, highest_reader)
-            & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
-        )
+        is_forgettable = is_ordered
+        for barrier_time, index_of_lane, are_together in (
+            (self.barrier_time, group.block_in_group, group.in_block),
+            (self.warp_barrier_time, group.warp_in_group, group.in_warp),
+        ):
+            has_barrier = time <= barrier_time[index_of_lane[lanes]]
+            if np.count_nonzero(has_barrier):  # seldom: most elements are read often between two barriers
+                both = are_together(lanes, lowest_reader) & are_together(lanes, highest_reader)
+                is_forgettable = is_forgettable | has_barrier & both
         if (self.acquired_by_lane or self.acquired_by_block) and not is_forgettable.all():
             is_forgettable |= self.happens_before(group, lanes, time, lowest_reader) & self.happens_before(
                 group, lanes, time, highest_reader

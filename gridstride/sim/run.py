@@ -131,7 +131,11 @@ class LaunchContext:
             if not (kind == 'read' and self.detectors.initcheck.is_unwritten(view.mem, offsets)):
                 return self._access_by_one_thread(view, offsets, kind)
         lanes = self.active_lanes(active)
-        offsets = self.broadcast_to_active(active, offsets) if kind == 'read' else offsets
+        if kind == 'read' and np.ndim(offsets) == 0 and self.trace is None:
+            lanes = self.detectors.relevant_readers(self, lanes, view.mem, offsets)
+            offsets = np.full(len(lanes), offsets)
+        elif kind == 'read':
+            offsets = self.broadcast_to_active(active, offsets)
         self.now += 1
         if self.trace is not None:
             self.trace.access(self, lanes, view, offsets, site, kind)
