@@ -297,6 +297,7 @@ x = np.ones(63, np.float32)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_torch_is_not_asked_for_a_gpu(tmp_path):
     "With nvcc it initializes CUDA to find out, and so a thread, which a fork cannot copy; or it warns of none"
     (tmp_path / 'p.py').write_text("""
@@ -456,6 +457,7 @@ def test_import_triton_gives_kernels_that_are_checked_here(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_import_triton_without_triton(tmp_path):
     "And torch, which would compile with it, does not find it"
     torchs = 'import torch.utils._triton as t, torch._inductor.runtime.triton_compat\nprint(t.has_triton_package())'
@@ -476,6 +478,7 @@ def test_tritons_profiler_records_nothing(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tritons_profiler_without_triton(tmp_path):
     (tmp_path / 'p.py').write_text(f'{HIDDEN}{PROFILED}')
     env = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1]), GRIDSTRIDE_BACKEND='sim')

@@ -586,8 +586,9 @@ def test_a_build_for_the_cpu_that_cannot_be_had_stops_nothing(asks, capsys, ther
 # An environment of its own. Without pyvenv.cfg, the Python in .venv is the base, whose pip works as well.
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_real_environment(tmp_path):
-    "By the Python of these tests, and its own ensurepip"
+    "By the Python of these tests, and its own ensurepip, as the set-up before each run of all tests"
     make_wheels(tmp_path/'wheels')
     folder = make_course(tmp_path/'course')
     res = course(folder, 'setup', python=sys.executable, PIP_REQUIRE_VIRTUALENV=1)

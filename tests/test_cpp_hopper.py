@@ -1174,7 +1174,7 @@ def test_final_tiles_on_ragged_shapes(tile):
 
 # Ping-pong warpgroups: two and a half tiles per warpgroup, with more steps than a ring has stages
 TURNS = [(Tile(64, 64, 2, pingpong=1), 'nn'),
-         (Tile(64, 48, 1, 2, swap_ab=1, pingpong=1), 'tn'),
+         mark_exhaustive((Tile(64, 48, 1, 2, swap_ab=1, pingpong=1), 'tn')),
          (Tile(128, 48, swap_ab=1, pingpong=1), 'nt')]
 
 def product_pingpong(rung, layout, h, w, k):

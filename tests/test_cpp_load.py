@@ -15,6 +15,7 @@ from gridstride.cpp.lint.compile_errors import CompileWarning
 from gridstride.cpp import NotEmulated
 from gridstride.sim import cuda
 from gridstride.diagnostics.errors import *
+from exhaustive import mark_exhaustive
 from found import finding, warning
 from gridstride.utils import cuda_begin
 
@@ -632,7 +633,7 @@ def test_ctrl_c_ends_a_program(tmp_path):
     err = p.communicate(timeout=60)[1]
     assert p.returncode==130 and 'endless.cu, line 4' in err and 'Traceback' not in err
 
-@pytest.mark.parametrize('checks', [True,False])
+@pytest.mark.parametrize('checks', [True, mark_exhaustive(False)])
 def test_a_process_that_is_forked_while_another_thread_launches(checks, modules):
     "The child launches, too, and ends; so does one that is forked while a long launch runs"
     p = python(f"""

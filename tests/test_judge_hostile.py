@@ -828,7 +828,8 @@ def test_a_verdict_without_isolation_states_it(servers, monkeypatch):
 @pytest.mark.parametrize('denied,missing', [
     # as systems that allow namespaces without capabilities
     mark_exhaustive((dict(mount=(165, 40)), {'processes', 'files', 'network'})),
-    (dict(unshare=(272, 97), rule=(444, 444)), {'processes', 'files', 'network', 'landlock'}),  # as in containers
+    mark_exhaustive((dict(unshare=(272, 97), rule=(444, 444)),  # as in containers
+                     {'processes', 'files', 'network', 'landlock'})),
 ], ids=['mounts', 'namespaces'])
 def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, missing):
     "Really forbidden, in a process of its own"

@@ -1025,7 +1025,7 @@ def compiled(ask, *args, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('call,blocks', some([pytest.param(*o, id=name) for name, *o in made_on_demand()], 3))
+@pytest.mark.parametrize('call,blocks', some([pytest.param(*o, id=name) for name, *o in made_on_demand()], 6))
 def test_what_is_made_on_demand_compiles(call, blocks):
     "As above, and as many blocks fit an SM as the choice of a kernel counts on"
     took = compiled(resources, call.src, block=int(np.prod(call.block)), shared_bytes=call.shared)

@@ -13,6 +13,7 @@ from gridstride.kernels.quant import sources
 from gridstride.kernels.quant.mixed import MixedTile
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
+from exhaustive import mark_exhaustive
 from one_unit import one_unit
 from found import names, saying
 
@@ -209,7 +210,7 @@ MIXED = [('int4', 'bfloat16', 128, 70, 200, 256, True, False, MixedTile(64)),
          ('fp8', 'float16', 'row', 33, 131, 264, False, False, MixedTile(64, 2, 2)),
          ('int8', 'bfloat16', 'row', 65, 130, 1024, True, True, MixedTile(64, 1, 8)),
          ('nvfp4', 'bfloat16', None, 70, 200, 144, True, False, MixedTile(64)),
-         ('nvfp4', 'float16', None, 33, 131, 272, False, False, MixedTile(64, 2, 2)),
+         mark_exhaustive(('nvfp4', 'float16', None, 33, 131, 272, False, False, MixedTile(64, 2, 2))),
          ('mxfp8', 'bfloat16', None, 70, 200, 160, True, False, MixedTile(64))]
 
 

@@ -3,6 +3,7 @@ import re
 
 import pytest
 import torch
+from exhaustive import mark_exhaustive
 from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
@@ -22,10 +23,11 @@ CONFIGS = [
     (Tile(256, 160, swap_ab=1), 'nt'), (Tile(128, 192, 2, 2), 'nt'),
     (Tile(64, 32, 2, 4, swap_ab=1), 'tn'), (Tile(192, 192, 1, 2, swap_ab=1, split_n=1), 'tn')]     # boxes of 32 columns
 ORDERS = 'forward', 'reverse', 'shuffle'
+ALWAYS = 0, 3, 5, 6, 9, 10, 12, 13  # each kind, layout, type and order, with PDL and without
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('i', range(len(CONFIGS)))
+@pytest.mark.parametrize('i', [i if i in ALWAYS else mark_exhaustive(i) for i in range(len(CONFIGS))])
 def test_each_kind_is_right_in_any_order(i):
     config, layout = CONFIGS[i]
     kernel = gemm_f16(config, 'float16' if i % 3 == 1 else 'bfloat16', layout, pdl=bool(i % 2))

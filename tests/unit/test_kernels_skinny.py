@@ -52,7 +52,7 @@ def test_whole_rows_by_bulk_copies(shape):
     (10000, 20, 252, 'skinny_rows'), (90000, 17, 252, 'skinny_terms'), (90000, 32, 252, 'skinny_terms'),
     (50000, 16, 784, 'skinny_stages'), (50000, 32, 784, 'skinny_stages'), (18000, 17, 896, 'skinny_stages'),
     (50000, 32, 1120, 'skinny_stages'), (50000, 13, 1792, 'skinny_stages'),
-    (50000, 32, 256, 'skinny_stages')], 2, first=1))
+    (50000, 32, 256, 'skinny_stages')], 4, first=1))
 def test_they_compile_without_spills(h, w, k, name):
     call, = SKINNY.launch_plan(h, w, k, H100).calls
     assert call.name == name
