@@ -6,6 +6,7 @@
 #include "mbarriers.cpp"
 #include "bulk.cpp"
 #include "wgmma.cpp"
+#include "fragments.cpp"
 #include "tensor_memory.cpp"
 #include "tcgen05.cpp"
 #include "shared.cpp"

@@ -43,9 +43,10 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
         "the emulator supports fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16, signed and unsigned "
         "char), 16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
+    static constexpr bool is_column_major = std::is_same_v<Layout, col_major>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
     // elements of a row, or column, of memory
-    static constexpr int inner = std::is_same_v<Layout, col_major> ? rows : columns;
+    static constexpr int inner = is_column_major ? rows : columns;
     // two or four lanes hold some elements of half fragments
     enum {
         num_elements = std::is_same_v<T, __half> && (is_a || is_b) ? 16 : size / 32,
@@ -56,8 +57,6 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
     storage_element_type x[num_elements];
 
     static int element_index(int lane, int i) { return (lane * num_elements + i) % size; }
-    static int row(int index) { return std::is_same_v<Layout, col_major> ? index % inner : index / inner; }
-    static int column(int index) { return std::is_same_v<Layout, col_major> ? index / inner : index % inner; }
 };
 template <class Use, int m, int n, int k, class T, class Layout = void> struct UnknownFragment {
     using element_type = int;
@@ -78,17 +77,16 @@ template <> struct fragment<accumulator, 8, 8, 128, int> : UnknownFragment<accum
 template <class... A> void bmma_sync(A &&...) { ::gridstride::not_emulated("wmma::bmma_sync"); }
 
 namespace emulator {
-template <class T>
-using Real = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, int>, double, float>;
-template <class T, class X> GRIDSTRIDE_NO_TSAN Real<T> value(X x) {
-    if constexpr (std::is_same_v<T, precision::tf32>)
-        return gridstride::ptx::tf32::value(gridstride::bit_cast<uint32_t>(x), 0);
-    else return Real<T>(x);
-}
-// Sums of integers wrap around at 2^31.
-template <class T> GRIDSTRIDE_NO_TSAN T rounded(double sum) {
-    if constexpr (std::is_same_v<T, int>) return int(unsigned(static_cast<long long>(sum)));
-    else return T(sum);
+template <class T> constexpr gridstride::Element element() {
+    using gridstride::Element;
+    return std::is_same_v<T, __half> ? Element::f16
+           : std::is_same_v<T, __nv_bfloat16>     ? Element::bf16
+           : std::is_same_v<T, precision::tf32>   ? Element::tf32
+           : std::is_same_v<T, float>             ? Element::f32
+           : std::is_same_v<T, double>            ? Element::f64
+           : std::is_same_v<T, signed char>       ? Element::s8
+           : std::is_same_v<T, unsigned char>     ? Element::u8
+                                                  : Element::s32;
 }
 inline void do_nothing(void *const *) {}
 
@@ -116,31 +114,12 @@ template <class T> GRIDSTRIDE_INLINE void check_stride(unsigned ldm) {
 }
 
 template <class D, class A, class B, class C> struct Product {
-    D *d;
-    const A *a;
-    const B *b;
-    const C *c;
-    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *products) {
-        using T = Real<typename A::element_type>;
-        T a[A::rows][A::columns], b[B::rows][B::columns];
-        double sum[C::rows][C::columns];
-        fill(products, a, &Product::a), fill(products, b, &Product::b), fill(products, sum, &Product::c);
-        gridstride::ptx::multiply<C::rows, C::columns, A::columns>(a, b, sum);
-        for (int lane = 0; lane < 32; lane++)
-            for (int i = 0; i < D::num_elements; i++) {
-                const int index = D::element_index(lane, i);
-                gridstride::store_unchecked<typename D::element_type>(&static_cast<Product *>(products[lane])->d->x[i],
-                    rounded<typename D::element_type>(sum[D::row(index)][D::column(index)]));
-            }
-    }
-    template <class Array, class F>
-    static GRIDSTRIDE_NO_TSAN void fill(void *const *products, Array &to, const F *Product::*operand) {
-        for (int lane = 0; lane < 32; lane++)
-            for (int i = 0; i < F::num_elements; i++) {
-                const int index = F::element_index(lane, i);
-                to[F::row(index)][F::column(index)] = value<typename F::element_type>(
-                    gridstride::load_unchecked(&(static_cast<const Product *>(products[lane])->*operand)->x[i]));
-            }
+    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *operands_of_lanes) {
+        using gridstride::FragmentProduct;
+        constexpr FragmentProduct product = {C::rows, C::columns, A::columns, element<typename A::element_type>(),
+            element<typename C::element_type>(), element<typename D::element_type>(), A::is_column_major,
+            B::is_column_major};
+        gridstride::multiply_fragments(product, operands_of_lanes);
     }
 };
 }
@@ -180,10 +159,10 @@ GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const frag
     static_assert(is_byte<T> || std::is_same_v<T, __half> || std::is_same_v<T, double> ||
             (std::is_same_v<C, float> && std::is_same_v<D, float>),
         "mma_sync: half accumulators need half operands");
-    emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
-        fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>
-        product{&d, &a, &b, &c};
-    gridstride::run_for_warp("mma_sync", &product, decltype(product)::multiply_all, line);
+    using Product = emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
+        fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>;
+    gridstride::FragmentOperands operands = {{a.x, b.x, c.x}, d.x};
+    gridstride::run_for_warp("mma_sync", &operands, Product::multiply_all, line);
 }
 }
 }

@@ -514,14 +514,6 @@ struct bf16 {
     static float value(uint32_t w, int e) { return bit_cast<float>(w >> 16 * e << 16); }
 };
 
-// out[m][n] = a[m][k] @ b[k][n] + c[m][n]
-template <int m, int n, int k, class T = float>
-GRIDSTRIDE_NO_TSAN void multiply(const T (*a)[k], const T (*b)[n], double (*c)[n]) {
-    for (int row = 0; row < m; row++)
-        for (int i = 0; i < k; i++)
-            for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
-}
-
 // The registers of one lane, with g = lane/4 and t = lane%4. A word of `a` has elements of row g or g+8, a word of `b`
 // of column g; t determines their indices along k. Words of the result have row g or g+8, columns 2*t and 2*t+1.
 template <int k, class T, class Sum> struct Mma {
@@ -542,7 +534,7 @@ template <int k, class T, class Sum> struct Mma {
             for (int i = 0; i < 4; i++)
                 c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(own.c[i / Sum::per_word], i % Sum::per_word);
         }
-        multiply<16, 8, k>(a, b, c);
+        multiply_matrices(&a[0][0], &b[0][0], &c[0][0], 16, 8, k);
         for (int lane = 0; lane < 32; lane++) {
             auto &own = *static_cast<Mma *>(lanes[lane]);
             const double *sum[2] = {&c[lane / 4][lane % 4 * 2], &c[lane / 4 + 8][lane % 4 * 2]};

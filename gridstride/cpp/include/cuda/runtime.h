@@ -334,6 +334,21 @@ inline int sparse_index(uint32_t word, int row, int group, int item) {
 }
 GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line);
 
+// Products of the tensor cores of a warp (fragments.cpp): c[m][n] += a[m][k] @ b[k][n]; n: 8, 16 or 32
+GRIDSTRIDE_API void multiply_matrices(const float *a, const float *b, double *c, int m, int n, int k);
+enum class Element { f16, bf16, tf32, f32, f64, s8, u8, s32 };
+// d = a @ b + c, for fragments of nvcuda::wmma
+struct FragmentProduct {
+    int m, n, k;
+    Element operands, addend, result;
+    bool a_is_column_major, b_is_column_major;
+};
+struct FragmentOperands {
+    const void *x[3];                      // the elements of a lane: of a, b and c
+    void *d;
+};
+GRIDSTRIDE_API void multiply_fragments(const FragmentProduct &, void *const *operands_of_lanes);
+
 // wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `accumulates`. A thread must not read its accumulators before
 // it has waited.
 enum class Number { bf16, f16, tf32, e4m3, s8 };
