@@ -84,6 +84,7 @@ void Detector::begin_launch(const Launch &l) {
     launch = &l;
     begin_arguments();
     unordered_since = launch_start;
+    clear_from = clear_end = 0;
     has_unordered = operations.begin_launch(&l, image.base, unordered_since);
 }
 // Switches to the checks of another launch that runs. Its operation is the current one.
@@ -91,6 +92,7 @@ void Detector::enter_launch(const LaunchChecks &of_launch, uint32_t device_numbe
     launch = of_launch.launch, image = of_launch.image, has_all_addresses = of_launch.has_all_addresses;
     launch_number = of_launch.launch_number, device = device_number;
     unordered_since = launch_start;
+    clear_from = clear_end = 0;
     has_unordered = operations.begin_launch(nullptr, 0, unordered_since);
 }
 void Detector::begin_after(const SyncState &released) {
@@ -175,6 +177,26 @@ void Detector::new_array(Worker &worker, const char *name, size_t offset, const 
     for (size_t i = offset / 4; i < (offset + shape.bytes + 3) / 4; i++)
         shared_cells.word_cells[i].owner = uint16_t(worker.arrays.size());
 }
+// Begins a run with an access that continues none. A run of an earlier launch that is not overwritten word by word is
+// flushed to the cells.
+bool Detector::begin_run(
+    Line &line, bool write, const Access &current, uintptr_t offset, uint32_t words, uint32_t log_words) {
+    Run *const runs = write ? line.writes : line.reads;
+    runs[0].drop(words), runs[1].drop(words);
+    if (runs[0].mask && runs[1].mask) {
+        if (runs[1].time >= launch_start) return cells.expand(offset, 1), false;
+        cells.flush(offset / line_bytes, runs[1], write ? &Cell::write : &Cell::read);
+        line.flags() |= Run::flushed_bit;
+    }
+    if (runs[0].mask) runs[1].assign(runs[0]);
+    const uintptr_t first = reinterpret_cast<uintptr_t>(memory.base) + offset / line_bytes * line_bytes;
+    const Allocation &allocation = *memory.at(first);
+    const bool is_inside = first >= allocation.lo && first + line_bytes <= allocation.hi,
+               is_initialized = !allocation.uninitialized || (line.writes[0].mask | line.writes[1].mask) == 0xffff;
+    runs->begin(current, word_of(offset) >> log_words, words, Run::key_of(current.location, log_words) |
+        (is_inside ? Run::inside_bit : 0) | (!write && is_initialized ? Run::initialized_bit : 0));
+    return true;
+}
 // Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
 // freed.
 void Detector::forget(const Allocation &p) {
@@ -212,6 +234,7 @@ void Detector::host_wrote(uintptr_t a, size_t bytes) {
     for (uintptr_t i = a; i < a + bytes;) {
         if (i % 4 == 0 && i + 4 <= a + bytes) cells.word_cells[(i - base) / 4].written = 1, i += 4;
         else {
+            cells.expand(i - base, 1);
             Cell &word = cells.word_cells[(i - base) / 4], *byte_cells = cells.byte_cells + (i - base) / 4 * 4;
             if (!word.has_byte_cells) {
                 for (int byte = 0; byte < 4; byte++) byte_cells[byte] = word;

@@ -128,6 +128,7 @@ struct Detector : BlockClock {
     // Is an operation of another stream not ordered before this launch? If so, the time of the first such launch
     bool has_unordered = false;
     uint32_t unordered_since = 1;
+    uintptr_t clear_from = 0, clear_end = 0;               // a range that no such operation accesses
     Image image = {};
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
@@ -270,6 +271,11 @@ struct Detector : BlockClock {
     uint32_t ordered_until() const { return has_unordered ? unordered_since : launch_start; }
     bool from_unordered_launch(const Access &earlier) const { return has_unordered && is_unordered(earlier); }
     bool is_unordered(const Access &earlier) const;
+    // Is it certain that no operation which is not ordered before this launch accesses these bytes?
+    bool is_clear_of_operations(uintptr_t a, unsigned n) {
+        return (a >= clear_from && a + n <= clear_end) || find_clear_range(a, n);
+    }
+    bool find_clear_range(uintptr_t a, unsigned n);
     void acquire_operation(uintptr_t a);
     void check_operations(uintptr_t a, unsigned n, bool write, uint32_t location);
     void record_read_across_launches(Cell &c, const Access &current);
@@ -320,11 +326,11 @@ struct Detector : BlockClock {
         if (!read) c.read = {me, now, location};
         else if (c.read.thread == me) c.read.time = now, c.read.location = location;
         else if (w->uses_warps) return false;
-        else if (!read2) c.second_read = {me, now, location};
-        else if (is_of_other_warp(c)) {
-            if (any_acquired) return false; // one of the two reads may happen before this read
-            c.second_read = {me, now, location};
-        } else tag_reads(off / 4, c);
+        else {
+            if (read2 && is_of_other_warp(c) && any_acquired) return false;   // one of the two may happen before this
+            if (!read2 || is_of_other_warp(c)) c.second_read = {me, now, location};
+            tag_reads(off / 4, c);
+        }
         return true;
     }
     void tag_reads(uintptr_t word, const Cell &c) {
@@ -344,15 +350,16 @@ struct Detector : BlockClock {
     }
     // The fast path of global memory: no other thread has accessed it in this launch, or others have only read it.
     // An access from before the launch, or by the current thread itself, cannot be part of a data race.
-    bool cannot_conflict(const Access &a) const {
-        return a.time < launch_start || (a.thread == me && !(a.location & (engine_bit | async_bit)));
+    inline __attribute__((always_inline)) bool cannot_conflict(const Access &a, uint32_t since) const {
+        return a.time < since ||
+               (a.thread == me && a.time >= launch_start && !(a.location & (engine_bit | async_bit)));
     }
     // A tag of global memory has the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
     // changes with `launch_start`: further reads by other blocks change nothing in its cell.
     inline __attribute__((always_inline)) bool is_read_by_others(uintptr_t offset) const {
         const uint32_t tag = cells.tags[offset / 4], block = me / max_threads;
         return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
-               !w->uses_warps;
+               !w->uses_warps && !several_devices;
     }
     void tag_global_reads(Cell &c) {
         if (any_acquired || w->uses_warps || c.has_byte_cells) return;
@@ -365,24 +372,96 @@ struct Detector : BlockClock {
         cells.forget_tags();
         tag_epoch = 1;
     }
-    inline __attribute__((always_inline)) bool fast_global_access(
-        uintptr_t a, unsigned n, bool write, uint32_t location) {
+    static constexpr uint32_t log_words_of(unsigned n) { return n == 16 ? 2 : n == 8; }
+    template <unsigned n> static constexpr uint32_t words_of(unsigned word) { return ((1u << n / 4) - 1) << word; }
+    static unsigned word_of(uintptr_t offset) { return offset / 4 % (line_bytes / 4); }
+    // The fastest path: an access that continues the last run of a compact line, and conflicts with no other access
+    template <unsigned n, bool write> inline __attribute__((always_inline)) bool continues_run(
+        Line &line, uintptr_t offset, uint32_t location) const {
+        constexpr uint32_t log_words = log_words_of(n), flags = Run::inside_bit | (write ? 0 : Run::initialized_bit);
+        const unsigned word = word_of(offset), item = word >> log_words;
+        const uint32_t words = words_of<n>(word);
+        Run *const runs = write ? line.writes : line.reads;
+        const Run *const others = write ? line.reads : line.writes;
+        if (runs->time != now || runs->key != (Run::key_of(location, log_words) | flags)) return false;
+        if (runs->thread_of(item) != me || (n == 16 && word % 4)) return false;
+        if (others->time >= launch_start && (others->mask | others[1].mask) & words &&
+            ((others[1].mask & words && others[1].time >= launch_start) ||
+                (others->mask & words && (others->log_words() != log_words || others->thread_of(item) != me))))
+            return false;
+        if (write && runs[1].mask & words && runs[1].time >= launch_start) return false;
+        runs->mask = uint16_t(runs->mask | words), runs[1].drop(words);
+        return true;
+    }
+    // May an access of words of a line be part of a data race with this run?
+    bool may_conflict(const Run &run, unsigned item, uint32_t log_words, uint32_t words, uint32_t since) const {
+        return run.mask & words && run.time >= since &&
+               (run.time < launch_start || run.log_words() != log_words || run.thread_of(item) != me);
+    }
+    // An access of a compact line; expands the line and returns false if it fits into no run
+    template <unsigned n, bool write> bool access_line(Line &line, uintptr_t offset, uint32_t location) {
+        constexpr uint32_t log_words = log_words_of(n);
+        const unsigned word = word_of(offset), item = word >> log_words;
+        const uint32_t words = words_of<n>(word), since = ordered_until();
+        const auto conflicts = [&](const Run *runs) {
+            return may_conflict(runs[0], item, log_words, words, since) ||
+                   may_conflict(runs[1], item, log_words, words, since);
+        };
+        if ((n == 16 && word % 4) || conflicts(line.writes) || ((write || has_unordered) && conflicts(line.reads)) ||
+            (has_unordered && line.has(Run::flushed_bit)))
+            return cells.expand(offset, n), false;
+        if (!is_usable_word<n, write>(offset, (line.writes[0].mask | line.writes[1].mask) & words)) return false;
+        Run *const runs = write ? line.writes : line.reads;
+        const Access current = {me, now, location};
+        for (Run *run : {runs, runs + 1})
+            if (run->is_continued(current, item, log_words)) {
+                runs[run == runs].drop(words);
+                run->mask = uint16_t(run->mask | words);
+                return true;
+            }
+        return begin_run(line, write, current, offset, words, log_words);
+    }
+    bool begin_run(Line &, bool write, const Access &, uintptr_t offset, uint32_t words, uint32_t log_words);
+    // May the launch make this access? `written`: the runs have a write of one of these words
+    template <unsigned n, bool write> inline __attribute__((always_inline)) bool is_usable_word(
+        uintptr_t offset, uint32_t written) const {
+        const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
         const Allocation *p = memory.at(a);
         if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
             return false;
-        const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
+        if (write || !p->uninitialized || __builtin_popcount(written) == n / 4) return true;
+        const Cell *c = cells.word_cells + offset / 4;
+        return std::all_of(c, c + n / 4, [](const Cell &cell) { return cell.write.time || cell.written; });
+    }
+    // `offset`: of the address in the arena
+    template <unsigned n, bool write> bool fast_global_access(uintptr_t offset, uint32_t location) {
+        if (__builtin_expect(has_unordered, 0) &&
+            !is_clear_of_operations(reinterpret_cast<uintptr_t>(memory.base) + offset, n))
+            return false;
+        Line &line = cells.line_at(offset);
+        if (!line.has(Run::expanded_bit)) return n % 4 == 0 && access_line<n, write>(line, offset, location);
+        return access_cells<n, write>(offset, location);
+    }
+    template <unsigned n, bool write> inline __attribute__((always_inline)) bool access_cells(
+        uintptr_t offset, uint32_t location) {
         if (!write && n == 4 && is_read_by_others(offset)) return true;
+        const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
+        const Allocation *p = memory.at(a);
+        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
+            return false;
         Cell *c = cells.word_cells + offset / 4;
-        const bool by_bytes = n % 4;                // a byte, or two
+        constexpr bool by_bytes = n % 4;            // a byte, or two
         if (c->has_byte_cells != by_bytes) return false;
         if (by_bytes) c = cells.byte_cells + offset;
+        const uint32_t since = ordered_until();
         for (const Cell *end = c + (by_bytes ? n : n / 4); c < end; c++) {
-            if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write)) return false;
+            if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write, since)) return false;
             if (!write) {
                 if (p->uninitialized && !c->write.time) return false;
-                record_plain_read(*c, location, by_bytes);
+                if (__builtin_expect(has_unordered, 0)) record_read_across_launches(*c, {me, now, location});
+                else record_plain_read(*c, location, by_bytes);
             } else {
-                if (int(!cannot_conflict(c->read)) | int(!cannot_conflict(c->second_read))) return false;
+                if (int(!cannot_conflict(c->read, since)) | int(!cannot_conflict(c->second_read, since))) return false;
                 c->write = {me, now, location};
             }
         }
@@ -404,6 +483,7 @@ struct Detector : BlockClock {
             if (write && p->check_writes) save_variable(*p);
             if (__builtin_expect(has_unordered, 0)) check_operations(a, n, write, location);
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
+            cells.expand(offset, n);
             cells.forget_tags(offset, n);
             return access_words(cells, offset, n, write, location, a, p);
         }

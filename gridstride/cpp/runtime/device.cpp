@@ -385,8 +385,10 @@ void gridstride_get_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
     const gridstride::Cells &c = gridstride::detector.cells;
     for (size_t i = at; i < at + n; i++) {
+        const gridstride::Line &line = c.line_at(i);
+        const bool is_in_run = (line.writes[0].mask | line.writes[1].mask) >> i / 4 % 16 & 1;
         const gridstride::Cell &word = c.word_cells[i / 4], &cell = word.has_byte_cells ? c.byte_cells[i] : word;
-        *out++ = cell.write.time || cell.written || word.written;
+        *out++ = is_in_run || cell.write.time || cell.written || word.written;
     }
 }
 }

@@ -28,7 +28,7 @@ static inline void check_volatile_access(const volatile void *pointer, unsigned 
     detector.volatile_access(const_cast<void *>(pointer), bytes, write, location_of(pc));
 }
 // The fast paths: while the detectors are off, `shared_base` matches no address.
-template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
+template <unsigned n, bool write> static __attribute__((noinline)) void check_elsewhere(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (!gridstride::checks_enabled) {                                          // an access of host code
         if (gridstride::memory.holds(a) || gridstride::any_registered) check_access(p, n, write, pc);
@@ -37,13 +37,28 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own stack
     if (a - detector.builtins < detector.builtin_bytes) return;                // threadIdx and the like
-    if (fits && !(write && detector.pending.active) &&
-        !detector.has_unordered &&
-        detector.fast_global_access(a, n, write, location_of(pc)))
+    const uintptr_t offset = a - reinterpret_cast<uintptr_t>(gridstride::memory.base);
+    if (fits && offset < gridstride::memory.size && !(write && detector.pending.active) &&
+        detector.fast_global_access<n, write>(offset, location_of(pc)))
         return;
     if (!write && fits && a - detector.image.base < detector.image.end - detector.image.base) return;  // its constants
     check_alignment(p, n, write, pc);
     check_access(p, n, write, pc);
+}
+template <unsigned n, bool write> static __attribute__((noinline)) void check_cells(void *p, void *pc) {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
+    if (!detector.access_cells<n, write>(offset, location_of(pc))) check_access(p, n, write, pc);
+}
+// Makes no call that is not the last one, so that no register is saved.
+template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
+    if (!gridstride::checks_enabled && offset >= gridstride::memory.size && !gridstride::any_registered) return;
+    if (!gridstride::checks_enabled || offset >= gridstride::memory.size || offset % std::min(n, 8u) ||
+        detector.has_unordered || (write && detector.pending.active))
+        return check_elsewhere<n, write>(p, pc);
+    gridstride::Line &line = detector.cells.line_at(offset);
+    if (line.has(gridstride::Run::expanded_bit)) return check_cells<n, write>(p, pc);
+    if (n % 4 || !detector.continues_run<n, write>(line, offset, location_of(pc))) check_elsewhere<n, write>(p, pc);
 }
 // Shared memory, for words whose cells the access may change
 template <unsigned n, bool write> static __attribute__((noinline)) void check_shared(void *p, void *pc) {

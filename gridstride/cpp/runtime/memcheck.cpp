@@ -171,7 +171,9 @@ static bool is_mapped(uintptr_t address) {
     for (const Cells *shadow_cells : {&detector.cells, &detector.shared_cells})
         if (address - reinterpret_cast<uintptr_t>(shadow_cells->word_cells) < shadow_cells->count * sizeof(Cell) ||
             address - reinterpret_cast<uintptr_t>(shadow_cells->byte_cells) < 4 * shadow_cells->count * sizeof(Cell) ||
-            address - reinterpret_cast<uintptr_t>(shadow_cells->tags) < 4 * shadow_cells->count)
+            address - reinterpret_cast<uintptr_t>(shadow_cells->tags) < 4 * shadow_cells->count ||
+            address - reinterpret_cast<uintptr_t>(shadow_cells->lines) <
+                4 * shadow_cells->count / line_bytes * sizeof(Line))
             return false;
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(address / page * page), 1, MS_ASYNC) || errno != ENOMEM;

@@ -233,6 +233,13 @@ Conflict Operations::find_launch_conflict(uintptr_t a, size_t bytes, bool writes
             return {match->operation, a, r.is_write};
     return {};
 }
+std::pair<uintptr_t, uintptr_t> Operations::clear_range(uintptr_t a) const {
+    const auto next = std::upper_bound(unordered_regions.begin(), unordered_regions.end(), a,
+        [](uintptr_t address, const UnorderedRegion &r) { return address < r.lo; });
+    const uintptr_t from = next == unordered_regions.begin() ? 0 : std::prev(next)->max_end,
+                    end = next == unordered_regions.end() ? ~uintptr_t(0) : next->lo;
+    return from <= a ? std::make_pair(from, end) : std::make_pair(a, a);
+}
 
 // Copies, and the host
 
@@ -260,6 +267,11 @@ Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &
     };
     for (size_t row = 0; row < region.height; row++)
         for (uintptr_t a = region.lo + row * region.pitch, end = a + region.width; a < end;) {
+            if (detector.cells.line_at(a - base).is_before(since)) {
+                a = a / line_bytes * line_bytes + line_bytes;
+                continue;
+            }
+            detector.cells.expand(a - base, 1);
             const Cell &word = detector.cells.word_cells[(a - base) / 4];
             const Cell &c = word.has_byte_cells ? detector.cells.byte_cells[a - base] : word;
             if (const Operation *match = unordered_operation(c.write)) return {match, a, true};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 #include "shadow.h"
 #include "state.h"
@@ -132,6 +133,8 @@ public:
     // null: the operation of that time is ordered before this one
     const Operation *unordered(const Access &) const;
     Conflict find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const;
+    // The addresses around `a` that no unordered operation accesses; empty if one accesses `a`
+    std::pair<uintptr_t, uintptr_t> clear_range(uintptr_t a) const;
     // Checks and records an access of the current operation; verb: reads, writes or frees
     void access(const void *p, size_t bytes, const char *verb);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);

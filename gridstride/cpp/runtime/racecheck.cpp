@@ -5,6 +5,7 @@
 // that is too weak (a fence of the block only, a flag that was loaded without an acquire), and reports it with both
 // accesses. The same rule is `Racecheck` in `sim/detectors.py` for the simulator, and `Shadow.racecheck` in
 // `tile/shadow.py` for Triton.
+#include <tuple>
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -100,7 +101,7 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const Worker &holder = global ? *w : holder_of(a);
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
     if (!global && offset >= shared_cap) return;
-    if (global) cells.forget_tags(offset, bytes);
+    if (global) cells.expand(offset, bytes), cells.forget_tags(offset, bytes);
     else (&holder == w ? *this : *holder.clock).forget_read_tags();
     const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
     for (uintptr_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
@@ -150,6 +151,10 @@ void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t lo
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *conflict.operation)},
         {me, now, location});
 }
+bool Detector::find_clear_range(uintptr_t a, unsigned n) {
+    std::tie(clear_from, clear_end) = operations.clear_range(a);
+    return a + n <= clear_end;
+}
 // The current thread reads a flag that a launch in another stream has set: that launch is ordered before its next
 // accesses.
 void Detector::acquire_operation(uintptr_t a) {
@@ -158,6 +163,7 @@ void Detector::acquire_operation(uintptr_t a) {
         return;
     unordered_since = launch_start;
     has_unordered = operations.acquire(last_write, unordered_since);
+    clear_from = clear_end = 0;
 }
 void Detector::record_read_across_launches(Cell &cell, const Access &current) {
     for (Access *read : {&cell.read, &cell.second_read})

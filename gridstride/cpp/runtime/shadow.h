@@ -9,6 +9,7 @@
 #pragma once
 #include <algorithm>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -50,18 +51,76 @@ struct OperandRead {
     uint32_t commit, time, location;
 };
 
+// The accesses of a line, 16 words of global memory, in a compact form: coalesced accesses of a warp are one run. While
+// a line is compact, its cells contain only what has been flushed to them. An access that fits into none of its runs
+// expands it: its cells then record each word, and it remains so.
+struct Run {
+    static constexpr uint32_t location_bits = 25;
+    // Of `key`, above the location and the number of words of an item: Are all words of the line accessible, and
+    // initialized? The last two are flags of the line.
+    static constexpr uint32_t inside_bit = 1u << 27, initialized_bit = 1u << 28, expanded_bit = 1u << 29,
+                              flushed_bit = 1u << 30, line_flags = expanded_bit | flushed_bit;
+    uint32_t thread, time;                 // thread: the one that accesses the first item, if any does
+    uint32_t key;
+    int16_t stride;                        // between the threads of neighbouring items
+    uint16_t mask;                         // by word; 0: the run is not used
+    static constexpr uint32_t key_of(uint32_t location, uint32_t log_words) {
+        return location | log_words << location_bits;
+    }
+    uint32_t log_words() const { return key >> location_bits & 3; }
+    uint32_t thread_of(unsigned item) const { return thread + uint32_t(stride * int(item)); }
+    Access access_of(unsigned word) const {
+        return {thread_of(word >> log_words()), time, key & ((1u << location_bits) - 1)};
+    }
+    void begin(const Access &a, unsigned item, uint32_t words, uint32_t new_key) {
+        thread = a.thread - item, time = a.time, key = (key & line_flags) | new_key, stride = 1, mask = uint16_t(words);
+    }
+    void assign(const Run &run) {
+        thread = run.thread, time = run.time, key = (key & line_flags) | (run.key & ~line_flags);
+        stride = run.stride, mask = run.mask;
+    }
+    void drop(uint32_t words) { mask = uint16_t(mask & ~words); }
+    // Does an access continue the run? The second item determines the stride.
+    bool is_continued(const Access &a, unsigned item, uint32_t log) {
+        constexpr uint32_t compared = inside_bit - 1;
+        return mask && time == a.time && (key & compared) == key_of(a.location, log) &&
+               (thread_of(item) == a.thread || find_stride(a.thread, item));
+    }
+    bool find_stride(uint32_t by, unsigned item) {
+        const unsigned first = unsigned(__builtin_ctz(mask)) >> log_words(), words = (1u << (1u << log_words())) - 1;
+        const int items = int(item) - int(first), threads = int(by - thread_of(first));
+        if (mask != words << (first << log_words()) || !items || threads % items || abs(threads / items) > INT16_MAX)
+            return false;
+        thread = thread_of(first), stride = int16_t(threads / items), thread -= uint32_t(stride * int(first));
+        return true;
+    }
+};
+constexpr unsigned line_bytes = 64;
+// By run, each word is in one of the two at most; the first one has begun last.
+struct Line {
+    Run writes[2], reads[2];
+    uint32_t &flags() { return reads[1].key; }
+    bool has(uint32_t flag) const { return reads[1].key & flag; }
+    bool is_before(uint32_t time) const {  // Does it record earlier accesses only?
+        const auto is_old = [time](const Run &run) { return !run.mask || run.time < time; };
+        return !has(Run::line_flags) && is_old(writes[0]) && is_old(writes[1]) && is_old(reads[0]) && is_old(reads[1]);
+    }
+};
+
 // The cells of a range of addresses; the system allocates their pages at the first access.
 struct Cells {
     Cell *word_cells = nullptr, *byte_cells = nullptr;
     uint32_t *tags = nullptr;      // per word: whether further reads change nothing in its cell (detector.h)
+    Line *lines = nullptr;
     size_t count = 0;
     bool reserve(size_t range) {
         if (word_cells) return true;
         count = range / 4;
+        lines = static_cast<Line *>(map(range / line_bytes * sizeof(Line)));
         tags = static_cast<uint32_t *>(map(range));
         word_cells = static_cast<Cell *>(map(count * sizeof(Cell)));
         byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
-        return word_cells && byte_cells && tags;
+        return word_cells && byte_cells && tags && lines;
     }
     // Asks for huge pages for the cells of `n` bytes from offset `from`: the cells of a tile of a matrix are on more
     // pages than the CPU keeps translations of.
@@ -75,7 +134,7 @@ struct Cells {
     void release() {
         if (word_cells)
             munmap(word_cells, count * sizeof(Cell)), munmap(byte_cells, 4 * count * sizeof(Cell)),
-                munmap(tags, count * 4);
+                munmap(tags, count * 4), munmap(lines, count * 4 / line_bytes * sizeof(Line));
         word_cells = byte_cells = nullptr;
     }
     void forget_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
@@ -92,6 +151,31 @@ struct Cells {
         clear(reinterpret_cast<char *>(word_cells + from / 4), (n + 3) / 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(byte_cells + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(tags + from / 4), (n + 3) / 4 * 4, page);
+        clear(reinterpret_cast<char *>(lines + from / line_bytes), n / line_bytes * sizeof(Line), page);
+    }
+    // Neighbouring lines are permuted within a page, because accesses with a stride of a power of two would otherwise
+    // use few sets of a cache.
+    inline __attribute__((always_inline)) Line &line_at(size_t offset) const {
+        const size_t i = offset / line_bytes;
+        return lines[i ^ (i >> 7 & 63) ^ (i >> 13 & 63)];
+    }
+    // Expands the lines of `n` bytes, whose cells are then complete.
+    void expand(size_t from, size_t n) {
+        for (size_t i = from / line_bytes; i <= (from + n - 1) / line_bytes; i++)
+            if (!line_at(i * line_bytes).has(Run::expanded_bit)) expand_line(i);
+    }
+    __attribute__((noinline)) void expand_line(size_t line) {
+        Line &l = line_at(line * line_bytes);
+        for (Run &run : l.writes) flush(line, run, &Cell::write);
+        for (Run &run : l.reads) flush(line, run, &Cell::read);
+        l.flags() |= Run::expanded_bit;
+    }
+    void flush(size_t line, Run &run, Access Cell::*access) {
+        for (unsigned words = run.mask; words; words &= words - 1) {
+            const unsigned word = unsigned(__builtin_ctz(words));
+            word_cells[line * (line_bytes / 4) + word].*access = run.access_of(word);
+        }
+        run.mask = 0, run.time = 0;
     }
     static void clear(char *p, size_t n, size_t page) {
         char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),
