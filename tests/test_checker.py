@@ -526,6 +526,39 @@ def test_what_follows_an_allowed_finding_is_checked(tmp_path, warm_workers):
     assert (first.kernel, second.kernel, second.code) == ('races', 'leaves', 'outside')
 
 
+AFTER_A_FENCE = '''
+import numpy as np
+from gridstride.cpp import cuda_kernel
+from gridstride.kernels.ptx import PTX
+
+bring = cuda_kernel(PTX + r"""
+__global__ void bring(const int *x, int *out) {
+    __shared__ alignas(16) int s[32];
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) {
+        barrier_init(address(&bar), 1);
+        barrier_expect(address(&bar), 128);
+        bulk_copy(address(s), x, 128, address(&bar));
+    }
+    __syncthreads();
+    barrier_wait(address(&bar), 0);
+    s[(threadIdx.x + 1)%32] = threadIdx.x;
+    out[threadIdx.x] = s[threadIdx.x];
+}""")
+bring[1, 32](np.arange(32, dtype=np.int32), np.zeros(32, np.int32))
+'''
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_a_race_is_found_where_a_missing_fence_is_allowed(tmp_path, warm_workers):
+    (tmp_path/'fence.py').write_text(AFTER_A_FENCE)
+    job, forward = Job(str(tmp_path/'fence.py')), schedules.schedules_of('forward')
+    first, = check.check_file(job, forward).findings
+    second, = check.check_file(job, forward, allowed=[first.code]).findings
+    assert (first.kind, first.code, second.kind) == ('fencecheck', 'barrier_not_visible', 'racecheck')
+
+
 @pytest.mark.slow
 def test_the_command_reports_and_allows(results, capsys, monkeypatch):
     "In a folder whose files have names of the standard library, which a process that is not forked could import"

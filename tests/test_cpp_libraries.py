@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gridstride import cpp
 from gridstride.cpp.program import run
-from gridstride.diagnostics.errors import KernelError
+from gridstride.diagnostics.errors import FencecheckError, KernelError
 
 FOLDER = os.environ.get('CUTLASS_DIR')
 pytestmark = [pytest.mark.slow,
@@ -72,3 +73,22 @@ def test_a_finding_names_the_line_of_the_kernel():
     with pytest.raises(KernelError) as e:
         multiply('sgemm_1', ('float', 'N', 'T', 128, 128, 4))
     assert e.value.kind == 'memcheck' and e.value.call_line and 'sgemm_1.cu: copy(tAgA' in str(e.value)
+
+
+BLACKWELL = {'01_mma_sm100': (128, 256, 128), '02_mma_tma_sm100': (128, 256, 128),
+             '03_mma_tma_multicast_sm100': (512, 1024, 64), '04_mma_tma_2sm_sm100': (1024, 1024, 128),
+             '05_mma_tma_epi_sm100': (1024, 1024, 64)}
+
+
+@pytest.mark.parametrize('tutorial', BLACKWELL)
+def test_blackwell_tutorials_need_fences_only(tutorial, capfd):
+    "They check themselves and print the result; clusters have up to 16 blocks. Each takes two minutes to compile"
+    folder = Path(FOLDER, 'examples/cute/tutorial/blackwell')
+    include = [Path(FOLDER, 'include'), Path(FOLDER, 'tools/util/include'), folder]
+    defines = 'GRIDSTRIDE_ARCH=sm_100a', 'CUTLASS_ARCH_MMA_SM100_SUPPORTED', 'CUTLASS_ARCH_MMA_SM100A_ENABLED', 'NDEBUG'
+    options = dict(folder=folder, include=include, defines=defines, extensions=('constexpr', 'lambda'))
+    source, sizes = (folder/f'{tutorial}.cu').read_text(), [*map(str, BLACKWELL[tutorial])]
+    with cpp.options(seconds=900):
+        assert run(source, tutorial, sizes, 'no fencecheck', **options) == 0
+        assert 'Execution is successful' in capfd.readouterr().out
+        with pytest.raises(FencecheckError): run(source, tutorial, sizes, **options)
