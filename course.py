@@ -547,9 +547,9 @@ def test(argv):
     workers = ['--dist', 'worksteal', *unused]
     if argv == ['--fast']:
         argv = ['-n', str(cores), *workers, '-m', 'not slow and not browser', '-q', 'tests']
-    # one more than cores, since tests also wait: for the network, a browser, a deadline
+    # two more than cores, since tests also wait: for a process, a lock, a deadline, a browser
     if argv in ([], ['--all']):
-        argv = ['-n', str(cores+1), *workers, '-rsx', '--durations=10', *argv, 'tests']
+        argv = ['-n', str(cores+2), *workers, '-rsx', '--durations=10', *argv, 'tests']
     become(PYTHON, '-m', 'pytest', *argv)
 
 

@@ -942,10 +942,10 @@ def test_test_command(quick):
     res = course(quick, 'test')
     assert res.returncode == 0, res
     argv = json.loads(res.stdout.splitlines()[-1])['argv']
-    assert argv[0] == '-n' and 3 <= int(argv[1]) <= 9
+    assert argv[0] == '-n' and 4 <= int(argv[1]) <= 10
     assert argv[2:8] == ['--dist', 'worksteal', '-p', 'no:logging', '-p', 'no:anyio']
     assert argv[8:] == ['-p', 'no:hypothesispytest', '-rsx', '--durations=10', 'tests']
-    fast = ['-n', str(int(argv[1]) - 1), *argv[2:10], '-m', 'not slow and not browser', '-q', 'tests']
+    fast = ['-n', str(int(argv[1]) - 2), *argv[2:10], '-m', 'not slow and not browser', '-q', 'tests']
     assert json.loads(course(quick, 'test', '--fast').stdout)['argv'] == fast
     assert json.loads(course(quick, 'test', '--all').stdout)['argv'] == [*argv[:-1], '--all', 'tests']
     res = course(quick, 'test', '-x', 'tests/test_a.py', '-k', 'b')
