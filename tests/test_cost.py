@@ -44,6 +44,10 @@ def rows(cost, truth):
             for shape, column, i, t, c in known if c < math.inf]
 
 
+@pytest.fixture(scope='module')
+def fit(cost, rows): return cost.fit_all(rows)
+
+
 @pytest.mark.slow
 def test_the_fit_recovers_the_parameters_of_the_measurements(cost, truth, rows):
     "But for a number that all have in common"
@@ -86,8 +90,8 @@ def test_what_a_pick_loses(cost):
 
 
 @pytest.mark.slow
-def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
-    fit, others = cost.fit_all(rows), cost.cross_validate(rows)
+def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows, fit):
+    others = cost.cross_validate(rows)
     said = list(cost.report(rows, fit, others))
     counted, errors = said[0].split('; errors for unseen shapes: half below ')
     assert counted == f'{len(rows)} measurements of 25 products by 14 kernels' and float(errors.split('%')[0]) < 2.1
@@ -100,8 +104,8 @@ def test_the_model_picks_for_shapes_that_it_has_not_seen(cost, rows):
 
 
 @pytest.mark.slow
-def test_a_fit_reports_cycles_of_one_clock(cost, truth, rows):
-    m, _ = cost.fit_all(rows)
+def test_a_fit_reports_cycles_of_one_clock(cost, truth, rows, fit):
+    m, _ = fit
     rates = [cost_model.predict_cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds']
              for r in rows if r['column'] == 'graph']
     assert np.median(rates) == pytest.approx(cost.CLOCK) and m.unaligned == pytest.approx(truth.unaligned, rel=.2)
@@ -160,13 +164,13 @@ def test_the_table_of_picks_is_what_was_measured_by_what_is_picked(cost, capsys)
 
 
 @pytest.mark.slow
-def test_a_fit_is_printed_as_the_package_stores_it(cost, rows, tmp_path, capsys):
+def test_a_fit_is_printed_as_the_package_stores_it(cost, rows, fit, tmp_path, capsys):
     kept = [dict(r, tile=r['tile']._asdict()) for r in rows] + [dict(shape=[8]*3, layout='nn', tile={}, failed='no')]
     (tmp_path/'cost.json').write_text(json.dumps(dict(made=dict(gpu='a GPU'), rows=kept)))
     cost.main(['fit', '--data', str(tmp_path/'cost.json')])
     said, found = capsys.readouterr().out, dict(TileConfig=TileConfig, CostModel=CostModel)
     exec(said[said.index('H100_MODEL ='):], found)
-    assert found['H100_MODEL'] == pytest.approx(cost.fit_all(rows)[0], rel=1e-3)
+    assert found['H100_MODEL'] == pytest.approx(fit[0], rel=1e-3)
     assert found['CORRECTION_FACTORS'] and set(found['CORRECTION_FACTORS']) < set(TILES)
     assert 'pick nn' in said
 

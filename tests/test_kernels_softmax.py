@@ -21,11 +21,22 @@ def normal(*shape, dtype=torch.float32, seed=0):
     return (3*torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).to(dtype)
 
 
+# Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps: way, width, type
+REGISTER_ROWS = [*((softmax, o, torch.float32) for o in (1, 20, 203, 1000, 5000)),
+                 *((log_softmax, o, torch.float32) for o in (5000, 2**14)),
+                 *((softmax, 3000, o) for o in (torch.bfloat16, torch.float64))]
+
+
+def rows_in_registers(): return [(f, normal(2, width, dtype=dtype)) for f, width, dtype in REGISTER_ROWS]
+
+
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "All kernels but those with changed constants are compiled in one unit"
     inputs = [*(normal(*o) for o in SHAPES), *(normal(3, 72, dtype=o) for o in NEAR)]
-    with one_unit(request, [partial(both_ways, f, x) for f in WAYS for x in inputs]): yield
+    inputs += [normal(2, 2**15, dtype=torch.bfloat16)]
+    both = [*((f, x) for f in WAYS for x in inputs), *rows_in_registers()]
+    with one_unit(request, [partial(both_ways, *o) for o in both]): yield
 
 
 def is_near(got, want):
@@ -78,14 +89,11 @@ def calls(width, of='softmax', on=None):
 
 @pytest.mark.slow
 def test_rows_in_registers():
-    "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
     for width in (20, 200, 1000, 5000, 2**14): assert 'Acc terms[VECS_PER_THREAD][VEC]' in calls(width)[0].src
     for launches in (calls(2**14 + 4), calls(200, 'softmax_backward')):
         assert 'terms[VECS_PER_THREAD]' not in launches[0].src
     assert all(calls(width)[0].cluster == (1, 1, 1) for width in (20, 2**14))
-    for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
-    for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))
-    for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 3000, dtype=dtype))
+    for f, x in rows_in_registers(): both_ways(f, x)
 
 
 @pytest.mark.slow
