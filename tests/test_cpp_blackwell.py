@@ -283,6 +283,45 @@ CASES_OF_KINDS            case 12: asm volatile("{ .reg .pred p; setp.ne.b32 p, 
     __syncthreads();
     if (i < 32) tensor_free(at, 128);
 }
+// One sparse product of a pair of blocks: each has half of the rows of a, of its indices, and of the columns of b
+__global__ void __cluster_dims__(2, 1, 1) sparse_pair(const u32 *tiles, const u32 *indices, float *out, long long of_a,
+                                                      long long of_b, u32 instruction) {
+    __shared__ alignas(1024) u32 s[8192];
+    __shared__ u64 bar;
+    __shared__ u32 at;
+    int i = threadIdx.x, own = blockIdx.x;
+    u32 done = address(&bar), lanes = i/32*32 << 16;
+    for (int j = i; j < 8192; j += 128) s[j] = tiles[own*8192 + j];
+    fence_for_tma();
+    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i < 32)
+        asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], 64;"
+                     :: "r"(address(&at)) : "memory");
+    __syncthreads();
+    tensor_store(at + 32 + lanes, __uint_as_float(indices[own*128 + i]));
+    tensor_wait_stores();
+    tensor_fence_before();
+    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+    if (i == 0 && own == 0) {
+        tensor_fence_after();
+        asm volatile("{ .reg .pred more; setp.ne.b32 more, 0, 0;\n"
+                     "tcgen05.mma.sp.cta_group::2.kind::f16 [%0], %1, %2, [%3], %4, more; }"
+                     :: "r"(at), "l"(of_a + (address(s) >> 4)), "l"(of_b + (address(s + 4096) >> 4)), "r"(at + 32),
+                        "r"(instruction) : "memory");
+        asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+                     "[%0], %1;" :: "r"(done), "h"((short)3) : "memory");
+    }
+    barrier_wait(done, 0);
+    tensor_fence_after();
+    for (int c = 0; c < 32; c++) {
+        float x;
+        tensor_load(x, at + c + lanes);
+        out[(own*128 + i)*32 + c] = x;
+    }
+    tensor_wait_loads();
+    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+    if (i < 32) asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, 64;" :: "r"(at));
+}
 '''
 
 
@@ -357,7 +396,7 @@ THREADS = {'one_block': 160, 'from_tensor_memory': 160, 'copies': 128}
 
 
 @pytest.fixture(scope='module')
-def programs(): return cuda_kernel(PROGRAMS, [*MISTAKES, 'any_kind'])
+def programs(): return cuda_kernel(PROGRAMS, [*MISTAKES, 'any_kind', 'sparse_pair'])
 
 
 def swizzled(rows):
@@ -592,6 +631,22 @@ def test_products_of_all_kinds(programs, case):
     assert (np.abs(got - want) <= error).all(), np.argwhere(np.abs(got - want) > error)[:5]
 
 
+def test_a_sparse_product_of_a_pair(programs):
+    case, rng = Case('f16', 'bf16', 'bf16', m=256, n=32, special='.sp'), np.random.default_rng(2)
+    stored, b = codes_of(rng, (256, 16), 'bf16'), codes_of(rng, (32, 32), 'bf16')
+    tiles, start, rows = np.zeros((2, 2, 16384), np.uint8), np.zeros((2, 128, 128), np.uint32), []
+    for own in range(2):
+        half = stored[128*own:][:128]
+        rows.append(expand(rng, decoded(half, 'bf16'), case, start[own]))
+        of_a = matrix_descriptor(store_operand(tiles[own, 0], half, 'bf16', case, False), 128)
+        of_b = matrix_descriptor(store_operand(tiles[own, 1], b[16*own:][:16], 'bf16', case, False), 128)
+    bits = 1 << 2 | 1 << 4 | 1 << 7 | 1 << 10 | 32//8 << 17 | 256//16 << 24
+    out = np.full((256, 32), np.nan, np.float32)
+    programs['sparse_pair'][2, 128](tiles.reshape(-1).view(np.int32), start[:, 96].copy().view(np.int32), out, of_a,
+                                    of_b, bits)
+    np.testing.assert_allclose(out, np.concatenate(rows) @ decoded(b, 'bf16').T, rtol=2**-22, atol=2**-20)
+
+
 # (case, bits of the instruction descriptor that are flipped, first column of the metadata, finding)
 SP, SP8, WS = CASES[-11], CASES[-8], CASES[-6]
 WRONG = [(SP, 1 << 2, 96, 'memcheck instruction_descriptor'), (SP, 2, 96, 'memcheck instruction_descriptor'),
@@ -611,6 +666,19 @@ def test_what_is_not_emulated_is_refused(programs):
     with pytest.raises(NotEmulated): run_case(programs['any_kind'], SP, flips=12 << 24)          # M = 64
 
 
+def random_special_case(rng, kind, a, b, swizzle):
+    pick = lambda *x: x[rng.integers(len(x))]
+    special = '.ws' if kind == 'tf32' else pick('.sp', '.ws')
+    m = int(pick(32, 64, 128)) if special == '.ws' else 128
+    n = int(pick(*[n for n in (64, 128, 256) if n*m <= 8192])) if special == '.ws' else 16*int(rng.integers(1, 5))
+    if n == 256: swizzle = min(swizzle, 64)                                    # B has 16 KB
+    d = 's32' if kind == 'i8' else 'f16' if a == b == 'f16' and pick(0, 1) else 'f32'
+    mask = int(pick(0, rng.integers(1 << 32))) if special == '.sp' else 0
+    selector = int(pick(0, 1)) if special == '.sp' and kind == 'f16' else 0
+    return Case(kind, a, b, m, n, swizzle, d=d, more=bool(pick(0, 1)), mask=mask, special=special, selector=selector,
+                negate='' if kind == 'i8' else pick('', 'a', 'b', 'ab'))
+
+
 def random_case(rng):
     pick = lambda *x: x[rng.integers(len(x))]
     kind = pick(*KINDS)
@@ -618,6 +686,7 @@ def random_case(rng):
     names = dict(f16=('f16', 'bf16'), tf32=('tf32',), i8=('u8', 's8')).get(kind) or (
         ('e2m1',) if 'mxf4' in kind else ('e4m3', 'e5m2', 'e2m3', 'e3m2', 'e2m1'))
     a, b = pick(*names), pick(*names)
+    if not scaled and pick(0, 1, 1): return random_special_case(rng, kind, a, b, swizzle)
     m = 128 if scaled else int(pick(64, 128))
     ts = not scaled and m == 128 and FORMATS[a][0] >= 8 and bool(pick(0, 1))
     t = ''.join(x for x, name in (('a', a), ('b', b)) if FORMATS[name][0] in (8, 16) and 'mxf4' not in kind
