@@ -34,7 +34,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ..judge import processes, wire
-from ..judge.verdicts import ISOLATION, plain
+from ..judge.verdicts import ISOLATION, escape_controls
 from .curriculum import LESSONS
 from .lessons import NBS, code, exercises, read, read_tries
 
@@ -174,7 +174,7 @@ def _format_isolation(isolation):
 
 def _note(text):
     "Return a note as one line that a spreadsheet does not interpret as a formula"
-    line = plain(' '.join(text.split()))[:_MAX_NOTE]
+    line = escape_controls(' '.join(text.split()))[:_MAX_NOTE]
     return f"'{line}" if line[:1] in tuple('=+-@') else line
 
 
