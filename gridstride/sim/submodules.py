@@ -7,6 +7,7 @@ Modules of the compiler of kernels or of the driver are not provided: importing 
 
 import sys
 import types
+from functools import partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -214,14 +215,24 @@ def make_shim(name='numba.cuda'):
     "Make the module that replaces `numba.cuda`, or `numba_cuda_mlir.cuda`"
     module = _package(name, cuda.__doc__)
     module.simulated = True
-    module.__getattr__ = cuda.__getattr__
+    module.__getattr__ = partial(_attribute_of_shim, name)
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
     module.HAS_NUMBA = find_spec('numba') is not None
     module.vectorize, module.guvectorize = elementwise.vectorize, elementwise.guvectorize
     if module.HAS_NUMBA:
         module.config, module.types = (import_module(f'numba.core.{name}') for name in ('config', 'types'))
     module.devicearray = types.SimpleNamespace(**_ARRAYS)
+    if name == 'numba_cuda_mlir.cuda':
+        module.shared_array, module.local_array = cuda.shared.array, cuda.local.array
+        module.DeviceNDArray = host.DeviceArray
     return module
+
+
+def _attribute_of_shim(package, name):
+    "Import the submodule `name`, as numba-cuda-mlir does with `cuda.random`; other names are those of the simulator"
+    if name in NAMES_OF_MODULE and 'numba_cuda_mlir' in package:
+        return import_module(f'{package}.{name}')
+    return cuda.__getattr__(name)
 
 
 def mlir_modules() -> dict:  # name -> module
