@@ -14,12 +14,13 @@ from gridstride.asm.tools import disassemble
 from gridstride.bench.recording import Unavailable
 from gridstride.cpp import cuda_kernel, program
 from gridstride.cpp.frontend.edits import NotEmulated
-from gridstride.kernels import export
+from gridstride.kernels import export, nvfp4_program, standalone
 from gridstride.kernels.ladder import blackwell
 from gridstride.kernels.ptx import PTX, TCGEN05
 from gridstride.kernels.tensor_maps import tensor_map
 
 LADDER = [blackwell.single, blackwell.roles, blackwell.pair, blackwell.persistent]
+EXPORTED = [*(version.name for version in LADDER), 'nvfp4']
 SHAPES = [(256, 256, 256), (200, 136, 72), (1, 8, 8), (129, 264, 64), (512, 640, 136)]
 
 
@@ -52,37 +53,42 @@ def test_tensors_on_the_cpu_are_multiplied_on_the_emulator_even_with_a_gpu(monke
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc'), reason='needs nvcc')
-@pytest.mark.parametrize('version', LADDER, ids=lambda o: o.name)
-def test_nvcc_compiles_the_exported_ladder(version, tmp_path):
-    "To machine code with products of one SM, or of two"
-    file, = export.export(tmp_path, f'tensor_memory_{version.name}')
+@pytest.mark.parametrize('name', EXPORTED)
+def test_nvcc_compiles_the_exported_programs(name, tmp_path):
+    "To machine code with products of one SM, of two, or with block scales"
+    file, = export.export(tmp_path, f'tensor_memory_{name}')
     command = next(line for line in file.read_text().splitlines() if ' nvcc ' in line).split('nvcc')[1].split()
     subprocess.run(['nvcc', '-cubin', *command[:command.index('&&')]], cwd=tmp_path, check=True)
-    assert f"UTCHMMA{'.2CTA' * (version.name == 'pair')} " in disassemble((tmp_path/file.stem).read_bytes())
+    instruction = {'pair': 'UTCHMMA.2CTA ', 'nvfp4': 'UTCOMMA.4X '}.get(name, 'UTCHMMA ')
+    assert instruction in disassemble((tmp_path/file.stem).read_bytes())
 
 
 def exported_program(name):
+    if name == 'nvfp4': return standalone.program_source(*nvfp4_program.programs())
     spec, = (spec for spec in export.list_exports() if spec.name == f'tensor_memory_{name}')
     return export.program_text(spec)
 
 
-@pytest.mark.parametrize('version', [pytest.param(o, marks=pytest.mark.exhaustive) if o.name != 'pair' else o
-                                     for o in LADDER], ids=lambda o: o.name)
-def test_the_exported_programs_are_right_on_the_emulator(version):
-    defines = 'GRIDSTRIDE_ARCH=sm_100a',
-    assert program.run(exported_program(version.name), 'exported', ('small',), defines=defines) == 0
+def run_exported(text, checks=None):
+    return program.run(text, 'exported', ('small',), checks, defines=('GRIDSTRIDE_ARCH=sm_100a',))
+
+
+@pytest.mark.parametrize('name', [pytest.param(name, marks=[pytest.mark.exhaustive]*(name not in ('pair', 'nvfp4')))
+                                  for name in EXPORTED])
+def test_the_exported_programs_are_right_on_the_emulator(name): assert run_exported(exported_program(name)) == 0
 
 
 @pytest.mark.exhaustive
-def test_an_exported_program_finds_a_wrong_product():
-    text = exported_program('single').replace('i < BK; i += 16', 'i < BK - 16; i += 16')
-    assert program.run(text, 'exported', ('small',), False, defines=('GRIDSTRIDE_ARCH=sm_100a',)) == 1
+@pytest.mark.parametrize('name,old,new', [('single', 'i < BK; i += 16', 'i < BK - 16; i += 16'),
+                                          ('nvfp4', 'i < 4; i++', 'i < 3; i++')])
+def test_an_exported_program_finds_a_wrong_product(name, old, new):
+    assert old in (text := exported_program(name)) and run_exported(text.replace(old, new), False) == 1
 
 
 @pytest.mark.exhaustive
 def test_an_exported_program_is_not_run_on_another_gpu():
     text = exported_program('single').replace('MINOR = 0', 'MINOR = 3')
-    assert program.run(text, 'exported', ('small',), defines=('GRIDSTRIDE_ARCH=sm_100a',)) == 77
+    assert run_exported(text) == 77
 
 
 # Right and wrong programs: `wrong` selects a mistake, 0 none

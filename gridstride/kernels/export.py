@@ -12,6 +12,7 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
+from . import nvfp4_program
 from .conv import programs as _conv
 from .flash import programs as _flash
 from .fused import programs as _fused
@@ -28,7 +29,7 @@ from .sparse import programs as _sparse
 from .standalone import BLACKWELL, HOPPER, NAMESPACE, Launch, Program, program_source
 
 # modules with a function `programs`, which returns a list of `Program`
-_PROGRAM_MODULES = _memory, _ordering, _conv, _quant, _sparse, _fused, _flash, _latent, _gemm
+_PROGRAM_MODULES = nvfp4_program, _memory, _ordering, _conv, _quant, _sparse, _fused, _flash, _latent, _gemm
 # a matrix product to export: the name of the file, a description, the kernel (a `Product`), shapes (h, w, k), of which
 # the last one is timed, and the GPU
 ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes target', defaults=(HOPPER,))
@@ -39,7 +40,7 @@ def _ladder_exports(slug, kernels, timed_shape, target=HOPPER):
     "Yield an `ExportSpec` per kernel of a lesson's ladder; `timed_shape` is the last shape"
     for kernel in kernels:
         name = re.sub(r'\W+', '_', kernel.name)
-        description = f'Lesson {slug}, rung `{kernel.name}`'
+        description = f'Lesson {slug}, version `{kernel.name}`'
         yield ExportSpec(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], timed_shape], target)
 
 

@@ -117,7 +117,8 @@ def _constants(program):
 
 _MAIN = 'int main() { return host::run(); }'
 # main files whose `run` takes whether to leave out the last case, which is timed: it is too large for an emulator
-_MAINS = {'main.cuh': 'int main(int argc, char **argv) { return host::run(argc > 1 && !strcmp(argv[1], "small")); }'}
+_SMALL_MAIN = 'int main(int argc, char **argv) { return host::run(argc > 1 && !strcmp(argv[1], "small")); }'
+_MAINS = {'main.cuh': _SMALL_MAIN, 'nvfp4_main.cuh': _SMALL_MAIN}
 
 
 def program_source(program) -> str:

@@ -262,7 +262,7 @@ def test_nvcc_compiles_them():
     help. The host's part is only read; what was compiled as it is now is not compiled again"""
     parts = sorted(map(in_a_space, COMPILED))
     text = HEADERS + ''.join(o for more, text in parts for o in [*more, text])
-    flags = *export.FLAGS.replace('-O3', '-O1').split(), '-Xcompiler', '-fsyntax-only'
+    flags = *standalone.FLAGS.replace('-O3', '-O1').split(), '-Xcompiler', '-fsyntax-only'
     version = subprocess.run(['nvcc', '--version'], check=True, capture_output=True, text=True).stdout
     build({'x.cu': text}, [['nvcc', *flags, '-c', '-o', 'x.o', 'x.cu']], version)
 
