@@ -80,7 +80,7 @@ def process(src):
     reader.functions(src)
     read_headers(src, '.')
     text = rewrite.to_cpp(src)
-    callers.mark(text, inline_specifiers='inline ')  # as a checked build does
+    callers.mark_host_functions(text, inline_specifiers='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
     names = library.ProgramNames([text])
     next(library.find_host_uses(unit, names, ()), None)

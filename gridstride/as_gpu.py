@@ -14,11 +14,12 @@ faster, and their mistakes are no longer reported. In a notebook that you run yo
 `--seconds` is interrupted."""
 
 import argparse, atexit, builtins, inspect, os, re, runpy, shutil, sys, types
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from time import perf_counter
 
+from . import torch_cuda
 from .child_processes import emulate_children
 from .support.function_source import recorded_sources
 from .support.lazy_exports import MissingPackage, paused_garbage_collection, require, run_command
@@ -26,115 +27,6 @@ from .support.numba_cuda import replace_modules
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'python_kernels', 'simulate_numba', 'load_ipython_extension']
-
-
-class _Event:
-    "A substitute for `torch.cuda.Event` that reads the clock of the CPU"
-
-    def __init__(self, *args, **kwargs):
-        self.time = None
-
-    def record(self, stream=None):
-        self.time = perf_counter()
-
-    def elapsed_time(self, end):  # ms
-        return (end.time - self.time) * 1e3
-
-    def synchronize(self):
-        pass
-
-    wait = synchronize
-
-    def query(self):
-        return True
-
-
-class _NullContext:
-    "A context manager that does nothing"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
-
-
-class _Stream(_NullContext):
-    "A substitute for `torch.cuda.Stream`: each operation ends before the next one begins"
-
-    cuda_stream = 0
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def synchronize(self, *args):
-        pass
-
-    wait_stream = wait_event = synchronize
-
-    def query(self):
-        return True
-
-    def record_event(self, event=None):
-        return event or _Event()
-
-
-class _Device(_NullContext):
-    "A substitute for `torch.cuda.device` on a machine with one GPU"
-
-    def __init__(self, device=None):
-        self.idx = 0
-
-
-_PROPERTIES = dict(
-    name='gridstride, an emulator', major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
-    L2_cache_size=50 << 20, max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536,
-    shared_memory_per_block=49152, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472,
-    gcnArchName='', is_integrated=False, is_multi_gpu_board=False,
-)  # fmt: skip
-
-
-def _return_model(model=None, **options):
-    "Return the model unchanged: a substitute for `torch.compile`, whose compiler needs a GPU"
-    return (lambda model: model) if model is None else model
-
-
-def _cuda_substitutes():
-    "Return {name in torch.cuda: substitute}"
-    import torch
-
-    memory_functions = dict.fromkeys(
-        'memory_allocated max_memory_allocated memory_reserved max_memory_reserved'.split(), lambda device=None: 0
-    )
-    return memory_functions | dict(
-        is_available=lambda: True,
-        device_count=lambda: 1,
-        current_device=lambda: 0,
-        get_device_name=lambda device=None: 'gridstride, an emulator',
-        get_device_capability=lambda device=None: (9, 0),
-        set_device=lambda device: None,
-        synchronize=lambda device=None: None,
-        empty_cache=lambda: None,
-        manual_seed=lambda seed: None,
-        manual_seed_all=lambda seed: None,
-        # the emulated GPU's random values are those of the CPU's generator
-        get_rng_state=lambda device=None: torch.get_rng_state(),
-        get_rng_state_all=lambda: [torch.get_rng_state()],
-        set_rng_state=lambda state, device=None: torch.set_rng_state(state),
-        set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-        Event=_Event,
-        Stream=_Stream,
-        get_device_properties=lambda device=None: types.SimpleNamespace(**_PROPERTIES),
-        is_bf16_supported=lambda including_emulation=True: True,
-        current_stream=_Stream,
-        default_stream=_Stream,
-        stream=lambda stream=None: nullcontext(),
-        device=_Device,
-        device_of=_Device,
-        mem_get_info=lambda device=None: (80 << 30, 80 << 30),
-        reset_peak_memory_stats=lambda device=None: None,
-        ipc_collect=lambda: None,
-    )
 
 
 def _as_list(sources):
@@ -215,7 +107,7 @@ def _add_timer(original):
     return call
 
 
-def _swap(stack, owner, name, value):
+def _replace_attribute(stack, owner, name, value):
     "Set `owner.name` to `value` until the stack is closed"
     missing = object()
     original = getattr(owner, name, missing)
@@ -223,7 +115,7 @@ def _swap(stack, owner, name, value):
     stack.callback(lambda: delattr(owner, name) if original is missing else setattr(owner, name, original))
 
 
-def _swap_module(stack, name, module):
+def _replace_module(stack, name, module):
     "Make `import name` return `module` until the stack is closed"
     original = sys.modules.get(name)
     sys.modules[name] = module
@@ -251,14 +143,14 @@ def _emulate_numba(stack):
     sys.meta_path.insert(0, finder)
     stack.callback(sys.meta_path.remove, finder)
     for name, module in mlir_modules().items():
-        _swap_module(stack, name, module)
+        _replace_module(stack, name, module)
     try:
         import numba
     except ImportError:
         return
     stack.callback(replace_modules, replace_modules({'numba.cuda': make_shim()}))
     for name in ('vectorize', 'guvectorize'):
-        _swap(stack, numba, name, _dispatch_by_target(getattr(sim, name), getattr(numba, name)))
+        _replace_attribute(stack, numba, name, _dispatch_by_target(getattr(sim, name), getattr(numba, name)))
 
 
 class _ShimLoader:
@@ -311,17 +203,17 @@ class _TorchFinder(_PatchingFinder):
     name = 'torch'
 
     def patch(self, torch):
-        for name, substitute in _cuda_substitutes().items():
-            _swap(self.stack, torch.cuda, name, substitute)
-        _swap(self.stack, torch, 'compile', _return_model)
-        _swap(self.stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
+        for name, substitute in torch_cuda.cuda_substitutes().items():
+            _replace_attribute(self.stack, torch.cuda, name, substitute)
+        _replace_attribute(self.stack, torch, 'compile', torch_cuda.return_model)
+        _replace_attribute(self.stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
         for module in (torch.cpu, torch.cuda):
-            _swap(self.stack, module, 'set_stream', lambda stream: None)
-        # This module is imported now, because it asks torch for a GPU when it is imported.
+            _replace_attribute(self.stack, module, 'set_stream', lambda stream: None)
+        # This module is imported now, because its import queries torch for a GPU.
         from torch.utils import cpp_extension
 
-        _swap(self.stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
-        _swap(self.stack, cpp_extension, 'load', _load(cpp_extension.load))
+        _replace_attribute(self.stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
+        _replace_attribute(self.stack, cpp_extension, 'load', _load(cpp_extension.load))
         _emulate_devices(self.stack)
 
 
@@ -337,11 +229,11 @@ class _TritonFinder(_PatchingFinder):
     def patch(self, triton):
         from .tile import profiler, triton_patches
 
-        triton_patches.patch(triton, lambda *args: _swap(self.stack, *args))
+        triton_patches.patch(triton, lambda *args: _replace_attribute(self.stack, *args))
         profiler_modules = profiler.modules()
         for name, module in profiler_modules.items():
-            _swap_module(self.stack, name, module)
-        _swap(self.stack, triton, 'profiler', profiler_modules['triton.profiler'])
+            _replace_module(self.stack, name, module)
+        _replace_attribute(self.stack, triton, 'profiler', profiler_modules['triton.profiler'])
 
 
 def _hide_from_torch(original):
@@ -359,7 +251,7 @@ def _emulate_triton(stack):
     "Make `import triton` import a Triton whose kernels are checked on the CPU"
     finder = _TritonFinder(stack)
     if 'triton' not in sys.modules and finder.find_spec('triton').loader.__class__ is _ShimLoader:
-        _swap(stack, builtins, '__import__', _hide_from_torch(builtins.__import__))
+        _replace_attribute(stack, builtins, '__import__', _hide_from_torch(builtins.__import__))
         stack.callback(_remove_substitutes)
     finder.install()
 
@@ -391,7 +283,7 @@ def as_gpu(
         # Work that takes 2 ms on a GPU may take minutes on the emulator, so the time limit is an hour.
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         stack.enter_context(change(settings, seconds=3600.0))
-        _swap(stack, load.EmulatorModule, 'call', _add_timer(load.EmulatorModule.call))
+        _replace_attribute(stack, load.EmulatorModule, 'call', _add_timer(load.EmulatorModule.call))
         _emulate_numba(stack)
         _emulate_triton(stack)
         _TorchFinder(stack).install()
@@ -407,11 +299,13 @@ def _emulate_devices(stack):
 
     devices = EmulatedDevices()
     for name in ('set_default_device', 'get_default_device'):
-        _swap(stack, torch, name, getattr(devices, f'make_{name}')(getattr(torch, name)))
-    _swap(stack, values, 'EMULATED_GPU', GPU)
-    _swap(stack, extension, 'inside_operator', devices.inside_operator)
-    _swap(stack, torch, 'Generator', devices.make_generator())
-    _swap(stack, torch.autograd, '_engine_run_backward', devices.make_run_backward(torch.autograd._engine_run_backward))
+        _replace_attribute(stack, torch, name, getattr(devices, f'make_{name}')(getattr(torch, name)))
+    _replace_attribute(stack, values, 'EMULATED_GPU', GPU)
+    _replace_attribute(stack, extension, 'inside_operator', devices.inside_operator)
+    _replace_attribute(stack, torch, 'Generator', devices.make_generator())
+    _replace_attribute(
+        stack, torch.autograd, '_engine_run_backward', devices.make_run_backward(torch.autograd._engine_run_backward)
+    )
     stack.enter_context(devices)
 
 
@@ -441,7 +335,7 @@ def _report_simulator(stack):
         from numba.core import config
     except ImportError:
         return
-    _swap(stack, config, 'ENABLE_CUDASIM', 1)
+    _replace_attribute(stack, config, 'ENABLE_CUDASIM', 1)
 
 
 UNCHECKED = 'unchecked: mistakes in kernels are not reported'
@@ -545,11 +439,11 @@ def _interruption_message(outputs, seconds, unchecked):
     printed_text = ''.join(output.text for output in outputs if output.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed_text, re.M)
     hint = '' if unchecked else '; --unchecked is faster'
-    question = f'{calls[1]}: how many calls are needed' if calls else 'does it launch a kernel many times, to time it'
-    return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {question}?{hint}'
+    cause = f', {calls[1]}; reduce the number of calls' if calls else '; it may launch a kernel many times, to time it'
+    return f'interrupted after {seconds:g} s (--seconds){cause}{hint}'
 
 
-def _failures(cells, seconds, unchecked):
+def _failed_cells(cells, seconds, unchecked):
     "Yield (index, message) of each failed cell"
     for i, c in enumerate(cells):
         for output in c.get('outputs', []):
@@ -559,12 +453,12 @@ def _failures(cells, seconds, unchecked):
                 yield i, f'{output.ename}: {next(iter(output.evalue.splitlines()), "")}'
 
 
-def _report(path, seconds, unchecked):
+def _print_report(path, seconds, unchecked):
     "Print the result of an executed notebook; returns the number of failed cells"
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
-    failures = list(_failures(cells, seconds, unchecked))
+    failures = list(_failed_cells(cells, seconds, unchecked))
     num_cells = sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
     print(f'{path}: {len(failures)} of {num_cells} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
     for i, message in failures:
@@ -607,7 +501,10 @@ def main(argv=None) -> int:  # exit status
     if options.file.suffix == '.ipynb':
         require('nbclient', 'gridstride.as_gpu, for a notebook,')
         return min(
-            _report(execute(options.file, options.seconds, options.unchecked), options.seconds, options.unchecked), 125
+            _print_report(
+                execute(options.file, options.seconds, options.unchecked), options.seconds, options.unchecked
+            ),
+            125,
         )
     require('torch', 'gridstride.as_gpu')
     enable(options.unchecked)

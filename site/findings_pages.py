@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.checker.pages import LANGUAGES, examples, describe_report, printed_lines, wordings
+from gridstride.checker.pages import LANGUAGES, examples, describe_report, printed_lines, message_variants
 from gridstride.diagnostics.errors import CLASSES
 from gridstride.diagnostics.messages import WORDS
 
@@ -29,7 +29,7 @@ REASON_WITHOUT_KERNELS = {  # text of a page without kernels -> the keys of its 
 def format_wording(words):
     "Format the templates of a message and its hint, once per dialect that has its own"
     lines = []
-    for dialect, *paragraphs in wordings(words):
+    for dialect, *paragraphs in message_variants(words):
         if dialect:
             lines.append(f'{LANGUAGES[dialect]}:\n')
         lines += ['\n>\n'.join(f'> {escape_markdown(text)}' for text in paragraphs if text) + '\n']
@@ -98,7 +98,7 @@ def escape_markdown(text):
 
 def first_wording(words):
     "Return the template of a finding in its first dialect"
-    return next(wordings(words))[1]
+    return next(message_variants(words))[1]
 
 
 def has_only_fields(words):

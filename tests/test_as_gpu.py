@@ -374,7 +374,7 @@ def test_an_interrupted_cell_reports_its_calls_and_their_times(tmp_path, capsys,
     cells.append(v4.new_code_cell(' '))  # which does not run
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / 'n.ipynb')
     for unchecked in (False, True):
-        assert as_gpu._report(tmp_path / 'n.ipynb', 20, unchecked) == 1
+        assert as_gpu._print_report(tmp_path / 'n.ipynb', 20, unchecked) == 1
         first, second = capsys.readouterr().out.splitlines()
         assert '1 of 2 cells' in first
         assert second.startswith('cell 1: interrupted')

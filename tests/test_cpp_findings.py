@@ -43,7 +43,7 @@ def test_every_message_belongs_to_a_finding_that_is_made(codes):
 
 def calls(text):
     "(the codes, the text of the fields) of each call that gives fields with a code, or with one of several"
-    names = 'fail|fail_at|find|report|refuse|claim_finding|begin_finding|begin_warning|fill'
+    names = 'fail|fail_at|report_finding|report|reject_launch|claim_finding|begin_finding|begin_warning|fill'
     for m in re.finditer(rf'\b(?:{names})\(', text):
         depth, args, start = 1, [], m.end()
         for i in range(m.end(), len(text)):

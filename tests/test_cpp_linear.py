@@ -59,7 +59,7 @@ def count_characters(src):
     front_end.clear_caches()
     text = CountedSource(front_end.rewrite.to_cpp(CountedSource(src)))
     front_end.reader.functions(CountedSource(src))
-    front_end.callers.mark(text, inline_specifiers='inline ')
+    front_end.callers.mark_host_functions(text, inline_specifiers='inline ')
     return CountedSource.looked_at
 
 

@@ -6,7 +6,7 @@ import pytest, torch
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.cpp.lint.callers import mark
+from gridstride.cpp.lint.callers import mark_host_functions
 from gridstride.cpp.rewriters.block_loops import loop_blocks
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.diagnostics.errors import MemcheckError
@@ -107,7 +107,7 @@ __device__ int me() { return threadIdx.x; }
 def line_of(text, statement): return next(n for n, line in enumerate(text.splitlines()) if statement in line)
 
 
-def looped(src): return loop_blocks(mark(to_cpp(src)))
+def looped(src): return loop_blocks(mark_host_functions(to_cpp(src)))
 
 
 def test_kernels_become_loops_line_by_line():

@@ -4,7 +4,7 @@ import random, re, shutil
 
 import pytest
 
-from gridstride.cpp.lint.callers import device_code, mark
+from gridstride.cpp.lint.callers import device_code, mark_host_functions
 from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.lint.unsupported_api import describe_unsupported
 from gridstride.cpp.frontend.tokens import WrongSource
@@ -646,7 +646,7 @@ def test_functions_of_members_may_be_others():
     ('enum A { a, b };', False), ('template <class T> struct A { public: T f() { return 0; } };', True),
     ('TEST(a, b) { }', False), ('float x = f(3);', False), ('struct A { friend A f(A); };', False)])
 def test_functions_of_the_host_are_marked(text, marked):
-    assert (', host"' in mark(text) or ', constexpr"' in mark(text)) == marked
+    assert (', host"' in mark_host_functions(text) or ', constexpr"' in mark_host_functions(text)) == marked
 
 
 @pytest.mark.parametrize('text,kind', [
@@ -660,7 +660,7 @@ def test_functions_of_the_host_are_marked(text, marked):
     ('int A::c = 3;', None), ('using A = int;', None), ('typedef int A;', None), ('namespace a = b;', None),
     ('struct A;', None), ('enum A : int;', None), ('int c, &d = c;', None)])
 def test_variables_of_the_host_are_marked(text, kind):
-    assert [o for o in ('variable', 'array') if f', {o}"' in mark(to_cpp(text))] == [kind][:bool(kind)]
+    assert [o for o in ('variable', 'array') if f', {o}"' in mark_host_functions(to_cpp(text))] == [kind][:bool(kind)]
 
 
 def test_code_of_the_gpu_ends_with_its_body():

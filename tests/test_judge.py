@@ -139,7 +139,7 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), mark_exhaustive(('server', 'SIGKILL'))])
+@pytest.mark.parametrize('whom,what', [('supervisor', 'SIGSTOP'), mark_exhaustive(('server', 'SIGKILL'))])
 def test_who_attacks_what_watches_over_it_is_ended_all_the_same(whom, what, monkeypatch, unconfined):
     "Stopped or killed: nothing is left, and the next submission is judged as ever. Isolated, it reaches neither"
     monkeypatch.setattr('gridstride.judge.processes._GRACE_SECONDS', .5)

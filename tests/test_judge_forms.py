@@ -385,7 +385,7 @@ def test_files_as_editors_write_them(tmp_path):
      'threading.Thread(target=spin, daemon=True).start()\n    return torch.softmax(data, -1)\n', 'late', 'line 3'),
     ('import threading, torch\ngo = threading.Event()\ndef custom_kernel(data):\n    out = torch.empty_like(data)\n'
      '    def work():\n        go.wait(.005)\n        out.copy_(torch.softmax(data, -1))\n'
-     '    threading.Thread(target=work).start()\n    return out\n', 'late', 'moment later'),
+     '    threading.Thread(target=work).start()\n    return out\n', 'late', 'shortly after'),
 ])
 def test_what_looks_like_a_form_and_is_none(text, code, said):
     v = judge(text, 'softmax')

@@ -687,7 +687,7 @@ for _ in range(3):
         while True: pass
 """
     with processes.Process(read_submission(text), 'cpu', 20) as p:
-        p.ask(dict(op='load', form='custom_kernel', init=[]))
+        p.request(dict(op='load', form='custom_kernel', init=[]))
         with p.stopped():
             pids = descendants(p.pids[0])
             assert len(pids) >= 4 and soon(lambda: all(is_stopped(o) for o in pids))
@@ -699,7 +699,7 @@ for _ in range(3):
 def test_the_reference_is_timed_while_the_submission_stands_still(monkeypatch):
     "On a CPU also the process in which launches do nothing"
     stopped = []
-    monkeypatch.setattr(processes.Process, '_ask_warden', lambda self, what: stopped.append((self, what)))
+    monkeypatch.setattr(processes.Process, '_request_supervisor', lambda self, what: stopped.append((self, what)))
     v = judge(honest()['softmax_triton'], timing=True)
     n = 1 if ON_GPU else 2
     assert v and len(stopped) == 2*n*11 and len({o for o, _ in stopped}) == n, str(v)

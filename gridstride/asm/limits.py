@@ -115,7 +115,7 @@ def occupancy(
     arch='sm_90',  # sm_75 to sm_121
     barriers: int = 1,  # barriers that the kernel uses; 1 is `__syncthreads`
 ) -> Occupancy:  # 0 blocks if such a kernel cannot be launched
-    """Compute how many blocks are resident on an SM at once, and which resource limits their number.
+    """Compute how many blocks are resident on an SM at the same time, and which resource limits their number.
 
     >>> occupancy(registers=64, block=256)
     50% on sm_90: 32 of 64 warps, 4 blocks of 256 threads; limited by registers"""

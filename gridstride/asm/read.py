@@ -5,8 +5,8 @@ from collections import namedtuple
 
 
 # The opcode, with its modifiers after dots, determines the kind of an instruction. In SASS, a leading `U` often means
-# that the instruction runs once per warp. The kinds answer the first questions about a kernel: which memory does it
-# access, how many instructions are floating-point arithmetic, and how many only compute addresses and control loops?
+# that the instruction runs once per warp. The kinds show which memory a kernel accesses, how many instructions are
+# floating-point arithmetic, and how many only compute addresses and control loops.
 _SASS_OPCODES = {
     'move': '''
         IMAD.MOV MOV UMOV S2R S2UR CS2R CS2UR R2UR SEL USEL FSEL UFSEL P2R UP2UR R2P UR2UP PRMT UPRMT MOVM''',

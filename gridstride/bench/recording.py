@@ -41,7 +41,7 @@ __all__ = [
     'machine',
     'mark',
     'brief_mark',
-    'forms',
+    'mime_representations',
     'Recording',
     'recorded_file',
     'is_recording',
@@ -134,7 +134,7 @@ def _encode(v):
     return base64.b64encode(v).decode() if isinstance(v, bytes) else v
 
 
-def forms(x) -> dict:  # MIME type -> text, base64 if it is binary
+def mime_representations(x) -> dict:  # MIME type -> text, base64 if it is binary
     "Return the representations of `x` that a notebook can show"
     if hasattr(x, '_repr_mimebundle_'):
         bundle = dict(x._repr_mimebundle_())
@@ -227,7 +227,7 @@ def recorded_file(
 def write(
     name,  # of the recording
     key,  # from `keys.key`
-    x,  # the value; stored in the forms that `forms` returns
+    x,  # the value; stored as `mime_representations` returns it
     data=None,  # the same value as JSON data
     tools=None,  # versions of other programs that were used
     folder='recorded',  # of the file
@@ -237,7 +237,8 @@ def write(
     path.parent.mkdir(parents=True, exist_ok=True)
     machine_info = machine(tools)
     machine_info['versions'] = dict(sorted(machine_info['versions'].items()))
-    content = dict(data=data, forms=forms(x), key=key, made=machine_info)  # the order of the items in `data` is kept
+    # the order of the items in `data` is kept
+    content = dict(data=data, forms=mime_representations(x), key=key, made=machine_info)
     write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + '\n')
     return path
 
@@ -290,7 +291,7 @@ def is_recording() -> bool:
     return os.environ.get('GRIDSTRIDE_RECORD') == '1'
 
 
-def _log_missed(name, reason):
+def _log_missing_recording(name, reason):
     "Append a recording that could not be made, with the reason, to the file that GRIDSTRIDE_MISSED names, if it is set"
     _append('GRIDSTRIDE_MISSED', f"{name}: {' '.join(str(reason).split())}")
 
@@ -315,7 +316,7 @@ def recorded(
         value = make()
     except Unavailable as e:
         if is_recording():
-            _log_missed(name, e)
+            _log_missing_recording(name, e)
         recording = _replay(name, recording_key, folder, str(e))
         _last_origin = 'recorded'
         _last_machine = recording.made

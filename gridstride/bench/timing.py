@@ -42,7 +42,7 @@ def rate_text(gbs=None, tflops=None) -> str:
 # The speed of a wrong kernel is meaningless, so the result is checked first. `check` is the expected result (compared
 # by `utils.check`), a function that checks the result, or a reference function that is called with the same arguments.
 #
-# An element that a kernel does not write may still have the right value from an earlier run. So the memory of the
+# An element that a kernel does not write may still have the correct value from an earlier run. So the memory of the
 # result is filled with NaN first: the array `out`, or else a block of the same size, which is freed, because the
 # allocator returns the block that was freed last.
 def _poison(x):
@@ -121,7 +121,7 @@ def call_checked(fn, args, check, out=None):
 
 
 # Zeros and other constants flatter a kernel: multipliers draw less power, so that the GPU's clock stays higher, and an
-# access at a wrong index still reads the right value.
+# access at a wrong index still reads the correct value.
 def _is_constant(a):
     "Return whether an array of more than one element has the same value everywhere"
     if not (hasattr(a, 'detach') or isinstance(a, np.ndarray)) or not np.prod(a.shape) > 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .finding import page_address
 
-__all__ = ['LANGUAGES', 'examples', 'printed_lines', 'describe_report', 'wordings', 'page_text', 'main']
+__all__ = ['LANGUAGES', 'examples', 'printed_lines', 'describe_report', 'message_variants', 'page_text', 'main']
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
 _PACKAGE = Path(__file__).parents[1]
@@ -58,7 +58,7 @@ def examples():
 
 
 def printed_lines():
-    "Read {kind-code: first line of what the wrong kernel of a page prints}"
+    "Read {kind-code: first line of the output of the wrong kernel of a page}"
     return next((json.loads(path.read_text(encoding='utf-8')) for path in _files('printed.json')), {})
 
 
@@ -67,7 +67,7 @@ def _in_dialects(text):
     return {'': text} if isinstance(text, str) else text
 
 
-def wordings(words):
+def message_variants(words):
     "Yield (dialect, message, hint) of a row of the table, with the names of the fields; one dialect '' if all agree"
     summaries, hints = _in_dialects(words.summary), _in_dialects(words.hint)
     for dialect in sorted({*summaries, *hints} - {''}) or ['']:
@@ -106,7 +106,7 @@ def page_text(kind, code) -> str:
         for title, kernel in zip(('Wrong:', 'Right:'), kernels):
             paragraphs += [title, textwrap.indent(kernel.strip(), '    ')]
     paragraphs.append('What the message says (words in braces are names, values, lines):')
-    for dialect, *texts in wordings(WORDS[kind, code]):
+    for dialect, *texts in message_variants(WORDS[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
         paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
     paragraphs += [_wrapped(describe_report(kind, code)), page_address(kind, code)]

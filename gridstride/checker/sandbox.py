@@ -75,7 +75,7 @@ def run_confined(
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding='utf-8')
         command = module_command('sandbox', str(seconds), *argv)
-        cache = cache_dir() / 'confined'  # its own: what it writes there must not run in other programs
+        cache = cache_dir() / 'confined'  # separate, because other programs must not run its files
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(cache))
         report = Path(folder) / _ISOLATION

@@ -65,7 +65,7 @@ def schedules_of(
 
 def shrink_sizes(
     sizes: dict,  # name -> integer, of a launch that has a finding
-    reproduces,  # a function of sizes: does a launch with them have the finding?
+    reproduces,  # a function of sizes that returns whether a launch with them has the finding
     min_size=1,
 ) -> dict:
     """Return smaller sizes that still show a finding; decreasing any of them by one does not.
@@ -87,10 +87,10 @@ def shrink_sizes(
 
 def minimize_swaps(
     schedule: Schedule,  # a shuffle that shows a finding
-    reproduces,  # a function of a schedule: does it show the finding?
+    reproduces,  # a function of a schedule that returns whether it shows the finding
     max_swaps=4096,  # a shuffle that needs more exchanges is returned unchanged
 ) -> Schedule:
-    """Return a schedule with few exchanges that still shows a finding; with one exchange less it does not.
+    """Return a schedule with few exchanges that still shows a finding; with one exchange fewer it does not.
 
     >>> str(minimize_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
     'shuffle:3:5'"""

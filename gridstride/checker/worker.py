@@ -151,7 +151,7 @@ def _launch_kernel(job, src, seed):
 
 
 def _run(job):
-    "Run the file of a job; raises what the program raises"
+    "Run the file of a job; raises the exceptions of the program"
     suffix = Path(job.file).suffix
     if suffix not in ('.py', '.ipynb'):
         return _run_cuda(job)

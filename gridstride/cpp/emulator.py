@@ -381,7 +381,7 @@ def try_to_load(
 ):
     "Load a module in a child process first, and raise its finding, if any: a crash in this process would end Python"
     child = ctypes.c_int(-1)
-    pipe = device().gridstride_try_load(os.fsencode(path), ctypes.byref(child))
+    pipe = device().gridstride_load_in_child(os.fsencode(path), ctypes.byref(child))
     if pipe < 0:
         return
     report = b''

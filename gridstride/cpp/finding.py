@@ -191,7 +191,7 @@ class RuntimeFinding:
             return
         names, are_origins_known = accessed_arrays(self.fields['access'], calls, array_of_name)
         candidates = [array_of_name[name] for name in names]
-        is_by_chance = are_origins_known and self._may_be_near_by_chance(candidates)
+        is_by_chance = are_origins_known and self._may_be_coincidence(candidates)
         if is_by_chance or self._is_in_no_array(calls[0].line):
             self._set_candidates(candidates)
 
@@ -210,7 +210,7 @@ class RuntimeFinding:
         is_elsewhere = self.code == 'overflowed' and not find_uses(line, self.fields.get('array', ''))
         return self.code == 'no_array' or is_elsewhere
 
-    def _may_be_near_by_chance(self, candidates):
+    def _may_be_coincidence(self, candidates):
         "Return whether the address of an overflowed index may be near another array by chance"
         return self.code in ('outside', 'before', 'freed') and all(
             abs(index) >= _FAR_APART for _, index, _ in candidates

@@ -204,7 +204,7 @@ def _resolve_kernels(src, name):
         for requested_name in names
     ]
     for _, k in requests:
-        _refuse_parameters(k)
+        _reject_parameters(k)
     code = ' '.join(tokens_of(src).texts)
     return [(requested_name, _with_resolved_types(code, requested_name, k)) for requested_name, k in requests]
 
@@ -225,7 +225,7 @@ def _with_resolved_type(param, types):
     return param if is_pointer and is_integer else param._replace(type=resolved)
 
 
-def _refuse_parameters(kernel):
+def _reject_parameters(kernel):
     "Raise `WrongSource` if the kernel has a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):

@@ -138,10 +138,10 @@ def _deferred_launches():
     emulator.prepare((), sources=dict)
     runtime = emulator.device()
     runtime.gridstride_run_queue.restype = ctypes.c_bool
-    runtime.gridstride_hold_queue(True)
+    runtime.gridstride_defer_queue(True)
     try:
         with emulator.deferring_calls():
             yield
     finally:
-        runtime.gridstride_drop_queue()
-        runtime.gridstride_hold_queue(False)
+        runtime.gridstride_discard_queue()
+        runtime.gridstride_defer_queue(False)

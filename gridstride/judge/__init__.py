@@ -6,14 +6,14 @@ forked from a server process that has never received a task:
 
 - inputs are sent as bytes, new random ones per call, with seeds from the operating system; answers come back as bytes.
   The reference, in float64, and all comparisons run in the judge's process, which runs no code of the submission and
-  unpickles nothing from it. So a submission cannot find the right answer in its own process;
+  unpickles nothing from it. So a submission cannot find the correct answer in its own process;
 - the judge's clock runs from the first byte of the inputs to the last byte of the answer, in the judge's process. Work
   after that is not in the answer, and work before it cannot depend on the inputs. There is no warm-up and no unchecked
-  call, so only right answers are timed. While the reference is timed, all processes of the submission are stopped;
+  call, so only correct answers are timed. While the reference is timed, all processes of the submission are stopped;
 - memory that the submission allocates is full of NaN, and inputs have the same addresses in each call. Some inputs are
   earlier inputs with one changed value or with shuffled values. Hidden sizes are mixed with public sizes, in a random
   order;
-- a warden process kills all processes that a submission started, on Linux also those that left its session; each
+- a supervisor process kills all processes that a submission started, on Linux also those that left its session; each
   answer has a time limit. Text of a submission in a verdict has no control characters.
 
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
@@ -40,7 +40,7 @@ submissions of attackers use a virtual machine.
 A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
 detects patched functions, threads that continue, streams for which nothing waits, inspected frames and objects, and
 changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
-to a refusal. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
+to a refusal. On a CPU a file whose answer is correct in a second process, in which no launch does anything, is refused;
 a submission that finds out which of the two it is in (a kernel of its own that does nothing shows it), and then answers
 wrongly in the second one, is not detected. On a GPU the time between two events is measured in the submission's
 process, so a submission that replaces the driver below torch can make it shorter: it must be positive and within the
@@ -49,9 +49,9 @@ call, and the judge's own clock sees what the events hide if it is more than hal
 
 What this judge, like any such judge, cannot detect:
 
-- a right answer from a library where a kernel was required: `Verdict.counts` lists what ran. A file is refused if its
-  kernels never run, or if its answer is right when its launches do nothing (on a GPU, launches from Python: those of a
-  module from `load_inline` are not seen); a file without kernels is not refused;
+- a correct answer from a library where a kernel was required: `Verdict.counts` lists what ran. A file is refused if its
+  kernels never run, or if its answer is correct even though its launches do nothing (on a GPU, only launches from
+  Python: those of a module from `load_inline` are not detected); a file without kernels is not refused;
 - an answer that is typical of random normal inputs, within the tolerance;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
   that did not happen. On a CPU kernels run checked, which finds many of these;
@@ -72,7 +72,7 @@ from ..support.lazy_exports import lazy_exports_of
 _NAMES = {
     'referee': ('judge',),
     'verdicts': ('Verdict', 'REASONS'),
-    'tasks': ('Task', 'TASKS', 'task_named'),
+    'tasks': ('Task', 'TASKS', 'find_task'),
     'forms': ('Submission', 'FormError', 'read_submission'),
     'processes': ('stop',),
     'samples': ('cheats', 'honest'),

@@ -8,7 +8,7 @@ from .samples import cheats as cheats
 from .samples import honest as honest
 from .tasks import TASKS as TASKS
 from .tasks import Task as Task
-from .tasks import task_named as task_named
+from .tasks import find_task as find_task
 from .verdicts import REASONS as REASONS
 from .verdicts import Verdict as Verdict
 from .writing import write_submission as write_submission

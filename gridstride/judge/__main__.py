@@ -76,12 +76,12 @@ def _submit(argv):
     parser.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
-    from . import judge, read_submission, task_named, write_submission
+    from . import judge, read_submission, find_task, write_submission
 
     try:
         source = honest().get(options.kernel, options.kernel)
         task = options.task or read_submission(Path(source)).leaderboard
-        task = task_named(task).name
+        task = find_task(task).name
         write_submission(Path(source), options.leaderboard or task, options.gpu, options.out)
         verdict = judge(Path(options.out), task)
     except (ValueError, OSError) as e:

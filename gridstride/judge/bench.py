@@ -137,7 +137,7 @@ class Bench:
         self.process = None
         self.idle_process = None  # on a CPU: a second process, in which launches do nothing
         self.is_imported = False
-        self.has_launched = False  # whether the last call of `ask_again` launched a kernel
+        self.has_launched = False  # whether the last call of `recompute` launched a kernel
         self.buffers = {}  # index of a blob -> buffer
 
     # A call
@@ -151,7 +151,7 @@ class Bench:
         return _change_floats(self.task, last, lambda x: change(x, self.rng))
 
     def compute_expected(self, data):  # (tensors, error scales)
-        "Compute the right answer in float64, and its error scale, on the device; nothing is cached"
+        "Compute the correct answer in float64, and its error scale, on the device; nothing is cached"
         data = _to_float64(data, self.device)
         reference_data = _to_float64(data, self.device)  # the reference may write to its inputs
         expected = _as_tuple(self.task.ref_kernel(reference_data))
@@ -174,7 +174,7 @@ class Bench:
         expected, scales = expected_and_scales or self.compute_expected(data)
         header, blobs = self.call_message(data)
         begin = time.perf_counter()
-        answer_header, answer_blobs = self.process.ask(header, blobs, _max_answer_bytes(expected))
+        answer_header, answer_blobs = self.process.request(header, blobs, _max_answer_bytes(expected))
         seconds = time.perf_counter() - begin
         self.check_reports()
         _, returned_blobs = self.process.receive(sum(map(len, blobs)), make_buffer=self.buffer_maker())
@@ -226,7 +226,8 @@ class Bench:
         self.check_values(call, expected, scales)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
-            raise Refusal('fallback', f'{self.call_label()} the answer is right, but none of its kernels ({names}) ran')
+            text = f'the answer is correct, but none of its kernels ({names}) ran'
+            raise Refusal('fallback', f'{self.call_label()} {text}')
 
     def check_tensor_types(self, facts):
         "Check that the answer has plain tensors with their own memory"
@@ -269,7 +270,7 @@ class Bench:
                 raise Refusal('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
-        "Check that the answer is right; if it is not, find the most likely cause"
+        "Check that the answer is correct; if it is not, find the most likely cause"
         mismatch = self.find_mismatch(call.answer, expected, scales, call.sizes)
         if mismatch is None and self.task.check_implementation:
             output = call.answer[0] if len(call.answer) == 1 else call.answer
@@ -296,28 +297,29 @@ class Bench:
             raise Refusal('type', problem)
         if self.is_right_later(call.sizes, expected, scales):
             raise Refusal(
-                'late', f'{self.call_label()} the answer was wrong when the call returned, and right a moment later'
+                'late', f'{self.call_label()} the answer was wrong when the call returned, and correct shortly after'
             )
         if i := self.find_replayed_call(call):
             raise Refusal('replay', f'{self.call_label()} the answer equals that of call {i}, which had other inputs')
         if test := self.find_known_test(call):
-            text = f'the output is right for the public test {test}, but this call has other inputs'
+            text = f'the output is correct for the public test {test}, but this call has other inputs'
             raise Refusal('seed', f'{self.call_label()} {text}')
         if self.has_been_right(call.sizes):
-            raise Refusal('gave up', f'{problem}; an earlier answer with the same sizes was right')
+            raise Refusal('gave up', f'{problem}; an earlier answer for the same sizes was correct')
         if self.calls and self.is_wrong_now():
             raise Refusal(
-                'gave up', f'{problem}; a new answer for the sizes of call 1 is wrong, too, although call 1 was right'
+                'gave up', f'{problem}; a new answer for the sizes of call 1 is also wrong, but call 1 was correct'
             )
         if self.calls:
-            raise Refusal('shapes', f'{problem}; right for other sizes, but never for these: {sizes_text(call.sizes)}')
+            sizes = sizes_text(call.sizes)
+            raise Refusal('shapes', f'{problem}; correct for other sizes, but never for these: {sizes}')
         if mismatch.code not in ('unwritten', 'nan') and self.is_constant(call):
             raise Refusal('constant', f'{self.call_label()} the output does not depend on the input')
         raise Refusal(mismatch.code, problem)
 
     def is_right_later(self, sizes, expected, scales):
         "Return whether the last answer becomes right after all remaining work has ended"
-        header, blobs = self.process.ask(dict(op='again'), max_bytes=_max_answer_bytes(expected))
+        header, blobs = self.process.request(dict(op='again'), max_bytes=_max_answer_bytes(expected))
         try:
             answer = self.parse_tensors(header, blobs)
         except Refusal:
@@ -345,15 +347,15 @@ class Bench:
         "Return whether a new answer for the sizes of the first call is wrong"
         sizes = self.calls[0].sizes
         data = self.make_data('new', sizes)
-        answer = self.ask_again(data, process, **options)
+        answer = self.recompute(data, process, **options)
         return self.find_mismatch(answer, *self.compute_expected(data), sizes) is not None
 
-    def ask_again(self, data, process=None, **options):
+    def recompute(self, data, process=None, **options):
         "Make one more call, in this or another process; returns the tensors of its answer, unchecked"
         header, blobs = self.call_message(data)
         process = process or self.process
         max_bytes = _max_answer_bytes(self.compute_expected(data)[0])
-        answer_header, answer_blobs = process.ask({**header, **options}, blobs, max_bytes)
+        answer_header, answer_blobs = process.request({**header, **options}, blobs, max_bytes)
         process.receive(sum(map(len, blobs)))
         self.has_launched = any(_valid_facts(answer_header)['launches'].values())
         return self.parse_tensors(answer_header, answer_blobs)
@@ -363,8 +365,8 @@ class Bench:
         return any(call.sizes == sizes for call in self.calls)
 
     def is_constant(self, call):
-        "Return whether other inputs of these sizes give an identical answer"
-        other_answer = self.ask_again(self.make_data('new', call.sizes))
+        "Return whether the answer is the same for other inputs of these sizes"
+        other_answer = self.recompute(self.make_data('new', call.sizes))
         return [bytes(wire.tensor_bytes(x)) for x in call.answer] == [bytes(wire.tensor_bytes(x)) for x in other_answer]
 
     # The whole run
@@ -379,7 +381,7 @@ class Bench:
             self.idle_process.send(load_header)
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
-            self.process.ask(load_header)
+            self.process.request(load_header)
             self.is_imported = True
         finally:
             self.check_reports()
@@ -399,7 +401,7 @@ class Bench:
             kernels_are_needed = True
         if not kernels_are_needed:
             names = ', '.join(self.submission.kernels)
-            raise Refusal('fallback', f'the answer is right even if its kernels ({names}) do nothing')
+            raise Refusal('fallback', f'the answer is correct even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
         """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers; its launches

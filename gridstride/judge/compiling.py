@@ -135,7 +135,7 @@ class Service(threading.Thread):
         with self.start_process() as self.process:
             if self.is_stopped:
                 raise wire.ConnectionClosed
-            answer, blobs = self.process.ask(dict(op='compile'), [json.dumps(request).encode()], _MAX_MODULE_BYTES)
+            answer, blobs = self.process.request(dict(op='compile'), [json.dumps(request).encode()], _MAX_MODULE_BYTES)
         names = answer.get('files')
         if isinstance(answer.get('log'), str):
             return 1, answer['log']

@@ -17,7 +17,7 @@ _NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes; 
 _M_PERTURB = -6  # option of glibc's mallopt: fill allocated memory with the complement of a byte
 
 
-# Streams without a GPU execute work at once, so the judge can only check whether the submission waited for a stream.
+# Streams without a GPU execute work immediately, so the judge can only check whether the submission waited for one.
 class _Stream:
     "A stream on the CPU, which records whether the submission waited for it"
 

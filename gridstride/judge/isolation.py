@@ -399,7 +399,7 @@ def limit_processes():
         resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
 
 
-# The processes below the warden
+# The processes below the supervisor
 def children(pid='self') -> list:
     "List the child processes of a process"
     with suppress(OSError):
@@ -482,10 +482,10 @@ def exceeded_limit(
 # The first process of a PID namespace; when it ends, the system kills all others
 def wait_for_child(
     child,  # the submission's process
-    lifeline,  # a pipe whose other end closes when the warden ends
+    lifeline,  # a pipe whose other end closes when the supervisor ends
     status_pipe,  # a pipe for the child's exit status
 ):
-    "Wait until the child or the warden ends; wait for orphans, too, so that they do not remain zombies"
+    "Wait until the child or the supervisor ends; wait for orphans, too, so that they do not remain zombies"
     fd = os.pidfd_open(child)
     while True:
         ready = select.select([fd, lifeline], [], [], 0.5)[0]

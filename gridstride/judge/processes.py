@@ -21,7 +21,7 @@ from .compiling import JUDGED, Service
 _START_SECONDS = 120.0  # the server imports torch
 _COMPILE_SECONDS = 180.0  # the import of a submission calls nvcc; torch's load_inline takes a minute
 _FORK_SECONDS = 30.0  # the server forks
-_GRACE_SECONDS = 5.0  # a warden ends all processes below it
+_GRACE_SECONDS = 5.0  # a supervisor ends all processes below it
 # Other limits
 _MAX_OUTPUT_TEXT = 2000  # characters of a submission's output that are kept
 _MAX_ERROR_TEXT = 400  # characters of its error message or of a report that are kept
@@ -157,9 +157,9 @@ class Process:
         self.timeout = timeout
         self.reports = []  # (code, text)
         self.printed = ''  # the end of the output, after `end`
-        self.warden_lines = b''  # received from the warden
+        self.supervisor_lines = b''  # received from the supervisor
         self.may_compile = device != 'cuda' and submission.compiles and not compiles
-        self.pids = ()  # of the warden and of the process below it
+        self.pids = ()  # of the supervisor and of the process below it
         self.isolation = ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         if not compiles:
@@ -167,12 +167,12 @@ class Process:
         self.output = tempfile.TemporaryFile()
         self.messages, messages_end = socket.socketpair()
         self.messages.settimeout(timeout)
-        self.warden, warden_end = socket.socketpair()
+        self.supervisor, supervisor_end = socket.socketpair()
         self.report_pipe, report_end = os.pipe()
         os.set_blocking(self.report_pipe, False)
         job = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
         job |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles, worker=worker)
-        fds = [warden_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
+        fds = [supervisor_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
         self.service, requests_end = None, None
         if self.may_compile:
             requests, requests_end = socket.socketpair()
@@ -181,7 +181,7 @@ class Process:
         try:
             self.server = _start(device, job, fds, self)
         finally:
-            for sock in filter(None, (messages_end, warden_end, requests_end)):
+            for sock in filter(None, (messages_end, supervisor_end, requests_end)):
                 sock.close()
             os.close(report_end)
 
@@ -191,7 +191,7 @@ class Process:
     def __exit__(self, *error):
         self.end()
 
-    def ask(self, header, blobs=(), max_bytes=0):
+    def request(self, header, blobs=(), max_bytes=0):
         "Send a message, and return the header and blobs of the answer; raises `ProcessEnded` if there is none"
         timeout = self.timeout_for(header['op'])
         self.send(header, blobs)
@@ -231,7 +231,7 @@ class Process:
 
     def _ended_error(self):
         "Return the `ProcessEnded` of a process that closed the connection"
-        report = self._last_warden_report() or {}
+        report = self._last_supervisor_report() or {}
         if report.get('excess'):
             return wire.ProcessEnded('died', f'it was killed because it used {report["excess"]}')
         status = report.get('status')
@@ -241,42 +241,42 @@ class Process:
         exit_code = f', with exit code {status}' if status and status > 0 else ''
         return wire.ProcessEnded('died', f'{event} before it sent an answer{exit_code}')
 
-    def _last_warden_report(self):
-        "Return the warden's last report: exit status, remaining processes, exceeded limit; None if there is none"
-        self._read_warden_lines(2)
+    def _last_supervisor_report(self):
+        "Return the supervisor's last report: exit status, remaining processes, exceeded limit; None if there is none"
+        self._read_supervisor_lines(2)
         with suppress(ValueError, IndexError):
-            return json.loads(self.warden_lines.split(b'\n')[1])
+            return json.loads(self.supervisor_lines.split(b'\n')[1])
 
-    def _read_warden_lines(self, num_lines):
-        "Read lines from the warden: the first has its processes and the isolation, the second is its last report"
-        self.warden.settimeout(_GRACE_SECONDS)
+    def _read_supervisor_lines(self, num_lines):
+        "Read lines from the supervisor: the first has its processes and the isolation, the second is its last report"
+        self.supervisor.settimeout(_GRACE_SECONDS)
         with suppress(OSError):
-            while self.warden_lines.count(b'\n') < num_lines and (text := self.warden.recv(1 << 12)):
-                self.warden_lines += text
+            while self.supervisor_lines.count(b'\n') < num_lines and (text := self.supervisor.recv(1 << 12)):
+                self.supervisor_lines += text
         with suppress(ValueError):
-            first_report = json.loads(self.warden_lines.split(b'\n')[0])
+            first_report = json.loads(self.supervisor_lines.split(b'\n')[0])
             self.pids = first_report['pids']
             self.isolation = tuple(first_report['isolation'])
 
     @contextmanager
     def stopped(self):
         "Stop all processes of the submission inside the `with` block, in which the reference is timed"
-        self._ask_warden(b's')
+        self._request_supervisor(b's')
         try:
             yield
         finally:
-            self._ask_warden(b'c')
+            self._request_supervisor(b'c')
 
-    def _ask_warden(self, command):
-        "Send the warden a command, and wait for its confirmation, or for its last report if the process has ended"
-        self._read_warden_lines(1)
+    def _request_supervisor(self, command):
+        "Send the supervisor a command, and wait for its confirmation, or for its last report if the process has ended"
+        self._read_supervisor_lines(1)
         with suppress(OSError):
-            self.warden.sendall(command)
-            if (reply := self.warden.recv(1)) != b'=':
-                self.warden_lines += reply
+            self.supervisor.sendall(command)
+            if (reply := self.supervisor.recv(1)) != b'=':
+                self.supervisor_lines += reply
 
     def _kill(self):
-        "Kill the processes if the warden, which is stopped or dead, cannot"
+        "Kill the processes if the supervisor, which is stopped or dead, cannot"
         for pid in self.pids:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -302,23 +302,23 @@ class Process:
         return self.output.read().decode(errors='replace').strip()
 
     def request_end(self):
-        "Request the warden to end all processes below it"
+        "Request the supervisor to end all processes below it"
         with suppress(OSError):
-            self.warden.shutdown(socket.SHUT_WR)
+            self.supervisor.shutdown(socket.SHUT_WR)
 
     def end(self) -> int:  # number of processes that were still running
         "Kill the process and all processes that it started"
-        if self.warden.fileno() < 0:
+        if self.supervisor.fileno() < 0:
             return 0
         if self.service:
             self.service.stop()
         self.read_reports()
         self.printed = self._read_output()
         self.request_end()
-        report = self._last_warden_report()
+        report = self._last_supervisor_report()
         if report is None:
             self._kill()
-        for connection in (self.messages, self.warden, self.output):
+        for connection in (self.messages, self.supervisor, self.output):
             connection.close()
         os.close(self.report_pipe)
         self.folder.cleanup()

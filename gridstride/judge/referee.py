@@ -7,7 +7,7 @@ import torch
 from .bench import Bench, Refusal, launch_counts, sizes_text
 from .forms import FormError, read_submission
 from .wire import ProcessEnded
-from .tasks import Task, task_named
+from .tasks import Task, find_task
 from .verdicts import Verdict
 from ..utils import backend
 
@@ -64,7 +64,7 @@ def _check_kernels(bench, sizes):
     "Profile one call on a GPU and return its kernels; raises `Refusal` if the file has kernels and none of them runs"
     names = bench.submission.kernels
     header, blobs = bench.call_message(bench.make_data('new', sizes))
-    answer, _ = bench.process.ask({**header, 'op': 'kernels'}, blobs)
+    answer, _ = bench.process.request({**header, 'op': 'kernels'}, blobs)
     counts = launch_counts(answer.get('kernels'))
     if names and not any(name in kernel for name in names for kernel in counts):
         raise Refusal(
@@ -91,7 +91,7 @@ def _device_name(device):
     return torch.cuda.get_device_name() if device == 'cuda' else 'CPU'
 
 
-def _decide(bench, timing, limit):
+def _compute_verdict(bench, timing, limit):
     "Judge a submission and return the fields of its verdict; raises `Refusal` or `ProcessEnded`"
     with ExitStack() as stack:
         bench.start(stack)
@@ -148,10 +148,10 @@ def judge(
         submission = read_submission(submission)
     except FormError as e:
         return Verdict(name, str(getattr(task, 'name', task) or '-'), 'form', str(e), device=_device_name(device))
-    task = task if isinstance(task, Task) else task_named(task or submission.leaderboard)
+    task = task if isinstance(task, Task) else find_task(task or submission.leaderboard)
     bench = Bench(submission, task, device, limit)
     try:
-        fields = dict(code='accepted', **_decide(bench, device == 'cuda' if timing is None else timing, limit))
+        fields = dict(code='accepted', **_compute_verdict(bench, device == 'cuda' if timing is None else timing, limit))
     except Refusal as refusal:
         fields = dict(code=refusal.code, why=refusal.reason)
     except ProcessEnded as ended:

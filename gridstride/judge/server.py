@@ -1,11 +1,12 @@
 """The process that starts submissions. It has imported the modules that they need, and forks a process per submission,
-with a warden that ends all processes of the submission. It never receives a task.
+with a supervisor that ends all processes of the submission. It never receives a task.
 
     python -m gridstride.judge.server FD cpu|cuda|lesson [DISABLED PROTECTION ...]      # as `processes` starts it
 
-A fork of this process is a **warden**. Below it, in new namespaces if the system allows them, is the first process of
-the namespaces, and below that one the submission's process. File descriptors connect them to the judge: a socket of the
-warden, a socket for messages, a pipe for reports, and, if the submission may compile, a socket for compile requests."""
+A fork of this process is a **supervisor**. Below it, in new namespaces if the system allows them, is the first process
+of the namespaces, and below that one the submission's process. File descriptors connect them to the judge: a socket of
+the supervisor, a socket for messages, a pipe for reports, and, if the submission may compile, a socket for compile
+requests."""
 
 import gc
 import json
@@ -98,7 +99,7 @@ def _guard(pid, judge_socket, num_own_processes, status_pipe, output, max_memory
         judge_socket.sendall(json.dumps(report).encode() + b'\n')
 
 
-def _run_warden(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
+def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
     "Report the processes and the isolation to the judge, and guard the processes until they end"
     with open(start_pipe) as f:  # the pid of the first process of the namespaces, if there are any; the protections
         *first_pid, protections = f.read().splitlines() or ['[]']
@@ -129,19 +130,19 @@ def _enter_namespaces(job, start_pipe, lifeline, status_pipe):
 
 
 def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
-    "Fork the submission's process, and become its warden; called in a fork of the server"
+    "Fork the submission's process, and become its supervisor; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_CHILD_SUBREAPER, 1)
-    start_read, start_write = os.pipe()  # from the start of the submission's process to the warden
-    status_read, status_write = os.pipe()  # from the first process of the namespaces to the warden
-    lifeline_read, lifeline_write = os.pipe()  # closed when the warden ends
+    start_read, start_write = os.pipe()  # from the start of the submission's process to the supervisor
+    status_read, status_write = os.pipe()  # from the first process of the namespaces to the supervisor
+    lifeline_read, lifeline_write = os.pipe()  # closed when the supervisor ends
     if pid := os.fork():
         for fd in (message_fd, report_fd, start_write, lifeline_read, status_write):
             os.close(fd)
         if request_fd is not None:
             os.close(request_fd)
         max_memory = job['memory_fraction'] * isolation.total_memory()
-        return _run_warden(pid, start_read, status_read, judge_fd, output, max_memory)
+        return _run_supervisor(pid, start_read, status_read, judge_fd, output, max_memory)
     for fd in (judge_fd, start_read, lifeline_write, status_read):
         os.close(fd)
     if job['has_namespaces']:
@@ -155,7 +156,7 @@ def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
 
 
 def _run_submission(job, start_pipe, message_fd, report_fd, output, request_fd):
-    "Confine this process, report the protections to the warden, and start the worker"
+    "Confine this process, report the protections to the supervisor, and start the worker"
     os.setsid()
     isolation.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     no_input = os.open(os.devnull, os.O_RDONLY)
@@ -188,12 +189,12 @@ def serve(
     cache = str(cache_dir())
     has_namespaces = 'processes' not in disabled and isolation.are_namespaces_supported(cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the judge handles interrupts
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # wardens are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are not waited for
     isolation.prctl(_CHILD_SUBREAPER, 1)
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
         if not text:
-            _kill_descendants()  # processes that outlived their warden
+            _kill_descendants()  # processes that outlived their supervisor
             return
         control.sendall(b'!')
         if os.fork() == 0:

@@ -161,7 +161,7 @@ TASKS = {
 }  # fmt: skip
 
 
-def task_named(name: str) -> Task:
+def find_task(name: str) -> Task:
     "Return a task of `TASKS`; raises `ValueError`, which lists their names"
     if name not in TASKS:
         no_name = 'no task is named: the file has no line #!POPCORN leaderboard NAME'

@@ -48,7 +48,7 @@ class Mismatch(NamedTuple):
     text: str  # the difference, in words
 
 
-def _locate_wrong(is_wrong):  # (text, index)
+def _locate_mismatch(is_wrong):  # (text, index)
     "Describe how many elements are wrong, and return the index of the first one"
     first = tuple(is_wrong.nonzero()[0].tolist())
     return f'{int(is_wrong.sum())} of {is_wrong.numel()} elements, the first at {list(first)}', first
@@ -56,7 +56,7 @@ def _locate_wrong(is_wrong):  # (text, index)
 
 def _describe_values(got, expected, is_wrong):
     "Describe how many elements are wrong, and the values of the first one"
-    text, first = _locate_wrong(is_wrong)
+    text, first = _locate_mismatch(is_wrong)
     return f'{text}: {got[first].item():.7g} instead of {expected[first].item():.7g}'
 
 
@@ -75,10 +75,10 @@ def _has_fill_bits(x):
 def _nan_mismatch(is_nan, is_unwritten):
     "Return the `Mismatch` for elements that are NaN, some of which may be unwritten"
     if is_unwritten.any():
-        elements, _ = _locate_wrong(is_unwritten)
+        elements, _ = _locate_mismatch(is_unwritten)
         return Mismatch('unwritten', f'never written, or computed from uninitialized memory: {elements}')
     causes = 'the result of 0/0, inf/inf or inf - inf, or of an operand that was NaN or uninitialized'
-    return Mismatch('nan', f'NaN in {_locate_wrong(is_nan)[0]}: {causes}')
+    return Mismatch('nan', f'NaN in {_locate_mismatch(is_nan)[0]}: {causes}')
 
 
 def find_mismatch(
@@ -87,7 +87,7 @@ def find_mismatch(
     scale,  # as for `allowed_error`
     dtype: str,  # the dtype that the task requires
     terms: int,  # as for `allowed_error`
-):  # a `Mismatch`, or None if the answer is right
+):  # a `Mismatch`, or None if the answer is correct
     "Compare an answer with the expected one"
     if tuple(got.shape) != tuple(expected.shape) or str(got.dtype) != f'torch.{dtype}':
         actual = f'{str(got.dtype)[6:]} {list(got.shape)}'

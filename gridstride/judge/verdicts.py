@@ -25,8 +25,8 @@ REASONS = {  # code -> reason for which a submission is refused
     'replay': 'the answer is that of an earlier call',
     'constant': 'the answer does not depend on the inputs',
     'seed': 'the answer is that of the public test inputs',
-    'gave up': 'the answer is right at first, but wrong in later calls',
-    'shapes': 'the answer is right only for the public sizes',
+    'gave up': 'the answer is correct at first, but wrong in later calls',
+    'shapes': 'the answer is correct only for the public sizes',
     'precision': 'the answer was accumulated with less precision than the task requires',
     'wrong': 'the answer is wrong',
 }

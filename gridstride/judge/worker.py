@@ -118,7 +118,7 @@ class _Worker:
             self.reporter('patched', f'it replaced {function_name}')
 
     def call(self, header, blobs):
-        "Call the submission; send the answer at once, then reports, and then the inputs, which it may have changed"
+        "Call the submission; send the answer immediately, then reports, and then the inputs, which it may have changed"
         data = self.pool.data(header, blobs)
         old_threads = set(sys._current_frames())
         SKIPPED_LAUNCHES[:] = [True] * header.get('idle', False)

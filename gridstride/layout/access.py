@@ -34,7 +34,7 @@ def cost(
     layout,  # a `Layout`, a `Swizzled`, or a function of coordinates that returns an offset in elements
     *coordinate,  # per mode, an array of shape (..., lanes); other axes are requests
     size=4,  # bytes of an element
-    vector=1,  # elements that a lane reads at once, starting at the offset
+    vector=1,  # elements that a lane reads with one instruction, starting at the offset
 ) -> Cost:
     """Compute the cost of a request in which each lane reads the element at its coordinate.
 
@@ -64,7 +64,7 @@ def walk(
     layout,  # two modes: rows and columns
     direction,  # 'row': consecutive lanes read consecutive elements of a row; 'column': of a column
     size=4,  # bytes of an element
-    vector=1,  # elements that a lane reads at once
+    vector=1,  # elements that a lane reads with one instruction
 ) -> Cost:
     """Compute the cost of reading a tile row by row or column by column, 32 lanes at a time.
 

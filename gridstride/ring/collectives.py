@@ -175,7 +175,7 @@ class Communicator:
         if (slots := self.slots.get((shape, dtype, chunks))) is None:
             slots = self.slots[shape, dtype, chunks] = self._make_slots(shape, dtype, chunks)
         self.copy_round += 1
-        self._let_copies_wait()
+        self._make_copy_stream_wait()
         return slots[self.copy_round % 2]
 
     def _make_slots(self, shape, dtype, chunks):
@@ -188,7 +188,7 @@ class Communicator:
             self.copy_memory = SymmetricMemory((2, cdiv(num_bytes, 4096) * 4096), torch.uint8, self.device)
         return [_Slot(self.copy_memory, slot, shape, dtype, chunks) for slot in range(2)]
 
-    def _let_copies_wait(self):
+    def _make_copy_stream_wait(self):
         "Make the copy stream wait for the current stream"
         self.event.record()
         self.event.wait(self.copy_stream)
@@ -210,7 +210,7 @@ class Communicator:
         w,  # [K, N], any on each rank
         chunks=None,  # copies per pair of ranks; None: chosen by an estimate
     ):  # [ranks * rows, N]
-        """Return `all_gather(x) @ w`: the product of this rank's rows begins at once, those of others as they arrive.
+        """Return `all_gather(x) @ w`: the product of this rank's rows begins first, those of others as they arrive.
 
         Raises TypeError or ValueError for operands that do not match."""
         _check_product(x, w, 'all_gather_matmul')
@@ -256,7 +256,7 @@ class Communicator:
             destination = (self.rank + step) % self.ranks
             for index, chunk in enumerate(parts[destination]):
                 product = matmul(chunk, w)
-                self._let_copies_wait()
+                self._make_copy_stream_wait()
                 self._send(product, destination, slot.addresses[destination][self.rank][index], index)
                 product.record_stream(self.copy_stream)
         return self._add_own_product(parts[self.rank], w, slot, x.new_empty(rows, N))

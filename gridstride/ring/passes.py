@@ -24,7 +24,7 @@ _SUM_DTYPES = torch.float32, torch.float64
 _HEAD_GROUPS = 4
 
 
-def _no_stamp(activity, step):
+def _ignore_stamp(activity, step):
     "Replace `Stamps`: record nothing"
     return nullcontext()
 
@@ -356,7 +356,7 @@ def attention(
         raise TypeError(f'ring: carrier is {carrier!r}; expected an instance, such as carrier=ring.Copies()')
     _check_operands(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _no_stamp)
+    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _ignore_stamp)
     out_and_lse = _Ring.apply(q, k, v, call)
     return out_and_lse if lse else out_and_lse[0]
 
@@ -373,7 +373,7 @@ def gathered_attention(
 ):  # like q
     "Compute the forward pass of `attention` after an all-gather of all keys and values"
     _check_operands(q, k, v, order, rank_and_ranks()[1])
-    stamp, scale = stamp or _no_stamp, q.shape[-1] ** -0.5 if scale is None else float(scale)
+    stamp, scale = stamp or _ignore_stamp, q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
     with stamp('wait', 0):
         all_keys_and_values = []

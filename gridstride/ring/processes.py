@@ -270,7 +270,7 @@ def _print_output(rank, text):
         print(f'rank {rank}: {line}')
 
 
-def _ask_locations(processes, finished, settle_seconds):
+def _request_locations(processes, finished, settle_seconds):
     "Ask the ranks that have not finished where they are; return {rank: its location, or the error that it reports}"
     reports = {}
     pending_children = {child.rank: child for child in processes if child.rank not in finished}
@@ -301,7 +301,7 @@ def _cause_priority(text):
 def _find_root_cause(processes, finished, rank, reason):
     "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
     timed_out = reason.startswith('did not finish')
-    others = _ask_locations(
+    others = _request_locations(
         processes,
         finished if timed_out else {*finished, rank},
         _GRACE_SECONDS if reason.startswith('died') else _SETTLE_SECONDS,

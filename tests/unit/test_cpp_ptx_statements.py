@@ -1,7 +1,8 @@
 "Inline PTX, instruction by instruction: what each becomes, and what is refused."
 import pytest
 
-from gridstride.cpp.rewriters.ptx import UnknownPTX, translate_ptx
+from gridstride.cpp.rewriters.ptx import translate_ptx
+from gridstride.cpp.rewriters.ptx_calls import UnknownPTX
 
 
 @pytest.mark.parametrize('ptx,cpp', [

@@ -2,7 +2,7 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
-from gridstride.cpp.lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
+from gridstride.cpp.lint.callers import Unit, mark_host_functions, drop_mark_reports, find_wrong_calls
 from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.rewriters.rewrite import to_cpp
 
@@ -79,9 +79,9 @@ OWN = [  # source, the lines of private functions
 @pytest.mark.parametrize('src,lines', OWN)
 def test_a_private_function_in_ptx_is_this_sources_own(src, lines):
     text = to_cpp(src)
-    own = mark(text, 'OWN ')
+    own = mark_host_functions(text, 'OWN ')
     assert [n for n, line in enumerate(own.splitlines(), 1) if 'OWN' in line] == lines
-    assert own.replace('OWN ', '') == mark(text) and 'OWN' not in mark(text)
+    assert own.replace('OWN ', '') == mark_host_functions(text) and 'OWN' not in mark_host_functions(text)
 
 
 @pytest.mark.parametrize('said', [

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gridstride.bench import recording
 from gridstride.bench.keys import key
-from gridstride.bench.recording import Unavailable, forms, is_recording, machine, mark, read, recorded, write
+from gridstride.bench.recording import (
+    Unavailable, mime_representations, is_recording, machine, mark, read, recorded, write)
 from found import names
 
 
@@ -51,8 +52,8 @@ def test_a_recording_knows_the_versions_of_what_is_installed(monkeypatch):
 
 
 def test_forms_are_those_that_a_notebook_would_show():
-    assert forms(Bold('12 GB/s')) == {'text/html': '<b>12 GB/s</b>', 'text/plain': '12 GB/s'}
-    assert forms('hello') == {'text/plain': 'hello'}
+    assert mime_representations(Bold('12 GB/s')) == {'text/html': '<b>12 GB/s</b>', 'text/plain': '12 GB/s'}
+    assert mime_representations('hello') == {'text/plain': 'hello'}
 
 
 def test_data_are_kept_if_json_gives_them_back():

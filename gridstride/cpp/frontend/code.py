@@ -1,7 +1,7 @@
 """`Code`: the tokens of a source, with matched brackets; a brace opens a namespace, a type or code.
 
-This is all of C++'s grammar that the package parses: brackets, and a few rules that distinguish namespaces, types and
-code, and the comparison `a < b` from the template arguments `a<b>`.
+Of C++'s grammar, the package parses only brackets, and a few rules that distinguish namespaces, types and code, and the
+comparison `a < b` from the template arguments `a<b>`.
 """
 
 import re
@@ -44,7 +44,7 @@ class Code(list):
 
     `match[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
     `c[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps
-    the name of a macro to the specifiers that it stands for. If `strict`, raises `WrongSource` for a bracket without a
+    the name of a macro to the specifiers that it expands to. If `strict`, raises `WrongSource` for a bracket without a
     match."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):

@@ -62,7 +62,7 @@ def read_declaration(code, i) -> Declaration:
 
 
 class _CachedIterator:
-    "The items of a generator, which can be iterated over several times; an item is computed when it is first needed"
+    "The items of a generator, which can be iterated over repeatedly; items are computed lazily"
 
     def __init__(self, generator):
         self.generator = generator
@@ -159,7 +159,7 @@ def _defines_type(code, start, i):
 
 
 def _skip_word(code, i, has_type):
-    "Return (index after the specifier at `i`, has a type been read?); the index is `i` if a declarator begins there"
+    "Return (index after the specifier at `i`, whether a type was read); the index is `i` if a declarator begins there"
     if code[i] == 'operator':
         return i, has_type
     if is_storage(code, i) or code[i] in QUALIFIERS:
@@ -264,7 +264,7 @@ def class_name(code, opening):
     return code[j] if code.is_word(j) else None
 
 
-# (a substring that each text matched by the pattern has, pattern, replacement)
+# (a substring that every match contains, pattern, replacement)
 _SPACING = [
     (required_text, re.compile(pattern), replacement)
     for required_text, pattern, replacement in (
@@ -281,13 +281,13 @@ _SPACING = [
 _NO_SPACING = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # text that no pattern of `_SPACING` changes
 
 
-def spell(words):
+def format_type(words):
     "Join tokens as a type is usually written: `const float *`, `std::vector<int>`, `float (*)[4]`"
-    return _spell(tuple(words))
+    return _format_type(tuple(words))
 
 
 @lru_cache(4096)  # a source has few types
-def _spell(words):
+def _format_type(words):
     text = ' '.join(words)
     if _NO_SPACING.fullmatch(text):
         return text

@@ -41,7 +41,7 @@ class Edits:
         self.edits.append((start, end, text + line_end * code.src.count('\n', start, end)))
 
     def replace_tokens(self, i: int, j: int, text: str):
-        "Record that the tokens from `i` to `j`, both included, become `text`"
+        "Record that `text` replaces the tokens from `i` to `j`, inclusive"
         self.replace(self.code.start(i), self.code.end(j), text)
 
     def insert(self, pos: int, text: str):

@@ -1,8 +1,8 @@
-"""Finds out which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines it.
+"""Determines which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines it.
 
 A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. If a condition is
-unknown, all branches are rewritten for the emulator; the *likely* branch decides which brackets match and which
-functions there are. A name that the source does not define is likely undefined. So conditions have three values: True,
+unknown, all branches are rewritten for the emulator, and the *likely* branch determines which brackets match and which
+functions exist. A name that the source does not define is likely undefined. So conditions have three values: True,
 False, and None for unknown.
 """
 

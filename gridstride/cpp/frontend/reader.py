@@ -1,7 +1,7 @@
-"""Finds the functions that a source in CUDA C defines, for `load_cuda`, `cuda_kernel` and `get_signature`.
+"""Finds the functions that CUDA C source defines, for `load_cuda`, `cuda_kernel` and `get_signature`.
 
-It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. If an `#if` has
-several branches, it reads the one that is compiled, as far as that is known.
+It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. Of the branches of an
+`#if`, it reads the one that is compiled, as far as that is known.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .code import ALIGNMENTS, NON_FUNCTION_WORDS, OPENING_BRACKETS, Code, MacroCode, is_balanced
 from .declarations import BUILTIN, CLASS_KEYWORDS, QUALIFIERS, STORAGE
-from .declarations import declared_name, skip_specifiers, spell, tokens_of_type
+from .declarations import declared_name, skip_specifiers, format_type, tokens_of_type
 from .preprocessor import DEFINE, has_conditions, live_lines
 from .tokens import Tokens, WrongSource, directives, string_value, tokens, tokens_of
 from ...support.lazy_exports import paused_garbage_collection
@@ -123,12 +123,12 @@ def _result_type(code, type_start, opening, end):
     if code[arrow] not in ('{', ';'):
         arrow = code.find_stop(arrow, ('->', '{', ';'))
     if code[arrow] == '->':
-        return spell([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
+        return format_type([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
     while code.is_word(type_start) and code[type_start + 1] == '(' and code[type_start] not in NON_FUNCTION_WORDS:
         type_start = code.match[type_start + 1] + 1  # a macro before it
     words = tuple(code.texts[type_start : opening - 1])
     if words not in code.result_types:  # many functions have the same type
-        code.result_types[words] = spell(
+        code.result_types[words] = format_type(
             [code[i] for i in tokens_of_type(code, type_start, opening - 1) if code[i] != 'constexpr']
         )
     return code.result_types[words]
@@ -162,7 +162,9 @@ def _parameter(code, i, end):
         if word not in ('__restrict__', '__restrict')
     ]
     is_grid_constant = any(code[j] == '__grid_constant__' for j in range(i, name))
-    return Param(spell(words), code.text(range(name, name_end)), code.text(range(init + 1, end)), is_grid_constant)
+    return Param(
+        format_type(words), code.text(range(name, name_end)), code.text(range(init + 1, end)), is_grid_constant
+    )
 
 
 def _decay_to_pointer(array_suffix):

@@ -1,7 +1,7 @@
-"""The tokenizer of CUDA C: splits a source into words, numbers, strings, operators and preprocessor lines.
+"""The tokenizer of CUDA C: splits source into words, numbers, strings, operators and preprocessor lines.
 
-A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. This module
-knows no other grammar.
+A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. The module implements no other
+grammar.
 """
 
 import math
@@ -21,7 +21,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    is_likely: bool = None  # for an `#if`, `#elif` or `#else`: is its branch probably compiled? None: unknown
+    is_likely: bool = None  # for an `#if`, `#elif` or `#else`: whether its branch is probably compiled; None: unknown
 
 
 # Each `>` is a token of its own. A later step decides whether `>>>` closes a launch, three templates, or one template

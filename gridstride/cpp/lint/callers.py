@@ -1,8 +1,8 @@
-"""Refuses calls of host functions in device code, with the compiler's help.
+"""Rejects calls of host functions in device code, with the compiler's help.
 
-Tokens alone do not determine which overload, constructor, operator or destructor is called, but a compiler does. So
-`mark` marks host functions as deprecated, the compiler warns of each use, and `find_wrong_calls` refuses those in
-device code, as nvcc does.
+Only a compiler can determine which overload, constructor, operator or destructor is called. So `mark_host_functions`
+marks host functions as deprecated, the compiler warns of each use, and `find_wrong_calls` rejects those in device code,
+as nvcc does.
 """
 
 import os, re
@@ -42,13 +42,13 @@ class _FunctionDeclaration(NamedTuple):
 
 @lru_cache(16)  # for the files of a few programs
 @paused_garbage_collection()
-def mark(
+def mark_host_functions(
     text: str,  # C++ for the emulator
     ptx_specifiers='',  # for functions with PTX, if no other file uses them; '': other files may
     inline_specifiers='',  # for functions to inline, so that findings name the calls; '': inline none
     registers_kernels=False,  # whether the program launches kernels by addresses of type `void *`
 ) -> str:
-    """Mark host functions and host variables in `text`, so that the compiler reports their uses.
+    """Mark host functions and host variables as deprecated, so that the compiler reports their uses.
 
     A function with PTX, which expands to long code, gets `ptx_specifiers`, so that it is compiled only if used."""
     try:
@@ -268,7 +268,7 @@ def _overload_key(code, function):
 
 
 def _may_have_macro(function):
-    "Return whether a word before the function may be a macro that decides where it runs"
+    "Return whether a word before the function may be a macro with an execution space specifier"
     return any(map(str.isupper, function.words)) and any(
         len(w) > 1 and w.isupper() and w != function.owner for w in function.words
     )
@@ -278,7 +278,7 @@ _NO_TYPES = frozenset(('~', 'inline', 'static'))
 
 
 def _is_host(code, function):
-    "Return whether `function` is certainly a host function; False if a macro or the compiler decides that"
+    "Return whether `function` is certainly a host function; False if this depends on a macro or the compiler"
     name, next_token = code[function.paren - 1], code.match[function.paren] + 1
     if (
         not _UNMARKED_WORDS.isdisjoint(function.words)
@@ -356,7 +356,7 @@ def drop_mark_reports(
     kept_lines, is_skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC_LINE.search(line):
-            is_skipping = any(mark in line for mark in _WARNINGS_OF_MARKS)
+            is_skipping = any(mark_host_functions in line for mark_host_functions in _WARNINGS_OF_MARKS)
             while is_skipping and kept_lines and _CONTEXT_LINE.search(kept_lines[-1]):
                 kept_lines.pop()
         if not is_skipping or _CONTEXT_LINE.search(line):
@@ -481,7 +481,7 @@ def _end_of_body(code, p):
 
 
 def _is_conditional(code, start, end):
-    "Return whether the preprocessor decides which code of `start:end` is for the host and which for the device"
+    "Return whether preprocessor lines in `start:end` distinguish host and device code"
     return code.has_directive(start + 1, end + 1, 'CUDA')
 
 

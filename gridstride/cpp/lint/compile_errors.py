@@ -27,7 +27,7 @@ class Diagnostic(NamedTuple):
 
 
 class CompileError(ShortTracebackError, RuntimeError):
-    """The source does not compile; the message has the learner's lines with the compiler's messages.
+    """The source does not compile; the message contains the learner's lines with the compiler's messages.
 
     `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `source_name` is how the message names
     the source, `log` is the compiler's whole log."""
@@ -379,7 +379,7 @@ _UNINITIALIZED_WARNING = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialize
 
 
 def _correct_uninitialized(diagnostics, src):
-    "Return the warnings without false positives (guarded uses), and with uses that the compiler misses"
+    "Remove false positives (guarded uses) from the warnings, and add uses that the compiler misses"
     if not diagnostics and not may_use_uninitialized(src):
         return []
     code, matches = read_compiled(src), {d: _UNINITIALIZED_WARNING.search(d.message) for d in diagnostics}

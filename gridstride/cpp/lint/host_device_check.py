@@ -1,8 +1,8 @@
-"""Refuses launches of functions that are not kernels, and calls of device functions by the host.
+"""Rejects launches of functions that are not kernels, and calls of device functions from host code.
 
-nvcc refuses these, but g++ compiles kernels and device functions as ordinary functions. `callers` checks the calls in
+nvcc rejects these, but g++ compiles kernels and device functions as ordinary functions. `callers` checks the calls in
 device code. This module checks only unambiguous names: functions outside classes, called with their namespaces, that
-have no host overload, and whose name has no other meaning in the caller.
+have no host overload, and whose name is not redeclared in the caller.
 """
 
 import math
@@ -16,24 +16,24 @@ from ..frontend.reader import declaration_heads, namespace_of, parameters_start
 HOST_AND_DEVICE_FUNCTIONS = {*dir(math), *(f'{name}f' for name in dir(math)), 'min', 'max', 'abs'}
 
 
-def refuse_wrong_side_calls(
+def reject_wrong_execution_space(
     code: Code,
     functions: list,  # of `Function`: those of the source
 ):
-    """Raise `WrongSource` for a call, a launch or a keyword on the wrong side, host or device.
+    """Raise `WrongSource` for a call, a launch or a keyword in the wrong execution space, host or device.
 
     These are launches of functions that are not kernels, calls of device functions by host functions, host functions
-    as arguments of device templates that call them, and what device code lacks: exceptions, `std::cout`, ..."""
-    sides = {}
+    as arguments of device templates that call them, and features that device code does not have: exceptions, ..."""
+    spaces = {}
     for function in functions:
-        sides.setdefault(_join_scope(function.scope, function.name), set()).add(_side(function))
+        spaces.setdefault(_join_scope(function.scope, function.name), set()).add(_execution_space(function))
     ambiguous = HOST_AND_DEVICE_FUNCTIONS | BUILTIN
-    side_of_name = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in ambiguous}
-    _refuse_launches(code, side_of_name)
+    space_of_name = {k: v.pop() for k, v in spaces.items() if len(v) == 1 and k not in ambiguous}
+    _reject_launches(code, space_of_name)
     if '__CUDACC__' in code.src or '__CUDA_ARCH__' in code.src:
-        return  # the preprocessor decides which code is for the host and which for the device
+        return  # preprocessor lines distinguish host and device code
     device_functions, uses_std = (
-        {k for k, v in side_of_name.items() if v == 'device'},
+        {k for k, v in space_of_name.items() if v == 'device'},
         'using namespace std' in code.src,
     )
     unqualified_names = frozenset(name.rpartition('::')[2] for name in device_functions)
@@ -44,13 +44,13 @@ def refuse_wrong_side_calls(
         words = code.expanded_words(head.start, paren)
         body = range(head.end + 1, code.match.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
-            _refuse_host_keywords(code, body)
+            _reject_host_keywords(code, body)
             if '__host__' not in words:
-                _refuse_host_library(code, body, uses_std)
+                _reject_host_library(code, body, uses_std)
         may_run_on_gpu = words & {'__global__', '__device__', 'template', 'constexpr'}
         if not may_run_on_gpu and not code.find_between('__device__', body.start, body.stop):
-            _refuse_calls(code, body, device_functions, unqualified_names)
-    _refuse_arguments(code, functions, {k for k, v in side_of_name.items() if v == 'host'})
+            _reject_calls(code, body, device_functions, unqualified_names)
+    _reject_arguments(code, functions, {k for k, v in space_of_name.items() if v == 'host'})
 
 
 HOST_FUNCTION_IN_DEVICE_CODE = '{name} is a host function, but this code runs on the GPU: declare it `__device__`'
@@ -72,23 +72,23 @@ def _qualified_name(code, i):
     return f'::{name}' if code[i - 1] == '::' else name
 
 
-_REASONS_OF_REFUSAL = {
+_REJECTION_REASONS = {
     **dict.fromkeys(('dynamic_cast', 'typeid'), 'a GPU has no run-time type information; store the type in a member'),
     'thread_local': 'a local variable of device code already belongs to one thread',
 }
 
 
-_HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_REASONS_OF_REFUSAL))
+_HOST_ONLY_KEYWORDS = frozenset(('throw', 'try', *_REJECTION_REASONS))
 
 
-def _refuse_host_keywords(code, body):
+def _reject_host_keywords(code, body):
     for i in code.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
         if code[i] in ('throw', 'try') and code.is_word(i) and (code[i + 1], code[i + 2]) != ('(', ')'):
             raise code.error(
                 WrongSource, f'device code has no exceptions: return an error value instead of `{code[i]}`', i
             )
-        if code[i] in _REASONS_OF_REFUSAL and code.is_word(i):
-            raise code.error(WrongSource, f'device code has no `{code[i]}`: {_REASONS_OF_REFUSAL[code[i]]}', i)
+        if code[i] in _REJECTION_REASONS and code.is_word(i):
+            raise code.error(WrongSource, f'device code has no `{code[i]}`: {_REJECTION_REASONS[code[i]]}', i)
 
 
 _USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'
@@ -102,7 +102,7 @@ _ADVICE = {  # host-only name of the C++ library -> its substitute in a kernel
 _LIBRARY_NAMES = frozenset(_ADVICE)
 
 
-def _refuse_host_library(code, body, uses_std):
+def _reject_host_library(code, body, uses_std):
     "Raise `WrongSource` for `std::cout << x`, `std::vector<int> v`, ...; `uses_std`: whether `std::` may be omitted"
     for i in code.find_any_between(_LIBRARY_NAMES, body.start, body.stop):
         is_std_name = (code[i - 2], code[i - 1]) == ('std', '::') or uses_std and code[i - 1] not in ('::', '.', '->')
@@ -112,8 +112,8 @@ def _refuse_host_library(code, body, uses_std):
                 raise code.error(WrongSource, f'std::{code[i]} is host-only: {_ADVICE[code[i]]}', i)
 
 
-def _side(function):
-    "Return 'kernel', 'host' or 'device'; None for a function that runs on both sides, or if its side is unknown"
+def _execution_space(function):
+    "Return 'kernel', 'host' or 'device'; None for a function of both execution spaces, or if it is unknown"
     if (
         'constexpr' in function.words
         or any(map(str.isupper, function.words))
@@ -127,14 +127,14 @@ def _side(function):
     return 'host'
 
 
-def _refuse_launches(code, side_of_name):
+def _reject_launches(code, space_of_name):
     for i in code.find('<<<'):
-        if side_of_name.get(code[i - 1]) in ('host', 'device') and code[i - 2] not in ('::', '.', '->'):
+        if space_of_name.get(code[i - 1]) in ('host', 'device') and code[i - 2] not in ('::', '.', '->'):
             message = f'{code[i - 1]} is not a kernel, so it cannot be launched: declare it `__global__`'
             raise code.error(WrongSource, message, i - 1)
 
 
-def _refuse_calls(code, body, device_functions, unqualified_names):
+def _reject_calls(code, body, device_functions, unqualified_names):
     "Raise `WrongSource` for a call of a device function; `unqualified_names` are those without namespaces"
     uses = code.find_any_between(unqualified_names, body.start, body.stop)
     local_names = uses and {
@@ -152,7 +152,7 @@ def _refuse_calls(code, body, device_functions, unqualified_names):
             raise code.error(WrongSource, _DEVICE_FUNCTION_IN_HOST_CODE.format(name=name), i)
 
 
-def _refuse_arguments(code, functions, host_functions):
+def _reject_arguments(code, functions, host_functions):
     """Raise `WrongSource` for a host function that is an argument of a device template which calls it.
 
     `callers` finds these too if the compiler is g++ 12 or clang; g++ 13 does not warn of them."""

@@ -12,7 +12,16 @@ _BARRIERS = {
     '__syncthreads', '__syncthreads_count', '__syncthreads_and', '__syncthreads_or', '__syncwarp', '__barrier_sync',
     '__barrier_sync_count', 'sync',
 }  # fmt: skip
-_REFUSED = {'__noinline__', 'noinline', 'GRIDSTRIDE_NOINLINE', 'operator', 'virtual', 'override', 'friend', 'extern'}
+_NEVER_INLINED = {
+    '__noinline__',
+    'noinline',
+    'GRIDSTRIDE_NOINLINE',
+    'operator',
+    'virtual',
+    'override',
+    'friend',
+    'extern',
+}
 _MAX_TOKENS = 600  # of a function with a barrier
 _MAX_TOKENS_WITHOUT_BARRIER = 120  # of a function that uses an array
 _MAX_DEPTH = 4  # of nested calls
@@ -52,7 +61,9 @@ def _may_inline(code, function, num_uses):
         or num_uses[name := code[function.paren - 1]] < 2
     ):
         return False  # one use is its definition
-    if not _REFUSED.isdisjoint(function.words) or not _REFUSED.isdisjoint(code.texts[function.first : function.paren]):
+    if not _NEVER_INLINED.isdisjoint(function.words) or not _NEVER_INLINED.isdisjoint(
+        code.texts[function.first : function.paren]
+    ):
         return False
     return (
         name != function.owner

@@ -1,4 +1,4 @@
-"""Checks the declarations of kernels: nvcc refuses some that g++ accepts, because to g++ a kernel is a function."""
+"""Checks the declarations of kernels: nvcc rejects some that g++ accepts, because to g++ a kernel is a function."""
 
 from ..frontend.code import Code
 from ..frontend.tokens import WrongSource
@@ -11,7 +11,7 @@ _NO_INITIALIZER_LIST = '{name} is a kernel, which cannot take a std::initializer
 _LOCAL_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
 
 
-def refuse_wrong_heads(
+def reject_invalid_kernels(
     code: Code,
     functions: list,  # of `Function`: those of the source
 ):
@@ -31,7 +31,7 @@ def refuse_wrong_heads(
 
 
 def _describe_flaw(function):
-    "Describe the error in the declaration of a kernel; None if nothing is"
+    "Describe the error in the declaration of a kernel; None if there is none"
     if word := next(
         (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.words), None
     ):

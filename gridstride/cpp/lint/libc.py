@@ -1,7 +1,7 @@
-"""Finds out which functions belong to C's library, so that only the host can call them.
+"""Determines which functions belong to the C library, so that only the host can call them.
 
-A list of names would be incomplete, so this module looks up the symbols of the library: a function that it exports is a
-host function, unless device code has it, too.
+A list of names would be incomplete, so this module looks up the symbols of the library: an exported function is a host
+function, unless device code has it, too.
 """
 
 import ctypes

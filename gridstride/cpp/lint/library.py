@@ -1,4 +1,4 @@
-"""Refuses functions and types of the standard libraries in device code that nvcc 13 refuses there, but g++ accepts."""
+"""Rejects functions and types of the standard libraries in device code that nvcc 13 rejects there, but g++ accepts."""
 
 from .callers import Unit, host_device_code, device_code, is_unused_template, wrong_source
 from ..frontend.code import indices_between
@@ -84,7 +84,7 @@ _ADVICE = {
 
 def find_host_uses(
     unit: Unit,
-    own_names: 'ProgramNames',  # names that the program declares itself
+    own_names: 'ProgramNames',  # names that the program itself declares
     extensions: tuple,  # of nvcc, which options enable: 'constexpr', 'lambda'; 'std' for NVRTC, which has its own std
 ):
     "Yield a `WrongSource` per use of a host-only function or type of the standard libraries in device code"
@@ -179,7 +179,7 @@ def _format(template, name):
 
 def _describe_use(code, i, own_names, extensions):
     "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
-    if words := _describe_refusal(code, i, own_names, extensions):
+    if words := _describe_rejection(code, i, own_names, extensions):
         return _format(words, code[i])
     for macro_body in own_names.macros.get(code[i], ()):
         host_calls = (
@@ -214,7 +214,7 @@ def _uses_of_std_arrays(code, a, b):
 _NEEDS_EXTENDED_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
-def _describe_refusal(code, i, own_names, extensions):
+def _describe_rejection(code, i, own_names, extensions):
     "Return the message about a use of the name at token `i` in device code; None if it is allowed"
     name = code[i]
     is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
@@ -271,7 +271,7 @@ def _is_assigned_value(code, i):
 
 
 class ProgramNames:
-    """A set of the names that a program declares itself, and that hide functions of the standard libraries.
+    """A set of the names that a program itself declares, which hide functions of the standard libraries.
 
     `macros`: name -> the bodies of the macros of this name."""
 

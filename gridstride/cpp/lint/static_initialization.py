@@ -1,6 +1,6 @@
-"""Finds out whether a source may run code when its module is loaded: initializers and constructors at file scope.
+"""Determines whether a source may run code when its module is loaded: initializers and constructors at file scope.
 
-A false positive is harmless: the module then only loads more slowly.
+A false positive is harmless: the module only loads more slowly.
 """
 
 import re
@@ -48,7 +48,7 @@ def _may_run(code: Code, head, classes, aliases):
         return not head.is_definition and (_passes_values(code, call) or passes_names)
     last = code.match.get(end, end) if head.is_definition else end
     if head.is_definition and '=' not in words and not _TYPES.isdisjoint(words):
-        return False  # the definition of a type; variables that follow it are a head of their own
+        return False  # the definition of a type; variables that follow it have a separate head
     initializer = code.texts[first + (words.index('=') if '=' in words else 0) : last]
     return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(code, first, end, classes))
 

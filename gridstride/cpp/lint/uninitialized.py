@@ -1,4 +1,4 @@
-"""Corrects a compiler's warnings of uninitialized variables, which include false positives and miss some variables.
+"""Corrects a compiler's warnings about uninitialized variables, which include false positives and miss some variables.
 
 A compiler does not know that `threadIdx.x < n` has the same value before and after a barrier, so it warns of correct
 code. And if a variable is set to 3 on one path only, a compiler may assume 3 on all paths, without a warning.
@@ -27,9 +27,9 @@ _CUDA_FUNCTION = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA
 
 
 def is_set_by_call(code: Code, name: str, line: int, macros=()):
-    """Return whether a CUDA function gets the variable's address before this line, as in `cudaMalloc(&p, n)`.
+    """Return whether the variable's address is passed to a CUDA function before this line, as in `cudaMalloc(&p, n)`.
 
-    The emulator's function sets no value if it returns an error, which a compiler sees; nvcc cannot see CUDA's code."""
+    The emulator's function does not set it on an error, which a compiler sees; nvcc cannot see CUDA's code."""
     uses = [i for i in code.find(name) if _refers_to(code, i, name) and code.line(i) <= line]
     start = _declaration(code, uses[-1], name) if uses else 0
     return any(i > start and _is_passed_to_cuda(code, i, macros) for i in uses)

@@ -3,8 +3,8 @@
 Otherwise each thread is a fiber, and each barrier a switch of fibers. A kernel is split at its barriers: each part
 between two of them becomes a loop, which g++ vectorizes. This is done without checks only, for kernels that
 synchronize by `__syncthreads()` alone, at the top level of their body or of `for` loops whose iterations are the same
-for all threads, and that call only functions known to need no thread of their own. All other kernels remain as they
-are. A local variable that lives across a barrier becomes an array with an element per thread, unless its value follows
+for all threads, and that call only functions known not to need a fiber. All other kernels remain unchanged. A local
+variable that lives across a barrier becomes an array with an element per thread, unless its value follows
 from the indices and the parameters: it is then computed again after the barrier.
 """
 
@@ -20,7 +20,7 @@ _INDICES = frozenset(('threadIdx', 'blockIdx', 'blockDim', 'gridDim'))
 _ASSIGNMENTS = frozenset(('=', '+=', '-=', '*=', '/=', '%=', '<<=', '>>=', '&=', '|=', '^=', '++', '--'))
 _HEADS = frozenset(('if', 'for', 'while', 'switch'))
 _CASTS = frozenset(('static_cast', 'reinterpret_cast', 'const_cast'))
-_REFUSED = frozenset(
+_UNSUPPORTED_WORDS = frozenset(
     'asm __asm__ goto try throw static thread_local new delete volatile extern operator this typeid co_await do '
     'typedef using struct class union enum template namespace __shared__'.split()
 )
@@ -55,7 +55,7 @@ _FUNCTIONS = frozenset(
 
 
 class _NotSplit(Exception):
-    "The kernel remains as it is"
+    "The kernel cannot be split, and remains unchanged"
 
 
 class _Variable(NamedTuple):
@@ -87,7 +87,7 @@ def loop_blocks(text: str) -> str:  # C++ for the emulator
 
 
 class _Source:
-    "What the kernels of a source may use: its functions, and the names that its macros define"
+    "The functions and macros of a source, which its kernels may use"
 
     def __init__(self, code: Code, text: str):
         self.code = code
@@ -100,12 +100,12 @@ class _Source:
             self.bodies.setdefault(code[paren - 1], []).append((paren, range(head.end, code.match[head.end])))
         self._plain = {}
 
-    def is_plain_function(self, name):
-        "Return whether a function needs no thread of its own, and no index"
+    def function_needs_no_thread(self, name):
+        "Return whether a function needs neither a fiber nor an index"
         if name not in self._plain:
             self._plain[name] = False  # also if it is recursive
             self._plain[name] = name in self.bodies and all(
-                not {_BARRIER, *_INDICES} & {*self.code.texts[body.start : body.stop]} and self.is_plain(body)
+                not {_BARRIER, *_INDICES} & {*self.code.texts[body.start : body.stop]} and self.needs_no_thread(body)
                 for paren, body in self.bodies[name]
             )
         return self._plain[name]
@@ -114,24 +114,24 @@ class _Source:
         "Return whether a function may change the variables that it is called with"
         return any('&' in self.code.texts[paren : body.start] for paren, body in self.bodies.get(name, ()))
 
-    def is_plain_macro(self, name, depth=4):
-        "Return whether a macro with parameters is an expression that calls only functions that need no thread"
+    def macro_needs_no_thread(self, name, depth=4):
+        "Return whether a macro with parameters is an expression that calls only functions that need no fiber"
         value = self.macros.get(f'{name}(')
         if not value or not depth or re.search(r'[\\;{}=]|::|\+\+|--', value):
             return False
         called = re.findall(r'\b([A-Za-z_]\w*)\s*\(', value[value.find(')') :])
-        return all(word in _FUNCTIONS | _TYPES or self.is_plain_macro(word, depth - 1) for word in called)
+        return all(word in _FUNCTIONS | _TYPES or self.macro_needs_no_thread(word, depth - 1) for word in called)
 
-    def is_plain(self, tokens):
-        "Return whether these tokens use nothing that needs a thread of its own, but for barriers"
+    def needs_no_thread(self, tokens):
+        "Return whether these tokens use nothing that needs a fiber, except barriers"
         code = self.code
         texts = code.texts[tokens.start : tokens.stop]
-        if not _REFUSED.isdisjoint(texts) or _BARRIER in self.macros or self._has_conditional_lines(tokens):
+        if not _UNSUPPORTED_WORDS.isdisjoint(texts) or _BARRIER in self.macros or self._has_conditional_lines(tokens):
             return False
         return all(
-            self._is_plain_call(i)
+            self._call_needs_no_thread(i)
             if code[i] == '('
-            else self._is_plain_name(i)
+            else self._name_needs_no_thread(i)
             if code.is_word(i)
             else _is_index(code, i)
             for i in tokens
@@ -142,13 +142,13 @@ class _Source:
         lines = [line.text for i in tokens for line in (self.code.directives or {}).get(i, ())]
         return not all(re.match(r'#\s*pragma\b', line) for line in lines)
 
-    def _is_plain_name(self, i):
+    def _name_needs_no_thread(self, i):
         name = self.code[i]
         is_statement = self.code[i - 1] in (';', '{', '}') and self.code[i + 1] == ';'
         if is_statement and name not in ('return', 'break', 'continue'):
             return False  # it may be a macro of a header
         if f'{name}(' in self.macros:
-            return self.code[i + 1] == '(' and self.is_plain_macro(name)
+            return self.code[i + 1] == '(' and self.macro_needs_no_thread(name)
         return name not in self.macros or self.is_constant_macro(name)
 
     def is_constant_macro(self, name, depth=4):
@@ -159,7 +159,7 @@ class _Source:
         words = re.findall(r'\b[A-Za-z_]\w*', value)
         return all(self.is_constant_macro(word, depth - 1) for word in words)
 
-    def _is_plain_call(self, i):
+    def _call_needs_no_thread(self, i):
         code = self.code
         before = code[i - 1]
         if before == '>':
@@ -177,7 +177,7 @@ class _Source:
         if before in _ATOMICS:
             return code[i - 2] in (';', '{', '}', ')') and code[code.match[i] + 1] == ';'
         is_known = before in _TYPES | _FUNCTIONS | _TEXTURE_FUNCTIONS or before == _BARRIER
-        return is_known or self.is_plain_macro(before) or self.is_plain_function(before)
+        return is_known or self.macro_needs_no_thread(before) or self.function_needs_no_thread(before)
 
 
 def _is_index(code, i):
@@ -186,7 +186,7 @@ def _is_index(code, i):
 
 
 class _Kernel:
-    "A kernel, and what is found out about its local variables"
+    "A kernel, with an analysis of its local variables"
 
     def __init__(self, source: _Source, head, paren):
         self.source, self.code = source, (code := source.code)
@@ -217,7 +217,7 @@ class _Kernel:
             self._classify(plan)
         self._emit(plan)
         for i in self.uses.get('return', ()):
-            if 'record_return' in self.code.texts[i : i + 5]:  # which checks alone need
+            if 'record_return' in self.code.texts[i : i + 5]:  # needed only by checks
                 self._replace(range(i + 1, self.code.find_stop(i, (';',))), '')
         first = next(a for _, a, *_ in plan).start
         arrays = ''.join(
@@ -273,7 +273,7 @@ class _Kernel:
         if texts[0] == 'extern' or texts[0] == 'struct' and texts[1].startswith('gs_align_'):
             return 'shared'
         if {_BARRIER, 'sync'}.isdisjoint(texts):
-            if self.groups & {*texts} or not self.source.is_plain(statement):
+            if self.groups & {*texts} or not self.source.needs_no_thread(statement):
                 raise _NotSplit
             return 'plain'
         if texts == [_BARRIER, '(', ')', ';']:
@@ -287,7 +287,7 @@ class _Kernel:
         code = self.code
         head = range(statement.start + 2, brace - 1)
         variables = _declared_variables(code, range(head.start, code.find_stop(head.start, (';',)) + 1))
-        if not variables or not self.source.is_plain(head):
+        if not variables or not self.source.needs_no_thread(head):
             raise _NotSplit
         for v in variables:
             name = code[v.name]
@@ -313,7 +313,7 @@ class _Kernel:
         return code[i - 1] == '&' and code[i + 1] not in ('[', '->') and not is_binary
 
     def _classify(self, plan):
-        "Find the variables that live across a barrier, and how they do"
+        "Find the variables that live across a barrier: those that are computed again, and those that become arrays"
         self._number_segments(plan)
         declared = {*self.variables}
         for name, v in self.variables.items():
@@ -339,7 +339,7 @@ class _Kernel:
                 continue
             self.num_segments += 1
             for one in parts[0]:
-                self._refuse_jumps(one)
+                self._reject_jumps(one)
                 if not _is_expression(code, one) and not _declared_variables(code, one):
                     raise _NotSplit
                 self.segment_of.update(dict.fromkeys(one, self.num_segments))
@@ -348,7 +348,7 @@ class _Kernel:
                         raise _NotSplit
                     self.variables[code[v.name]] = v
 
-    def _refuse_jumps(self, statement):
+    def _reject_jumps(self, statement):
         "Raise `_NotSplit` for a `return`, and a `break` or `continue` of a loop around the statement"
         code = self.code
         for i in statement:
@@ -396,7 +396,7 @@ class _Kernel:
         code = self.code
         if name in self.variables:
             return False
-        if self.source.is_plain_function(name):
+        if self.source.function_needs_no_thread(name):
             return all('[' not in code.texts[body.start : body.stop] for _, body in self.source.bodies[name])
         return bool(re.search(rf'\b(?:const|constexpr)\b[^;(){{}}&*]*\b{re.escape(name)}\s*=', code.src))
 

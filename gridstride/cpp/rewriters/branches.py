@@ -1,4 +1,4 @@
-"""Inserts calls into the conditions of device code, by which the runtime counts the warps that take each branch.
+"""Inserts calls into the conditions of device code, so that the runtime can count the warps that take each branch.
 
 `runtime/coverage.cpp` receives the outcomes. The conditions are those of `if`, `while` and `for`; a condition that
 declares a variable, and one that is always true, are left as they are."""

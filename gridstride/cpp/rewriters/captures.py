@@ -1,7 +1,7 @@
 """Rewrites lambdas that use variables in shared memory.
 
-On a GPU these variables are static, so that a lambda uses them without capturing. On the emulator they are local
-references, so each lambda that uses one gets a capture by reference.
+On a GPU these variables are static, so a lambda uses them without a capture. On the emulator they are local
+references, so a capture by reference is added to each lambda that uses one.
 """
 
 from bisect import bisect
@@ -40,7 +40,7 @@ def rewrite_captures(edits: Edits):
             and name not in parameters
             and _is_shared(declarations_of[name], shared_tokens, body)
         ]
-        _refuse_explicit_captures(code, i, captured_names)
+        _reject_explicit_captures(code, i, captured_names)
         end, captures_all_by_reference = code.match[i], code[i + 1] == '&' and code[i + 2] in (',', ']')
         captures = ', '.join(
             f'&{name}' for name in captured_names if not captures_all_by_reference and name in used_names
@@ -59,7 +59,7 @@ def _names_used_by_lambda(code, body, names_of_macro):
     return names.union(*(names_of_macro[name] for name in names if name in names_of_macro))
 
 
-def _refuse_explicit_captures(code, i, shared_names):
+def _reject_explicit_captures(code, i, shared_names):
     for a, b in code.arguments(i):
         if code[b - 1] in shared_names and (b - a == 1 or b - a == 2 and code[a] == '&'):
             message = f'{code[b - 1]} is in shared memory, so it is static: a lambda cannot capture it; do not list it'

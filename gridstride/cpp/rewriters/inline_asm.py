@@ -8,7 +8,8 @@ The body of a macro may insert its parameter into the text, as in `"cp.async.wai
 import re
 
 from ..frontend.edits import Edits, NotEmulated
-from .ptx import UnknownPTX, translate_ptx
+from .ptx import translate_ptx
+from .ptx_calls import UnknownPTX
 from ..frontend.tokens import string_value
 
 

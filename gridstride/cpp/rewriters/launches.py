@@ -73,7 +73,7 @@ def _rewrite_launch(edits, i):
         code.match.get(paren) == paren + 2 and code[paren + 1] in (code.macro or ())
     )
     args = [] if args_from_macro else code.arguments(paren)
-    _refuse_host_lambdas(code, i, args)
+    _reject_host_lambdas(code, i, args)
     # short macros, because the result is tokenized and read again
     head, call = 'GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(', f'), {_kernel_call(edits, args, kernel, i)}'
     if args_from_macro:
@@ -125,7 +125,7 @@ def _is_template(code, i):
     return any(function.template for function in _kernels_by_name(code).get(_kernel_name(code, i), ()))
 
 
-def _refuse_host_lambdas(code, i, args):
+def _reject_host_lambdas(code, i, args):
     "Raise `WrongSource` for a host lambda in the arguments of a kernel template"
     if code.macro is not None or not args or not _is_template(code, i):
         return
@@ -245,7 +245,7 @@ def _kernel_name(code, i):
 def _kernel_call(edits, args, kernel, i):
     """Return C++ code for the arguments of `launch` that name and call the kernel.
 
-    `{1, 2}` has no type of its own. It gets the type of the kernel's parameter. If that is unknown here, the lambda
+    `{1, 2}` has no type. It is converted to the type of the kernel's parameter. If that is unknown here, the lambda
     passes it to the kernel directly, so that each thread evaluates it."""
     code = edits.code
     braced_indices = [n for n, (a, _) in enumerate(args) if code[a] == '{']

@@ -26,7 +26,7 @@ def _rewrite_inlining(edits):
     """Rewrite `__noinline__`, and drop `always_inline`.
 
     The former cannot be a macro, as libstdc++ has an attribute of that name; nvcc ignores the latter without `inline`,
-    but g++ refuses it."""
+    but g++ rejects it."""
     code = edits.code
     for i in code.find('__noinline__', 'always_inline', '__always_inline__'):
         if code[i] == '__noinline__':
@@ -61,7 +61,7 @@ def _rewrite_launch_bounds(edits):
             edits.insert(code.end(body), f' ::gridstride::{call};')
 
 
-def _refuse_surrogates(src):
+def _reject_surrogates(src):
     "Raise `WrongSource` for half of a surrogate pair, which cannot be encoded in a file"
     try:
         src.encode()
@@ -76,7 +76,7 @@ _LINE_NUMBER = re.compile(r'#\s*(?:line\b|\d)')
 def strip_line_directives(src: str) -> str:
     "Drop `#line` and the byte order mark from `src`, so that line 1 is its first line"
     src = src.removeprefix('\ufeff')
-    _refuse_surrogates(src)
+    _reject_surrogates(src)
     line_numbers = [t for t in directives(src) if _LINE_NUMBER.match(t.text)]
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in line_numbers])
 
@@ -94,7 +94,7 @@ _REWRITTEN_WORDS = frozenset(
 
 
 def _pragma_edits(src):
-    "Yield edits that write `_Pragma` for a pragma in the body of a macro, which only nvcc accepts"
+    "Yield edits that replace a pragma in the body of a macro, which only nvcc accepts, by `_Pragma`"
     for line in directives(src):
         if (m := DEFINE.match(line.text)) and m[2] is None and (pragma := _PRAGMA.match(line.text, m.end())):
             yield line.start + pragma.start(1), line.start + pragma.end(1), f'_Pragma("{pragma[2]}")'
@@ -114,7 +114,7 @@ def _parameter_names_code(kernels):
 @paused_garbage_collection()
 def to_cpp(
     src: str,  # CUDA C
-    register_names=True,  # of the kernels' parameters? Not in a header, which may be included twice
+    register_names=True,  # of the kernels' parameters; False for a header, which may be included twice
     shared=(),  # the result of `shared_variables` for all files of the program
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """Rewrite `src` for the emulator.

@@ -1,7 +1,7 @@
-"""Rewrites statements whose meaning differs between CUDA C and C++, and refuses wrong uses of kernels.
+"""Rewrites statements whose meaning differs between CUDA C and C++, and rejects invalid uses of kernels.
 
 The statements are `return` in a kernel, `atomicExch` with an unused result, `malloc`, `free`, `new` and `delete`. A
-kernel that is called like a function, or that returns a value, is refused."""
+kernel that is called like a function, or that returns a value, is rejected."""
 
 from bisect import bisect_left
 
@@ -9,9 +9,9 @@ from ..frontend.code import Code
 from ..frontend.declarations import KEYWORDS, class_name, statement_start
 from ..frontend.edits import Edits
 from ..frontend.tokens import WrongSource
-from ..lint.kernel_signature_check import refuse_wrong_heads
+from ..lint.kernel_signature_check import reject_invalid_kernels
 from ..frontend.reader import kernels_in, namespace_of, read_functions
-from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, refuse_wrong_side_calls
+from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, reject_wrong_execution_space
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _STATEMENT_SEPARATORS = {';', '{', '}', 'else', 'do'}
@@ -46,11 +46,11 @@ def rewrite_statements(edits: Edits):
     code = edits.code
     functions = list(read_functions(code)) if code.macro is None else []
     if code.macro is None:
-        _refuse_results(code, functions)
-        refuse_wrong_heads(code, functions)
-        refuse_wrong_side_calls(code, functions)
+        _reject_results(code, functions)
+        reject_invalid_kernels(code, functions)
+        reject_wrong_execution_space(code, functions)
         other_functions = {function.name for function in functions if '__global__' not in function.words}
-        _refuse_calls(
+        _reject_calls(
             code, {k.name for k in kernels_in(code)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS
         )
         if '__syncthreads' in code.src:
@@ -72,7 +72,7 @@ def _rewrite_exchanges(edits):
 def _rewrite_heap(edits, functions):
     """Rewrite `malloc` and `free` to functions that allocate on the device in a kernel, and on the host otherwise.
 
-    A `malloc` that the source declares itself, as a member, variable or function, is not rewritten."""
+    A `malloc` that the source itself declares, as a member, variable or function, is not rewritten."""
     code = edits.code
     calls = [i for i in code.find(*_HEAP_FUNCTIONS) if code[i + 1] == '(']
     declarations = [i for i in calls if _is_declared(code, i)]
@@ -96,7 +96,7 @@ def _is_declared(code, i):
 
 
 class _HidingNames:
-    "The names in a source that hide a function of C's library: members, variables, and functions of a namespace"
+    "The names in a source that hide a function of the C library: members, variables, and functions of a namespace"
 
     def __init__(self, code, declarations, functions):
         self.c = code
@@ -170,7 +170,7 @@ def _bases(code, name):
 
 
 def _rewrite_new(edits):
-    "Rewrite `new` and `delete` in device functions: they use the heap of the device or of the host that runs them"
+    "Rewrite `new` and `delete` in device functions to use the heap of the device, or of the host if it runs them"
     code = edits.code
     tokens = code.find('new', 'delete')
     if not tokens or 'operator new' in code.src:
@@ -182,7 +182,7 @@ def _rewrite_new(edits):
         elif code[i] == 'delete' and code[i - 1] not in ('=', '::'):
             is_array = code[i + 1] == '[' and code[i + 2] == ']'
             initializer = '{__LINE__, true}' if is_array else '{__LINE__, false}'
-            edits.replace_tokens(i, i + 2 * is_array, f'::gridstride::Discard{initializer}->*')
+            edits.replace_tokens(i, i + 2 * is_array, f'::gridstride::DeviceDelete{initializer}->*')
 
 
 def _device_functions(code):
@@ -250,7 +250,7 @@ def _is_in_lambda(code, i, body):
     return False
 
 
-def _refuse_results(code: Code, functions):
+def _reject_results(code: Code, functions):
     for function in functions:
         if (
             '__global__' in function.words
@@ -263,7 +263,7 @@ def _refuse_results(code: Code, functions):
             raise code.error(WrongSource, message, i)
 
 
-def _refuse_calls(code: Code, kernels):
+def _reject_calls(code: Code, kernels):
     for i in code.find(*kernels):
         if code.scope(i) != 'code' or code[i - 1] in ('.', '->'):
             continue

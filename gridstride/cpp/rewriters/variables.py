@@ -1,6 +1,6 @@
 """Rewrites shared and device variables to references to memory of the emulator.
 
-The type of the reference is that of the variable.
+The reference has the type of the variable.
 """
 
 import re
@@ -83,7 +83,7 @@ def _shared_reference(edits, declaration, declarator, common_type):
 
 
 def _extern_declaration(edits, declarator, common_type):
-    "Return C++ code that declares a dynamic array under another name, so that the compiler refuses a second type"
+    "Return C++ code that declares a dynamic array under another name, so that the compiler rejects a second type"
     code = edits.code
     indices = tokens_of_type(code, declarator.first, declarator.end)
     prefix, suffix = (
@@ -112,7 +112,7 @@ def _defines_type(code, declaration):
 
 
 def _common_type(edits, declaration):
-    "Return the type that all declarators share; a type that the declaration defines gets a declaration of its own"
+    "Return the type that all declarators share; a type that the declaration defines gets a separate declaration"
     return (
         _extract_type(edits, declaration)
         if _defines_type(edits.code, declaration)
@@ -257,7 +257,7 @@ def _stays_cpp_variable(code, i):
 
 
 def _is_declaration(declarator, declaration):
-    "Return whether the variable has `extern` and no initializer; nvcc takes it as the definition if there is no other"
+    "Return whether the variable has `extern` and no initializer; to nvcc it is the definition if there is no other"
     return 'extern' in declaration.words and declarator.init == declarator.end
 
 

@@ -35,8 +35,8 @@ struct FunctionIndex {
 struct Module {                          // a library with kernels
     Range range, code, vtables;
     uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
-    bool has_plain_symbols = false;              // are some of its device variables ordinary variables?
-    bool passed_to_device = false;       // was an address in this module passed to the device?
+    bool has_plain_symbols = false;              // whether some of its device variables are ordinary variables
+    bool passed_to_device = false;       // whether an address in this module was passed to the device
     const FunctionStart *functions = nullptr;
     size_t function_count = 0;
     uintptr_t index_address = 0;                 // the address to which `functions` are relative
@@ -46,7 +46,7 @@ static std::vector<Module> modules;      // sorted by address
 // addresses that the host has received from the device, which are not translated
 static std::unordered_set<uintptr_t> addresses_from_device;
 static std::mutex modules_lock;
-void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
+void fork_addresses(Fork now) { handle_fork(now, modules_lock); }
 static uintptr_t lowest_address = ~uintptr_t(0), highest_address = 0;
 
 #ifdef GRIDSTRIDE_ELF
@@ -116,8 +116,8 @@ static bool is_function_start(const Module &module, uintptr_t a) {
             });
     return entry != end && entry->offset == offset;
 }
-// Is it the start of a vtable? Before it are the offset to the top of the object and the address of the type_info,
-// whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
+// Returns whether it is the start of a vtable. Before it are the offset to the top of the object and the address of the
+// type_info, whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
 static bool is_vtable_start(const Module &module, uintptr_t a) {
     if (a % sizeof a || !module.vtables.has(a) || a - module.vtables.begin < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);
@@ -154,7 +154,7 @@ template <class F> static void visit_words(void *p, size_t bytes, F visit) {
         if (uintptr_t &word = *reinterpret_cast<uintptr_t *>(address);
             __builtin_expect(word - lowest_address < highest_address - lowest_address, 0)) visit(word);
 }
-// Is this address stored in managed memory? Then a kernel may have written it.
+// Returns whether this address is stored in managed memory, so that a kernel may have written it.
 static bool is_in_managed_memory(uintptr_t address) {
     for (const Allocation &allocation : memory.allocations) {
         bool found = false;

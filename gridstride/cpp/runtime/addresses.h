@@ -15,8 +15,8 @@ DeviceAddress classify_address(uintptr_t address);  // the meaning of an unmappe
 void register_module(const void *inside, bool plain = false);
 void forget_module(const Image &);     // at its unload
 bool is_in_module(const void *code);    // also false if the lock is held, because a signal handler calls it
-bool is_plain_variable(const void *p);  // may it be such a device variable?
-bool has_plain_variables(const void *code);                // has that module any?
+bool is_plain_variable(const void *p);  // whether it may be such a device variable
+bool has_plain_variables(const void *code);                // whether that module has any
 void restore_host_addresses(void *p, size_t bytes);   // translates addresses in data that was copied from the device
-bool is_registered(uintptr_t address); // is it in page-locked memory of the host?
+bool is_registered(uintptr_t address); // whether it is in page-locked memory of the host
 }

@@ -1,6 +1,7 @@
-// Arithmetic that is undefined behaviour in C++, so that a GPU may give another result than this machine: the
-// compiler's calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, and the
-// smallest divided by -1, where the CPU does not trap: -fsanitize=integer-divide-by-zero, signed-integer-overflow.
+// Arithmetic that is undefined behaviour in C++, so that a GPU may return another result than this machine: the
+// handlers that the compiler calls for -fsanitize=shift-exponent and -fsanitize=float-cast-overflow, and, where the CPU
+// does not trap at a division by zero or of the smallest integer by -1, for -fsanitize=integer-divide-by-zero and
+// signed-integer-overflow.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -35,7 +36,7 @@ static double float_value(const TypeName &type, uintptr_t argument) {
     if (type.info == 64) return memcpy(&number, &argument, sizeof number), number;
     return 0;
 }
-// Does the value fit into an int? A conversion to char or short takes the lower bits of it, here and on a GPU.
+// Returns whether the value fits into an int. A conversion to char or short keeps its lower bits, here and on a GPU.
 static bool fits_int(const TypeName &type, double value) {
     return type.bits() < 32 && value > (type.has_sign() ? -0x1p31 - 1 : -1) && value < 0x1p31;
 }

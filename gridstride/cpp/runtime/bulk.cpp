@@ -42,7 +42,7 @@ static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint
         detector.access(
             reinterpret_cast<uintptr_t>(barrier->second.address), 8, true, atomic_bit | line_bit | uint32_t(line));
         detector.access(target_address, bytes, true, engine_location(line));
-        barrier->second.in_flight.push_back({target_address, bytes, detector.me, engine_location(line), 0});
+        barrier->second.in_flight.push_back({target_address, bytes, detector.self, engine_location(line), 0});
     }
     barrier->second.bytes -= bytes;
     complete_phase_if_done(barrier->second);
@@ -86,7 +86,7 @@ static char *source_of_store(uint32_t source, uint32_t bytes, unsigned alignment
     char *shared = shared_in_block(*worker, source, bytes, operation, line);
     must_be_aligned(shared, alignment, operation, line);
     if (detector.on)
-        current_requests().stores.push_back({reinterpret_cast<uintptr_t>(shared), bytes, detector.me,
+        current_requests().stores.push_back({reinterpret_cast<uintptr_t>(shared), bytes, detector.self,
             engine_location(line), current_requests().num_store_groups});
     return shared;
 }
@@ -247,8 +247,8 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
             of_pair ? &block_of_pair(block, barrier_address / block_window) : nullptr);
         visit_parts(tensor_map, coordinates, mode, [&](uint32_t offset, const char *source, uint32_t part_bytes) {
             visit_units(first + offset, part_bytes, tensor_map.swizzle,
-                [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
-                char *shared = block.shared + offset_there - shared_window;
+                [&](uint32_t swizzled_offset, uint32_t i, uint32_t unit_bytes) {
+                char *shared = block.shared + swizzled_offset - shared_window;
                 source ? memcpy(shared, source + i, unit_bytes) : memset(shared, 0, unit_bytes);
             });
         });
@@ -267,8 +267,8 @@ void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_
         if (!target) return;
         report_access(target, row_bytes, true, line);
         visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,
-            [&](uint32_t offset_there, uint32_t i, uint32_t unit_bytes) {
-            const char *unit = worker->shared + offset_there - shared_window;
+            [&](uint32_t swizzled_offset, uint32_t i, uint32_t unit_bytes) {
+            const char *unit = worker->shared + swizzled_offset - shared_window;
             if (!is_inside) record_engine_read(unit, unit_bytes, line);
             memcpy(const_cast<char *>(target) + i, unit, unit_bytes);
         });
@@ -282,7 +282,7 @@ static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t 
     for (const Copy &copy : reads)
         if (is_complete(copy)) detector.complete_reads(copy);
     reads.erase(std::remove_if(reads.begin(), reads.end(), is_complete), reads.end());
-    detector.wait_for_engine(detector.me, ++detector.now);
+    detector.wait_for_engine(detector.self, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
     if (detector.on) finish_reads(current_requests().stores, current_requests().num_store_groups, groups);

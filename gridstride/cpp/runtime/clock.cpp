@@ -77,7 +77,7 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
 // fence.proxy.async of a thread: makes its writes, and all accesses that happen before the fence, visible to the
 // engines.
 void Detector::fence_proxy() {
-    const uint32_t rank = me % max_threads, warp = rank / 32;
+    const uint32_t rank = self % max_threads, warp = rank / 32;
     proxy_fenced[rank] = ++now;
     proxy_fenced_warp[warp] = std::max(proxy_fenced_warp[warp], warp_synced[warp]);
     proxy_fenced_block = std::max(proxy_fenced_block, block_synced);
@@ -91,6 +91,6 @@ bool Detector::is_proxy_fenced(const Access &access) const {
     const uint32_t rank = access.thread % max_threads;
     return holder->proxy_fenced_others.includes(access.thread, access.time) ||
            access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],
-                        holder->proxy_fenced_block, proxy_fenced[me % max_threads]});
+                        holder->proxy_fenced_block, proxy_fenced[self % max_threads]});
 }
 }

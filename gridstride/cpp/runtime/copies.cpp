@@ -32,13 +32,13 @@ void copy_async_wait_all() { copy_async_commit(), copy_async_wait(0); }
 void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned num_read, uint32_t location) {
     if (num_read) access(from, num_read, false, location);
     access(to, bytes, true, location | async_bit);
-    auto &queue = copies[me % max_threads];
-    queue.open.push_back({to, bytes, me, location | async_bit, queue.group});
+    auto &queue = copies[self % max_threads];
+    queue.open.push_back({to, bytes, self, location | async_bit, queue.group});
 }
 
 // Completes all groups of copies of the current thread except the newest `groups`.
 void Detector::wait_for_copies(unsigned groups) {
-    auto &queue = copies[me % max_threads];
+    auto &queue = copies[self % max_threads];
     size_t num_completed = 0;
     while (num_completed < queue.open.size() && queue.open[num_completed].group + groups < queue.group)
         complete_copy(queue.open[num_completed++]);
@@ -56,7 +56,7 @@ void Detector::complete_reads(const Copy &c) {
 // write, which is checked once.
 void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
     finish_pending_writes();
-    const Access read = {me, not_completed, location};
+    const Access read = {self, not_completed, location};
     const size_t offset = a - shared_base;
     for (size_t i = offset; i < offset + 16; i += 4) {
         Cell &word = shared_cells.word_cells[i / 4], *cells = word.has_byte_cells ? shared_cells.byte_cells + i : &word;
@@ -70,11 +70,11 @@ void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, A
         }
     }
     if (mma_reads.empty()) mma_reads.resize(max_threads / 128 * shared_cap / 16);
-    mma_reads[me % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
+    mma_reads[self % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
 }
 // Records that the current thread has waited for the first `groups` wgmma-groups of its warpgroup.
 void Detector::complete_mma_groups(uint32_t groups) {
-    const uint32_t warpgroup = me % max_threads / 128;
+    const uint32_t warpgroup = self % max_threads / 128;
     auto &completion_times = mma_groups_completed[warpgroup];
     while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
@@ -95,7 +95,8 @@ void Detector::check_mma_reads(const Access &previous_write, const Access &write
             ? completion_times[mma_read.group] : not_completed;
         const Access read = {thread_number(holder, warpgroup * 128), completed_at, mma_read.location};
         if (!happens_before(read, block_start))
-            race(read, write, "read", changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
+            race(read, write, "read", is_atomic_update(write.location) ? "changed atomically" : "written", a, owner,
+                nullptr);
     }
 }
 
@@ -105,7 +106,7 @@ void Detector::read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRe
     finish_pending_writes();
     BlockClock &clock = &holder == w ? *this : *holder.clock;
     const uintptr_t base = reinterpret_cast<uintptr_t>(holder.shared);
-    const Access access = {me, not_completed, read.location};
+    const Access access = {self, not_completed, read.location};
     const size_t offset = a - base;
     for (size_t i = offset; i < offset + 16; i += 4) {
         Cell &word = clock.shared_cells.word_cells[i / 4],
@@ -136,7 +137,7 @@ void Detector::check_operand_reads(const Access &previous_write, const Access &w
         const uint32_t completed_at = read.commit < completed.size() ? completed[read.commit] : not_completed;
         if (happens_before({read.pipe->thread, completed_at, read.location}, block_start)) continue;
         race({read.pipe->thread & ~(1u << 31), completed_at, read.location}, write, "read",
-            changes(write.location) ? "changed atomically" : "written", a, owner, nullptr);
+            is_atomic_update(write.location) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }
 }

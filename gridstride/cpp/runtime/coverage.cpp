@@ -1,6 +1,6 @@
 // Which basic blocks of the loaded modules were executed: -fsanitize-coverage=trace-pc makes each of them begin with a
-// call, which a set remembers by its return address. And how many warps took each branch: `../rewriters/branches.py`
-// inserts a call into each condition. A warp evaluates a condition once if each of its threads does so at most once; so
+// call, whose return address is added to a set. And how many warps took each branch: `../rewriters/branches.py` inserts
+// a call into each condition. A warp evaluates a condition once if each of its threads does so at most once; so
 // evaluation i of the warp consists of evaluation i of each thread.
 #include <dlfcn.h>
 

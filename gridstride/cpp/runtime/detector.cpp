@@ -117,7 +117,7 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 Detector::Scope::~Scope() {
     detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
     detector.several_devices = false;
-    // What a launch that was stopped did not report is not a finding of a later one, which may run without checks.
+    // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.restore_variables(stops_launch);
 }
@@ -149,13 +149,14 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
     if (&block == w->leader &&
         (offset >= shared_cap - scope.used || (!w->has_declared_dynamic && !scope.dynamic.empty() &&
             offset < launch->shared)))
-        find(Code::cluster_variable, {}, {me, now, location});
-    block.clock->used_by_others = {me, now, location};
+        report_finding(Code::cluster_variable, {}, {self, now, location});
+    block.clock->used_by_others = {self, now, location};
     block.clock->forget_read_tags();
     access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
-    if (checks(racecheck) && !is_begin_acquired(block)) find(Code::block_not_begun, {}, {me, now, location});
+    if (checks(racecheck) && !is_begin_acquired(block))
+        report_finding(Code::block_not_begun, {}, {self, now, location});
 }
-// Has the current thread acquired anything from that block, by the barrier of the cluster or otherwise?
+// Returns whether the current thread has acquired anything from that block, by the barrier of the cluster or otherwise.
 bool Detector::is_begin_acquired(const Worker &block) const {
     for (int rank = 0; rank < block.num_threads; rank++)
         if (is_acquired({thread_number(block, rank), block.clock->block_start, 0})) return true;
@@ -205,8 +206,8 @@ void Detector::forget(const Allocation &p) {
     operations.forget(p.lo, p.hi);
 }
 // If a launch is ended, its writes to device variables are undone: otherwise the next launch would find, for example, a
-// counter of a barrier that is half done. Large variables are not saved, because that could take longer than the
-// launch.
+// counter of a barrier at which only some threads have arrived. Large variables are not saved, because that could take
+// longer than the launch.
 constexpr size_t max_saved_bytes = size_t(128) << 10;
 void Detector::save_variable(Allocation &variable) {
     const char *begin = reinterpret_cast<const char *>(variable.lo);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unordered_map>
 #include <vector>
-#include "vector_clock.h"
+#include "block_clock.h"
 #include "memory.h"
 #include "shadow.h"
 #include "state.h"
@@ -21,95 +21,9 @@ struct Image {
 };
 Image image_of(void *code);
 
-struct Copy {                              // an asynchronous copy in flight
-    uintptr_t to;
-    uint32_t bytes, thread, location, group;
-};
-
-// The name of an array and the index of one of its elements; the name is empty if there is no array.
-struct ElementName {
-    char name[64];
-    int rank;
-    long long at[4];
-    Field array() const { return {"array", name}; }
-    Field index() const { return {"index", at, rank}; }
-};
-
-// A possible data race between a plain read and another thread's atomic read-modify-write. It is not reported if the
-// reader's next access of the word is a compare-and-swap, which validates the value that was read.
-struct DeferredRace {
-    Code code;
-    ElementName element;
-    const char *before, *later_kind;
-    int barrier;
-    Access earlier, later;
-    uint32_t reader;
-    uintptr_t a;
-    void *frames[24];                      // the call stack of the later access
-    int depth;
-};
-constexpr size_t max_deferred_races = 16;  // per thread
-
-// A read of an uninitialized element, and its finding
-struct UnwrittenRead {
-    uint32_t thread;
-    Finding finding;
-};
-
-// The state of the detectors for one block
-struct BlockClock {
-    static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
-    uint32_t warp_synced[max_warps];
-    // The engines see writes before these times, those of the last fence.proxy.async: by a thread, by a warp, by the
-    // block, by other threads.
-    uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
-    VectorClock proxy_fenced_others;
-    Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
-    // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
-    std::vector<MmaRead> mma_reads;
-    std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
-    // By warpgroup and wgmma-group: the time at which a thread first waited for the group
-    std::vector<uint32_t> mma_groups_completed[max_threads / 128];
-    // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of
-    // barriers of a part of the warp
-    std::vector<uint32_t> lanes_synced;
-    // The state that threads have acquired: `views` has that of each thread, from flags, mbarriers and the like;
-    // `block_view` that of all threads, from barriers of the block
-    std::vector<ThreadView> views;
-    SyncState block_view;
-    bool any_acquired = false;             // has a thread of this block acquired anything?
-    bool acquired_since_barrier = false;   // has one done so since the last barrier of the block?
-    int barrier_line = 0;                  // of the last barrier of the block
-    std::unique_ptr<UnwrittenRead> unwritten;              // the first one in shared memory since the last barrier
-    // By thread: its asynchronous copies in flight, and the number of groups that it has committed
-    struct {
-        std::vector<Copy> open;
-        uint32_t group;
-    } copies[max_threads] = {};
-    // The fields that every access reads are adjacent, here and at the beginning of Detector, to share cache lines.
-    alignas(64) Worker *w = nullptr;
-    uint32_t block_start = 1, block_synced = 1;
-    uintptr_t shared_base = nowhere;
-    Cells shared_cells;
-    // A tag of a word of shared memory is the key of the first thread that has read it since the last barrier. It is
-    // set if further reads change nothing in the cell: those by other threads of that warp, or, with `block_tag`, of
-    // the block. So most reads of tiles compare two integers, and do not load the cell, which has ten times the size of
-    // the word. `read_key`: the rank of the current thread, and above it a number that changes at each barrier.
-    static constexpr uint32_t block_tag = 1u << 31;
-    uint32_t read_key = max_threads;
-    void forget_read_tags() {
-        read_key += max_threads;
-        if (!__builtin_expect(read_key & block_tag, 0)) return;
-        shared_cells.forget_tags();
-        read_key = read_key % max_threads + max_threads;
-    }
-    size_t low_cells = 0, high_cells = shared_cap / 4;     // cells in use: below `low_cells`, from `high_cells` on
-    void forget_arrays();
-};
-
 struct RunningLaunch;
 
-// What the detectors know of one of the launches that run
+// The state of the detectors for one of the running launches
 struct LaunchChecks {
     const Launch *launch = nullptr;
     Image image = {};
@@ -119,13 +33,14 @@ struct LaunchChecks {
 };
 
 struct Detector : BlockClock {
-    uint32_t now = 1, launch_start = 1, me = 0, launch_number = 0;
+    uint32_t now = 1, launch_start = 1, self = 0, launch_number = 0;
     uint32_t tag_epoch = 0;              // of global memory, as `launch_start`
-    bool on = false, after_fence = false; // is there a fence right before the current atomic access?
-    bool has_deferred_races = false;                    // is `deferred_races` not empty?
-    bool several_devices = false;        // do launches of several devices run together?
+    bool on = false, after_fence = false; // after_fence: whether a fence directly precedes the current atomic access
+    bool has_deferred_races = false;                    // whether `deferred_races` is not empty
+    bool several_devices = false;        // whether launches of several devices run together
     uint32_t device = 0;                 // of the current launch
-    // Is an operation of another stream not ordered before this launch? If so, the time of the first such launch
+    // Whether an operation of another stream is not ordered before this launch; if so, the time of the first such
+    // launch
     bool has_unordered = false;
     uint32_t unordered_since = 1;
     uintptr_t clear_from = 0, clear_end = 0;               // a range that no such operation accesses
@@ -186,7 +101,7 @@ struct Detector : BlockClock {
         constexpr uint32_t bits = atomic_bit | line_bit | device_bit;
         return (a.location & bits) == bits;
     }
-    bool is_same_device(uint32_t thread) const;            // does this thread run on the device of the current one?
+    bool is_same_device(uint32_t thread) const;            // whether this thread runs on the device of the current one
     LaunchChecks launch_checks() const { return {launch, image, has_all_addresses, has_unordered, launch_number,
         unordered_since}; }
     void enter_launch(const LaunchChecks &, uint32_t device_number);
@@ -196,7 +111,7 @@ struct Detector : BlockClock {
     void begin_thread(Worker &worker) {
         if (!on) return;
         const int rank = worker.rank[worker.current];
-        me = thread_number(worker, rank);
+        self = thread_number(worker, rank);
         read_key = (read_key & ~uint32_t(max_threads - 1)) | uint32_t(rank);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
         if (__builtin_expect(worker.has_undefined_values, 0)) pending.active = has_undefined(worker);
@@ -217,32 +132,32 @@ struct Detector : BlockClock {
     ThreadView &view() {
         if (views.empty()) views.resize(size_t(w->num_threads));
         any_acquired = acquired_since_barrier = true;
-        return views[me % max_threads];
+        return views[self % max_threads];
     }
     ThreadView &current_view() {
-        ThreadView &s = views[me % max_threads];
-        s.apply_fence(me);
+        ThreadView &s = views[self % max_threads];
+        s.apply_fence(self);
         return s;
     }
     bool is_acquired(const Access &a) const { return any_acquired && clocks_include(a); }
     __attribute__((noinline)) bool clocks_include(const Access &a) const {
         return block_view.acquired.includes(a.thread, a.time) ||
-               views[me % max_threads].acquired.includes(a.thread, a.time);
+               views[self % max_threads].acquired.includes(a.thread, a.time);
     }
 
     static bool is_engine(const Access &a) { return a.location & engine_bit; }
-    // Does an earlier access happen before the next access of the current thread? It does if there was a barrier of the
-    // block or the warp in between, or if the thread has acquired it. All accesses before time `since` do: the start of
-    // the launch, or, for shared memory, of the block.
+    // Returns whether an earlier access happens before the next access of the current thread: if there was a barrier of
+    // the block or the warp in between, or if the thread has acquired it. All accesses before time `since` do: the
+    // start of the launch, or, for shared memory, of the block.
     bool happens_before(const Access &a, uint32_t since) const {
         if (a.time < since) return true;
         if (a.time < launch_start) return !from_unordered_launch(a);
-        const uint32_t my_rank = me % max_threads;
+        const uint32_t my_rank = self % max_threads;
         if (is_engine(a))
             return any_acquired &&
                    (block_view.waited.includes(a.thread, a.time) || views[my_rank].waited.includes(a.thread, a.time));
-        if (a.thread == me) return true;
-        if (a.thread / max_threads == me / max_threads) {
+        if (a.thread == self) return true;
+        if (a.thread / max_threads == self / max_threads) {
             if (a.time < block_synced) return true;
             const uint32_t rank = a.thread % max_threads;
             if (rank / 32 == my_rank / 32 &&
@@ -252,26 +167,26 @@ struct Detector : BlockClock {
         }
         return is_acquired(a);
     }
-    // Are two accesses of the same address, at least one of them a write, a data race: does neither happen before the
-    // other? Two atomics race only if the scope of one does not include the thread of the other.
+    // Returns whether two accesses of the same address, at least one of them a write, are a data race: neither happens
+    // before the other. Two atomics race only if the scope of one does not include the thread of the other.
     bool conflicts(
         const Cell &c, const Access &earlier, const Access &later, uint32_t since, uintptr_t a, bool writes) {
         if (earlier.time < since) return false;
         if (earlier.time < launch_start)
             return !(earlier.location & later.location & atomic_bit) && from_unordered_launch(earlier);
-        if (earlier.thread == me && !is_engine(earlier)) return false;
+        if (earlier.thread == self && !is_engine(earlier)) return false;
         if (earlier.location & later.location & atomic_bit)
             return (earlier.location | later.location) & (narrow_bit | volatile_bit | device_bit) &&
                    !happens_before(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
-        return !happens_before(earlier, since) && !(earlier.location & atomic_bit && observed(c, earlier, since));
+        return !happens_before(earlier, since) && !(earlier.location & atomic_bit && was_observed(c, earlier, since));
     }
     // Races of launches and copies (operations.cpp)
 
     uint32_t ordered_until() const { return has_unordered ? unordered_since : launch_start; }
     bool from_unordered_launch(const Access &earlier) const { return has_unordered && is_unordered(earlier); }
     bool is_unordered(const Access &earlier) const;
-    // Is it certain that no operation which is not ordered before this launch accesses these bytes?
+    // Whether no operation accesses these bytes without being ordered before this launch; false if that is unknown
     bool is_clear_of_operations(uintptr_t a, unsigned n) {
         return (a >= clear_from && a + n <= clear_end) || find_clear_range(a, n);
     }
@@ -281,7 +196,7 @@ struct Detector : BlockClock {
     void record_read_across_launches(Cell &c, const Access &current);
 
     bool strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes);
-    bool observed(const Cell &, const Access &earlier, uint32_t since);
+    bool was_observed(const Cell &, const Access &earlier, uint32_t since);
 
     // Flags (order.cpp)
 
@@ -295,7 +210,7 @@ struct Detector : BlockClock {
     // Asynchronous copies (copies.cpp)
 
     void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t location);
-    void commit() { copies[me % max_threads].group++; }
+    void commit() { copies[self % max_threads].group++; }
     void wait_for_copies(unsigned groups);
     void complete_copy(const Copy &);
     void complete_reads(const Copy &);
@@ -306,7 +221,7 @@ struct Detector : BlockClock {
     void check_mma_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
     void fence_proxy();
     bool is_proxy_fenced(const Access &) const;
-    static bool changes(uint32_t location) { return (location & (atomic_bit | volatile_bit)) == atomic_bit; }
+    static bool is_atomic_update(uint32_t location) { return (location & (atomic_bit | volatile_bit)) == atomic_bit; }
     static bool in_flight(const Access &a) { return a.time == not_completed; }
 
     // An access
@@ -319,16 +234,16 @@ struct Detector : BlockClock {
         const bool read = c.read.time >= block_synced, read2 = c.second_read.time >= block_synced;
         if (write) {
             if (read | read2 | (c.read_by_mma != 0)) return false;
-            c.write = {me, now, location};
+            c.write = {self, now, location};
             return true;
         }
         if (c.write.time < block_start) return false;
-        if (!read) c.read = {me, now, location};
-        else if (c.read.thread == me) c.read.time = now, c.read.location = location;
+        if (!read) c.read = {self, now, location};
+        else if (c.read.thread == self) c.read.time = now, c.read.location = location;
         else if (w->uses_warps) return false;
         else {
             if (read2 && is_of_other_warp(c) && any_acquired) return false;   // one of the two may happen before this
-            if (!read2 || is_of_other_warp(c)) c.second_read = {me, now, location};
+            if (!read2 || is_of_other_warp(c)) c.second_read = {self, now, location};
             tag_reads(off / 4, c);
         }
         return true;
@@ -337,34 +252,34 @@ struct Detector : BlockClock {
         const uint32_t scope = c.read.thread / 32 == c.second_read.thread / 32 ? 0 : block_tag;
         shared_cells.tags[word] = (read_key & ~uint32_t(max_threads - 1)) | c.read.thread % max_threads | scope;
     }
-    // Is this a word whose cell a further read by the current thread would not change?
+    // Returns whether a further read by the current thread would not change the cell of this word.
     inline __attribute__((always_inline)) bool is_tagged(uintptr_t off) const {
         const uint32_t distance = shared_cells.tags[off / 4] ^ read_key;
         return (distance - 1 < 31) | ((distance ^ block_tag) - 1 < max_threads - 1);
     }
-    // Are both reads of a cell by the same warp, and is the current thread in another warp? Then its read replaces one
-    // of them: a barrier of one warp may order a later write after the reads of that warp, but the race with the read
-    // of the other warp is found.
+    // Returns whether both reads of a cell are by the same warp and the current thread is in another warp. Its read
+    // then replaces one of them: a barrier of one warp may order a later write after the reads of that warp, but the
+    // race with the read of the other warp is found.
     bool is_of_other_warp(const Cell &c) const {
-        return c.read.thread / 32 == c.second_read.thread / 32 && c.read.thread / 32 != me / 32;
+        return c.read.thread / 32 == c.second_read.thread / 32 && c.read.thread / 32 != self / 32;
     }
     // The fast path of global memory: no other thread has accessed it in this launch, or others have only read it.
     // An access from before the launch, or by the current thread itself, cannot be part of a data race.
     inline __attribute__((always_inline)) bool cannot_conflict(const Access &a, uint32_t since) const {
         return a.time < since ||
-               (a.thread == me && a.time >= launch_start && !(a.location & (engine_bit | async_bit)));
+               (a.thread == self && a.time >= launch_start && !(a.location & (engine_bit | async_bit)));
     }
     // A tag of global memory has the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
     // changes with `launch_start`: further reads by other blocks change nothing in its cell.
     inline __attribute__((always_inline)) bool is_read_by_others(uintptr_t offset) const {
-        const uint32_t tag = cells.tags[offset / 4], block = me / max_threads;
+        const uint32_t tag = cells.tags[offset / 4], block = self / max_threads;
         return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
                !w->uses_warps && !several_devices;
     }
     void tag_global_reads(Cell &c) {
         if (any_acquired || w->uses_warps || c.has_byte_cells) return;
         const uint32_t blocks[] = {c.read.thread / max_threads, c.second_read.thread / max_threads};
-        if (blocks[0] == me / max_threads || blocks[1] == me / max_threads) return;
+        if (blocks[0] == self / max_threads || blocks[1] == self / max_threads) return;
         cells.tags[&c - cells.word_cells] = tag_epoch << 22 | blocks[0] % 2048 << 11 | blocks[1] % 2048;
     }
     void begin_tag_epoch() {
@@ -384,19 +299,19 @@ struct Detector : BlockClock {
         Run *const runs = write ? line.writes : line.reads;
         const Run *const others = write ? line.reads : line.writes;
         if (runs->time != now || runs->key != (Run::key_of(location, log_words) | flags)) return false;
-        if (runs->thread_of(item) != me || (n == 16 && word % 4)) return false;
+        if (runs->thread_of(item) != self || (n == 16 && word % 4)) return false;
         if (others->time >= launch_start && (others->mask | others[1].mask) & words &&
             ((others[1].mask & words && others[1].time >= launch_start) ||
-                (others->mask & words && (others->log_words() != log_words || others->thread_of(item) != me))))
+                (others->mask & words && (others->log_words() != log_words || others->thread_of(item) != self))))
             return false;
         if (write && runs[1].mask & words && runs[1].time >= launch_start) return false;
         runs->mask = uint16_t(runs->mask | words), runs[1].drop(words);
         return true;
     }
-    // May an access of words of a line be part of a data race with this run?
+    // Whether an access to words of a line can race with this run
     bool may_conflict(const Run &run, unsigned item, uint32_t log_words, uint32_t words, uint32_t since) const {
         return run.mask & words && run.time >= since &&
-               (run.time < launch_start || run.log_words() != log_words || run.thread_of(item) != me);
+               (run.time < launch_start || run.log_words() != log_words || run.thread_of(item) != self);
     }
     // An access of a compact line; expands the line and returns false if it fits into no run
     template <unsigned n, bool write> bool access_line(Line &line, uintptr_t offset, uint32_t location) {
@@ -412,7 +327,7 @@ struct Detector : BlockClock {
             return cells.expand(offset, n), false;
         if (!is_usable_word<n, write>(offset, (line.writes[0].mask | line.writes[1].mask) & words)) return false;
         Run *const runs = write ? line.writes : line.reads;
-        const Access current = {me, now, location};
+        const Access current = {self, now, location};
         for (Run *run : {runs, runs + 1})
             if (run->is_continued(current, item, log_words)) {
                 runs[run == runs].drop(words);
@@ -422,7 +337,7 @@ struct Detector : BlockClock {
         return begin_run(line, write, current, offset, words, log_words);
     }
     bool begin_run(Line &, bool write, const Access &, uintptr_t offset, uint32_t words, uint32_t log_words);
-    // May the launch make this access? `written`: the runs have a write of one of these words
+    // Whether the launch may make this access. `written`: the runs have a write of one of these words
     template <unsigned n, bool write> inline __attribute__((always_inline)) bool is_usable_word(
         uintptr_t offset, uint32_t written) const {
         const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
@@ -458,11 +373,11 @@ struct Detector : BlockClock {
             if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write, since)) return false;
             if (!write) {
                 if (p->uninitialized && !c->write.time) return false;
-                if (__builtin_expect(has_unordered, 0)) record_read_across_launches(*c, {me, now, location});
+                if (__builtin_expect(has_unordered, 0)) record_read_across_launches(*c, {self, now, location});
                 else record_plain_read(*c, location, by_bytes);
             } else {
                 if (int(!cannot_conflict(c->read, since)) | int(!cannot_conflict(c->second_read, since))) return false;
-                c->write = {me, now, location};
+                c->write = {self, now, location};
             }
         }
         return true;
@@ -488,15 +403,15 @@ struct Detector : BlockClock {
             return access_words(cells, offset, n, write, location, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
-        if (Worker *there = w->block_of(reinterpret_cast<const char *>(a)))
-            return access_other_block(*there, a, n, write, location);
+        if (Worker *block = w->block_of(reinterpret_cast<const char *>(a)))
+            return access_other_block(*block, a, n, write, location);
         check_other_memory(a, write, location);
     }
-    void access_other_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t location);
-    bool is_begin_acquired(const Worker &there) const;
+    void access_other_block(Worker &block, uintptr_t a, unsigned n, bool write, uint32_t location);
+    bool is_begin_acquired(const Worker &block) const;
     const Worker &holder_of(uintptr_t a) const {
-        const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
-        return there ? *there : *w;
+        const Worker *block = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
+        return block ? *block : *w;
     }
     const Cell &shared_cell(uintptr_t a) const {
         const Worker &holder = holder_of(a);
@@ -527,7 +442,7 @@ struct Detector : BlockClock {
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t location,
         Allocation *p) {
         const bool by_copy = (location & (line_bit | async_bit)) == (line_bit | async_bit);
-        const Access current = {me, by_copy ? not_completed : now, location};
+        const Access current = {self, by_copy ? not_completed : now, location};
         const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
             check_read(c, owner, host_wrote, a, current, p);
@@ -539,10 +454,10 @@ struct Detector : BlockClock {
         if (conflicts(c, c.write, current, since, a, true)) record_conflicting_writes(c.write, current, a, n, owner, p);
         for (const Access *r : {&c.read, &c.second_read})
             if (conflicts(c, *r, current, since, a, true))
-                race(*r, current, "read", changes(location) ? "changed atomically" : "written", a, owner, p);
+                race(*r, current, "read", is_atomic_update(location) ? "changed atomically" : "written", a, owner, p);
         if (__builtin_expect(c.read_by_mma, 0) && !p) check_mma_reads(c.write, current, a, owner), c.read_by_mma = 0;
         // An atomic operation does not replace the thread's own plain write, with which other threads may race.
-        if (!(location & atomic_bit && c.write.thread == me && c.write.time >= (p ? launch_start : block_synced) &&
+        if (!(location & atomic_bit && c.write.thread == self && c.write.time >= (p ? launch_start : block_synced) &&
                 !(c.write.location & atomic_bit)))
             c.write = current;
     }
@@ -556,23 +471,24 @@ struct Detector : BlockClock {
         if (__builtin_expect(is_engine(current), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, current, a, owner);
     }
-    // Is it unnecessary to record an atomic read, because the cell has a plain read of the same thread, or because it
-    // is part of a read-modify-write, whose write is recorded?
+    // Returns whether an atomic read need not be recorded, because the cell has a plain read of the same thread, or
+    // because it is part of a read-modify-write, whose write is recorded.
     bool can_skip_read(const Cell &c, const Access &current) const {
         for (const Access *r : {&c.read, &c.second_read})
-            if (r->thread == me && !(r->location & atomic_bit) && r->time >= block_synced) return true;
+            if (r->thread == self && !(r->location & atomic_bit) && r->time >= block_synced) return true;
         return current.location & modify_bit;
     }
-    // Does no barrier of the block order a read before the next access? `record_plain_read` is `record_read` for
-    // plain reads of global memory in blocks whose threads synchronize by barriers of the block only; it makes no call.
+    // Returns whether no barrier of the block orders a read before the next access. `record_plain_read` is
+    // `record_read` for plain reads of global memory in blocks whose threads synchronize by barriers of the block only;
+    // it makes no call.
     bool is_unordered_by_barriers(const Access &a) const {
-        return a.time >= block_synced || a.thread / max_threads != me / max_threads;
+        return a.time >= block_synced || a.thread / max_threads != self / max_threads;
     }
     inline __attribute__((always_inline)) void record_plain_read(Cell &c, uint32_t location, bool is_by_bytes) {
-        const Access current = {me, now, location};
+        const Access current = {self, now, location};
         const bool second = c.second_read.time >= launch_start;
-        if (c.read.thread == me) c.read = current;
-        else if (c.second_read.thread == me) c.second_read = current;
+        if (c.read.thread == self) c.read = current;
+        else if (c.second_read.thread == self) c.second_read = current;
         else if (c.read.time < launch_start) c.read = current;
         else if (any_acquired || w->uses_warps || !is_unordered_by_barriers(c.read) ||
                  (second && !is_unordered_by_barriers(c.second_read)))
@@ -582,8 +498,8 @@ struct Detector : BlockClock {
     }
     void record_read(Cell &c, const Access &current, uint32_t since) {
         if (__builtin_expect(current.location & (atomic_bit | modify_bit), 0) && can_skip_read(c, current)) return;
-        if (c.read.thread == me) c.read = current;
-        else if (c.second_read.thread == me) c.second_read = current;
+        if (c.read.thread == self) c.read = current;
+        else if (c.second_read.thread == self) c.second_read = current;
         else if (happens_before(c.read, since)) c.read = current;
         else if (happens_before(c.second_read, since) || is_of_other_warp(c)) c.second_read = current;
     }
@@ -599,7 +515,8 @@ struct Detector : BlockClock {
     static int line_of(uint32_t location) {
         return location & line_bit ? int(location & (device_bit - 1)) : 0;
     }
-    void find(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *deferred = nullptr);
+    void report_finding(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *deferred =
+        nullptr);
     void describe(Finding &, const Access &at, const Access *other, const DeferredRace *deferred) const;
     void set_line(const Access &, Location &, uintptr_t image) const;
     void set_line(const Access &a, Location &p) const { set_line(a, p, image.base); }
@@ -629,7 +546,7 @@ struct Detector : BlockClock {
         if (pending.active) compare_pending_writes();
     }
     void compare_pending_writes();
-    // Must `finish_step` be called before another thread runs?
+    // Returns whether `finish_step` must be called before another thread runs.
     bool has_open_step() const { return __builtin_expect(int(pending.active) | int(has_deferred_races), 0); }
     __attribute__((noinline, cold)) void finish_step(bool reports);
     // Records a store by a thread that has an undefined value: the stored value is checked after the store.
@@ -639,7 +556,7 @@ struct Detector : BlockClock {
     }
     void check_stored_value();
     bool has_undefined(const Worker &worker) const {
-        return worker.is_undefined(int(me % max_threads));
+        return worker.is_undefined(int(self % max_threads));
     }
     void report_copy_in_flight(
         const Access &copy, const Access &current, const char *later_kind, uintptr_t a, unsigned owner,
@@ -660,7 +577,7 @@ struct Detector : BlockClock {
 
     // The name of an access in findings: 'read', 'write' or 'atomic'
     static const char *access_of(bool write, uint32_t location) {
-        const bool atomic = location & modify_bit || (write && changes(location));
+        const bool atomic = location & modify_bit || (write && is_atomic_update(location));
         return atomic ? "atomic" : write ? "write" : "read";
     }
     void begin_arguments();

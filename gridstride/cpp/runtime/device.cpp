@@ -32,7 +32,7 @@ static void report_out_of_memory(size_t bytes, int line) {
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
     f.kind = warning, f.location.line = line;
-    const SignalDeferral here;
+    const SignalDeferral tensor;
     if (warn) warn(&f);
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
@@ -67,12 +67,12 @@ bool free_in_order(void *p) {
 static std::mutex heap;
 static std::mutex symbols_lock;
 void fork_device(Fork now) {
-    pass_fork(now, heap);
-    pass_fork(now, symbols_lock);
+    handle_fork(now, heap);
+    handle_fork(now, symbols_lock);
 }
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
-    std::lock_guard<std::mutex> one(heap);
+    std::lock_guard<std::mutex> guard(heap);
     char *const p = bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
     if (p) memory.allocations.back().of_kernel = true;
     return p;
@@ -80,9 +80,9 @@ void *heap_alloc(size_t bytes) {
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
     detector.finish_pending_writes();                     // because it compares the memory that is freed
-    std::unique_lock<std::mutex> one(heap);
+    std::unique_lock<std::mutex> guard(heap);
     const bool freed = !p || free_allocation(p);
-    one.unlock();
+    guard.unlock();
     if (!freed) fail(Code::not_allocated, {{"address", reinterpret_cast<uintptr_t>(p)}}, line);
 }
 void share_with_host(const void *p) {
@@ -241,21 +241,21 @@ static void point_symbols(bool to_device) {
 }
 void point_symbols_to(int device) {
     if (symbols_device == device) return;
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     point_symbols(true);
 }
 void begin_device_code() {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     if (!device_code++) point_symbols(true);
 }
 void end_device_code() {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     if (device_code && !--device_code) point_symbols(false);
 }
 // The outermost call from Python resets the state that a jump may have left, and points the variables of new modules to
 // their addresses in host code.
 void begin_call() {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     if (running_calls++) return;
     device_code = 0;
     point_symbols(false);
@@ -272,12 +272,12 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
     memory.at(reinterpret_cast<uintptr_t>(p))->device = 0;
     memcpy(p, init, bytes);
     if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     symbols.push_back({p, host ? host : p, bytes, slot, init});
     return p;
 }
 char *symbol_at(const void *named, size_t &bytes) {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     for (auto &s : symbols)
         if (is_variable(s, named)) return bytes = s.bytes, variable_of(s, current_device());
     if (!is_plain_variable(named)) return nullptr;
@@ -287,7 +287,7 @@ char *symbol_at(const void *named, size_t &bytes) {
 char *symbol_address(const void *named) {
     size_t bytes = 0;
     char *const found = symbol_at(named, bytes);
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     for (auto &s : symbols)
         if (is_variable(s, found)) pin_module(s.slot);
     if (found && !is_device(found)) pin_module(found);
@@ -297,7 +297,7 @@ static bool is_slot_in(const Image &module, const Symbol &s) {
     return reinterpret_cast<uintptr_t>(s.slot) - module.base < module.end - module.base;
 }
 std::vector<Symbol> take_device_variables(const Image &module) {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     const auto removed = std::stable_partition(
         symbols.begin(), symbols.end(), [&](const Symbol &s) { return !is_slot_in(module, s); });
     std::vector<Symbol> taken(removed, symbols.end());
@@ -305,7 +305,7 @@ std::vector<Symbol> take_device_variables(const Image &module) {
     return taken;
 }
 void restore_device_variables(const std::vector<Symbol> &taken) {
-    std::lock_guard<std::mutex> one(symbols_lock);
+    std::lock_guard<std::mutex> guard(symbols_lock);
     symbols.insert(symbols.end(), taken.begin(), taken.end());
 }
 void drop_device_variables(const std::vector<Symbol> &dropped) {
@@ -353,14 +353,14 @@ int set_error(int code) {
     if (code) error_code = code;
     return code;
 }
-bool is_launch_refused() { return was_launch_refused(); }
+bool is_launch_rejected() { return was_launch_rejected(); }
 int last_error(bool clear) {
     if (lasting_error) return lasting_error;
     const int e = error_code;
     if (clear && e) {
         error_code = 0;
         memory.failed.clear();
-        if (was_launch_refused()) current_finding.kind = nothing;   // because the host has read the error
+        if (was_launch_rejected()) current_finding.kind = nothing;   // because the host has read the error
     }
     return e;
 }

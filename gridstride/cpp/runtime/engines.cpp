@@ -24,12 +24,12 @@ static void check_end_of_block(Worker &w) {
     for (const auto &barrier : engines_of(w).barriers)
         for (const auto *copies : {&barrier.second.completed, &barrier.second.in_flight})
             if (!copies->empty() && checks(racecheck))
-                detector.find(Code::load_not_awaited, {}, {(*copies)[0].thread, 0, (*copies)[0].location});
+                detector.report_finding(Code::load_not_awaited, {}, {(*copies)[0].thread, 0, (*copies)[0].location});
     const Access &use = detector.used_by_others;
     bool is_ordered = !use.thread || detector.block_view.acquired.includes(use.thread, use.time);
     for (const ThreadView &view : detector.views) is_ordered |= view.acquired.includes(use.thread, use.time);
     if (!is_ordered && checks(memcheck))
-        detector.find(Code::block_may_end, {}, use);
+        detector.report_finding(Code::block_may_end, {}, use);
 }
 void end_thread(Worker &w) {
     Engines &cluster_engines = engines_of(*w.leader);

@@ -14,7 +14,7 @@ namespace gridstride {
 
 // The tcgen05 instructions of one thread for the tensor cores: which commit follows each, and when it was awaited
 struct TensorPipe {
-    uint32_t thread = 0;                   // the number by which clocks know it: of the thread, with the highest bit
+    uint32_t thread = 0;                   // its number in clocks: that of the thread, with the highest bit set
     std::vector<uint32_t> lines = {0};     // by commit: the line of the last instruction before it; 0: none
     std::vector<uint32_t> completed = {};  // by commit: the time at which a thread first waited for it
     std::vector<size_t> unfenced = {};     // indices of accesses since the last tcgen05.fence::before_thread_sync
@@ -29,7 +29,7 @@ struct Barrier { // an mbarrier
     int64_t bytes; // expected bytes that have not arrived
     const char *address;
     int line;
-    bool is_fenced; // was there a fence after its initialization, so that the engines see it?
+    bool is_fenced; // whether a fence after its initialization has made it visible to the engines
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
     SyncState releasing, released; // the state that arrivals of this phase release; of earlier phases
@@ -42,7 +42,7 @@ struct PendingResult { // the accumulators of one thread, from a wgmma that it h
     std::vector<float> values;
     uint32_t group;
     int line;
-    bool is_awaited; // has the thread waited?
+    bool is_awaited; // whether the thread has waited
 };
 // What happens before the last tcgen05.fence::after_thread_sync of a thread
 struct FenceView {

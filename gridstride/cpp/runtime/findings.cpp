@@ -67,7 +67,8 @@ bool is_user_source(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
            strncmp(file, "/usr/", 5);
 }
-// Is it a copy or move of a struct, such as `A::operator=(A const&)` or `A::A(A&&)`? Its line is that of the struct.
+// Returns whether it copies or moves a struct, as `A::operator=(A const&)` and `A::A(A&&)` do. Its line is that of the
+// struct.
 static bool is_copy(const std::string &function) {
     const size_t parenthesis = function.rfind('('), separator = function.rfind("::", parenthesis);
     if (parenthesis == std::string::npos || separator == std::string::npos) return false;
@@ -77,7 +78,7 @@ static bool is_copy(const std::string &function) {
     if (parameters != type + " const&)" && parameters != type + "&&)") return false;
     return method == "operator=" || method == base_name(type.c_str());
 }
-// Is it a function of the emulator? The compiler may give it a line of the user's source, where the rewriter put it.
+// Returns whether it is a function of the emulator, to which the compiler may assign a line of the user's source.
 static bool is_emulator_function(const std::string &function) {
     const auto begins = [&](const char *prefix) { return !function.compare(0, strlen(prefix), prefix); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
@@ -228,7 +229,7 @@ void set_thread_of_finding(Worker &w) {
     set_thread(w, w.rank[w.current], w.block, current_finding.location);
 }
 
-// Ends the launch: back to `work`, whatever fiber this is.
+// Ends the launch: jumps back to `run_blocks`, from any fiber.
 [[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
 static std::atomic_flag finding_lock = {};
@@ -397,7 +398,7 @@ void wait_for_device() {
 // If a launch was refused and the host has not read its error, that is reported, as it is more specific than the exit.
 [[noreturn]] static void exit_from(int code, const void *caller) {
     if (is_child()) end_child(code);
-    if (!on_device() && crash_guard && was_launch_refused()) siglongjmp(*crash_guard, 1);
+    if (!on_device() && crash_guard && was_launch_rejected()) siglongjmp(*crash_guard, 1);
     fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, caller, 0);
 }
 void exit_program(int code) { exit_from(code, CALLER); }

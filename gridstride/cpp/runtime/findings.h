@@ -22,7 +22,7 @@ int collect_frames(void *(&frames)[24]);
 void set_thread(Worker &, int rank, uint64_t block, Location &);
 void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &);
 void set_thread_of_finding(Worker &);
-[[noreturn]] void end_launch();        // jumps back to `work`, from any fiber
+[[noreturn]] void end_launch();        // jumps back to `run_blocks`, from any fiber
 
 // A finding of the current thread: `report` stores it; `fail` stores it and ends the launch, or the host code.
 // Stores a line; if the file is unknown, it becomes a byte 1 and the hash of its name, which `../finding.py` resolves.

@@ -25,7 +25,7 @@ struct Graph {
 struct Capture {
     const void *stream;
     Graph *graph;
-    bool is_origin;                    // did the capture begin here? Other streams join by an event
+    bool is_origin;                    // whether the capture began here; other streams join by an event
     std::vector<GraphNode *> next_dependencies;  // the dependencies of the next node of the stream
 };
 static std::vector<Capture> captures;
@@ -104,7 +104,7 @@ bool set_edge(GraphNode *from, GraphNode *to, bool add) {
 GraphNode *graph_node(Graph *graph, size_t n) { return n < graph->nodes.size() ? &graph->nodes[n] : nullptr; }
 NodeKind node_kind(const GraphNode *node) { return node->kind; }
 
-// Returns the first node whose dependencies are placed; null if there is none.
+// Returns the first node whose dependencies have been copied; null if there is none.
 static GraphNode *next_node(Graph *graph) {
     for (auto &node : graph->nodes)
         if (!node.is_copied && std::all_of(node.dependencies.begin(), node.dependencies.end(),

@@ -79,7 +79,8 @@ template <unsigned n, bool write> static inline __attribute__((always_inline)) v
     check_shared<n, write>(p, pc);
 }
 namespace gridstride {
-// Was this write announced by a hook? A large struct is copied by a call after its hooks, and compared after that.
+// Returns whether the hook of a write has recorded this range: a large struct is copied by a call after its hooks, and
+// compared after that.
 static bool was_announced(const void *to, size_t n) {
     const auto &range = detector.pending.range;
     return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
@@ -110,8 +111,8 @@ static void report_wrong_index(const IndexFault *fault, uintptr_t index, void *p
     gridstride::fail_index(static_cast<int>(index), fault->array->text, static_cast<char *>(pc) - 1,
         int(fault->location.column));
 }
-// Is it a kernel's argument by value? The calling convention of Arm aligns it to 16 bytes only, even if its type needs
-// more.
+// Returns whether it is a kernel's argument by value, which the calling convention of Arm aligns to 16 bytes at most,
+// even if its type requires more.
 static bool is_argument(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }

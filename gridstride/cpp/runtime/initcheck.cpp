@@ -37,7 +37,7 @@ void Detector::report_unwritten_of_launch() {
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
     const auto may_be_cause = [&](const UnwrittenRead *read) { return read &&
-        (kind != memcheck || read->thread == me); };
+        (kind != memcheck || read->thread == self); };
     if (kind != synccheck && may_be_cause(unwritten.get())) return &unwritten->finding;
     return may_be_cause(unwritten_in_launch.get()) ? &unwritten_in_launch->finding : nullptr;
 }

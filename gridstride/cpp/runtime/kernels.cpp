@@ -8,7 +8,7 @@ namespace gridstride {
 namespace bindings {
 
 namespace {
-struct ArgumentValue {                        // an argument, as Python passed it
+struct ArgumentValue {                        // an argument that Python has passed
     Text text;
     torch::Tensor tensor;
     char *address;                    // where the kernel's threads find it
@@ -48,7 +48,7 @@ static bool read_argument_value(Reader &r, const Parameter &p, ArgumentValue &va
         default: return read_struct(r, value.address, p.bytes, value.tensor);
     }
 }
-// Can the value of an argument contain no address? A texture object is an unsigned integer.
+// Returns whether the value of an argument cannot contain an address. A texture object is an unsigned integer.
 static bool is_without_address(const Parameter &p, const char *bytes) {
     if (p.bytes < sizeof(void *) || p.kind == ParameterKind::real) return true;
     int64_t value = 0;
@@ -113,9 +113,9 @@ struct Arguments {                            // the memory of the arguments of 
 static void launch_kernel(gs_call *call, const void *kernel) {
     const KernelDescription &description = *static_cast<const KernelDescription *>(kernel);
     for (int i = 0; i < description.num_parameters; i++)
-        if (description.parameters[i].kind == ParameterKind::unsupported) refuse_function();
+        if (description.parameters[i].kind == ParameterKind::unsupported) reject_function();
     if (call->n != description.num_parameters)
-        refuse_count(description.num_parameters, description.num_parameters, call->n);
+        reject_count(description.num_parameters, description.num_parameters, call->n);
     constexpr size_t max_alignment = 4096;   // of a type
     std::vector<size_t> offsets;
     const size_t bytes = compute_offsets(description, offsets);
@@ -129,7 +129,7 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     for (size_t i = 0; i < values.size(); i++) {
         values[i].address = aligned_buffer + offsets[i];
         if (!read_argument_value(reader, description.parameters[i], values[i]))
-            refuse_argument(int64_t(i) + 1, reader.reason);
+            reject_argument(int64_t(i) + 1, reader.reason);
     }
     std::vector<Arg> &args = arguments->args;
     std::vector<void *> &addresses = arguments->addresses;
@@ -141,7 +141,8 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     const Launch launch = {c.grid, c.block, c.shared, c.stream, c.cluster, description.name, 0, description.run_thread,
         addresses.data(), args.data(),
         description.num_parameters, c.cooperative, arguments_begin, arguments_begin + bytes};
-    for (ArgumentValue &value : values) value.tensor = {};               // the queue must not release Python's objects
+    // because the queue must not release Python's objects
+    for (ArgumentValue &value : values) value.tensor = {};
     if (is_queueing()) return queue_launch(launch, description.prepare, arguments);
     if (description.prepare()) run(launch);
 }
@@ -151,11 +152,11 @@ int64_t launch_exported(gs_call *call, const KernelDescription &kernel) { return
 }
 
 extern "C" {
-// Several devices from Python: while the queue is held, launches of several calls wait in it.
-GRIDSTRIDE_API void gridstride_hold_queue(bool on) { gridstride::is_queue_held = on; }
-GRIDSTRIDE_API void gridstride_drop_queue() {
+// Several devices from Python: while the queue is deferred, the launches of several calls wait in it.
+GRIDSTRIDE_API void gridstride_defer_queue(bool on) { gridstride::is_queue_deferred = on; }
+GRIDSTRIDE_API void gridstride_discard_queue() {
     gridstride::DeviceLock device_lock;
-    gridstride::drop_queue();
+    gridstride::discard_queue();
     gridstride::copy_out_host_arrays();
     gridstride::bindings::memory_ranges.clear();
 }
@@ -169,10 +170,10 @@ GRIDSTRIDE_API void *gridstride_multicast_address(void *p) { return gridstride::
 GRIDSTRIDE_API void gridstride_symmetric_free(void *p) { gridstride::symmetric_free(p); }
 // Runs the queue, and copies tensors back to Python; returns false if there is a finding.
 GRIDSTRIDE_API bool gridstride_run_queue() {
-    const bool was_held = gridstride::is_queue_held;
-    gridstride::is_queue_held = false;
+    const bool was_deferred = gridstride::is_queue_deferred;
+    gridstride::is_queue_deferred = false;
     const bool succeeded = gridstride::run_guarded([](void *) { gridstride::run_queue(nullptr); }, nullptr);
-    gridstride::is_queue_held = was_held;
+    gridstride::is_queue_deferred = was_deferred;
     gridstride::copy_out_host_arrays();
     gridstride::bindings::memory_ranges.clear();
     return succeeded;

@@ -37,7 +37,7 @@ ParameterNames::ParameterNames(const char *kernel, const char *parameters) : ker
 
 PlainVariables::PlainVariables() { register_module(this, true); }
 
-int refuse(const Launch &launch, Code code, Fields fields, int error) {
+int reject_launch(const Launch &launch, Code code, Fields fields, int error) {
     begin_finding(code, fields);
     Field::copy(current_finding.kernel, base_name(launch.kernel).c_str());
     current_finding.location.line = launch.line;
@@ -103,26 +103,27 @@ static void name_arguments(const Launch &l) {
     }
 }
 
-void refuse_cooperative(const Launch &l, size_t static_bytes) {
-    refuse(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", capacity(l, static_bytes)}}, 720);
+void reject_cooperative_launch(const Launch &l, size_t static_bytes) {
+    reject_launch(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", capacity(l, static_bytes)}}, 720);
 }
 static bool is_valid_launch(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
     const dim3 cluster = l.cluster;
     const unsigned cluster_blocks = cluster.x * cluster.y * cluster.z;
     constexpr unsigned max_threads = 1024, max_z = 64, max_grid_x = 2147483647, max_grid_yz = 65535;
-    if (!threads || !l.grid.x || !l.grid.y || !l.grid.z) refuse(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
+    if (!threads || !l.grid.x || !l.grid.y || !l.grid.z)
+        reject_launch(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
     else if (threads > max_threads || l.block.x > max_threads || l.block.y > max_threads || l.block.z > max_z)
-        refuse(l, Code::block_size,
+        reject_launch(l, Code::block_size,
             {{"block", l.block}, {"threads", threads}, {"most", max_threads}, {"most_z", max_z}});
     else if (l.grid.x > max_grid_x || l.grid.y > max_grid_yz || l.grid.z > max_grid_yz)
-        refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
+        reject_launch(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
     else if (!cluster_blocks || (cluster_blocks > 8 && cluster_blocks > max_cluster_blocks(l)) ||
         l.grid.x % cluster.x || l.grid.y % cluster.y || l.grid.z % cluster.z)
-        refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
+        reject_launch(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
-        refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
-    else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) refuse_cooperative(l, 0);
+        reject_launch(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
+    else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) reject_cooperative_launch(l, 0);
     else return true;
     return false;
 }
@@ -133,7 +134,7 @@ void Worker::begin_block(uint64_t block_number) {
     block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
     memset(state, ready, size_t(num_threads));
     next = 0, live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
-    uses_warps = has_undefined_values = reports_itself = has_polled = reads_clock = false;
+    uses_warps = has_undefined_values = reports_wait = has_polled = reads_clock = false;
     if (detector.on)
         memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));
     begin_engines(*this);
@@ -171,7 +172,7 @@ void Worker::begin_cluster(uint64_t cluster_number) {
     running_block->fiber[running_block->current = 0] = first_fiber;
 }
 
-// Has the block, or its cluster, ended? If so, finishes it; otherwise it waits for other blocks.
+// Finishes the block, or its cluster, if it has ended; returns whether it has. Otherwise it waits for other blocks.
 bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++)
         if (block_at(i)->live) return false;
@@ -232,23 +233,24 @@ Worker::~Worker() {
 // The Workers of an OS thread, which are destroyed with it
 struct ThreadWorkers {
     Worker *own_worker = nullptr;
-    std::vector<Worker *> teams;
+    std::vector<Worker *> leaders;
     ~ThreadWorkers() {
         worker = nullptr;
-        for (Worker *t : teams)
+        for (Worker *t : leaders)
             if (t != own_worker) discard(t);
         discard(own_worker);
     }
 };
 static thread_local ThreadWorkers thread_workers;
-std::vector<Worker *> &teams_of_thread() { return thread_workers.teams; }
-void release_teams() {
-    for (; thread_workers.teams.size() > 32; thread_workers.teams.pop_back()) discard(thread_workers.teams.back());
+std::vector<Worker *> &cluster_leaders() { return thread_workers.leaders; }
+void release_leaders() {
+    auto &leaders = thread_workers.leaders;
+    for (; leaders.size() > 32; leaders.pop_back()) discard(leaders.back());
 }
 Worker &this_worker() {
     if (!worker) {
         thread_workers.own_worker = worker = new_worker();
-        thread_workers.teams.push_back(worker);
+        thread_workers.leaders.push_back(worker);
     }
     Worker &w = *worker;
     forget_unloaded(w.root->file_scopes, w.root->unloaded);
@@ -267,7 +269,7 @@ void check_launch_bounds(unsigned threads) {
     if (unsigned(worker->num_threads) <= threads) return;
     // only one OS thread reports it
     if (!stops_launch.exchange(true))
-        refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"most", threads}});
+        reject_launch(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"most", threads}});
     end_launch();
 }
 
@@ -287,7 +289,7 @@ void require_cluster_shape(dim3 blocks) {
 bool prepare_launch(const Launch &l) {
     if (!is_valid_launch(l)) return false;
     name_arguments(l);
-    if (was_launch_refused()) current_finding.kind = nothing;
+    if (was_launch_rejected()) current_finding.kind = nothing;
     return true;
 }
 void begin_launches(const Launch &first) {
@@ -303,7 +305,7 @@ void end_launches() {
     catch_signals(false);
     end_device_code();
     gridDim.x = 0;
-    if (was_launch_refused() && !error_code) set_error(1);          // which may come from another OS thread
+    if (was_launch_rejected() && !error_code) set_error(1);          // which may come from another OS thread
 }
 // Runs a launch; returns false if a finding or a signal ended it.
 static bool run_launch(const Launch &l) {
@@ -324,15 +326,15 @@ static bool run_launch(const Launch &l) {
     if ((several_os_threads = threads > 1)) forget_locks();
     if (several_os_threads) {
 #pragma omp parallel num_threads(threads)
-        work(launches, threads, false);
+        run_blocks(launches, threads, false);
     // without OpenMP, because a parallel region of one thread takes system calls, too
-    } else work(launches, 1, false);
+    } else run_blocks(launches, 1, false);
     several_os_threads = false;
 #else
-    work(launches, 1, false);
+    run_blocks(launches, 1, false);
 #endif
     end_launches();
-    if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_refused();
+    if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_rejected();
     Launch launch_in_clusters = l;
     launch_in_clusters.cluster = cluster_shape_needed;
     return run_launch(launch_in_clusters);
@@ -341,7 +343,7 @@ static bool run_launch(const Launch &l) {
 static std::mutex children_lock;
 static thread_local int calls_on_thread = 0;
 void fork_launches(Fork now) {
-    pass_fork(now, children_lock);
+    handle_fork(now, children_lock);
     if (now == Fork::child) running_calls = calls_on_thread;
 }
 static std::vector<GraphWork> children, tail_children;
@@ -487,7 +489,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
         crash_guard = &end_of_call;
         try {
             f(arg);
-            if (!is_queue_held) run_queue(nullptr);
+            if (!is_queue_deferred) run_queue(nullptr);
         } catch (const LaunchStopped &) {}
     });
     if (is_child()) end_child(ok ? 0 : 1);
@@ -502,11 +504,11 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     {
         DeviceLock device_lock;
         detector.end_host();
-        if (!ok || current_finding.kind != nothing) drop_queue();
-        if (!is_queue_held) operations.end_call();
+        if (!ok || current_finding.kind != nothing) discard_queue();
+        if (!is_queue_deferred) operations.end_call();
     }
     flush_printed();
-    if (was_launch_refused()) error_code = 0;        // because the finding reports it
+    if (was_launch_rejected()) error_code = 0;        // because the finding reports it
     ok = ok && current_finding.kind == nothing;
     if (!ok) memory.failed.clear(), error_code = 0;  // because the finding reports them
     const SignalDeferral until_end;

@@ -13,8 +13,9 @@ namespace gridstride {
 // Bytes of an array whose cells get huge pages. Of larger arrays most words are accessed only once or twice, and the
 // system takes longer to find huge pages than they save.
 constexpr size_t huge_cells_from = size_t(256) << 10, huge_cells_to = size_t(16) << 20;
-// May the launch access this allocation? An index that has overflowed may lead into an array of another launch. If no
-// argument can contain another address, only arrays to which arguments and device variables point are accessible.
+// Determines which allocations the launch may access. An index that has overflowed may lead into an array of another
+// launch. If no argument can contain another address, only arrays to which arguments and device variables point are
+// accessible.
 void Detector::begin_arguments() {
     static uint32_t num_launches = 0;
     launch_number = ++num_launches, has_all_addresses = launch->nargs > 0;
@@ -39,8 +40,8 @@ bool Detector::is_usable(Allocation &allocation) {
     if (is_known) allocation.usable_in = launch_number;
     return is_known;
 }
-// Is an address of the allocation stored in a device variable, now or before the launch, or in an array that the launch
-// may access? The last location is tried first, because searching all of them takes long.
+// Returns whether an address of the allocation is stored in a device variable, now or before the launch, or in an array
+// that the launch may access. The last location is tried first, because searching all of them takes long.
 bool Detector::is_address_known(Allocation &target) const {
     const auto contains_address = [&target](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
@@ -67,7 +68,7 @@ bool Detector::is_address_known(Allocation &target) const {
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
 
-// Does it belong to another device, to which this one has no peer access?
+// Returns whether it belongs to another device, to which this one has no peer access.
 bool Detector::is_of_unreachable_device(const Allocation &allocation) const {
     return device_count() > 1 && checks(memcheck) && !can_access(current_device(), allocation);
 }
@@ -104,18 +105,18 @@ std::string Detector::arguments_at(uintptr_t a) const {
 
 void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access record = {me, now, location};
+    const Access record = {self, now, location};
     const Field access_field = {"access", access_of(write, location)};
     if (const Allocation *target = memory.at(a); target && target->live && a >= target->lo && a < target->hi &&
         is_of_unreachable_device(*target)) {
         const ElementName element = element_name(a, 0, target);
-        return find(Code::peer_not_enabled,
+        return report_finding(Code::peer_not_enabled,
             {element.array(), element.index(), {"access", access_of(write, location)}, {"device", current_device()},
                 {"owner", target->device}},
             record);
     }
     if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->host_name)
-        return find(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
+        return report_finding(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {
         return !has_all_addresses || allocation.symbol || allocation.usable_in == launch_number;
     };
@@ -131,15 +132,17 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     const Allocation *const overflowed_array =
         wrapped_array ? nullptr : prefer_argument(memory.at_overflowed_index(a, is_passed), nearest_array);
     const Allocation *const array = wrapped_array ? wrapped_array : overflowed_array ? overflowed_array : nearest_array;
-    if (!array) return find(Code::no_array, {access_field, {"address", a}, {"arrays", arrays.c_str()}}, record);
+    if (!array) return report_finding(Code::no_array, {access_field, {"address", a}, {"arrays", arrays.c_str()}},
+        record);
     const bool is_nearest = !wrapped_array && !overflowed_array;
     if (is_nearest && !array->live)
-        return find(Code::freed, {access_field, {"array", array->name_or_default()}, {"arrays", arrays.c_str()}},
-            record);
-    if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;    // treated as the first byte past the end
+        return report_finding(Code::freed,
+            {access_field, {"array", array->name_or_default()}, {"arrays", arrays.c_str()}}, record);
+    if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;    // is treated as the first byte past the end
     const long long index = array->index_of(a), size = array->index_of(array->hi);
     const char *const inner_name = is_nearest ? array->inner_name : "";
-    find(wrapped_array ? Code::wrapped : overflowed_array ? Code::overflowed : index < 0 ? Code::before : Code::outside,
+    report_finding(
+        wrapped_array ? Code::wrapped : overflowed_array ? Code::overflowed : index < 0 ? Code::before : Code::outside,
         {access_field, {"array", array->name_or_default()}, {"index", &index, 1}, {"shape", &size, 1},
             {"inner", inner_name},
             {"inner_at", inner_name[0] ? array->index_of(array->inner_begin) : 0}, {"arrays", arrays.c_str()}},
@@ -147,7 +150,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
 }
 void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access record = {me, now, location};
+    const Access record = {self, now, location};
     const Field access_field = {"access", access_of(write, location)};
     const SharedArray *nearest = nullptr;
     for (auto &candidate : w->arrays)
@@ -156,17 +159,18 @@ void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_
     // a dynamic array without bytes begins at 0, before all others
     const bool has_no_dynamic_bytes = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (has_no_dynamic_bytes && nearest && offset < nearest->offset) nearest = nullptr;
-    if (!nearest) return find(has_no_dynamic_bytes ? Code::no_dynamic : Code::outside_arrays, {access_field}, record);
+    if (!nearest)
+        return report_finding(has_no_dynamic_bytes ? Code::no_dynamic : Code::outside_arrays, {access_field}, record);
     const auto &dims = nearest->shape.dims;
     const long long shape[] = {(long long)dims[0], (long long)dims[1], (long long)dims[2], (long long)dims[3]};
     long long index[4];
     nearest->index_of(offset, index);
-    find(launch->shared && !nearest->offset ? Code::outside_dynamic : Code::outside_shared,
+    report_finding(launch->shared && !nearest->offset ? Code::outside_dynamic : Code::outside_shared,
         {access_field, {"array", nearest->name}, {"index", index, std::max(nearest->shape.rank, 1)},
             {"shape", shape, nearest->shape.rank}},
         record);
 }
-// Is the address mapped, and not shadow memory?
+// Returns whether the address is mapped, and not in shadow memory.
 static bool is_mapped(uintptr_t address) {
     for (const Cells *shadow_cells : {&detector.cells, &detector.shared_cells})
         if (address - reinterpret_cast<uintptr_t>(shadow_cells->word_cells) < shadow_cells->count * sizeof(Cell) ||
@@ -187,38 +191,39 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
         return;
     const Field access_field = {"access", access_of(write, location)};
     if (const auto *failure = memory.failed_at(a); failure && !is_mapped(a))
-        return find(Code::failed_alloc, {access_field, {"bytes", failure->first}, {"allocated", failure->second}},
-            {me, now, location});
+        return report_finding(Code::failed_alloc,
+            {access_field, {"bytes", failure->first}, {"allocated", failure->second}}, {self, now, location});
     if (a < 4096) return report_null(write, location);
     if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
-#ifndef __wasm__                           // there dladdr() takes any address for that of a call
+#ifndef __wasm__                           // there dladdr() accepts any address
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
 #endif
     if (w->is_past_stack(a))
-        return find(Code::local_array, {access_field}, {me, now, location});
+        return report_finding(Code::local_array, {access_field}, {self, now, location});
     for (int i = 0; i < w->fiber_count; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
-            return find(Code::local_of_other, {access_field}, {me, now, location});
+            return report_finding(Code::local_of_other, {access_field}, {self, now, location});
     const DeviceAddress target = classify_address(a);
-    if (target.kind == DeviceAddress::table) return find(Code::host_virtual, {}, {me, now, location});
-    if (!is_mapped(a)) return find(Code::no_array, {access_field, {"address", a}}, {me, now, location});
-    find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, location});
+    if (target.kind == DeviceAddress::table) return report_finding(Code::host_virtual, {}, {self, now, location});
+    if (!is_mapped(a)) return report_finding(Code::no_array, {access_field, {"address", a}}, {self, now, location});
+    report_finding(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {self, now, location});
 }
 void Detector::report_null(bool write, uint32_t location) {
-    if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, location});
+    if (checks(memcheck)) report_finding(write ? Code::null_written : Code::null_read, {}, {self, now, location});
 }
 void Detector::report_constant_write(const Allocation &allocation, uintptr_t a, uint32_t location) {
     const ElementName element = element_name(a, 0, &allocation);
-    if (checks(memcheck)) find(Code::constant, {element.array(), element.index()}, {me, now, location});
+    if (checks(memcheck)) report_finding(Code::constant, {element.array(), element.index()}, {self, now, location});
 }
 void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *access, uint32_t location) {
     if (!checks(memcheck)) return;
-    const Access record = {me, now, location};
+    const Access record = {self, now, location};
     const ElementName element = element_name(a, 0, memory.at(a));
     if (element.name[0])
-        find(Code::misaligned, {{"access", access}, element.array(), element.index(), {"bytes", alignment}}, record);
-    find(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", alignment}}, record);
+        report_finding(Code::misaligned, {{"access", access}, element.array(), element.index(), {"bytes", alignment}},
+            record);
+    report_finding(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", alignment}}, record);
 }
 
 // Reports an address that an instruction does not allow, whatever the pointer's type: a GPU traps there.
@@ -229,9 +234,9 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     const int owner = on && offset < shared_cap ? shared_cell(address).owner : 0;
     const ElementName element = on ? element_name(address, owner, allocation) : ElementName{};
     if (element.name[0])
-        find(Code::misaligned_operand,
+        report_finding(Code::misaligned_operand,
             {element.array(), element.index(), {"operation", instruction}, {"bytes", alignment}},
-            {me, now, line_bit | uint32_t(line)});
+            {self, now, line_bit | uint32_t(line)});
     fail(Code::misaligned_operand,
         {{"space", allocation ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", alignment}},
             line);

@@ -37,9 +37,9 @@ struct Allocation {
     uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
     uintptr_t address_found_at = 0; // where the last search found its address
     bool has_huge_cells = false; // `Cells::use_huge_pages` was called for it
-    bool host_name = false; // is it an unmapped range, for the address of a device variable in host code?
+    bool host_name = false; // whether it is an unmapped range, for the address of a device variable in host code
     int device = 0; // to which it belongs
-    bool is_symmetric = false; // may all devices access it?
+    bool is_symmetric = false; // whether all devices may access it
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
@@ -132,7 +132,7 @@ struct Memory {
         char *start = base + at;
         if (mprotect(start, mapped_bytes, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
-        // against a page fault per 4 KB
+        // avoids a page fault per 4 KB
         if (mapped_bytes >= size_t(4) << 20) madvise(start, mapped_bytes, MADV_HUGEPAGE);
 #endif
         if (symbol) end = at;
@@ -244,7 +244,7 @@ struct Memory {
     }
 };
 extern Memory memory;
-extern bool any_registered;            // is any host memory page-locked?
+extern bool any_registered;            // whether any host memory is page-locked
 // an access by the host, possibly of page-locked memory
 void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);
 }

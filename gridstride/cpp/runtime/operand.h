@@ -11,7 +11,7 @@ struct Operand {
     uint32_t start, lead, stride;
     int swizzle, size;
     bool transposed;
-    bool is_by_32_bytes = false;           // does the swizzle exchange 32 bytes, not 16? (tcgen05 only)
+    bool is_by_32_bytes = false;           // whether the swizzle exchanges 32 bytes, not 16 (tcgen05 only)
     Operand(uint64_t descriptor, int size, bool transposed)
         : start(uint32_t(descriptor & 0x3fff) << 4), lead(uint32_t(descriptor >> 16 & 0x3fff) << 4),
           stride(uint32_t(descriptor >> 32 & 0x3fff) << 4),

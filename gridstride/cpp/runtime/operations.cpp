@@ -14,7 +14,7 @@ static thread_local int64_t stream_override = -1;
 const Operation *current_operation() { return running; }
 void set_current_operation(Operation *operation) { running = operation; }
 bool is_ordered_elsewhere() { return stream_override >= 0 || running; }
-// With several devices the order also says what runs before what.
+// With several devices, the order also determines which operation runs first.
 static bool watches_order() { return (checks(racecheck) || device_count() > 1) && !on_device(); }
 
 // Regions
@@ -137,7 +137,7 @@ void Operations::host_waits() {
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
     drop_synchronized();
 }
-// Called when a call from Python returns; a finding may have cut it short in the middle of an operation.
+// Ends the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
     if (running) running->end = ++detector.now;
     running = nullptr, stream_override = -1, num_created = 0;
@@ -169,7 +169,7 @@ void Operations::end(Operation &op, bool waits) {
     drop_synchronized();
 }
 void Operations::drop_synchronized() {
-    if (!is_queue_empty()) return;                       // one that waits in the queue may be unordered with them
+    if (!is_queue_empty()) return;                       // because an operation in the queue may be unordered with them
     while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
         pending.pop_front();
 }
@@ -219,7 +219,7 @@ bool Operations::acquire(const Access &flag_write, uint32_t &unordered_since) {
     if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, unordered_since);
 }
-// Has the current thread acquired what a copy has done, while launches run together?
+// Returns whether the current thread has acquired the accesses of a copy, while launches run together.
 static bool is_copy_acquired(const Operation &copy) {
     return copy.is_of_joint_run && copy.begin >= detector.launch_start &&
            detector.is_acquired({(copy.first_block + 1) * max_threads, copy.begin, 0});
@@ -375,7 +375,7 @@ void GraphOrder::end(const void *node) {
     done.clock = operations.streams[done.stream].clock;
 }
 
-// What the headers call
+// The functions that the headers call
 
 static uint32_t effective_stream(const void *stream) {
     return stream_override < 0 ? operations.stream_index(stream) : uint32_t(stream_override);
@@ -416,7 +416,7 @@ template <class F> static void if_tracking_order(F f) {
     DeviceLock device_lock;
     f();
 }
-// Inside a graph or a kernel, a wait is not the host's: ignore it.
+// Calls `f` unless the call comes from a graph or a kernel, whose waits are not waits of the host.
 template <class F> static void if_host_call(F f) {
     if (stream_override < 0 && !running) if_tracking_order(f);
 }

@@ -36,7 +36,7 @@ struct Region {                        // the bytes of an access: rows of `width
 };
 
 struct Operation {
-    uint32_t stream, number;           // the number-th operation of its stream, from 1
+    uint32_t stream, number;           // counted from 1 in its stream
     uint32_t begin, end;               // times of the detectors; `end` is 0 while it runs
     const char *name;                  // a kernel, or a function of CUDA
     int line;
@@ -125,12 +125,12 @@ public:
     void host_waits();
     void host_waits_for_device(int device);
     void end_call();
-    // Is any earlier operation not ordered before this launch? `unordered_since` receives the time of the first such
-    // launch.
+    // Returns whether any earlier operation is not ordered before this launch. `unordered_since` receives the time of
+    // the first such launch.
     bool begin_launch(const Launch *, uintptr_t image, uint32_t &unordered_since);
-    // orders the launch that has set a flag at `time` before this one
+    // Orders the launch that has set a flag before this one
     bool acquire(const Access &, uint32_t &unordered_since);
-    // null: the operation of that time is ordered before this one
+    // Returns null if the operation of that access is ordered before this one
     const Operation *unordered(const Access &) const;
     Conflict find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const;
     // The addresses around `a` that no unordered operation accesses; empty if one accesses `a`
@@ -147,7 +147,7 @@ public:
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
 void set_current_operation(Operation *);
-bool is_ordered_elsewhere();           // does a graph, or another operation, order the next operation?
+bool is_ordered_elsewhere();           // whether a graph, or another operation, orders the next operation
 
 // The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. The
 // first branch of nodes uses the stream itself, concurrent branches use internal streams.
@@ -155,7 +155,7 @@ class GraphOrder {
     struct NodeState {
         uint32_t stream;
         StreamClock clock;
-        bool is_continued;             // does a later node use its stream?
+        bool is_continued;             // whether a later node uses its stream
     };
     int64_t outer;                     // the index of the stream; < 0: order is not checked
     size_t num_branches = 0;

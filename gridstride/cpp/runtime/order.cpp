@@ -10,14 +10,14 @@
 namespace gridstride {
 
 VectorClock Detector::current_clock() {
-    const uint32_t rank = me % max_threads;
+    const uint32_t rank = self % max_threads;
     ++now;
     VectorClock clock = block_view.acquired;
     if (any_acquired) clock.join(views[rank].acquired);
-    clock.add(me, {now, warp_synced[rank / 32], block_synced});
+    clock.add(self, {now, warp_synced[rank / 32], block_synced});
     for (uint32_t lane = 0; lane < 32 && !lanes_synced.empty(); lane++)
         if (const uint32_t time = lanes_synced[size_t(rank) * 32 + lane])
-            clock.add(me - rank % 32 + lane, {time, 0, 0});
+            clock.add(self - rank % 32 + lane, {time, 0, 0});
     return clock;
 }
 SyncState Detector::release() {
@@ -39,8 +39,8 @@ void Detector::fence(gridstride::Scope scope, Order order) {
         if (VectorClock &loaded = thread_view.loaded[l])
             thread_view.acquired.join(std::exchange(loaded, {}));
     if (order == Order::acquire) return;
-    const uint32_t rank = me % max_threads;
-    if (thread_view.last_fence.level > level) thread_view.apply_fence(me);
+    const uint32_t rank = self % max_threads;
+    if (thread_view.last_fence.level > level) thread_view.apply_fence(self);
     thread_view.last_fence.is_open = true, thread_view.last_fence.level = level;
     if (lanes_synced.empty()) {
         thread_view.last_fence.acquired = block_view.acquired,
@@ -101,7 +101,7 @@ Flag *Detector::flag_at(uintptr_t a) {
 void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquires) {
     Flag *flag = flag_at(a);
     if (!flag) return;
-    const uint32_t block = me / max_threads;
+    const uint32_t block = self / max_threads;
     const int scope_level = level_of(scope);
     ThreadView &thread_view = view();
     const auto load = [&](const VectorClock &released, int level) {
@@ -118,17 +118,17 @@ void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquire
 void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
     const VectorClock *fenced = any_acquired ? current_view().fenced : block_view.fenced;
     Flag *flag = flag_at(a);
-    const bool continues_release_sequence = flag && (use == Use::modify || flag->thread == me);
+    const bool continues_release_sequence = flag && (use == Use::modify || flag->thread == self);
     if (flag && !continues_release_sequence) *flag = {};
     if (!releases && !block_view.fenced[0] && !fenced[0]) {
-        if (flag) flag->thread = me, flag->time = now, flag->is_fenced = false;
+        if (flag) flag->thread = self, flag->time = now, flag->is_fenced = false;
         return;
     }
     const SyncState released = release();
     if (!flag) *(flag = &flags[a / 4]) = {};
     for (int level = 0; level <= level_of(scope); level++) {
         if (!level && flag->by_block.size() > 1024) flag->by_block.clear();
-        VectorClock &clock = level == block_level    ? flag->by_block[me / max_threads]
+        VectorClock &clock = level == block_level    ? flag->by_block[self / max_threads]
                              : level == device_level ? flag->of_device(device)
                                                      : flag->system;
         if (releases) clock.join(released.acquired);
@@ -136,7 +136,7 @@ void Detector::on_atomic_store(uintptr_t a, Use use, gridstride::Scope scope, bo
         if (!level) flag->any_scope.join(clock);
     }
     flag->waited.join(released.waited);
-    flag->thread = me, flag->time = now, flag->is_fenced = releases || after_fence;
+    flag->thread = self, flag->time = now, flag->is_fenced = releases || after_fence;
 }
 
 void Detector::atomic(
@@ -152,7 +152,7 @@ void Detector::atomic(
     if (reads && synchronizes && !flags.empty())
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_load(i, scope, acquires);
     if (__builtin_expect(has_unordered, 0) && reads && synchronizes && global) acquire_operation(a);
-    after_fence = any_acquired && views[me % max_threads].fence_time > views[me % max_threads].store_time;
+    after_fence = any_acquired && views[self % max_threads].fence_time > views[self % max_threads].store_time;
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = is_thread_scope ? access_location
         : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | access_location |
@@ -177,11 +177,11 @@ void Detector::volatile_access(const void *address, unsigned bytes, bool write, 
         volatile_bit | access_location);
 }
 
-// Has an earlier atomic read, which happens before this access, seen the value of the atomic write `earlier`? Then that
-// write happens before this access.
-bool Detector::observed(const Cell &cell, const Access &earlier, uint32_t ordered_since) {
+// Returns whether an atomic read that happens before this access has read the value of the atomic write `earlier`, so
+// that the write happens before this access, too.
+bool Detector::was_observed(const Cell &cell, const Access &earlier, uint32_t ordered_since) {
     if (any_acquired && (block_view.strong.includes(earlier.thread, earlier.time) ||
-                            views[me % max_threads].strong.includes(earlier.thread, earlier.time)))
+                            views[self % max_threads].strong.includes(earlier.thread, earlier.time)))
         return true;
     if (&earlier != &cell.write) return false;
     for (const Access &atomic_read : {cell.read, cell.second_read})
@@ -193,14 +193,14 @@ bool Detector::observed(const Cell &cell, const Access &earlier, uint32_t ordere
     return false;
 }
 
-// Do two unordered accesses that are atomic or volatile conflict? Atomics conflict if the scope of one does not include
-// the block of the other. A volatile access of global memory is relaxed in PTX, but if two threads write, one value is
-// lost, unless the second thread has acquired the flag of the first. In shared memory, a volatile access orders nothing
-// unless there is a fence before the write. Nor does it order a read of a value that another lane of the same warp has
-// written: such code relies on lockstep execution, which GPUs since Volta do not guarantee.
+// Returns whether two unordered accesses that are atomic or volatile conflict. Atomics conflict if the scope of one
+// does not include the block of the other. A volatile access of global memory is relaxed in PTX, but if two threads
+// write, one value is lost, unless the second thread has acquired the flag of the first. In shared memory, a volatile
+// access orders nothing unless there is a fence before the write. Nor does it order a read of a value that another lane
+// of the same warp has written: such code relies on lockstep execution, which GPUs since Volta do not guarantee.
 bool Detector::strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool earlier_writes,
     bool later_writes) {
-    const bool same_block = earlier.thread / max_threads == me / max_threads;
+    const bool same_block = earlier.thread / max_threads == self / max_threads;
     if ((earlier.location | later.location) & narrow_bit && !same_block) return true;
     const bool is_any_of_device = several_devices && (is_of_device_scope(earlier) || is_of_device_scope(later));
     if (is_any_of_device && !is_same_device(earlier.thread)) return true;
@@ -209,9 +209,9 @@ bool Detector::strong_conflict(const Access &earlier, const Access &later, uintp
         Flag *flag = flag_at(a);
         return !flag || flag->thread != earlier.thread || !flag->is_fenced ||
                !current_clock().includes(flag->system ? flag->system : flag->of_device(device)
-                   ? flag->of_device(device) : flag->by_block[me / max_threads]);
+                   ? flag->of_device(device) : flag->by_block[self / max_threads]);
     }
-    const bool same_warp = earlier_writes && earlier.thread / 32 == me / 32;
+    const bool same_warp = earlier_writes && earlier.thread / 32 == self / 32;
     if ((memory.holds(a) && !same_warp) || !((earlier_writes ? earlier : later).location & volatile_bit)) return false;
     const Flag *flag = earlier_writes ? flag_at(a) : nullptr;
     return earlier_writes ? !flag || flag->thread != earlier.thread || !flag->is_fenced : !after_fence;

@@ -1,8 +1,8 @@
 // The queue of operations while there are several devices. On GPUs, kernels of several devices run at the same time and
 // may wait for each other. So a launch, or a copy in a stream, only becomes an entry of the queue, with the vector
-// clock of the operations before it (operations.cpp). When the host waits for one, `run_queue` runs what it needs:
-// launches whose earlier operations have ended run together (`run_together`), their blocks as those of one grid
-// (residents.cpp). If all of them wait, the other launches of the queue join.
+// clock of the operations before it (operations.cpp). When the host waits for one, `run_queue` runs the operations that
+// it needs: launches whose earlier operations have ended run together (`run_together`), their blocks as those of one
+// grid (residents.cpp). If all of them wait, the other launches of the queue join.
 //
 // racecheck: blocks of launches that run together are numbered consecutively, and share no barrier. A launch begins
 // with the state that its earlier operations have released (`released_before`), as a thread that has acquired a flag.
@@ -27,7 +27,7 @@ struct QueuedOperation {
     int device;
     Launch launch;                         // without a kernel: `work` is called
     bool (*begin)();
-    std::shared_ptr<void> keeper;
+    std::shared_ptr<void> arguments_owner;
     GraphWork work;
     bool is_needed;
     Operation *operation;                  // while it runs
@@ -37,38 +37,38 @@ struct QueuedOperation {
     bool is_after(const QueuedOperation &o) const { return clock.of(o.stream) >= o.number; }
 };
 }
-// a deque, because entries refer to each other; ended ones are removed between joint runs
+// a deque, because entries refer to each other; entries that have ended are removed between joint runs
 static std::deque<QueuedOperation> queued;
-static thread_local bool runs_together = false;     // does this OS thread run launches together?
-static bool is_any_running = false;                // does any?
-bool is_queue_held = false;
-bool is_holding_queue() { return is_queue_held; }
+static thread_local bool runs_together = false;     // whether this OS thread runs launches together
+static bool is_any_running = false;                // whether any OS thread does
+bool is_queue_deferred = false;
+bool defers_queue() { return is_queue_deferred; }
 static uint32_t num_blocks = 0;                    // of the launches and copies of the joint run
 static pthread_t first_host_thread;
 static bool has_other_host_threads = false;
 
 bool is_queue_empty() { return queued.empty(); }
 bool is_queueing() { return device_count() > 1 && !on_device() && !is_ordered_elsewhere(); }
-static void note_host_thread() {
+static void record_host_thread() {
     if (queued.empty()) first_host_thread = pthread_self(), has_other_host_threads = false;
     else if (!pthread_equal(first_host_thread, pthread_self())) has_other_host_threads = true;
 }
 static QueuedOperation &add(const void *stream) {
-    note_host_thread();
+    record_host_thread();
     const auto [index, number, clock] = operations.reserve(stream);
     queued.push_back({QueuedOperation::waiting, index, number, clock, current_device(), {}, nullptr, nullptr, {}, false,
         nullptr, nullptr, 0, 0, {}});
     return queued.back();
 }
-void queue_launch(const Launch &launch, bool (*begin)(), std::shared_ptr<void> keeper) {
+void queue_launch(const Launch &launch, bool (*begin)(), std::shared_ptr<void> arguments_owner) {
     DeviceLock device_lock;
     if (is_launch_stopped()) return;
     const int owner = operations.device_of_stream(launch.stream);
     if (owner != current_device())
-        return void(refuse(launch, Code::stream_of_other_device, {{"device", current_device()}, {"owner", owner}},
-            400));
+        return void(reject_launch(
+            launch, Code::stream_of_other_device, {{"device", current_device()}, {"owner", owner}}, 400));
     QueuedOperation &operation = add(launch.stream);
-    operation.launch = launch, operation.begin = begin, operation.keeper = std::move(keeper);
+    operation.launch = launch, operation.begin = begin, operation.arguments_owner = std::move(arguments_owner);
 }
 bool queue_work(const void *stream, const GraphWork &work) {
     DeviceLock device_lock;
@@ -108,10 +108,10 @@ static void end(QueuedOperation &operation) {
     operations.end(*operation.operation, false);
     const bool was_enabled = enable_checks(false);         // because destructors are not code of a kernel
     if (operation.work.work) operation.work.drop(operation.work.work);
-    operation.work = {}, operation.keeper = nullptr;
+    operation.work = {}, operation.arguments_owner = nullptr;
     enable_checks(was_enabled);
 }
-// What the operations before this one have released in this joint run; the end of a kernel is also a fence.
+// Returns what the operations before this one have released in this joint run; the end of a kernel is also a fence.
 static SyncState released_before(const QueuedOperation &operation) {
     SyncState state;
     for (const QueuedOperation &other : queued)
@@ -141,7 +141,7 @@ static bool call_work(QueuedOperation &operation) {
     worker = suspended;
     return succeeded;
 }
-// A copy counts as a thread, so that a thread of a kernel can acquire it from one that begins after it.
+// A copy counts as a thread, so that a thread of a kernel that begins after it can acquire its accesses.
 static bool run_work(QueuedOperation &operation) {
     SyncState before = runs_together ? released_before(operation) : SyncState();
     begin_operation(operation, 1);
@@ -204,14 +204,15 @@ void end_operation(RunningLaunch &running) {
     operation.released = running.released;
     end(operation);
 }
-// A kernel that reads a clock may have a time limit of its own. A thread that host code has created has no guard:
-// others of them may launch soon.
-bool Stall::lasts(const std::vector<Worker *> &suspended_teams) {
-    constexpr double patience = 0.5, patience_with_threads = 5;       // seconds
+// A kernel that reads a clock may have a time limit of its own, so its wait does not count. Threads that host code has
+// created have no guard; another one may launch soon, so the limit is longer.
+bool Stall::lasts(const std::vector<Worker *> &suspended_leaders) {
+    constexpr double stall_limit = 0.5, stall_limit_with_threads = 5;       // seconds
     const double now = seconds_now();
     if (!since) since = now;
-    return now - since > (has_other_host_threads || !crash_guard ? patience_with_threads : patience) &&
-           std::none_of(suspended_teams.begin(), suspended_teams.end(), [](Worker *team) { return team->reads_clock; });
+    return now - since > (has_other_host_threads || !crash_guard ? stall_limit_with_threads : stall_limit) &&
+           std::none_of(suspended_leaders.begin(), suspended_leaders.end(),
+               [](const Worker *leader) { return leader->reads_clock; });
 }
 
 static QueuedOperation *first_ready(bool is_launch) {
@@ -224,7 +225,7 @@ static void forget_ended() {
         operation.released = {}, operation.first_block = operation.last_block = 0;
     while (!queued.empty() && queued.front().state == QueuedOperation::ended) queued.pop_front();
 }
-void drop_queue() {
+void discard_queue() {
     for (QueuedOperation &operation : queued)
         if (operation.state == QueuedOperation::running) end(operation);
         else if (operation.work.work) operation.work.drop(operation.work.work);
@@ -240,7 +241,7 @@ static bool run_together(const QueuedOperation &first) {
         Detector::Scope scope(true);
         runs_together = is_any_running = true, num_blocks = 0;
         begin_launches(first.launch);
-        work(launches, 1, true);
+        run_blocks(launches, 1, true);
         end_launches();
         runs_together = is_any_running = false;
     }
@@ -248,7 +249,7 @@ static bool run_together(const QueuedOperation &first) {
     set_launch_device(-1);
     sync_registered_memory(false);
     flush_printed();
-    return !stops_launch || was_launch_refused();
+    return !stops_launch || was_launch_rejected();
 }
 void run_queue(const StreamClock *needed) {
     DeviceLock device_lock;
@@ -265,8 +266,8 @@ void run_queue(const StreamClock *needed) {
         if (!succeeded) break;
     }
     if (runs_together || !is_launch_stopped()) return;
-    drop_queue();
-    // not by an exception, because a destructor may have called; in a thread of the host code, there is no guard
+    discard_queue();
+    // not by an exception, because the caller may be a destructor; in a thread of the host code, there is no guard
     if (crash_guard) siglongjmp(*crash_guard, 1);
 }
 }

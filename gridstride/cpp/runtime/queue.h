@@ -7,15 +7,15 @@
 
 namespace gridstride {
 
-// Are launches and copies queued, instead of being run at once?
+// Returns whether launches and copies are queued, instead of being run immediately.
 bool is_queueing();
-// Adds a launch; `keeper` owns its arguments, `begin` is called before it runs.
-void queue_launch(const Launch &, bool (*begin)(), std::shared_ptr<void> keeper);
+// Adds a launch. `arguments_owner` keeps its arguments alive; `begin` is called before it runs.
+void queue_launch(const Launch &, bool (*begin)(), std::shared_ptr<void> arguments_owner);
 // Runs the operations that have a number in this clock, and those before them; null: all operations.
 void run_queue(const StreamClock *needed);
-void drop_queue();
+void discard_queue();
 bool is_queue_empty();
-extern bool is_queue_held;             // does the end of a call from Python leave the operations in the queue?
+extern bool is_queue_deferred;             // whether operations stay in the queue at the end of a call from Python
 
 // For the scheduler of blocks (residents.cpp)
 
@@ -27,12 +27,12 @@ void end_operation(RunningLaunch &);
 int device_of_block(uint32_t number);  // of an operation of the joint run
 const RunningLaunch *launch_of_block(uint32_t number);      // null: not of a launch
 
-// How long do all blocks wait? The host's other threads may launch what they wait for.
+// Measures how long all blocks have been waiting. Another thread of the host may launch the kernel that they wait for.
 class Stall {
-    double since = 0;                  // seconds_now(); 0: they do not
+    double since = 0;                  // seconds_now(); 0: not all blocks wait
 
 public:
     void end() { since = 0; }
-    bool lasts(const std::vector<Worker *> &suspended_teams);
+    bool lasts(const std::vector<Worker *> &suspended_leaders);
 };
 }

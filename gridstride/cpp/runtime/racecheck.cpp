@@ -21,21 +21,21 @@ void Detector::report_copy_in_flight(const Access &copy, const Access &current, 
     const bool is_committed = std::any_of(queue.open.begin(), queue.open.end(),
         [&](const Copy &c) { return a - c.to < c.bytes && c.location == copy.location && c.group < open_group; });
     const ElementName element = element_name(a, owner, allocation);
-    const Code owner_code = copy.thread == me ? Code::own_copy : Code::other_copy;
-    find(is_committed ? Code::copy_not_waited_for : Code::copy_not_committed,
+    const Code owner_code = copy.thread == self ? Code::own_copy : Code::other_copy;
+    report_finding(is_committed ? Code::copy_not_waited_for : Code::copy_not_committed,
         {element.array(), element.index(), {"now", later_kind}, {"whose", owner_code}}, current, &copy);
 }
 void Detector::report_bulk_in_flight(const Access &copy, const Access &current, const char *later_kind, uintptr_t a,
     unsigned owner, const Allocation *allocation) {
     const ElementName element = element_name(a, owner, allocation);
-    find(Code::bulk_in_flight, {element.array(), element.index(), {"now", later_kind}}, current, &copy);
+    report_finding(Code::bulk_in_flight, {element.array(), element.index(), {"now", later_kind}}, current, &copy);
 }
 // The engines see writes of threads to shared memory only after a proxy fence of the writer, or of the thread that
 // issues the request.
 void Detector::report_no_proxy_fence(const Cell &cell, const Access &current, uintptr_t a, unsigned owner) {
     if (!checks(fencecheck)) return;
     const ElementName element = element_name(a, owner, nullptr);
-    find(Code::no_proxy_fence, {element.array(), element.index()}, current, &cell.write);
+    report_finding(Code::no_proxy_fence, {element.array(), element.index()}, current, &cell.write);
 }
 
 void Detector::race(const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
@@ -50,9 +50,9 @@ void Detector::race(const Access &earlier, const Access &later, const char *earl
                same_block = earlier.thread / max_threads == later.thread / max_threads,
                other_device = !is_same_device(earlier.thread);
     const auto includes = [&](const VectorClock &clock) { return clock.includes(earlier.thread, earlier.time); };
-    const ThreadView *my_view = any_acquired ? &views[me % max_threads] : nullptr;
+    const ThreadView *my_view = any_acquired ? &views[self % max_threads] : nullptr;
     const auto report = [&](Code code, Fields fields) {
-        if (!may_be_validated(earlier, later, later_kind)) return find(code, fields, later, &earlier);
+        if (!may_be_validated(earlier, later, later_kind)) return report_finding(code, fields, later, &earlier);
         const uint32_t reader = later_kind[0] == 'r' ? later.thread : earlier.thread;
         defer_race({code, element, earlier_kind, later_kind, barrier_line, earlier, later, reader, a, {}, 0});
     };
@@ -68,11 +68,12 @@ void Detector::race(const Access &earlier, const Access &later, const char *earl
                                                                                      : Code::race_of_cluster,
         {element.array(), element.index(), {"before", earlier_kind}, {"now", later_kind}, {"barrier", barrier_line}});
 }
-// Is one access a plain read, the other an atomic write, and may the reader's next access be a compare-and-swap?
+// Returns whether one access is a plain read, the other an atomic write, and the reader's next access may be a
+// compare-and-swap.
 bool Detector::may_be_validated(const Access &earlier, const Access &later, const char *later_kind) const {
-    if (later_kind[0] == 'r') return changes(earlier.location) && !(later.location & (atomic_bit | async_bit));
-    if (!changes(later.location) || earlier.location & (atomic_bit | async_bit)) return false;
-    if (earlier.thread / max_threads != me / max_threads) return false;
+    if (later_kind[0] == 'r') return is_atomic_update(earlier.location) && !(later.location & (atomic_bit | async_bit));
+    if (!is_atomic_update(later.location) || earlier.location & (atomic_bit | async_bit)) return false;
+    if (earlier.thread / max_threads != self / max_threads) return false;
     const uint8_t state = w->state[w->slot[earlier.thread % max_threads]];
     return state == ready || state == in_warp;
 }
@@ -92,7 +93,7 @@ void Detector::defer_race(DeferredRace race) {
 void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
     const auto is_validated = [&](const DeferredRace &deferred) {
-        return deferred.reader == me && deferred.a - a < bytes;
+        return deferred.reader == self && deferred.a - a < bytes;
     };
     auto &races = deferred_races;
     if (has_deferred_races) races.erase(std::remove_if(races.begin(), races.end(), is_validated), races.end());
@@ -112,17 +113,17 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
 }
 void Detector::forget_read(Cell &cell) {
     for (Access *read : {&cell.read, &cell.second_read})
-        if (read->thread == me && read->time >= block_synced && !(read->location & (atomic_bit | async_bit)))
+        if (read->thread == self && read->time >= block_synced && !(read->location & (atomic_bit | async_bit)))
             *read = {};
 }
 // Reports the deferred races of the current thread at these addresses: no compare-and-swap has validated its reads.
 void Detector::report_deferred_races(uintptr_t from, uintptr_t to) {
     for (const DeferredRace &deferred : deferred_races)
-        if (deferred.reader == me && deferred.a - from < to - from) report_race(deferred);
+        if (deferred.reader == self && deferred.a - from < to - from) report_race(deferred);
 }
 void Detector::report_race(const DeferredRace &deferred) {
     const ElementName &element = deferred.element;
-    find(deferred.code,
+    report_finding(deferred.code,
         {element.array(), element.index(), {"before", deferred.before}, {"now", deferred.later_kind},
             {"barrier", deferred.barrier}},
         deferred.later, &deferred.earlier, &deferred);
@@ -133,7 +134,7 @@ void Detector::race_of_operations(
     const ElementName &element) {
     const Operation *first = operations.unordered(earlier), *second = current_operation();
     if (!first || !second) return;
-    find(Code::unordered_operations,
+    report_finding(Code::unordered_operations,
         {element.array(), element.index(), {"now", verb(later_kind)}, {"before", verb(earlier_kind)},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *first)},
         later, &earlier);
@@ -145,11 +146,11 @@ void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t lo
     const Operation *second = current_operation();
     if (!conflict.operation || !second || !checks(racecheck)) return;
     const ElementName element = element_name(a, 0, memory.at(a));
-    find(Code::unordered_operations,
+    report_finding(Code::unordered_operations,
         {element.array(), element.index(), {"now", write ? "writes" : "reads"},
             {"before", conflict.is_write ? "writes" : "reads"},
             GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *conflict.operation)},
-        {me, now, location});
+        {self, now, location});
 }
 bool Detector::find_clear_range(uintptr_t a, unsigned n) {
     std::tie(clear_from, clear_end) = operations.clear_range(a);
@@ -167,7 +168,7 @@ void Detector::acquire_operation(uintptr_t a) {
 }
 void Detector::record_read_across_launches(Cell &cell, const Access &current) {
     for (Access *read : {&cell.read, &cell.second_read})
-        if (read->time >= launch_start ? read->thread == me : happens_before(*read, ordered_until())) {
+        if (read->time >= launch_start ? read->thread == self : happens_before(*read, ordered_until())) {
             *read = current;
             return;
         }
@@ -177,13 +178,13 @@ void Detector::engine_race(
     const char *later_kind) {
     const bool earlier_reads = earlier_kind[0] == 'r', later_reads = later_kind[0] == 'r';
     if (is_engine(earlier) && earlier_reads)
-        return find(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
+        return report_finding(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
             {element.array(), element.index(), {"now", later_kind}}, later, &earlier);
     const Code first_code = is_engine(earlier) ? Code::a_bulk_copy : Code::a_thread,
                second_code = !is_engine(later) ? Code::a_thread
                         : later_reads       ? Code::an_engine
                                           : Code::a_bulk_copy;
-    find(is_engine(earlier) ? Code::after_engine : Code::before_engine,
+    report_finding(is_engine(earlier) ? Code::after_engine : Code::before_engine,
         {element.array(), element.index(), {"before", earlier_kind}, {"first", first_code}, {"now", later_kind},
             {"second", second_code}},
         later, &earlier);
@@ -193,7 +194,8 @@ void Detector::engine_race(
 void Detector::record_conflicting_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *allocation) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, allocation);
-    if (changes(later.location)) return race(earlier, later, "written", "changed atomically", a, owner, allocation);
+    if (is_atomic_update(later.location))
+        return race(earlier, later, "written", "changed atomically", a, owner, allocation);
     PendingWrite write = {a, n, {}, earlier};
     memcpy(write.old, reinterpret_cast<const void *>(a), n);
     pending.active = true, pending.current = later;

@@ -6,7 +6,8 @@
 
 namespace gridstride {
 
-void Detector::find(Code code, Fields fields, const Access &access, const Access *other, const DeferredRace *deferred) {
+void Detector::report_finding(Code code, Fields fields, const Access &access, const Access *other,
+    const DeferredRace *deferred) {
     finish_pending_writes();                              // an earlier race of this thread is reported first
     if (claim_finding(code, fields)) describe(current_finding, access, other, deferred);
     end_launch();

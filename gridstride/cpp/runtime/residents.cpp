@@ -7,8 +7,8 @@
 // switches are idle. When each thread of a block has had only idle switches (`idle_limit`), the block is suspended.
 // `progress` counts the blocks that began or ended. If all resident blocks wait and `progress` does not change, no
 // schedule helps: either blocks that have not begun would have to be resident (`report_not_resident`), or it is a
-// deadlock (`resolve`). A kernel that makes progress for too long is ended by the time limit (signals.cpp). With
-// several devices, launches of a queue (queue.cpp) run together, each with its own blocks.
+// deadlock (`release_waiting`). A kernel that makes progress for too long is ended by the time limit (signals.cpp).
+// With several devices, launches of a queue (queue.cpp) run together, each with its own blocks.
 #include <algorithm>
 #include <dlfcn.h>
 #include <sched.h>
@@ -50,17 +50,18 @@ Canceled cancel_block() {
     RunningLaunch &running = *worker->leader->running_launch;
     const Launch &l = *running.launch;
     uint64_t &num_taken = engines_of(*worker->leader).num_canceled;
-    if ((num_taken + 1) * std::min<uint64_t>(running.num_teams, 8) >= running.num_teams) return {};
+    if ((num_taken + 1) * std::min<uint64_t>(running.num_clusters, 8) >= running.num_clusters) return {};
     const uint64_t num_begun = running.num_begun++;
-    if (num_begun >= running.num_teams) return running.num_begun--, Canceled{};
+    if (num_begun >= running.num_clusters) return running.num_begun--, Canceled{};
     num_taken++, running.num_ended++, progress++;
-    const uint64_t number = options.order == 1 ? running.num_teams - 1 - num_begun : num_begun,
+    const uint64_t number = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun,
                    columns = l.grid.x / l.cluster.x, rows = l.grid.y / l.cluster.y;
     return {uint32_t(number % columns) * l.cluster.x, uint32_t(number / columns % rows) * l.cluster.y,
         uint32_t(number / columns / rows) * l.cluster.z, 1};
 }
 
-// The current thread polls an address: has it found the same value several times in a row, so that others should run?
+// Records that the current thread polls an address. Returns whether it has found the same value several times in a row,
+// so that others should run.
 bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location) {
     if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(num_threads)), has_polled = true;
     Poll &poll = polls[rank[current]];
@@ -86,7 +87,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     leader->idle_switches++;
     return true;
 }
-// After so many idle switches in a row, each thread of the block has run without progress.
+// Returns the number of idle switches in a row after which each thread of the block has run without progress.
 uint32_t Worker::idle_limit() const {
     return uint32_t(size_t(num_threads) * leader->blocks() + 16);
 }
@@ -96,31 +97,7 @@ void Worker::suspend_block(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-namespace {
-struct GridWait {
-    RunningLaunch *launch;
-    uint32_t phase;
-};
-}
-static bool waits_at_grid(void *arg) {
-    const GridWait &wait = *static_cast<GridWait *>(arg);
-    return wait.launch->phase != wait.phase;
-}
-static void describe_grid_wait(void *, Finding &f, const char *name) {
-    const Launch &l = *worker->launch;
-    f.add({{name, Code::at_grid, 2}, {"arrived", worker->running_launch->arrived.load()},
-        {"threads", blocks_of(l) * uint64_t(worker->num_threads)}});
-}
-bool Worker::waits_for_grid() const {
-    for (int i = 0; i < num_threads; i++)
-        if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
-    return false;
-}
-// Do all threads of the block wait at the barrier of the grid? Their conditions then need not be evaluated one by one.
-bool Worker::waits_only_for_grid() const {
-    return live && num_at_grid == live && running_launch->phase == grid_phase;
-}
-// Can the suspended block make progress: does a condition hold, or has a polled value changed?
+// Returns whether the suspended block can make progress: a condition holds, or a polled value has changed.
 bool Worker::can_progress() const {
     if (waits_only_for_grid()) return false;
     for (int i = 0; i < next; i++) {
@@ -131,80 +108,14 @@ bool Worker::can_progress() const {
     return false;
 }
 
-static VectorClock all_threads_of(const RunningLaunch &running) {
-    const uint32_t first = running.first_block + 1;
-    return VectorClock::of_blocks(first, first + uint32_t(blocks_of(*running.launch)), ++detector.now);
-}
-// The barrier of the grid orders all accesses before it before all accesses after it.
-static void order_all_accesses(Worker &current) {
-    std::vector<Worker *> blocks;
-    for (Worker *team : teams_of_thread())
-        for (size_t i = 0; i < team->blocks(); i++)
-            if (Worker &block = *team->block_at(i); block.running && block.running_launch == current.running_launch) {
-                detector.enter(block);
-                detector.block_barrier(block);
-                blocks.push_back(&block);
-            }
-    if (detector.several_devices) detector.join_blocks(blocks, all_threads_of(*current.running_launch));
-    detector.enter(current);
-    if (detector.several_devices) return;
-    detector.report_unwritten(detector.unwritten_in_launch);
-    detector.launch_start = ++detector.now;
-    detector.begin_tag_epoch();
-}
-static void complete_grid_barrier(Worker &last) {
-    last.running_launch->arrived = 0;
-    if (detector.on) order_all_accesses(last);
-    last.running_launch->phase++;
-}
-// Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, including the
-// first one: on a GPU the first thread arrives for the whole block.
-bool Worker::count_exited_at_grid_barrier() {
-    const bool is_counted = exited_counted_in_phase == running_launch->phase + 1;
-    if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
-    int returned_rank = -1;
-    for (int i = 0; i < num_threads; i++) {
-        const uint8_t thread_state = state[slot[i]];
-        if (thread_state == done) returned_rank = returned_rank < 0 ? i : returned_rank;
-        else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
-    }
-    exited_counted_in_phase = running_launch->phase + 1;
-    warn_of_returned_thread(*this, line[0], live, returned_rank);
-    if ((running_launch->arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
-        return false;
-    complete_grid_barrier(*this);
-    return true;
-}
-void grid_sync(int line) {
-    const Worker &w = *worker;
-    const Launch &l = *w.launch;
-    if (!l.cooperative) fail(Code::not_cooperative, {}, line);
-    if (blocks_of(l) > capacity(l, w.shared_static)) {
-        refuse_cooperative(l, w.shared_static);
-        stops_launch = true;
-        end_launch();
-    }
-    RunningLaunch &running = *w.running_launch;
-    GridWait wait{&running, running.phase};
-    detector.finish_pending_writes();
-    if (++running.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
-    Worker &block = *worker;
-    if (block.grid_phase != wait.phase) block.grid_phase = wait.phase, block.num_at_grid = 0;
-    block.num_at_grid++;
-    wait_until(waits_at_grid, &wait, line, describe_grid_wait);
-}
-bool is_cooperative() {
-    const Launch &l = *worker->launch;
-    return l.cooperative && blocks_of(l) <= capacity(l, 0);
-}
 
 namespace {
-// The scheduler of the blocks, or clusters, on one OS thread. A team is a block or a cluster, represented by its
-// leader.
+// The scheduler of the blocks, or clusters, on one OS thread. A cluster is represented by its leader, its first block;
+// a block without a cluster counts as a cluster of one.
 class BlockScheduler {
     std::vector<RunningLaunch *> &launches;    // those that have not ended
     Worker &root;
-    std::vector<Worker *> &free_teams, &suspended_teams; // leaders of teams; the newest suspended one is last
+    std::vector<Worker *> &free_leaders, &suspended_leaders; // the newest suspended one is last
     size_t num_prepared = 0, next_launch = 0;
     int os_threads;
     bool of_queue;
@@ -214,25 +125,25 @@ class BlockScheduler {
 public:
     BlockScheduler(std::vector<RunningLaunch *> &launches, Worker &root, int os_threads, bool of_queue,
         std::vector<Worker *> (&lists)[2])
-        : launches(launches), root(root), free_teams(lists[0]), suspended_teams(lists[1]), os_threads(os_threads),
+        : launches(launches), root(root), free_leaders(lists[0]), suspended_leaders(lists[1]), os_threads(os_threads),
             of_queue(of_queue) {
-        free_teams.clear(), suspended_teams.clear();
+        free_leaders.clear(), suspended_leaders.clear();
         for (RunningLaunch *l : launches) begin_launch(*l);
-        if (!of_queue) free_teams.push_back(prepare_team(*launches[0]));
+        if (!of_queue) free_leaders.push_back(prepare_cluster(*launches[0]));
     }
 
     void run() {
         uint64_t last_progress = progress, num_idle = 0;
         while (!stops_launch) {
-            if (begin_next_team()) {
-                while (!stops_launch && resume_teams(false)) {}
+            if (begin_next_cluster()) {
+                while (!stops_launch && resume_clusters(false)) {}
                 continue;
             }
             if (of_queue && add_launches(false)) continue;
-            if (suspended_teams.empty()) break;
-            const bool has_changes = of_queue && std::any_of(suspended_teams.begin(), suspended_teams.end(),
-                [](Worker *team) { return can_resume(*team, false); });
-            resume_teams(true);
+            if (suspended_leaders.empty()) break;
+            const bool has_changes = of_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
+                [](Worker *leader) { return can_resume(*leader, false); });
+            resume_clusters(true);
             if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, stall.end();
             else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
@@ -242,7 +153,7 @@ private:
     void begin_launch(RunningLaunch &running) {
         const Launch &l = *running.launch;
         running.file_scope_bytes = bytes_at_file_scope(l);
-        running.num_teams = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
+        running.num_clusters = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
     }
     // Adds launches of the queue, whose operations before them have ended. Returns whether there is any.
     bool add_launches(bool is_stalled) {
@@ -251,7 +162,7 @@ private:
         for (size_t i = num_launches; i < launches.size(); i++) begin_launch(*launches[i]);
         return has_changed;
     }
-    // Bytes of shared memory at file scope. It avoids dladdr if possible, which is slow.
+    // Returns the bytes of shared memory at file scope. Avoids dladdr if possible, because it is slow.
     size_t bytes_at_file_scope(const Launch &l) const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
@@ -262,57 +173,58 @@ private:
     }
     size_t resident_limit(const RunningLaunch &running) const {
         const dim3 &c = running.launch->cluster;
-        const size_t blocks_per_team = size_t(c.x) * c.y * c.z;
+        const size_t blocks_per_cluster = size_t(c.x) * c.y * c.z;
         return std::max(size_t(1),
-            size_t(capacity(*running.launch, running.static_shared)) / blocks_per_team / size_t(os_threads));
+            size_t(capacity(*running.launch, running.static_shared)) / blocks_per_cluster / size_t(os_threads));
     }
     // The number of idle iterations over all threads after which the blocks count as stuck; fewer with many threads,
     // because an iteration then takes seconds.
     uint64_t idle_limit() const {
         uint64_t threads = 0;
-        for (const Worker *team : suspended_teams)
-            threads += uint64_t(team->num_threads) * std::max(size_t(1), team->cluster.size());
+        for (const Worker *leader : suspended_leaders)
+            threads += uint64_t(leader->num_threads) * std::max(size_t(1), leader->cluster.size());
         return threads > 1 << 16 ? 3 : 16;
     }
     bool may_begin_another(const RunningLaunch &running) const {
-        if (suspended_teams.empty()) return true;
-        const size_t num_suspended = !of_queue ? suspended_teams.size() : size_t(std::count_if(suspended_teams.begin(),
-            suspended_teams.end(), [&](const Worker *team) { return team->running_launch == &running; }));
+        if (suspended_leaders.empty()) return true;
+        const size_t num_suspended = !of_queue ? suspended_leaders.size()
+            : size_t(std::count_if(suspended_leaders.begin(),
+            suspended_leaders.end(), [&](const Worker *leader) { return leader->running_launch == &running; }));
         return num_suspended < resident_limit(running);
     }
 
-    // Returns a team that is prepared for this launch.
-    Worker *prepare_team(RunningLaunch &running) {
-        std::vector<Worker *> &teams = teams_of_thread();
-        if (num_prepared == teams.size()) {
-            teams.push_back(new_worker());
-            teams.back()->root = &root, teams.back()->signal_stack = root.signal_stack;
-            teams.back()->saved_shared = map_shared_memory();
-            teams.back()->shared = root.shared;
+    // Returns the leader of a cluster that is prepared for this launch.
+    Worker *prepare_cluster(RunningLaunch &running) {
+        std::vector<Worker *> &leaders = cluster_leaders();
+        if (num_prepared == leaders.size()) {
+            leaders.push_back(new_worker());
+            leaders.back()->root = &root, leaders.back()->signal_stack = root.signal_stack;
+            leaders.back()->saved_shared = map_shared_memory();
+            leaders.back()->shared = root.shared;
         }
-        Worker &team = *teams[num_prepared++];
-        prepare(team, running);
-        return &team;
+        Worker &leader = *leaders[num_prepared++];
+        prepare(leader, running);
+        return &leader;
     }
-    void prepare(Worker &team, RunningLaunch &running) {
+    void prepare(Worker &leader, RunningLaunch &running) {
         const Launch &l = *running.launch;
         const size_t cluster_size = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
-        team.cluster.clear();
-        team.cluster_dims = l.cluster, team.running_block = &team, team.idle_switches = 0;
-        while (cluster_size > 1 && team.peers.size() + 1 < cluster_size) {
-            team.peers.push_back(new_worker());
-            team.peers.back()->shared = map_shared_memory();
-            team.peers.back()->root = &root, team.peers.back()->leader = &team;
-            team.peers.back()->signal_stack = root.signal_stack;
+        leader.cluster.clear();
+        leader.cluster_dims = l.cluster, leader.running_block = &leader, leader.idle_switches = 0;
+        while (cluster_size > 1 && leader.peers.size() + 1 < cluster_size) {
+            leader.peers.push_back(new_worker());
+            leader.peers.back()->shared = map_shared_memory();
+            leader.peers.back()->root = &root, leader.peers.back()->leader = &leader;
+            leader.peers.back()->signal_stack = root.signal_stack;
         }
         if (cluster_size > 1) {
-            team.cluster.push_back(&team);
-            team.cluster.insert(team.cluster.end(), team.peers.begin(),
-                team.peers.begin() + std::ptrdiff_t(cluster_size - 1));
+            leader.cluster.push_back(&leader);
+            leader.cluster.insert(leader.cluster.end(), leader.peers.begin(),
+                leader.peers.begin() + std::ptrdiff_t(cluster_size - 1));
         }
         if (of_queue) enter_launch(running);
-        for (size_t i = 0; i < team.blocks(); i++) {
-            Worker &block = *(worker = team.block_at(i));
+        for (size_t i = 0; i < leader.blocks(); i++) {
+            Worker &block = *(worker = leader.block_at(i));
             detector.enter(block);
             if ((of_queue || &block != &root) && detector.on) detector.forget_arrays();
             block.running_launch = &running, block.first_block = running.first_block;
@@ -326,62 +238,64 @@ private:
         if (detector.on) detector.enter_launch(running.checks, uint32_t(running.device));
     }
 
-    // Begins a team of the next launch that has one and may hold it; returns whether there is one.
-    bool begin_next_team() {
+    // Begins a cluster of the next launch that has one left and may have one more resident; returns whether there is
+    // such a launch.
+    bool begin_next_cluster() {
         for (size_t i = 0; i < launches.size(); i++) {
             RunningLaunch &running = *launches[(next_launch + i) % launches.size()];
-            if (!may_begin_another(running) || !begin_team(running)) continue;
+            if (!may_begin_another(running) || !begin_next_cluster_of(running)) continue;
             next_launch = of_queue ? next_launch + i + 1 : 0;
             return true;
         }
         return false;
     }
-    bool begin_team(RunningLaunch &running) {
+    bool begin_next_cluster_of(RunningLaunch &running) {
         const uint64_t num_begun = running.num_begun++;
-        if (num_begun >= running.num_teams) return running.num_begun--, false;
-        const uint64_t team_number = options.order == 1 ? running.num_teams - 1 - num_begun : num_begun;
-        if (free_teams.empty()) free_teams.push_back(prepare_team(running));
-        Worker *team = free_teams.back();
-        free_teams.pop_back();
-        if (of_queue) team->running_launch == &running ? enter_launch(running) : prepare(*team, running);
-        team->idle_switches = 0;
+        if (num_begun >= running.num_clusters) return running.num_begun--, false;
+        const uint64_t cluster_number = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun;
+        if (free_leaders.empty()) free_leaders.push_back(prepare_cluster(running));
+        Worker *leader = free_leaders.back();
+        free_leaders.pop_back();
+        if (of_queue) leader->running_launch == &running ? enter_launch(running) : prepare(*leader, running);
+        leader->idle_switches = 0;
         progress++;
-        worker = team;
-        detector.enter(*team);
-        team->cluster.empty() ? team->begin_single(team_number) : team->begin_cluster(team_number);
-        if (!run_team(*team)) suspended_teams.push_back(team);
+        worker = leader;
+        detector.enter(*leader);
+        leader->cluster.empty() ? leader->begin_single(cluster_number) : leader->begin_cluster(cluster_number);
+        if (!run_cluster(*leader)) suspended_leaders.push_back(leader);
         return true;
     }
-    // Runs a team until it ends or is suspended; returns whether it has ended.
-    bool run_team(Worker &team) {
-        switch_fiber(root.main, *team.running_block->fiber[team.running_block->current]);
-        const bool ended = team.end_block();
-        team.running_launch->static_shared = team.shared_static;
-        if (ended) free_teams.push_back(&team), progress++;
-        else exchange_shared(team, false);
-        if (ended && of_queue) count_ended(*team.running_launch);
+    // Runs a cluster until it ends or is suspended; returns whether it has ended.
+    bool run_cluster(Worker &leader) {
+        switch_fiber(root.main, *leader.running_block->fiber[leader.running_block->current]);
+        const bool ended = leader.end_block();
+        leader.running_launch->static_shared = leader.shared_static;
+        if (ended) free_leaders.push_back(&leader), progress++;
+        else exchange_shared(leader, false);
+        if (ended && of_queue) count_ended(*leader.running_launch);
         return ended;
     }
     void count_ended(RunningLaunch &running) {
-        if (++running.num_ended < running.num_teams) return;
+        if (++running.num_ended < running.num_clusters) return;
         if (detector.on) running.released.acquired.join(all_threads_of(running));
         launches.erase(std::find(launches.begin(), launches.end(), &running));
-        for (Worker *team : teams_of_thread())
-            if (team->running_launch == &running) team->running_launch = nullptr;
+        for (Worker *leader : cluster_leaders())
+            if (leader->running_launch == &running) leader->running_launch = nullptr;
         end_operation(running);
     }
     // The shared memory of all blocks has the same address, so it is copied in when a block is resumed, and out when
     // the block is suspended.
-    void exchange_shared(Worker &team, bool copies_in) const {
-        if (!team.saved_shared) team.saved_shared = map_shared_memory();
-        char *to = copies_in ? team.shared : team.saved_shared, *from = copies_in ? team.saved_shared : team.shared;
-        const size_t file_scope_bytes = team.running_launch->file_scope_bytes;
-        memcpy(to, from, team.shared_used);
+    void exchange_shared(Worker &leader, bool copies_in) const {
+        if (!leader.saved_shared) leader.saved_shared = map_shared_memory();
+        char *to = leader.saved_shared, *from = leader.shared;
+        if (copies_in) std::swap(to, from);
+        const size_t file_scope_bytes = leader.running_launch->file_scope_bytes;
+        memcpy(to, from, leader.shared_used);
         memcpy(to + shared_cap - file_scope_bytes, from + shared_cap - file_scope_bytes, file_scope_bytes);
     }
     bool can_any_resume() const {
         return std::any_of(
-            suspended_teams.begin(), suspended_teams.end(), [](Worker *w) { return can_resume(*w, true); });
+            suspended_leaders.begin(), suspended_leaders.end(), [](Worker *w) { return can_resume(*w, true); });
     }
     static bool can_resume(Worker &w, bool allow_polling) {
         for (size_t i = 0; i < w.blocks(); i++) {
@@ -391,68 +305,68 @@ private:
         }
         return false;
     }
-    // Resumes suspended teams that can make progress, the newest first. With `allow_polling`, also resumes teams whose
-    // threads poll unchanged values. Returns whether a team has ended.
-    bool resume_teams(bool allow_polling) {
+    // Resumes suspended clusters that can make progress, the newest first. With `allow_polling`, also resumes clusters
+    // whose threads poll unchanged values. Returns whether a cluster has ended.
+    bool resume_clusters(bool allow_polling) {
         bool has_ended = false;
-        for (size_t i = suspended_teams.size(); i-- > 0 && !stops_launch;) {
-            if (can_resume(*suspended_teams[i], allow_polling) && resume(*suspended_teams[i]))
-                suspended_teams.erase(suspended_teams.begin() + std::ptrdiff_t(i)), has_ended = true;
+        for (size_t i = suspended_leaders.size(); i-- > 0 && !stops_launch;) {
+            if (can_resume(*suspended_leaders[i], allow_polling) && resume(*suspended_leaders[i]))
+                suspended_leaders.erase(suspended_leaders.begin() + std::ptrdiff_t(i)), has_ended = true;
         }
         return has_ended;
     }
-    bool resume(Worker &team) {
-        if (of_queue) enter_launch(*team.running_launch);
-        for (size_t i = 0; i < team.blocks(); i++) {
-            Worker *block = team.block_at(i);
+    bool resume(Worker &leader) {
+        if (of_queue) enter_launch(*leader.running_launch);
+        for (size_t i = 0; i < leader.blocks(); i++) {
+            Worker *block = leader.block_at(i);
             block->wake();
             const void *first_ready = memchr(block->state, ready, size_t(block->num_threads));
             if (!first_ready) continue;
             if (block->state[block->current] != ready)
                 block->current = int(static_cast<const uint8_t *>(first_ready) - block->state);
-            team.running_block = block;
+            leader.running_block = block;
             break;
         }
-        Worker &block = *team.running_block;
-        exchange_shared(team, true);
+        Worker &block = *leader.running_block;
+        exchange_shared(leader, true);
         detector.enter(block);
         worker = &block;
         blockIdx = block.block_index;
         threadIdx = block.index[block.rank[block.current]];
         detector.begin_thread(block);
-        return run_team(team);
+        return run_cluster(leader);
     }
     // Reports a deadlock, or that blocks which have not begun would have to be resident.
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
         if (of_queue && add_launches(true)) return;
-        Worker &team = *suspended_teams.back();
+        Worker &leader = *suspended_leaders.back();
         if (can_any_resume()) {
-            const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_teams; };
+            const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_clusters; };
             if (num_idle > idle_limit() && std::any_of(launches.begin(), launches.end(), has_more))
-                report_not_resident(team_of(**std::find_if(launches.begin(), launches.end(), has_more)));
-            else if (of_queue && num_idle > idle_limit() && stall.lasts(suspended_teams)) report_deadlock_on_flag();
+                report_not_resident(newest_suspended(**std::find_if(launches.begin(), launches.end(), has_more)));
+            else if (of_queue && num_idle > idle_limit() && stall.lasts(suspended_leaders)) report_deadlock_on_flag();
             return;
         }
-        if (of_queue) enter_launch(*team.running_launch);
-        worker = team.running_block;
+        if (of_queue) enter_launch(*leader.running_launch);
+        worker = leader.running_block;
         detector.enter(*worker);
-        worker->resolve();
+        worker->release_waiting();
     }
-    Worker &team_of(const RunningLaunch &running) const {       // its newest suspended team
-        for (size_t i = suspended_teams.size(); i-- > 0;)
-            if (suspended_teams[i]->running_launch == &running) return *suspended_teams[i];
-        return *suspended_teams.back();
+    Worker &newest_suspended(const RunningLaunch &running) const {       // the leader of its newest suspended cluster
+        for (size_t i = suspended_leaders.size(); i-- > 0;)
+            if (suspended_leaders[i]->running_launch == &running) return *suspended_leaders[i];
+        return *suspended_leaders.back();
     }
-    void report_not_resident(Worker &team) {
-        Worker &block = *team.running_block;
-        if (of_queue) enter_launch(*team.running_launch);
+    void report_not_resident(Worker &leader) {
+        Worker &block = *leader.running_block;
+        if (of_queue) enter_launch(*leader.running_launch);
         worker = &block;
         detector.enter(block);
-        const size_t num_resident = size_t(std::count_if(suspended_teams.begin(), suspended_teams.end(),
-            [&](const Worker *other) { return other->running_launch == team.running_launch; }));
-        if (claim_finding(Code::not_resident, {{"resident", num_resident * team.blocks()},
-                                                 {"blocks", blocks_of(*team.launch)}})) {
+        const size_t num_resident = size_t(std::count_if(suspended_leaders.begin(), suspended_leaders.end(),
+            [&](const Worker *other) { return other->running_launch == leader.running_launch; }));
+        if (claim_finding(Code::not_resident, {{"resident", num_resident * leader.blocks()},
+                                                 {"blocks", blocks_of(*leader.launch)}})) {
             set_thread_of_finding(block);
             detector.set_line({0, 0, block.polls[block.rank[block.current]].location}, current_finding.location);
         }
@@ -502,20 +416,20 @@ private:
     }
     Worker &polling_block(const RunningLaunch *excluded) const {
         RunningLaunch *first = nullptr;
-        for (const Worker *team : suspended_teams)
-            if (team->running_launch != excluded && (!first || team->running_launch->device < first->device))
-                first = team->running_launch;
-        Worker &block = *team_of(*first).running_block;
+        for (const Worker *leader : suspended_leaders)
+            if (leader->running_launch != excluded && (!first || leader->running_launch->device < first->device))
+                first = leader->running_launch;
+        Worker &block = *newest_suspended(*first).running_block;
         select_poll(block);
         return block;
     }
     Worker *polling_block_of_other_launch(const Worker &block) const {
         const RunningLaunch *own = block.leader->running_launch;
-        const bool exists = std::any_of(suspended_teams.begin(), suspended_teams.end(),
-            [own](const Worker *team) { return team->running_launch != own; });
+        const bool exists = std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
+            [own](const Worker *leader) { return leader->running_launch != own; });
         return exists ? &polling_block(own) : nullptr;
     }
-    // Makes a thread that polls the current one of a suspended block.
+    // Makes a polling thread the current thread of a suspended block.
     static void select_poll(Worker &block) {
         for (int slot = 0; slot < block.num_threads && block.has_polled; slot++)
             if (block.state[slot] == ready && block.polls[block.rank[slot]].repeats) {
@@ -526,8 +440,9 @@ private:
 };
 }
 
-static std::vector<Worker *> *suspended_of_queue = nullptr;    // the suspended teams, while launches run together
-// Does a thread of a suspended block poll this address, which has changed since its last load?
+// the leaders of the suspended clusters, while launches run together
+static std::vector<Worker *> *suspended_of_queue = nullptr;
+// Returns whether a thread of a suspended block polls this address, whose value has changed since its last load.
 static bool is_change_unobserved(const void *address) {
     const auto awaits_change = [address](const Worker &block) {
         for (int slot = 0; slot < block.next && block.has_polled; slot++) {
@@ -538,9 +453,9 @@ static bool is_change_unobserved(const void *address) {
         }
         return false;
     };
-    for (Worker *team : *suspended_of_queue)
-        for (size_t i = 0; team != worker->leader && i < team->blocks(); i++)
-            if (awaits_change(*team->block_at(i))) return true;
+    for (Worker *leader : *suspended_of_queue)
+        for (size_t i = 0; leader != worker->leader && i < leader->blocks(); i++)
+            if (awaits_change(*leader->block_at(i))) return true;
     return false;
 }
 void await_observers(const void *address) {
@@ -552,11 +467,11 @@ void await_observers(const void *address) {
     }
 }
 
-// Discards the blocks of a launch that was ended.
+// Discards the blocks of a launch that a finding or a signal has ended.
 static void forget_blocks() {
-    for (Worker *team : teams_of_thread()) {
-        std::vector<Worker *> blocks = team->peers;
-        blocks.push_back(team);
+    for (Worker *leader : cluster_leaders()) {
+        std::vector<Worker *> blocks = leader->peers;
+        blocks.push_back(leader);
         for (Worker *block : blocks) {
             block->running = false;
             block->signal = block->deferred_signals = 0;
@@ -581,7 +496,7 @@ static void find_thread_of_fault(Worker &root, Worker &block) {
 static bool is_fault(int signal_number) {
     return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE || signal_number == SIGILL;
 }
-void work(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue) {
+void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue) {
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
@@ -600,6 +515,6 @@ void work(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue)
     worker = &root;
     set_watched(false);
     root.signal = root.deferred_signals = 0;
-    release_teams();
+    release_leaders();
 }
 }

@@ -32,7 +32,7 @@ constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access 
 struct Cell {
     Access write, read, second_read; // two reads, by different warps if possible
     uint16_t owner;                // shared memory: 1 + the index of the array
-    uint8_t has_byte_cells;        // do its bytes have cells of their own?
+    uint8_t has_byte_cells;        // whether its bytes have cells of their own
     union {
         // `written`: the host has written this global memory; `read_by_mma`: the tensor cores have read this shared
         // memory since the last write: 1 by wgmma, 2 by tcgen05
@@ -101,7 +101,7 @@ struct Line {
     Run writes[2], reads[2];
     uint32_t &flags() { return reads[1].key; }
     bool has(uint32_t flag) const { return reads[1].key & flag; }
-    bool is_before(uint32_t time) const {  // Does it record earlier accesses only?
+    bool is_before(uint32_t time) const {  // whether it records only earlier accesses
         const auto is_old = [time](const Run &run) { return !run.mask || run.time < time; };
         return !has(Run::line_flags) && is_old(writes[0]) && is_old(writes[1]) && is_old(reads[0]) && is_old(reads[1]);
     }

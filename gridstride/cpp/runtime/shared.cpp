@@ -23,7 +23,7 @@ static size_t allocate(Worker &w, const char *name, const Shape &shape) {
     const size_t total_bytes = w.shared_static + w.launch->shared;
     if (total_bytes > limit && max_dynamic_shared_of(*w.launch) > limit) limit = shared_limit;
     if (total_bytes > limit) {
-        refuse(*w.launch, Code::shared_sum,
+        reject_launch(*w.launch, Code::shared_sum,
             {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", limit}});
         stops_launch = true;
         end_launch();

@@ -1,6 +1,6 @@
 // Signals: crashes of kernels and host code become findings, and so do the time limit and Ctrl-C. The handler runs on a
-// stack of its own, stores the signal and the program counter, and jumps back to the start of the launch (`work`,
-// residents.cpp), where the finding is made. A background thread sends SIGUSR2 when the time limit has passed.
+// stack of its own, stores the signal and the program counter, and jumps back to the start of the launch (`run_blocks`,
+// residents.cpp), which stores the finding. A background thread sends SIGUSR2 when the time limit has passed.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -87,8 +87,8 @@ static char *unsigned_address(void *address) {
 #endif
 }
 
-// Has a division trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not by a divisor of 0? x86 raises SIGFPE
-// for both, so the instruction is decoded to read its divisor.
+// Returns whether a division has trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not by a divisor of 0.
+// x86 raises SIGFPE for both, so the instruction is decoded to read its divisor.
 #if defined(__x86_64__) && !defined(__APPLE__)
 static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *register_ids) {
     const int mode = code[0] >> 6, rm = code[0] & 7;
@@ -148,7 +148,7 @@ static void *watch_loop(void *) {
         if (ending_signal)
             for (pthread_t thread : watched) pthread_kill(thread, SIGUSR2);
         watched_lock.unlock();
-        // repeats the signal until the thread is where it can be ended
+        // repeats the signal until the thread can be ended
         usleep(ending_signal ? 1000 : 50000);
     }
     return nullptr;
@@ -193,14 +193,14 @@ static bool is_user_code(const void *pc) {
 #endif
 }
 static bool may_end_launch(Worker &w, const void *pc) { return is_user_code(pc) || ++w.deferred_signals > 5000; }
-// Returns the user's call of the library function, such as abort() or strlen(), in which the signal came.
+// Returns the user's call of the library function, such as abort() or strlen(), that the signal has interrupted.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
         if (is_user_code(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
-// Has a function returned to an address without code, because a write past a local array has overwritten the return
-// address?
+// Returns whether a function has returned to an address without code, because a write past a local array has
+// overwritten the return address.
 static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
@@ -245,7 +245,7 @@ static void store_signal(Worker &w, int signal_number, void *fault, void *contex
 // Ctrl-C ends host code in the user's own code. A thread that stays in a system call or another library for a second
 // is ended there, except in Python, or while it holds a lock of the emulator.
 thread_local HostCode *volatile host_code = nullptr;
-// Return `pc` if it is in the user's code, else the return address of the innermost call from there.
+// Returns `pc` if it is in the user's code, otherwise the return address of the innermost call from there.
 template<class IsUserCode> static const void *innermost_user_code(const void *pc, const IsUserCode &is_user_code) {
 #ifndef __APPLE__
     void *frames[64];
@@ -260,12 +260,12 @@ static const void *innermost_user_code(const HostCode &call, const void *pc) {
         return reinterpret_cast<uintptr_t>(p) - call.image.base < call.image.end - call.image.base;
     });
 }
-const char *trial_module = nullptr;
+const char *module_in_child = nullptr;
 // While a module is loaded, only its file name is known.
-static const void *code_in_trial_module(const void *pc) {
+static const void *code_in_child_module(const void *pc) {
     Dl_info info;
     return innermost_user_code(pc, [&](const void *p) { return dladdr(p, &info) &&
-        !strcmp(info.dli_fname, trial_module); });
+        !strcmp(info.dli_fname, module_in_child); });
 }
 static void interrupt_host(const void *pc, bool immediately) {
     HostCode *call = host_code;
@@ -282,7 +282,7 @@ void end_if_interrupted(const void *caller) {
 }
 static void report_host_crash(int sig, siginfo_t *info, void *context, const void *crash_pc) {
     // If the host aborts after a kernel's finding, that finding is the cause.
-    if (current_finding.kind != nothing && !was_launch_refused()) return;
+    if (current_finding.kind != nothing && !was_launch_rejected()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
     const Allocation *allocation = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
     if (allocation && allocation->host_name) begin_finding(Code::host_reads_symbol,
@@ -336,8 +336,8 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (crash_guard) {
         const void *const pc = program_counter(context);
-        const void *const at = host_code ? innermost_user_code(*host_code, pc) : trial_module
-            ? code_in_trial_module(pc) : pc;
+        const void *const at = host_code ? innermost_user_code(*host_code, pc) : module_in_child
+            ? code_in_child_module(pc) : pc;
         report_host_crash(sig, info, context, at);
         siglongjmp(*crash_guard, 1);
     }
@@ -375,8 +375,8 @@ void catch_signals(bool on) {
 }
 // A forked child has this OS thread only, and no background thread.
 void fork_signals(Fork now) {
-    pass_fork(now, handlers_lock);
-    pass_fork(now, watched_lock);
+    handle_fork(now, handlers_lock);
+    handle_fork(now, watched_lock);
     if (now != Fork::child) return;
     if (num_handler_users && !num_handler_users_of_thread) restore_handlers();
     num_handler_users = num_handler_users_of_thread;

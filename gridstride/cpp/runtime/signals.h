@@ -19,7 +19,7 @@ struct HostCode {
     const void *volatile interrupted_at;
 };
 extern thread_local HostCode *volatile host_code;
-extern const char *trial_module;           // in a child process: the module that it loads, see trial.cpp
+extern const char *module_in_child;           // in a child process: the module that it loads, see load_in_child.cpp
 void catch_signals(bool on);
 void report_signal(Worker &);            // converts the signal that has ended a kernel to a finding
 }

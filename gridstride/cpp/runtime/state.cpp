@@ -73,13 +73,13 @@ void fork_state(Fork now) {
     if (!lock_depth) stops_launch = false;
 }
 #ifdef GRIDSTRIDE_ELF
-template <Fork now> static void pass_forks() {
+template <Fork now> static void handle_forks() {
     for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_output, fork_findings,
              fork_signals})
         f(now);
 }
-static const int fork_handlers = pthread_atfork(pass_forks<Fork::before>, pass_forks<Fork::parent>,
-    pass_forks<Fork::child>);
+static const int fork_handlers = pthread_atfork(handle_forks<Fork::before>, handle_forks<Fork::parent>,
+    handle_forks<Fork::child>);
 #endif
 
 std::string base_name(const char *qualified_name) {

@@ -15,17 +15,17 @@ constexpr int abi_version = 5;
 extern gridstride_options options;
 extern Finding current_finding;
 extern std::vector<Finding> pending_warnings;    // reported at the end of the call
-extern std::atomic<bool> stops_launch;           // is the launch ended, because of a finding or signal?
+extern std::atomic<bool> stops_launch;           // whether a finding or a signal ends the launch
 extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash of host code
 extern std::atomic<int> running_calls;           // the number of calls from Python that are running
 extern std::vector<const ParameterNames *> all_names;     // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
-extern bool handles_assertions;        // does the program name cudaErrorAssert?
+extern bool handles_assertions;        // whether the program handles cudaErrorAssert
 extern int lasting_error;              // the code that all later calls return; 0: none
 extern thread_local bool host_accesses_device; // a library function of the host may access device memory
-extern bool several_os_threads;        // do several OS threads run a launch?
-extern bool forked;                    // is this process a forked child, which has one thread only?
-// > 0: in Python, or with a lock of ours: no signal may end host code
+extern bool several_os_threads;        // whether several OS threads run a launch
+extern bool forked;                    // whether this process is a forked child, which has only one thread
+// > 0: in Python, or with a lock of the emulator held: no signal may end host code
 extern thread_local volatile int signals_deferred;
 
 class SignalDeferral {
@@ -37,7 +37,7 @@ public:
 
 // At a fork, locks are held, so that no other thread has them in the child, where they are initialized again.
 enum class Fork { before, parent, child };
-template <class Lock> void pass_fork(Fork now, Lock &lock) {
+template <class Lock> void handle_fork(Fork now, Lock &lock) {
     if (now == Fork::before) lock.lock();
     else if (now == Fork::parent) lock.unlock();
     else new (&lock) Lock;
@@ -71,15 +71,15 @@ public:
     static void unlock_to(int to);     // sets the depth after a jump out of scopes
     static void pause(unsigned microseconds);      // lets other threads use the devices
 };
-// Was the last launch refused? The host may read the error and continue.
-inline bool was_launch_refused() {
+// Returns whether the last launch was rejected. The host may read the error and continue.
+inline bool was_launch_rejected() {
     return current_finding.kind == launch_failed && strcmp(current_finding.code, "waits_in_kernel");
 }
-// Was a kernel stopped in this call from Python? Then no OS thread launches another one.
-inline bool is_launch_stopped() { return current_finding.kind != nothing && !was_launch_refused(); }
+// Returns whether a kernel was stopped in this call from Python, so that no OS thread launches another one.
+inline bool is_launch_stopped() { return current_finding.kind != nothing && !was_launch_rejected(); }
 
 // If host code forks, the child must not return to Python, whose state is a copy: it ends instead.
-bool is_child();                       // is this process a child that this call from Python has forked?
+bool is_child();                       // whether this process is a child that this call from Python has forked
 [[noreturn]] void end_child(int status);
 inline bool checks(Kind k) { return options.checks >> k & 1; }
 std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k

@@ -13,8 +13,9 @@ Field thread_field(Worker &w, int rank) {
     return {"thread", xyz, 3};
 }
 
-// Did the thread exit by a `return` before the barrier in the source, or at the barrier's line? The barrier does not
-// wait for it. A thread that has passed the barrier without executing it is an error, even if it has exited later.
+// Returns whether the thread has exited by a `return` before the barrier in the source, or at the barrier's line. The
+// barrier does not wait for it. A thread that has passed the barrier without executing it is an error, even if it has
+// exited later.
 static bool has_returned(const Worker &w, int rank, int barrier) {
     const int line = w.return_line[rank];
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
@@ -62,21 +63,22 @@ static int rank_at_most_common_line(const Worker &w, int warp) {
 // Switches to a waiting thread, which reports the finding, so that its call stack has the line in the kernel.
 [[noreturn]] void Worker::report_from(int thread_rank) {
     worker = this;
-    current = slot[thread_rank], reports_itself = true;
+    current = slot[thread_rank], reports_wait = true;
     if (!is_on_stack(*fiber[current])) switch_fiber(root->main, *fiber[current]);
-    report_where_it_waits();
+    report_wait_location();
 }
-void Worker::report_where_it_waits() {
+void Worker::report_wait_location() {
     locate_finding(nullptr, line[rank[current]]);
     end_launch();
 }
-void Worker::deadlock_on_condition(int thread_rank) {
+void Worker::report_condition_deadlock(int thread_rank) {
     if (!claim_finding(Code::deadlock, {})) end_launch();
-    // too large for a fiber's stack; no other thread is here
+    // static, because they are too large for a fiber's stack; no other thread runs here
     static Finding reason, other_reason;
     reason.num_fields = 0;
     condition[thread_rank].describe(condition[thread_rank].arg, reason, "why");
-    for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {           // another one that waits elsewhere
+    // another thread that waits elsewhere
+    for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {
         const int other_slot = slot[i];
         if (state[other_slot] != on_condition || !condition[i].describe) continue;
         other_reason.num_fields = 0;
@@ -90,27 +92,27 @@ void Worker::deadlock_on_condition(int thread_rank) {
     condition[thread_rank].describe(condition[thread_rank].arg, current_finding, "why");
     report_from(thread_rank);
 }
-// A deadlock: no thread can go on, and not all of them wait for the same. One that waits for other blocks is reported
-// last.
+// Reports a deadlock: no thread can continue, and not all of them wait for the same condition. A thread that waits for
+// other blocks is reported last.
 void Worker::report_deadlock() {
     for (int i = 0; i < num_threads; i++)
-        if (state[slot[i]] == in_warp) deadlock_in_warp(slot[i]);
+        if (state[slot[i]] == in_warp) report_warp_deadlock(slot[i]);
     int waiting_rank = -1;
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == on_condition &&
             (waiting_rank < 0 || (condition[waiting_rank].describe == describe_cluster_wait &&
                           condition[i].describe != describe_cluster_wait)))
             waiting_rank = i;
-    deadlock_on_condition(waiting_rank);
+    report_condition_deadlock(waiting_rank);
 }
-void Worker::deadlock_in_warp(int new_slot) {
+void Worker::report_warp_deadlock(int new_slot) {
     current = new_slot;
-    if (warps[rank[new_slot] / 32].op[rank[new_slot] % 32] != 2) deadlock_at_active_mask(rank[new_slot]);
+    if (warps[rank[new_slot] / 32].op[rank[new_slot] % 32] != 2) report_mask_deadlock(rank[new_slot]);
     current = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
-    deadlock_in_collective(rank[current]);
+    report_collective_deadlock(rank[current]);
 }
 // An operation of all lanes of a warp, which not all of them reach.
-void Worker::deadlock_in_collective(int thread_rank) {
+void Worker::report_collective_deadlock(int thread_rank) {
     const Warp &warp = warps[thread_rank / 32];
     int other_lane = 0;
     while (
@@ -119,10 +121,10 @@ void Worker::deadlock_in_collective(int thread_rank) {
             warp.collective[other_lane] == warp.collective[thread_rank % 32])
         other_lane++;
     const int other_rank = thread_rank / 32 * 32 + other_lane;
-    const bool exists_other = warp.exists >> other_lane & 1;
-    const bool waits = exists_other && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
+    const bool other_exists = warp.exists >> other_lane & 1;
+    const bool waits = other_exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::lane_waits
-                                : !exists_other                 ? Code::lane_absent
+                                : !other_exists                 ? Code::lane_absent
                                 : warp.finished >> other_lane & 1 ? Code::lane_returned
                                                           : Code::lane_at_other_call;
     if (claim_finding(Code::warp_diverged,
@@ -137,12 +139,12 @@ void Worker::deadlock_in_collective(int thread_rank) {
     end_launch();
 }
 // An operation with a mask, which not all lanes of the mask reach.
-void Worker::deadlock_at_active_mask(int r) {
+void Worker::report_mask_deadlock(int r) {
     const Warp &p = warps[r / 32];
     const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
     for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
         if (const int i = r / 32 * 32 + __builtin_ctz(left); state[slot[i]] == on_condition && condition[i].describe)
-            deadlock_on_condition(i);
+            report_condition_deadlock(i);
     const uint32_t mask = p.mask[r % 32];
     if (missing ? claim_finding(Code::lane_elsewhere,
                       {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})

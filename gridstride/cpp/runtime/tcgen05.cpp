@@ -1,5 +1,5 @@
 // tcgen05.mma, tcgen05.cp, tcgen05.shift and tcgen05.commit: the tensor cores of a Blackwell GPU. One thread issues an
-// instruction, which computes at once; tensor_memory.h says when it counts as complete.
+// instruction, which is computed immediately; tensor_memory.h defines when it counts as complete.
 #include <algorithm>
 #include <math.h>
 #include <string.h>
@@ -63,18 +63,18 @@ struct Product {
     bool a_transposed, b_transposed, saturates, is_scaled;
     double a_sign, b_sign;
     int a_scale_byte, b_scale_byte, block; // of scales: the first byte of a word, and elements along k per scale
-    bool is_packed;                        // are elements of 4 bits stored two per byte?
+    bool is_packed;                        // whether elements of 4 bits are stored two per byte
     int stored_k, selector;                // of A: the elements along k that are stored; which column has the indices
     int rows_per_block() const { return m / call->cta_group; }
     bool has_half_lanes() const { return m == 64 && !call->is_weight_stationary; }
     bool has_column_parts() const { return !has_half_lanes() && rows_per_block() < 128; }
 };
 }
-[[noreturn]] static void bad_bits(const char *part, long long value, const char *allowed, int line) {
+[[noreturn]] static void report_invalid_bits(const char *part, long long value, const char *allowed, int line) {
     fail(Code::instruction_descriptor, {{"part", part}, {"value", value}, {"allowed", allowed}}, line);
 }
 static void require_bits(bool holds, const char *part, long long value, const char *allowed, int line) {
-    if (!holds) bad_bits(part, value, allowed, line);
+    if (!holds) report_invalid_bits(part, value, allowed, line);
 }
 static FormatName element_format(TensorKind kind, uint32_t value, const char *part, int line) {
     static constexpr FormatName narrow[] = {e4m3_format, e5m2_format, e4m3_format, e2m3_format, e3m2_format,
@@ -209,7 +209,7 @@ static void record_operand(Worker &block, const Operand &o, int rows, int row_el
     const OperandRead read = {&pipe, pipe.commits(), detector.now, engine_location(line)};
     const int step = 16 / o.size;
     Access checked = {0, not_completed, 0};
-    if (&block != worker) block.clock->used_by_others = {detector.me, detector.now, read.location};
+    if (&block != worker) block.clock->used_by_others = {detector.self, detector.now, read.location};
     for (int row = 0; row < rows; row += o.transposed ? step : 1)
         for (int i = 0; i < row_elements; i += o.transposed ? 1 : step)
             detector.read_by_tensor_cores(
@@ -344,7 +344,7 @@ static void load_b(Worker &block, const Product &p, int first, int columns, int 
 // Multiplies the rows of one block.
 static void multiply_block(Worker &block, const Product &p, int rows, int line) {
     const TensorProduct &call = *p.call;
-    TensorMemory &here = tensor_memory_of(block);
+    TensorMemory &tensor = tensor_memory_of(block);
     const uint32_t base_lane = call.d >> 16, base_column = call.d & 0xffff;
     const int mask_first = &block == worker || call.cta_group == 1 ? 0 : 4;
     const uint32_t *const masks = call.masks ? call.masks + (call.cta_group == 2 ? mask_first : 0) : nullptr;
@@ -363,7 +363,7 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
             sums[c] = 0;
             if (!call.accumulates) continue;
             if (detector.on) check_tensor_written(block, base_lane + lane, base_column + column, line, true);
-            sums[c] = ldexp(load_d(p, here.words[base_column + column][base_lane + lane]), -call.d_scale);
+            sums[c] = ldexp(load_d(p, tensor.words[base_column + column][base_lane + lane]), -call.d_scale);
         }
         for (int i = 0; i < p.k; i++) {
             const double a = values.a[row][i], *const b = values.b[i];
@@ -376,12 +376,12 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
             position_in_d(p, row, c, lane, column);
             lane += base_lane, column += base_column;
             if (masks && masks[lane / 32] >> lane % 32 & 1) continue;
-            here.words[column][lane] = store_d(p, sums[c]);
-            here.written[column][lane / 64] |= uint64_t(1) << lane % 64;
+            tensor.words[column][lane] = store_d(p, sums[c]);
+            tensor.written[column][lane / 64] |= uint64_t(1) << lane % 64;
         }
     }
 }
-// Checks and records what a product does in the tensor memory of one block.
+// Checks and records the accesses of a product to the tensor memory of one block.
 static void check_tensor_use(Worker &block, const Product &p, int rows, int line) {
     const TensorProduct &call = *p.call;
     const uint32_t lane = call.d >> 16, column = call.d & 0xffff, columns = columns_of_d(p);
@@ -401,16 +401,16 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
         check_tensor_range(block, 0, 128, call.b_scales & 0xffff, sfb_columns, "tcgen05.mma", line);
     }
     if (!detector.on) return;
-    TensorMemory &here = tensor_memory_of(block);
+    TensorMemory &tensor = tensor_memory_of(block);
     const uint32_t shape = uint32_t(call.is_weight_stationary) << 30 | uint32_t(call.is_sparse) << 29 |
                            uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
-    const size_t index = add_tensor_access(here, TensorAccess::product, call.cta_group, shape, line);
-    const TensorAccess access = here.accesses[index];
-    TensorAccess as_operand = access;      // in no order with an earlier product
+    const size_t index = add_tensor_access(tensor, TensorAccess::product, call.cta_group, shape, line);
+    const TensorAccess access = tensor.accesses[index];
+    TensorAccess as_operand = access;      // not ordered after an earlier product
     as_operand.shape = 0;
     const auto use = [&](const TensorRange &range) {
         check_tensor_order(block, range.writes ? access : as_operand, range);
-        record_tensor_access(here, index, range);
+        record_tensor_access(tensor, index, range);
     };
     if (call.a_in_tensor_memory) use({call.a_address & 0xffff, a_columns, 0xff, true, false});
     if (call.is_sparse) use({first_metadata_column(p), metadata_columns(p), 0xff, true, false});
@@ -448,7 +448,7 @@ void tmem_copy(int cta_group, TensorCopyShape shape, uint32_t address, uint64_t 
     set_tensor_group(*worker, cta_group, "tcgen05.cp", line);
     struct Layout {
         int rows, columns;
-        uint32_t lanes[4];                 // the first lanes of the copies of the rows; the same as `rows` if one
+        uint32_t lanes[4];                 // the first lanes of the copies of the rows
         int copies, rows_per_copy;
     };
     static constexpr Layout layouts[] = {{128, 8, {0}, 1, 128}, {4, 8, {0}, 1, 4}, {128, 4, {0}, 1, 128},
@@ -462,20 +462,20 @@ void tmem_copy(int cta_group, TensorCopyShape shape, uint32_t address, uint64_t 
         Worker &block = *blocks[b];
         check_tensor_range(block, 0, 128, base_column, uint32_t(l.columns), "tcgen05.cp", line);
         record_operand(block, source, l.rows, l.columns * 4, "tcgen05.cp", line);
-        TensorMemory &here = tensor_memory_of(block);
+        TensorMemory &tensor = tensor_memory_of(block);
         const auto copy_row = [&](int row, uint32_t lane) {
             for (int column = 0; column < l.columns; column++) {
                 const char *const p = pointer_at(block, source.address(row, column * 4), "tcgen05.cp", line);
-                memcpy(&here.words[base_column + uint32_t(column)][lane], p, 4);
-                here.written[base_column + uint32_t(column)][lane / 64] |= uint64_t(1) << lane % 64;
+                memcpy(&tensor.words[base_column + uint32_t(column)][lane], p, 4);
+                tensor.written[base_column + uint32_t(column)][lane / 64] |= uint64_t(1) << lane % 64;
             }
         };
         if (detector.on) {
-            const size_t index = add_tensor_access(here, TensorAccess::copy, cta_group, 0, line);
+            const size_t index = add_tensor_access(tensor, TensorAccess::copy, cta_group, 0, line);
             const TensorRange range = {base_column, uint32_t(l.columns), shape == TensorCopyShape::c4x256b ? 0x55u
                 : 0xffu, false, true};
-            check_tensor_order(block, TensorAccess(here.accesses[index]), range);
-            record_tensor_access(here, index, range);
+            check_tensor_order(block, TensorAccess(tensor.accesses[index]), range);
+            record_tensor_access(tensor, index, range);
         }
         for (int row = 0; row < l.rows; row++)
             switch (shape) {
@@ -503,14 +503,15 @@ void tmem_shift(int cta_group, uint32_t address, int line) {
         if (lane % 32)
             fail(Code::tensor_outside, {{"operation", "tcgen05.shift"}, {"lane", lane}, {"column", column}}, line);
         check_tensor_range(block, lane, 32, column, 8, "tcgen05.shift", line);
-        TensorMemory &here = tensor_memory_of(block);
+        TensorMemory &tensor = tensor_memory_of(block);
         if (detector.on) {
-            const size_t index = add_tensor_access(here, TensorAccess::shift, cta_group, 0, line);
+            const size_t index = add_tensor_access(tensor, TensorAccess::shift, cta_group, 0, line);
             const TensorRange range = {column, 8, 3u << lane / lanes_of_cell, true, true};
-            check_tensor_order(block, TensorAccess(here.accesses[index]), range);
-            record_tensor_access(here, index, range);
+            check_tensor_order(block, TensorAccess(tensor.accesses[index]), range);
+            record_tensor_access(tensor, index, range);
         }
-        for (uint32_t c = column; c < column + 8; c++) memmove(&here.words[c][lane], &here.words[c][lane + 1], 31 * 4);
+        for (uint32_t c = column; c < column + 8; c++)
+            memmove(&tensor.words[c][lane], &tensor.words[c][lane + 1], 31 * 4);
     }
 }
 

@@ -31,12 +31,12 @@ void set_tensor_group(Worker &w, int cta_group, const char *operation, int line)
     if (cta_group == 2) pair_of(w, operation, line);
     if (!memory_of_block.cta_group) memory_of_block.cta_group = cta_group, memory_of_block.group_line = line;
     if (memory_of_block.cta_group == cta_group || !detector.on || !checks(memcheck)) return;
-    const Access other = {detector.me, 0, line_bit | uint32_t(memory_of_block.group_line)};
-    detector.find(Code::tensor_groups,
+    const Access other = {detector.self, 0, line_bit | uint32_t(memory_of_block.group_line)};
+    detector.report_finding(Code::tensor_groups,
         {{"operation", operation}, {"group", cta_group}, {"other_group", memory_of_block.cta_group}},
-        {detector.me, detector.now, line_bit | uint32_t(line)}, &other);
+        {detector.self, detector.now, line_bit | uint32_t(line)}, &other);
 }
-static Access now_at(int line) { return {detector.me, detector.now, line_bit | uint32_t(line)}; }
+static Access now_at(int line) { return {detector.self, detector.now, line_bit | uint32_t(line)}; }
 
 // Allocation. A warp waits until as many columns are free; that of a pair waits for the other block, too.
 
@@ -49,16 +49,16 @@ struct TensorRequest {
 static bool try_allocate(void *arg) {
     auto &request = *static_cast<TensorRequest *>(arg);
     if (request.is_done) return true;
-    TensorMemory &here = tensor_memory_of(*request.block);
+    TensorMemory &tensor = tensor_memory_of(*request.block);
     for (uint32_t first = 0; first + request.columns <= tensor_columns; first += request.columns) {
         bool is_free = true;
-        for (uint32_t column = first; column < first + request.columns; column += 32) is_free &= !here.at(column);
+        for (uint32_t column = first; column < first + request.columns; column += 32) is_free &= !tensor.at(column);
         if (!is_free) continue;
-        here.allocations.push_back({first, request.columns, request.line, request.cta_group,
+        tensor.allocations.push_back({first, request.columns, request.line, request.cta_group,
             {request.thread, 0, line_bit | uint32_t(request.line)}});
-        memset(here.written[first], 0, sizeof here.written[0] * request.columns);
-        memset(here.cells[first], 0, sizeof here.cells[0] * request.columns);
-        request.first = first, request.number = ++here.num_allocations;
+        memset(tensor.written[first], 0, sizeof tensor.written[0] * request.columns);
+        memset(tensor.cells[first], 0, sizeof tensor.cells[0] * request.columns);
+        request.first = first, request.number = ++tensor.num_allocations;
         return request.is_done = true;
     }
     return false;
@@ -83,10 +83,10 @@ static void check_columns(uint32_t columns, const char *operation, int line) {
 }
 static void begin_request(void *const *lanes) {
     const auto &first = *static_cast<TensorRequest *>(lanes[0]);
-    TensorMemory &here = tensor_memory_of(*worker);
-    if (here.relinquish_line && detector.on && checks(memcheck)) {
-        const Access other = {detector.me, 0, line_bit | uint32_t(here.relinquish_line)};
-        detector.find(Code::tensor_relinquished, {}, now_at(first.line), &other);
+    TensorMemory &tensor = tensor_memory_of(*worker);
+    if (tensor.relinquish_line && detector.on && checks(memcheck)) {
+        const Access other = {detector.self, 0, line_bit | uint32_t(tensor.relinquish_line)};
+        detector.report_finding(Code::tensor_relinquished, {}, now_at(first.line), &other);
     }
 }
 void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line) {
@@ -116,13 +116,13 @@ void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line) {
     } call = {address, columns, line};
     run_for_warp("tcgen05.dealloc", &call, [](void *const *lanes) {
         const Call &first = *static_cast<Call *>(lanes[0]);
-        TensorMemory &here = tensor_memory_of(*worker);
-        for (auto a = here.allocations.begin(); a != here.allocations.end(); ++a) {
+        TensorMemory &tensor = tensor_memory_of(*worker);
+        for (auto a = tensor.allocations.begin(); a != tensor.allocations.end(); ++a) {
             if (a->first != (first.address & 0xffff) || a->columns != first.columns) continue;
             if (detector.on) check_all_complete(*worker, *a, first.line);
-            here.freed.push_back(*a);
-            here.freed.back().line = first.line;
-            here.allocations.erase(a);
+            tensor.freed.push_back(*a);
+            tensor.freed.back().line = first.line;
+            tensor.allocations.erase(a);
             return;
         }
         fail(Code::tensor_freed_twice, {{"column", first.address & 0xffff}, {"columns", first.columns}}, first.line);
@@ -137,36 +137,34 @@ void tmem_relinquish(int cta_group, int line) {
 }
 void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t column, uint32_t columns,
     const char *operation, int line) {
-    const TensorMemory &here = tensor_memory_of(w);
+    const TensorMemory &tensor = tensor_memory_of(w);
     const uint32_t end = column + columns;
     const bool exists = first_lane + lanes <= tensor_lanes && end <= tensor_columns;
     if (exists && !(detector.on && checks(memcheck))) return;
     for (uint32_t i = column; i < end; i++) {
-        if (exists && here.at(i)) continue;
-        for (auto a = here.freed.rbegin(); exists && a != here.freed.rend(); ++a)
+        if (exists && tensor.at(i)) continue;
+        for (auto a = tensor.freed.rbegin(); exists && a != tensor.freed.rend(); ++a)
             if (i - a->first < a->columns)
-                detector.find(Code::tensor_freed, {{"operation", operation}, {"column", i}}, now_at(line),
-                    &static_cast<const Access &>(Access{detector.me, 0, line_bit | uint32_t(a->line)}));
+                detector.report_finding(Code::tensor_freed, {{"operation", operation}, {"column", i}}, now_at(line),
+                    &static_cast<const Access &>(Access{detector.self, 0, line_bit | uint32_t(a->line)}));
         if (!exists && i < tensor_columns && first_lane + lanes <= tensor_lanes) continue;
         fail(Code::tensor_outside,
             {{"operation", operation}, {"lane", first_lane + lanes - 1}, {"column", exists ? i : end - 1}}, line);
     }
 }
 
-// The order of two accesses. `earlier` is of the same cells as an instruction of the current thread.
-
-// Does an access of thread `thread` at `time` happen before what the current thread does after its last
-// tcgen05.fence::after_thread_sync?
+// Returns whether an access of thread `thread` at `time` happens before the accesses of the current thread after its
+// last tcgen05.fence::after_thread_sync.
 static bool precedes_fence(uint32_t thread, uint32_t time) {
     const FenceView &fence = engines_of(*worker).requests[size_t(current_rank())].fence_view;
     if (thread & pipe_bit) return fence.waited.includes(thread, time);
-    if (thread / max_threads == detector.me / max_threads) {
+    if (thread / max_threads == detector.self / max_threads) {
         if (time < fence.block_synced) return true;
-        if (thread / 32 == detector.me / 32 && time < fence.warp_synced) return true;
+        if (thread / 32 == detector.self / 32 && time < fence.warp_synced) return true;
     }
     return fence.acquired.includes(thread, time);
 }
-// A warp executes these instructions together, so an order with any of its threads is one.
+// Returns whether the order holds for any thread of the warp, which executes these instructions together.
 template <class F> static bool any_of_warp(uint32_t thread, F is_ordered) {
     for (uint32_t lane = 0; lane < 32; lane++)
         if (is_ordered(thread / 32 * 32 + lane)) return true;
@@ -178,7 +176,7 @@ static bool warp_happens_before(uint32_t thread, uint32_t time) {
 static bool warp_precedes_fence(uint32_t thread, uint32_t time) {
     return any_of_warp(thread, [&](uint32_t t) { return precedes_fence(t, time); });
 }
-// Do the tensor cores execute these two in the order in which one thread issues them?
+// Returns whether the tensor cores execute these two in the order in which one thread issues them.
 static bool are_pipelined(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     if (earlier.cta_group != later.cta_group) return false;
     switch (earlier.operation) {
@@ -211,14 +209,14 @@ static Missing missing_after_pipe(const TensorAccess &earlier, const TensorAcces
     if (!completed)
         return missing(
             Code::tensor_in_flight, earlier.commit < pipe.commits() ? Code::commit_not_awaited : Code::not_committed);
-    const uint32_t rank = detector.me % max_threads;
+    const uint32_t rank = detector.self % max_threads;
     const bool is_ordered = detector.any_acquired && (detector.block_view.waited.includes(pipe.thread, completed) ||
                                                          detector.views[rank].waited.includes(pipe.thread, completed));
     if (!is_ordered) return missing(Code::tensor_in_flight, Code::commit_not_awaited);
     return missing_after_fence(precedes_fence(pipe.thread, completed));
 }
 static Missing missing_after_warp(const TensorAccess &earlier) {
-    const bool is_same_warp = earlier.thread / 32 == detector.me / 32;
+    const bool is_same_warp = earlier.thread / 32 == detector.self / 32;
     if (!is_same_warp && !warp_happens_before(earlier.thread, earlier.time)) return missing(Code::tensor_race);
     if (!earlier.awaited)
         return missing(Code::tensor_in_flight,
@@ -240,11 +238,11 @@ static void report_missing(const Missing &m, const TensorAccess &earlier, const 
     uint32_t lane, uint32_t column) {
     if (!checks(m.code == Code::tensor_no_fence ? fencecheck : racecheck)) return;
     const char *const before = name_of(earlier.operation);
-    const Access access = {detector.me, detector.now, location}, other = earlier.as_access();
+    const Access access = {detector.self, detector.now, location}, other = earlier.as_access();
     if (m.code == Code::tensor_race)
-        detector.find(Code::tensor_race, {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}}, access,
-            &other);
-    detector.find(m.code == Code::tensor_in_flight ? Code::tensor_in_flight : Code::tensor_no_fence,
+        detector.report_finding(Code::tensor_race,
+            {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}}, access, &other);
+    detector.report_finding(m.code == Code::tensor_in_flight ? Code::tensor_in_flight : Code::tensor_no_fence,
         {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}, {"why", m.why}}, access, &other);
 }
 static void check_pair(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes, uint32_t lane,
@@ -252,60 +250,61 @@ static void check_pair(const TensorAccess &earlier, const TensorAccess &later, b
     const Missing m = missing_between(earlier, later, earlier_writes);
     if (m.is_any) report_missing(m, earlier, name_of(later.operation), later.location, lane, column);
 }
-// Checks one access against the earlier ones of its cells. Most cells have the same accesses as the cell before.
+// Checks one access against the earlier ones of its cells. Most cells have the same accesses as the previous one.
 void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange &range) {
     if (!checks(racecheck) && !checks(fencecheck)) return;
-    const TensorMemory &here = tensor_memory_of(w);
+    const TensorMemory &tensor = tensor_memory_of(w);
     TensorCell checked = {};
     for (uint32_t column = range.column; column < range.column + range.columns; column++)
         for (uint32_t group = 0; group < tensor_lanes / lanes_of_cell; group++) {
             if (!(range.lanes >> group & 1)) continue;
-            const TensorCell &cell = here.cells[column][group];
+            const TensorCell &cell = tensor.cells[column][group];
             if (!memcmp(&cell, &checked, sizeof cell)) continue;
             checked = cell;
             const uint32_t first_lane = group * lanes_of_cell;
-            if (cell.write) check_pair(here.accesses[cell.write - 1], later, true, first_lane, column);
+            if (cell.write) check_pair(tensor.accesses[cell.write - 1], later, true, first_lane, column);
             for (const uint32_t read : cell.reads)
-                if (range.writes && read) check_pair(here.accesses[read - 1], later, false, first_lane, column);
+                if (range.writes && read) check_pair(tensor.accesses[read - 1], later, false, first_lane, column);
         }
 }
-size_t add_tensor_access(TensorMemory &here, TensorAccess::Operation operation, int cta_group, uint32_t shape,
+size_t add_tensor_access(TensorMemory &tensor, TensorAccess::Operation operation, int cta_group, uint32_t shape,
     int line) {
-    TensorAccess access = {operation, uint8_t(cta_group), detector.me, detector.now, line_bit | uint32_t(line), 0, 0,
+    TensorAccess access = {operation, uint8_t(cta_group), detector.self, detector.now, line_bit | uint32_t(line), 0, 0,
         nullptr, 0, shape};
     if (access.uses_pipe()) {
         TensorPipe &pipe = current_pipe();
         access.pipe = &pipe, access.commit = pipe.commits();
         pipe.lines.back() = uint32_t(line);
-        if (&here == &tensor_memory_of(*worker)) pipe.unfenced.push_back(here.accesses.size());
+        if (&tensor == &tensor_memory_of(*worker)) pipe.unfenced.push_back(tensor.accesses.size());
     }
-    here.accesses.push_back(access);
-    return here.accesses.size() - 1;
+    tensor.accesses.push_back(access);
+    return tensor.accesses.size() - 1;
 }
-void record_tensor_access(TensorMemory &here, size_t index, const TensorRange &range) {
+void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange &range) {
     const uint32_t number = uint32_t(index) + 1;
-    const TensorAccess &access = here.accesses[index];
+    const TensorAccess &access = tensor.accesses[index];
     for (uint32_t column = range.column; column < range.column + range.columns; column++)
         for (uint32_t group = 0; group < tensor_lanes / lanes_of_cell; group++) {
             if (!(range.lanes >> group & 1)) continue;
-            TensorCell &cell = here.cells[column][group];
+            TensorCell &cell = tensor.cells[column][group];
             if (range.writes) {
                 cell = {number, {0, 0}};
                 continue;
             }
-            // Replaces an earlier read by the same warp or thread, so that two others at most are remembered
+            // replaces an earlier read by the same warp, so that at most two warps are recorded
             const auto is_same = [&](uint32_t read) {
-                return !read || here.accesses[read - 1].thread / 32 == access.thread / 32;
+                return !read || tensor.accesses[read - 1].thread / 32 == access.thread / 32;
             };
             cell.reads[is_same(cell.reads[0]) ? 0 : 1] = number;
         }
 }
-// Another thread may write it later, unordered: then this read is a data race (initcheck.cpp). A product reads at once.
+// Stores a read of unwritten memory: if another thread writes it later, unordered, it is a data race instead
+// (initcheck.cpp). A product reads immediately.
 void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_product) {
     if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
     auto &stored_read = w.leader->cluster.empty() ? detector.unwritten : detector.unwritten_in_launch;
     if (stored_read) return;
-    stored_read.reset(new UnwrittenRead{detector.me, {}});
+    stored_read.reset(new UnwrittenRead{detector.self, {}});
     fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
     detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
     if (by_product || !checks(racecheck)) detector.report_unwritten(stored_read);
@@ -315,22 +314,23 @@ static void report_load_not_awaited(const TensorAccess &freeing, const TensorAcc
     uint32_t column) {
     if (!checks(fencecheck)) return;
     const Access other = load.as_access();
-    detector.find(Code::tensor_load_not_awaited, {{"lane", lane}, {"column", column}}, freeing.as_access(), &other);
+    detector.report_finding(Code::tensor_load_not_awaited, {{"lane", lane}, {"column", column}}, freeing.as_access(),
+        &other);
 }
 // Reports instructions on these columns that are still in flight when they are freed.
 static void check_all_complete(Worker &w, const TensorAllocation &allocation, int line) {
-    TensorAccess freeing = {TensorAccess::store, 0, detector.me, detector.now, line_bit | uint32_t(line), 0, 0, nullptr,
-        0, 0};
+    TensorAccess freeing = {TensorAccess::store, 0, detector.self, detector.now, line_bit | uint32_t(line), 0, 0,
+        nullptr, 0, 0};
     if (!checks(racecheck) && !checks(fencecheck)) return;
-    const TensorMemory &here = tensor_memory_of(w);
+    const TensorMemory &tensor = tensor_memory_of(w);
     for (uint32_t column = allocation.first; column < allocation.first + allocation.columns; column++)
-        for (const TensorCell &cell : here.cells[column])
+        for (const TensorCell &cell : tensor.cells[column])
             for (const uint32_t number : {cell.write, cell.reads[0], cell.reads[1]}) {
                 if (!number) continue;
-                const TensorAccess &earlier = here.accesses[number - 1];
+                const TensorAccess &earlier = tensor.accesses[number - 1];
                 const Missing m = missing_between(earlier, freeing, true);
                 if (!m.is_any || m.code != Code::tensor_in_flight) continue;
-                const uint32_t lane = uint32_t(&cell - here.cells[column]) * lanes_of_cell;
+                const uint32_t lane = uint32_t(&cell - tensor.cells[column]) * lanes_of_cell;
                 if (m.why == Code::load_without_wait) report_load_not_awaited(freeing, earlier, lane, column);
                 else report_missing(m, earlier, "tcgen05.dealloc", freeing.location, lane, column);
             }
@@ -369,7 +369,7 @@ static uint32_t columns_of(const TensorMove &m) {
 }
 static void move_registers(void *const *lanes) {
     const Move &first = *static_cast<Move *>(lanes[0]);
-    TensorMemory &here = tensor_memory_of(*worker);
+    TensorMemory &tensor = tensor_memory_of(*worker);
     const uint32_t base_lane = first.call->address >> 16, base_column = first.call->address & 0xffff;
     for (uint32_t lane = 0; lane < 32; lane++) {
         const Move &own = *static_cast<Move *>(lanes[lane]);
@@ -378,26 +378,26 @@ static void move_registers(void *const *lanes) {
         for (uint32_t i = 0, n = registers_of(*own.call); i < n; i++) {
             Position at = position(*own.call, lane, i);
             const uint32_t row = base_lane + at.lane, column = base_column + at.column * (own.call->packs ? 2 : 1);
-            uint32_t *const word = &here.words[column][row];
+            uint32_t *const word = &tensor.words[column][row];
             uint32_t &value = *own.registers[i];
             constexpr uint32_t next = tensor_lanes;
             if (!first.stores) value = own.call->packs ? (word[0] & 0xffff) | word[next] << 16 : word[0];
             else if (!own.call->packs) word[0] = value;
             else word[0] = value & 0xffff, word[next] = value >> 16;
             for (uint32_t c = column; first.stores && c <= column + (own.call->packs ? 1 : 0); c++)
-                here.written[c][row / 64] |= uint64_t(1) << row % 64;
+                tensor.written[c][row / 64] |= uint64_t(1) << row % 64;
         }
     }
     if (!detector.on) return;
-    const size_t index = add_tensor_access(here, first.stores ? TensorAccess::store : TensorAccess::load, 0, 0,
+    const size_t index = add_tensor_access(tensor, first.stores ? TensorAccess::store : TensorAccess::load, 0, 0,
         first.line);
-    here.accesses[index].thread = detector.me / 32 * 32;
-    (first.stores ? here.open_stores : here.open_loads)[current_rank() / 32].push_back(index);
+    tensor.accesses[index].thread = detector.self / 32 * 32;
+    (first.stores ? tensor.open_stores : tensor.open_loads)[current_rank() / 32].push_back(index);
     const uint32_t groups = first.call->shape == TensorShape::s32x32b ? 3 : 1, columns = columns_of(*first.call);
     const TensorRange range = {base_column, columns, groups << base_lane / lanes_of_cell, !first.stores, first.stores};
-    record_tensor_access(here, index, range);
+    record_tensor_access(tensor, index, range);
     if (first.call->shape == TensorShape::s16x32bx2)
-        record_tensor_access(here, index,
+        record_tensor_access(tensor, index,
             {base_column + first.call->split, columns, range.lanes, range.reads, range.writes});
 }
 // Checks what one lane accesses.
@@ -415,7 +415,7 @@ static void check_move(const TensorMove &m, bool stores, int line) {
     check_tensor_range(*worker, base_lane, lanes, column, columns, operation, line);
     if (split) check_tensor_range(*worker, base_lane, lanes, column + split, columns, operation, line);
     if (!detector.on) return;
-    const TensorAccess access = {stores ? TensorAccess::store : TensorAccess::load, 0, detector.me, detector.now,
+    const TensorAccess access = {stores ? TensorAccess::store : TensorAccess::load, 0, detector.self, detector.now,
         line_bit | uint32_t(line), 0, 0, nullptr, 0, 0};
     const uint32_t group = base_lane / lanes_of_cell + (lanes == 32 ? uint32_t(lane()) / lanes_of_cell : 0);
     for (const uint32_t from : {column, column + split})
@@ -446,9 +446,10 @@ void tmem_wait(bool loads, int line) {
     } call = {loads};
     run_for_warp(loads ? "tcgen05.wait::ld" : "tcgen05.wait::st", &call, [](void *const *lanes) {
         if (!detector.on) return;
-        TensorMemory &here = tensor_memory_of(*worker);
-        auto &open = (static_cast<Call *>(lanes[0])->loads ? here.open_loads : here.open_stores)[current_rank() / 32];
-        for (const size_t index : open) here.accesses[index].awaited = detector.now;
+        TensorMemory &tensor = tensor_memory_of(*worker);
+        const bool waits_for_loads = static_cast<Call *>(lanes[0])->loads;
+        auto &open = (waits_for_loads ? tensor.open_loads : tensor.open_stores)[current_rank() / 32];
+        for (const size_t index : open) tensor.accesses[index].awaited = detector.now;
         auto &unfenced = engines_of(*worker).unfenced[current_rank() / 32];
         unfenced.insert(unfenced.end(), open.begin(), open.end());
         open.clear();
@@ -460,11 +461,11 @@ void tmem_fence(bool is_before) {
     const int rank = current_rank();
     ++detector.now;
     if (is_before) {
-        TensorMemory &here = tensor_memory_of(*worker);
+        TensorMemory &tensor = tensor_memory_of(*worker);
         auto &of_warp = engines_of(*worker).unfenced[rank / 32];
-        for (const size_t index : of_warp) here.accesses[index].fenced = detector.now;
+        for (const size_t index : of_warp) tensor.accesses[index].fenced = detector.now;
         of_warp.clear();
-        for (const size_t index : current_pipe().unfenced) here.accesses[index].fenced = detector.now;
+        for (const size_t index : current_pipe().unfenced) tensor.accesses[index].fenced = detector.now;
         current_pipe().unfenced.clear();
         ++detector.now;
         return;
@@ -487,11 +488,11 @@ void check_tensor_end(Worker &w) {
         const TensorPipe &pipe = entry.second;
         for (size_t commit = pipe.completed.size(); commit < pipe.lines.size() && checks(racecheck); commit++)
             if (pipe.lines[commit])
-                detector.find(
+                detector.report_finding(
                     Code::product_not_awaited, {}, {pipe.thread & ~pipe_bit, 0, line_bit | pipe.lines[commit]});
     }
     if (!engines_of(w).tensor || !checks(memcheck)) return;
     for (const TensorAllocation &a : engines_of(w).tensor->allocations)
-        detector.find(Code::tensor_leak, {{"columns", a.columns}}, a.by);
+        detector.report_finding(Code::tensor_leak, {{"columns", a.columns}}, a.by);
 }
 }

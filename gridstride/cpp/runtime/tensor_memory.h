@@ -1,9 +1,9 @@
-// Tensor memory of a Blackwell GPU: 128 lanes of 512 columns of 32 bits per block, and what racecheck knows of it.
+// Tensor memory of a Blackwell GPU: 128 lanes of 512 columns of 32 bits per block, and its state for racecheck.
 //
 // Each tcgen05 instruction that reads or writes tensor memory is one `TensorAccess`; a cell refers to the accesses of
-// 16 lanes of a column. An instruction is executed at once, but counts as in flight: that of a warp (ld, st) until the
-// warp has waited (tcgen05.wait), that of the tensor cores (mma, cp, shift) until a thread has waited at the mbarrier
-// that a tcgen05.commit signals. Another thread must also have executed the two fences of tcgen05 around the
+// 16 lanes of a column. An instruction is executed immediately, but counts as in flight: that of a warp (ld, st) until
+// the warp has waited (tcgen05.wait), that of the tensor cores (mma, cp, shift) until a thread has waited at the
+// mbarrier that a tcgen05.commit signals. Another thread must also have executed the two fences of tcgen05 around the
 // synchronization: `awaited` and `fenced` are the times of these events.
 #pragma once
 #include <deque>

@@ -1,9 +1,9 @@
 // The cooperative scheduler of a block. Each thread is a fiber (fiber.h), which runs until it waits or exits.
 //
 // `wait` stores in `state` why the thread waits (a barrier, lanes of its warp, a condition). `switch_to_ready` switches
-// to the next thread that is `ready`, or starts one that has not begun. If there is none, `resolve` releases waiting
-// threads: first warp operations at which all lanes have arrived, then conditions that hold, and last the barrier of
-// the block, if all threads that have not exited wait at it. If it can release none, it reports a deadlock
+// to the next thread that is `ready`, or starts one that has not begun. If there is none, `release_waiting` releases
+// waiting threads: first warp operations at which all lanes have arrived, then conditions that hold, and last the
+// barrier of the block, if all threads that have not exited wait at it. If it can release none, it reports a deadlock
 // (`report_deadlock`, synccheck.cpp). Slots number the threads in the order in which they run: forward, reverse or
 // shuffled (options.order).
 #include <algorithm>
@@ -114,14 +114,14 @@ inline void Worker::switch_to_ready() {
             switch_fiber(self, root->main);
             return;
         }
-        if (!resolve(!waits_for_grid())) return suspend_block(self);
+        if (!release_waiting(!waits_for_grid())) return suspend_block(self);
         find_ready(next_slot);
     }
     if (next_slot != current || fiber[next_slot] != &self) {
         current = next_slot;
         threadIdx = index[rank[next_slot]];
         detector.begin_thread(*this);
-        // two cache lines of the stack of the thread after it
+        // prefetches two cache lines of the stack of the thread after it
         if (next_slot + 2 < num_threads && next_slot + 2 < next) {
             const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
             __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
@@ -132,7 +132,7 @@ inline void Worker::switch_to_ready() {
 
 inline void Worker::switch_threads() {
     switch_to_ready();
-    if (__builtin_expect(reports_itself, false)) report_where_it_waits();
+    if (__builtin_expect(reports_wait, false)) report_wait_location();
 }
 
 inline void Worker::wait(State new_state) {
@@ -151,7 +151,7 @@ void Worker::switch_in_cluster(Fiber &self) {
         detector.enter(block);
         int next_slot = block.current;
         if (block.next == block.num_threads && !block.find_ready(next_slot) &&
-            !(block.live && block.resolve(false) && block.find_ready(next_slot))) continue;
+            !(block.live && block.release_waiting(false) && block.find_ready(next_slot))) continue;
         worker = &block;
         blockIdx = block.block_index;
         if (block.next < block.num_threads) {
@@ -168,20 +168,20 @@ void Worker::switch_in_cluster(Fiber &self) {
     }
     for (size_t i = 0; i < num_blocks; i++)
         if (blocks[i]->live && blocks[i]->waits_for_grid()) return suspend_block(self);
-    // first a block that waits not only for other blocks
+    // reports a block that waits not only for other blocks, if there is one
     for (bool includes_waiting : {false, true})
         for (Worker *block : blocks)
             if (block->live && (includes_waiting || block->is_root_cause())) {
                 detector.enter(*block);
                 worker = block;
-                block->resolve();
+                block->release_waiting();
             }
     detector.enter(*leader);
     worker = leader;
     switch_fiber(self, root->main);
 }
 
-// Does one of its threads wait for something other than the barrier of the cluster?
+// Returns whether one of its threads waits for something other than the barrier of the cluster.
 bool Worker::is_root_cause() const {
     for (int i = 0; i < num_threads; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))
@@ -201,15 +201,16 @@ bool Worker::wake() {
     return is_any_ready;
 }
 
-// No thread is ready: releases threads that can run, and returns whether there is any. If there is none, and there
-// `must` be one, reports a deadlock.
-bool Worker::resolve(bool reports_deadlock) {
+// Releases threads that can run, when none is ready, and returns whether there is any. If there is none, reports a
+// deadlock, or, without `reports_deadlock`, returns false.
+bool Worker::release_waiting(bool reports_deadlock) {
     bool is_any_ready = false;
     if (uses_warps)
         for (int i = 0; i < (num_threads + 31) / 32; i++) { // lanes that waited for a lane that has exited since
             Warp &warp = warps[i];
             for (uint32_t lanes = warp.arrived; lanes; lanes &= lanes - 1)
-                is_any_ready |= (warp.arrived >> __builtin_ctz(lanes) & 1) && try_warp(warp, __builtin_ctz(lanes));
+                is_any_ready |= (warp.arrived >> __builtin_ctz(lanes) & 1) &&
+                    try_complete_warp(warp, __builtin_ctz(lanes));
         }
     if (is_any_ready) return true;
     // __activemask(): all lanes of a warp that wait at the same line are active

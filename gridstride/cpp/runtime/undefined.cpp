@@ -9,10 +9,9 @@
 
 namespace gridstride {
 
-// Was it computed from the byte pattern 0x76 or 0xf6? As floats, values of these bytes have magnitude 1e33, and so
-// have their sums, products and maxima. As integers, they are multiples of 0x01010101, and so are their sums, up to an
-// added number.
-// Other floats are rarely in this range.
+// Returns whether it was computed from the byte pattern 0x76 or 0xf6. As floats, values of these bytes have magnitude
+// 1e33, and so have their sums, products and maxima. As integers, they are multiples of 0x01010101, and so are their
+// sums, up to an added number. Other floats are rarely in this range.
 template <class T> static bool has_pattern_bytes(T value) {
     const int top_byte = int(value >> (8 * sizeof(T) - 8)), exponent = top_byte & 0x7f;
     if (exponent >= 0x74 && exponent < 0x7c) return true;
@@ -21,7 +20,8 @@ template <class T> static bool has_pattern_bytes(T value) {
     return T(value - T(top_byte) * equal_bytes + tolerance) < 2 * tolerance ||
         T(value - T(top_byte + 1) * equal_bytes + tolerance) < 2 * tolerance;
 }
-// Is it the NaN of an undefined float? Arithmetic preserves its lower bits, and so does a conversion from double.
+// Returns whether it is the NaN of an undefined float. Arithmetic preserves its lower bits, and so does a conversion
+// from double.
 static bool is_pattern_nan(uint32_t bits) { return (bits & 0x7fffffff) == undefined_nan; }
 static bool is_pattern_nan(uint64_t bits) { return (bits & ~uint64_t(0) >> 1) == undefined_nan_of_double; }
 static bool is_pattern_nan(uint16_t) { return false; }
@@ -77,7 +77,7 @@ void undefined_result(Code result_code, int line) {
 
 void Detector::check_stored_value() {
     const auto store = std::exchange(pending.stored, {});
-    const int rank = int(me % max_threads);
+    const int rank = int(self % max_threads);
     if (!has_undefined(*w) || !shows_undefined(reinterpret_cast<const void *>(store.a), int(store.n))) return;
     const UndefinedValue &origin = w->origin[rank];
     w->undefined[rank / 32] &= ~(1u << rank % 32);
@@ -85,7 +85,7 @@ void Detector::check_stored_value() {
             {{"lane", origin.lane}, {"state", origin.cause}, thread_field(*w, origin.rank)}))
         return;
     Location store_location = {};
-    set_line({me, now, store.location}, store_location);
+    set_line({self, now, store.location}, store_location);
     pending_warnings.back().add({{"stored", store_location.line}});
 }
 }

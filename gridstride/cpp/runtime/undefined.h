@@ -7,6 +7,6 @@
 namespace gridstride {
 
 __attribute__((noinline, cold)) // out of line, so that shuffles stay fast
-bool shows_undefined(const void *value, int bytes);    // was it computed from such a pattern?
+bool shows_undefined(const void *value, int bytes);    // whether it was computed from such a pattern
 void forget_undefined(Worker &);
 }

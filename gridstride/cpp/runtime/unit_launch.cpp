@@ -12,5 +12,6 @@
 #include "shared.cpp"
 #include "operations.cpp"
 #include "queue.cpp"
+#include "grid_barrier.cpp"
 #include "residents.cpp"
 #include "launch.cpp"

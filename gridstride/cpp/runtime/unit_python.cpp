@@ -1,5 +1,5 @@
 // The interface to Python: definitions of functions that the headers for tensors and exported functions only declare.
 #include "emulator.h"
-#define GRIDSTRIDE_BODIES
+#define GRIDSTRIDE_DEFINITIONS
 #include "gridstride/tensor.h"
 #include "kernels.cpp"

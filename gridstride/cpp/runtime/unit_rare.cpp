@@ -11,4 +11,4 @@
 #include "graphs.cpp"
 #include "unload.cpp"
 #include "transforms.cpp"
-#include "trial.cpp"
+#include "load_in_child.cpp"

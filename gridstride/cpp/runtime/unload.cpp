@@ -1,7 +1,7 @@
-// Unloads modules that Python no longer references, unless something else may hold a pointer into them: a graph that
-// holds its launches, memory of its own that is page-locked, the address of a variable, or an argument that the C and
-// C++ libraries may have stored, which `is_safe_libc_function` and `may_store_argument` decide. So a module that starts
-// threads, has static destructors or sets handlers stays.
+// Unloads modules that Python no longer references, unless something else may hold a pointer into them: a graph with
+// their launches, page-locked memory of the module, the address of a variable, or an argument that the C or C++ library
+// may have stored (`is_safe_libc_function`, `may_store_argument`). So a module that starts threads, has static
+// destructors or sets handlers stays.
 #include <dlfcn.h>
 #include <string.h>
 #include <algorithm>
@@ -32,7 +32,7 @@ void pin_module(const void *address) {
 static std::mutex unloaded_lock;                               // because a launch may run on several OS threads
 static std::vector<uintptr_t> unloaded_modules;                        // the base addresses of unloaded modules
 static std::atomic<size_t> num_unloaded{0};
-void fork_unload(Fork now) { pass_fork(now, unloaded_lock); }
+void fork_unload(Fork now) { handle_fork(now, unloaded_lock); }
 size_t num_unloaded_modules() { return num_unloaded; }
 void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen) {
     if (num_seen == num_unloaded) return;
@@ -47,7 +47,7 @@ static bool begins_with(std::string_view text,
     std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 static bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Is it a function of C's library that stores none of its arguments?
+// Returns whether it is a function of the C library that stores none of its arguments.
 static bool is_safe_libc_function(std::string_view name) {
     static const std::unordered_set<std::string_view> safe_functions =
         {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
@@ -65,7 +65,7 @@ static bool is_safe_libc_function(std::string_view name) {
     return safe_functions.count(name) || begins_with(name, "mem") || begins_with(name, "str") ||
         begins_with(name, "wcs");
 }
-// May a function, or a class, of C++'s library store its arguments?
+// Returns whether a function, or a class, of the C++ library may store its arguments.
 static bool may_store_argument(std::string_view name) {
     for (const char *part : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource", "5rdbuf",
              "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
@@ -91,7 +91,7 @@ struct Symbols {                       // the symbols of a library, from its dyn
     const ElfW(Sym) *table = nullptr;
     const char *names = nullptr;
     const uint32_t *hashes = nullptr;
-    bool must_stay = false;                // must it stay, because of a flag or static destructors?
+    bool must_stay = false;                // because of a flag or static destructors
     explicit Symbols(const link_map *library);
     size_t count() const;
 };

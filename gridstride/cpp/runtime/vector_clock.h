@@ -29,7 +29,7 @@ public:
     ~VectorClock() { drop(root); }
     explicit operator bool() const { return root; }
 
-    // Does the access of `thread` at `time` happen before an access with this clock?
+    // Returns whether the access of `thread` at `time` happens before an access with this clock.
     bool includes(uint32_t thread, uint32_t time) const {
         const Node *n = root;
         if (!n || time >= n->latest || uint64_t(thread) >> 5 * (n->level + 1)) return false;
@@ -243,7 +243,7 @@ struct Flag {
     std::vector<VectorClock> other_devices;             // released to device 1, 2, ...
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t thread = 0, time = 0;
-    bool is_fenced = false;            // was there a fence before the last write?
+    bool is_fenced = false;            // whether there was a fence before the last write
     VectorClock &of_device(uint32_t number) {
         if (!number) return device;
         if (other_devices.size() < number) other_devices.resize(number);

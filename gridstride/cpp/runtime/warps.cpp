@@ -7,8 +7,8 @@
 
 namespace gridstride {
 
-// Have all lanes arrived that lane `l` waits for? Then makes them ready.
-bool Worker::try_warp(Warp &warp, int lane) {
+// If all lanes have arrived that lane `lane` waits for, makes them ready; returns whether they have.
+bool Worker::try_complete_warp(Warp &warp, int lane) {
     const bool is_collective = warp.op[lane] == 2;
     const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.exists & ~warp.finished;
     if (expected & ~warp.arrived) return false;
@@ -78,7 +78,7 @@ static inline unsigned warp_operation(
     w.line[rank] = line;
     w.state[w.current] = in_warp;
     detector.finish_pending_writes();
-    if (!w.try_warp(warp, lane)) w.switch_threads();
+    if (!w.try_complete_warp(warp, lane)) w.switch_threads();
     if (all) *all = warp.exchange_of[lane]->slot;
     return warp.group[lane];
 }

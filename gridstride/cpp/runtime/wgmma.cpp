@@ -1,6 +1,6 @@
 // wgmma: matrix products of the tensor cores, by a warpgroup. The last lane of a warp that arrives computes the 16 rows
-// of the warp (`multiply_rows`). Until a thread waits for its group, its accumulators are placeholders, so that a use
-// of a result that has not been awaited is found.
+// of the warp (`multiply_rows`). Until a thread waits for its group, its accumulators are placeholders, so that the use
+// of a result that has not been awaited is detected.
 #include <math.h>
 #include <string.h>
 #include "engines.h"
@@ -122,17 +122,17 @@ static void multiply_rows(void *const *lanes) {
     if (detector.on) {
         // The reads are recorded for the first thread of the warpgroup, with the state that the current thread has
         // acquired.
-        const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
+        const uint32_t self = detector.self, first_thread = uint32_t(warp / 4 * 128),
                        first_thread_fence = detector.proxy_fenced[first_thread];
         const ThreadView accumulator = detector.view();
-        detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
+        detector.self = (uint32_t(worker->block) + 1) * max_threads + first_thread;
         const ThreadView before = detector.view();
         detector.acquire(accumulator);
-        detector.proxy_fenced[first_thread] = std::max(first_thread_fence, detector.proxy_fenced[me % max_threads]);
+        detector.proxy_fenced[first_thread] = std::max(first_thread_fence, detector.proxy_fenced[self % max_threads]);
         const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].mmas_of_groups.size());
         if (!w.a_registers) record_operand_reads(a, first_row, 16, k, group, line);
         if (warp % 4 == 0) record_operand_reads(b, 0, w.n, rows_of_b, group, line);
-        detector.view() = before, detector.proxy_fenced[first_thread] = first_thread_fence, detector.me = me;
+        detector.view() = before, detector.proxy_fenced[first_thread] = first_thread_fence, detector.self = self;
     }
     float a_values[16][32], b_values[32][256];
     for (int i = 0; i < k; i++) {
@@ -187,7 +187,7 @@ void wgmma(const Wgmma &w, int line) {
     const size_t num_accumulators = size_t(w.has_half_sums ? w.n / 4 : w.n / 2); // registers
     PendingResult *result = pending_result_at(requests, w.results[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
-    // Has the thread written to the accumulators since the last wgmma?
+    // whether the thread has written to the accumulators since the last wgmma
     bool has_changed = !result;
     for (size_t i = 0; i < num_accumulators; i++) {
         const bool is_pending = result && !result->is_awaited;

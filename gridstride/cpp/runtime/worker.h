@@ -100,13 +100,13 @@ struct Worker {
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
-    bool runs_loops = false;                       // does the kernel run all threads itself (block_loops.h)?
-    bool is_thread_unknown = false;                // do its loops not record the current thread?
-    bool reruns_after_fault = false;                      // does the block run again, to find the thread of a fault?
+    bool runs_loops = false;                       // whether the kernel runs all threads itself (block_loops.h)
+    bool is_thread_unknown = false;                // whether its loops do not record the current thread
+    bool reruns_after_fault = false;                      // whether the block runs again, to find the thread of a fault
     std::vector<std::unique_ptr<char[]>> loop_memory;      // of variables with an element per thread
     std::vector<size_t> loop_memory_bytes;
     size_t num_loop_arrays = 0;
-    bool has_undefined_values = false;             // does any thread have an undefined value?
+    bool has_undefined_values = false;             // whether any thread has an undefined value
     Fiber fibers[max_threads];                     // adjacent, so that the next fiber can be prefetched
     int fiber_count = 0;
     std::vector<Fiber *> idle_fibers;
@@ -132,14 +132,14 @@ struct Worker {
     size_t unloaded = 0;               // the `num_unloaded_modules` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool has_declared_dynamic = false;             // in this launch
-    // A finding or a signal ends the launch: where the Worker continues then, and the state at the signal
+    // where the Worker continues after a finding or a signal has ended the launch, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
     int deferred_signals = 0;                      // signals that arrived while the kernel could not be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // the call stack at the signal
     int depth = 0;                                 // the size of `frames`
-    bool has_bad_return = false;                   // has a function returned to an address that is not code?
+    bool has_bad_return = false;                   // whether a function has returned to an address that is not code
     const char *access = "access";                 // of a memory fault: a read, a write, or unknown
     bool is_division_overflow = false;
     void *signal_stack = nullptr;
@@ -148,8 +148,8 @@ struct Worker {
     // Other resident blocks of this OS thread: each block has a Worker; the first one reuses that of the OS thread.
     Worker *root = this;                           // the Worker of the OS thread; all blocks return to its main fiber
     Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
-    bool has_polled = false;                       // has any thread polled?
-    bool reads_clock = false;                      // of the leader: has any thread read the clock?
+    bool has_polled = false;                       // whether any thread has polled
+    bool reads_clock = false;                      // of the leader: whether any thread has read the clock
     // 1 + the phase of the grid's barrier for which exited threads were counted
     uint32_t exited_counted_in_phase = 0;
     int num_at_grid = 0;                           // threads that wait at the grid barrier, for the end of `grid_phase`
@@ -173,7 +173,8 @@ struct Worker {
     bool can_progress() const;
     bool waits_for_grid() const;
     bool waits_only_for_grid() const;
-    // Is the address just past the stack of the current thread, as after an index past the end of a local array?
+    // Returns whether the address is just past the stack of the current thread, as after an index past the end of a
+    // local array.
     bool is_past_stack(uintptr_t a) const {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
     }
@@ -192,26 +193,26 @@ struct Worker {
     void switch_to_ready();
     void switch_threads();
     bool find_ready(int &s) const;
-    bool resolve(bool must = true);
+    bool release_waiting(bool reports_deadlock = true);
     bool wake();
     bool is_root_cause() const;
-    bool try_warp(Warp &, int lane);
+    bool try_complete_warp(Warp &, int lane);
     uint32_t undefined_in(int warp) const { return has_undefined_values ? undefined[warp] : 0; }
     bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
     void set_undefined(int r, const UndefinedValue &);
     [[noreturn]] void report_deadlock();
-    [[noreturn]] void deadlock_in_warp(int slot);
-    [[noreturn]] void deadlock_in_collective(int rank);
-    [[noreturn]] void deadlock_at_active_mask(int rank);
-    bool reports_itself = false;                   // the current thread was resumed to report where it waits
+    [[noreturn]] void report_warp_deadlock(int slot);
+    [[noreturn]] void report_collective_deadlock(int rank);
+    [[noreturn]] void report_mask_deadlock(int rank);
+    bool reports_wait = false;                   // the current thread was resumed to report where it waits
     [[noreturn]] void report_from(int rank);
-    [[noreturn]] void report_where_it_waits();
-    [[noreturn]] void deadlock_on_condition(int rank);
+    [[noreturn]] void report_wait_location();
+    [[noreturn]] void report_condition_deadlock(int rank);
     Fiber *take_fiber();
     void dynamic(const char *name, const Shape &);
     ~Worker();
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
-// Does this OS thread run a checked launch? Accesses of the host's other threads are not checked.
+// Whether this OS thread runs a checked launch. Accesses of the host's other threads are not checked.
 extern __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled;
 }

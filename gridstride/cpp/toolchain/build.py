@@ -1,4 +1,4 @@
-"""Compiles sources: for the emulator by a C++ compiler, for a GPU by nvcc."""
+"""Compiles sources: for the emulator with a C++ compiler, for a GPU with nvcc."""
 
 import os, re, threading
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from .compilers import (
     loop_flags,
     nvcc,
 )
-from ..lint.callers import Unit, mark, drop_mark_reports, find_wrong_calls
+from ..lint.callers import Unit, mark_host_functions, drop_mark_reports, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
 from .includes import Headers, current_folder, files_used_by, fingerprint_of, folders_in_environment, includes_any
@@ -194,7 +194,7 @@ _EXTRA_HEADERS = {
 }
 
 
-# nvcc defines this in a `.cu`, and passes a `.cpp` to the host's compiler
+# nvcc defines these in a `.cu`, and passes a `.cpp` to the host compiler
 _NVCC_MACROS = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
 
 
@@ -248,15 +248,15 @@ def _macros(defines):
     return flags, ''.join(lines) + (_architecture(arch) if arch else '')
 
 
-# The macro by which a program chooses the architecture that the emulator pretends to be; by default that is sm_90a.
+# The macro with which a program selects the architecture that the emulator emulates; the default is sm_90a.
 ARCH_MACRO = 'GRIDSTRIDE_ARCH'
 
 
 def _architecture(arch):
     """Return the lines after the headers that set the macros and the device's properties for an architecture; raises
-    `ValueError` for one that the emulator does not know"""
+    `ValueError` for an unsupported architecture"""
     if not (m := re.fullmatch(r'(?:sm|compute)_(90|100)([af]?)', arch)):
-        raise ValueError(f'the emulator pretends to be sm_90a or sm_100a; got {ARCH_MACRO}={arch}')
+        raise ValueError(f'the emulator supports sm_90a and sm_100a; got {ARCH_MACRO}={arch}')
     number = int(m[1]) * 10
     names = ['__CUDA_ARCH__', '__CUDA_ARCH_LIST__', *(['__CUDA_ARCH_SPECIFIC__'] if m[2] else [])]
     if m[2] and number == 1000:
@@ -264,7 +264,7 @@ def _architecture(arch):
     macros = ''.join(f'#undef {name}\n#define {name} {number}\n' for name in names)
     feature = f'#define __CUDA_ARCH_FEAT_SM{m[1]}_ALL 1\n' if m[2] else ''
     host = f'namespace {{ const int gridstride_architecture = gridstride::architecture = {number}; }}\n'
-    # In CuTe's headers for Blackwell two functions that must be inlined call each other, which g++ refuses.
+    # In CuTe's headers for Blackwell two force-inlined functions call each other, which g++ rejects.
     inline = '#undef __forceinline__\n#define __forceinline__ inline\n' if number == 1000 else ''
     return f'{macros}#undef __CUDA_ARCH_FEAT_SM90_ALL\n{feature}{inline}{host}'
 
@@ -284,7 +284,7 @@ def emulate(
     suffix='',  # C++ after it
 ) -> BuildResult:  # with `name.so` in its folder
     """Rewrite and compile a source for the emulator; raise `CompileError`, or `WrongSource` for an error that only nvcc
-    has.
+    reports.
 
     The learner's own headers, which are searched in `folder` and `include`, are rewritten, too."""
 
@@ -350,22 +350,22 @@ def emulate_rewritten(
         k: learners_headers.redirect(to_cpp(v, register_names=False, shared=shared), k) for k, v in own_headers.items()
     }
     originals = {**own_headers, **learners_files}
-    judged = {k: text for k, text in rewritten.items() if k not in learners_headers.libraries}
-    warned_uses = _refuse_host_uses(
-        [Unit(text, k, originals[k]) for k, text in judged.items()], other_headers.values(), extensions
+    linted_texts = {k: text for k, text in rewritten.items() if k not in learners_headers.libraries}
+    warned_uses = _reject_host_uses(
+        [Unit(text, k, originals[k]) for k, text in linted_texts.items()], other_headers.values(), extensions
     )
     if warned_uses:
-        program_names = ProgramNames([*judged.values(), *other_headers.values()])
-        rewritten |= {k: guard_host_calls(text, program_names) for k, text in judged.items()}
+        program_names = ProgramNames([*linted_texts.values(), *other_headers.values()])
+        rewritten |= {k: guard_host_calls(text, program_names) for k, text in linted_texts.items()}
     # A finding names the calls that led to an access, so a checked build inlines small functions but no static ones.
     static_specifiers = 'static __attribute__((noinline)) ' if checks else 'static '
     has_one_file = len(all_sources) == 1 and not (own_headers or other_headers)
     inline_specifiers = '__attribute__((always_inline)) ' if checks else ''
     registers_kernels = any('cudaLaunchKernelExC' in text for text in rewritten.values())
     marked_sources = {
-        k: mark(text, static_specifiers if has_one_file else '', inline_specifiers, registers_kernels)
+        k: mark_host_functions(text, static_specifiers if has_one_file else '', inline_specifiers, registers_kernels)
         for k, text in rewritten.items()
-        if k in judged or '__global__' in text
+        if k in linted_texts or '__global__' in text
     }
     marked_sources = rewritten | marked_sources
     if _tracing.flags:
@@ -391,7 +391,7 @@ def emulate_rewritten(
         sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked_sources[path]}'
 
     def warn(log):
-        marked_units = [Unit(marked_sources[k], k, originals[k]) for k in judged]
+        marked_units = [Unit(marked_sources[k], k, originals[k]) for k in linted_texts]
         for error in find_wrong_calls(log, marked_units, extensions, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise error
         warn_of(_clean(log), displayed_src, file, {k: v for k, v in originals.items() if k != file})
@@ -417,7 +417,7 @@ def _shared_variables_of(files, headers):
     return shared_variables(all_texts) if any('extern' in text for text in all_texts.values()) else ()
 
 
-def _refuse_host_uses(units, other_headers, extensions):
+def _reject_host_uses(units, other_headers, extensions):
     """Raise `WrongSource` for a use of a host-only function or type in device code.
 
     Returns the uses that are warnings, the result of `find_host_device_uses`; [] if a source cannot be parsed."""

@@ -1,8 +1,8 @@
-"""Caches the outputs of compilers in a folder of the user.
+"""Caches the outputs of compilers in a folder that belongs to the user.
 
-Each result of a build is an entry: a folder whose name is a hash of all inputs, which are the sources, the compiler and
-its flags, our headers and the CPU. So an entry cannot be stale, and it is never overwritten. Deleting the cache costs
-only the time to compile again.
+Each result of a build is an entry: a folder whose name is a hash of all inputs: the sources, the compiler and its
+flags, our headers and the CPU. So an entry cannot be stale, and it is never overwritten. The cache may be deleted at
+any time.
 
 An entry that is damaged, or that another user could have written, is rebuilt (`integrity`). If the cache
 cannot be used at all, a temporary folder of this user replaces it.
@@ -36,7 +36,7 @@ def headers_hash(folder):
 
 @lru_cache
 def cpu():
-    "Identify this CPU and C library: machines that share a home folder may not run each other's code"
+    "Identify this CPU and C library, because machines that share a home folder may be incompatible"
     try:
         info = Path('/proc/cpuinfo').read_text()
     except OSError:
@@ -176,7 +176,7 @@ def _replacement_for(error):
 
 def _is_usable(entry, compare_checksums):
     "Return whether an entry exists and is usable; report and remove an unusable one"
-    if _foreign_control(entry.parent) or (damage := find_damage(entry, compare_checksums)) is None:
+    if _untrusted_folder(entry.parent) or (damage := find_damage(entry, compare_checksums)) is None:
         return False
     if damage:
         with lock_entry(entry.with_name(f'{entry.name}-broken')):
@@ -187,7 +187,7 @@ def _is_usable(entry, compare_checksums):
     return True
 
 
-def _foreign_control(folder):
+def _untrusted_folder(folder):
     "Return why the cache's `folder` may be controlled by other users; '' if it is not, or does not exist"
     for ancestor in _folders_of_cache(folder):
         with suppress(OSError):
@@ -204,7 +204,7 @@ def _folders_of_cache(folder):
 
 
 def discard(path):
-    "Remove a folder, file or link; rename it first, so that for other processes it disappears at once"
+    "Remove a folder, file or link; rename it first, so that it disappears atomically"
     path = Path(path)
     renamed = path.with_name(f'{path.name}.{os.getpid()}.{threading.get_ident()}.old')
     with suppress(OSError):
@@ -225,7 +225,7 @@ def usable_cache() -> Path:
 
 
 def make_section(name):
-    "Make a folder of the cache, if possible"
+    "Create a section of the cache, if possible"
     with suppress(CacheUnusable):
         _prepare_folder(cache_dir() / name / 'entry')
 
@@ -240,7 +240,7 @@ def _prepare_folder(entry):
         raise CacheUnusable(
             f'{section} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a writable folder'
         ) from None
-    if reason := _foreign_control(section):
+    if reason := _untrusted_folder(section):
         raise CacheUnusable(reason)
 
 
@@ -265,7 +265,7 @@ def _usable_replacement():
     "Return the temporary folder of this user that replaces the cache"
     with suppress(OSError):
         _replacement_path().mkdir(mode=0o700, exist_ok=True)
-    if _replacement_path().is_dir() and not _foreign_control(_replacement_path()):
+    if _replacement_path().is_dir() and not _untrusted_folder(_replacement_path()):
         return _replacement_path()
     return _make_process_replacement()
 
@@ -311,10 +311,10 @@ def index_path(
 
 
 def read_index(path: Path):
-    "Return what `write_index` stored at `path`; None if there is nothing, or other users may have written it"
+    "Return the data that `write_index` stored at `path`; None if there are none, or other users may have written them"
     with suppress(OSError, ValueError, TypeError, RecursionError):
         key, data = json.loads(path.read_text(encoding='utf-8'))
-        return data if key == path.name and not _foreign_control(path.parent) else None
+        return data if key == path.name and not _untrusted_folder(path.parent) else None
 
 
 def write_index(path: Path, data):

@@ -1,4 +1,4 @@
-"""Finds the installed compilers, and chooses the flags with which they compile for the emulator."""
+"""Finds the installed compilers, and chooses their flags for the emulator."""
 
 import os, platform, re, shutil, subprocess, sys
 from collections import namedtuple
@@ -38,7 +38,7 @@ _C_TO_CPP = dict(gcc='g++', clang='clang++', cc='c++')
 
 
 def _for_cpp(name):
-    "Return the C++ compiler for a C compiler `name`, which would not link C++'s library; any other name unchanged"
+    "Return the C++ compiler for a C compiler, which would not link the C++ library; any other name unchanged"
     m = re.fullmatch(r'((?:.*[/-])?)(gcc|clang|cc)((?:-[\d.]+)?)', name)
     if not m or not shutil.which(name):
         return name
@@ -126,14 +126,14 @@ def common_flags(c):
 
 # In a checked build each access is a call, so -O1 is not faster than -Og, but takes 25% more time to compile. Functions
 # that are called once are inlined, as with -O1, so that a `std::copy` is reported at the learner's line. -Og does not
-# align loops, which can make one 10% slower.
+# align loops, which can make them 10% slower.
 _ALIGNMENT = '-falign-functions=64', '-falign-loops=32'
 _OPTIMIZATION = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNMENT], 'clang': ['-O1']}
 _VECTOR_TYPES = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
 def endless_loop_flags(c):
-    "Return flags that keep endless loops: C++ allows a compiler to remove a loop without side effects"
+    "Return flags that preserve infinite loops: C++ allows a compiler to remove a loop without side effects"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
 
 

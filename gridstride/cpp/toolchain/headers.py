@@ -1,4 +1,4 @@
-"""Precompiles the emulator's headers, and runs the compiler with the result.
+"""Precompiles the emulator's headers, and runs the compiler with the precompiled header.
 
 Without a precompiled header, a compiler spends half of its time for a small kernel on these headers. There is one
 precompiled header per set of flags, of 47 MB with g++ and 8 MB with clang. A source that is compiled with it still

@@ -1,4 +1,4 @@
-"""Finds files that nvcc passes to the host's compiler unchanged: a `.cpp` that includes no header of CUDA.
+"""Finds files that nvcc passes to the host compiler unchanged: each `.cpp` that includes no CUDA header.
 
 Such a file may define its own `float4`, `dim3` or `min`, so it is compiled without the emulator's headers."""
 
@@ -10,8 +10,8 @@ from ..lint.unsupported_api import hint_for_missing_header
 _EMULATOR_HEADERS = [Path(__file__).parents[1] / 'include' / name for name in ('cuda', 'torch')]
 _C_HEADERS = {'assert.h', 'cassert'}  # the emulator has headers of these names, too, for kernels
 
-# Each host-only file includes this header first. It redirects `exit`, so that it does not end the notebook, and printed
-# text, so that it reaches the notebook. In other files `emulator.h` does both.
+# Each host-only file includes this header first. It redirects `exit`, which would end the notebook's kernel, and
+# printed text, so that the notebook shows it. In other files `emulator.h` does both.
 OUTPUT_HEADER = 'gridstride_output.h'
 OUTPUT_HEADER_TEXT = r"""#include <cstdio>
 #include <cstdlib>

@@ -83,9 +83,10 @@ _SMALL = 500_000  # characters of headers that are checked like the program
 
 
 def _find_libraries(paths_of_files, headers, roots):
-    """Return the headers, as keys, of large folders of headers outside the program's folder, such as CUTLASS.
+    """Return the headers, as keys, of large header libraries outside the program's folder, such as CUTLASS.
 
-    Who calls whom is not judged in them: they have been compiled often, and judging them takes longer than compiling"""
+    Calls in them are not checked for execution spaces: the headers are well tested, and checks take longer than
+    compilation"""
     outside = [path for path, files in paths_of_files.items() if files and not path.is_relative_to(roots[0])]
     is_large = sum(len(headers.files[path]) for path in outside) > _SMALL
     return {file: True for path in outside if is_large for file in paths_of_files[path]}
@@ -131,9 +132,9 @@ def fingerprint_of(
     headers: Headers,  # of the sources
     roots,  # folders of headers
 ) -> dict:  # path -> hash of the file, '' if there is none
-    "Return which files determine the headers of a program: those that it includes, and those that it looks for"
-    wanted = {name for text in (*texts, *headers.files.values()) for name in _HAS_INCLUDE.findall(text)}
-    paths = [*headers.files, *(Path(root, name) for root in roots for name in sorted(wanted))]
+    "Return the files that determine the headers of a program: included ones, and those in `__has_include`"
+    probed_names = {name for text in (*texts, *headers.files.values()) for name in _HAS_INCLUDE.findall(text)}
+    paths = [*headers.files, *(Path(root, name) for root in roots for name in sorted(probed_names))]
     return {str(path): _digest(path) for path in paths}
 
 

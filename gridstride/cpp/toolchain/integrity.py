@@ -1,8 +1,8 @@
 """Checks that an entry of the cache is unchanged since this user stored it, and that no other user can change it.
 
 `write_checksums` writes the sizes and checksums of an entry's files next to them, `find_damage` compares them. A
-checksum detects truncated, exchanged and overwritten files. It is not secret, so files that other users may write are
-not trusted even if their checksums match.
+checksum detects truncated, swapped and overwritten files. It is not a signature, so files that other users may write
+are not trusted even if their checksums match.
 """
 
 import hashlib, json, os, stat
@@ -50,14 +50,14 @@ def find_damage(
         folder_status = os.lstat(folder)
         if not stat.S_ISDIR(folder_status.st_mode):
             return 'is not a folder'
-        return untrusted_reason(folder_status) or _damage_of_files(folder, compare_checksums)
+        return untrusted_reason(folder_status) or _damage_reason(folder, compare_checksums)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
         return f'cannot be read ({e.strerror})'
 
 
-def _damage_of_files(folder, compare_checksums):
+def _damage_reason(folder, compare_checksums):
     "Return why the files of an entry cannot be used; checksums are computed again only if the metadata changed"
     try:
         stored = json.loads((folder / CHECKSUMS).read_text(encoding='utf-8'))

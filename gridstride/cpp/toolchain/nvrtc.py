@@ -1,6 +1,6 @@
-"""Makes substitutes for headers that NVRTC does not have: those of the host, and those that nvcc itself includes.
+"""Substitutes for headers that NVRTC does not have: those of the host, and those that nvcc itself includes.
 
-A source may include headers of the host's libraries although its kernels use little of them."""
+A source may include headers of host libraries although its kernels use little of them."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ _LIMITS_TEXT = """#pragma once
 #define DBL_MAX 1.7976931348623157e+308
 """
 _LIMIT_HEADERS = {name: _LIMITS_TEXT for name in ('limits.h', 'climits', 'float.h', 'cfloat')}
-# headers of C++ that libcu++ has, too, with the namespace cuda::std
+# C++ headers of which libcu++ has a counterpart in the namespace cuda::std
 _LIBCU_HEADERS = 'type_traits utility limits array tuple functional algorithm cmath complex optional'.split()
 _C_HEADERS = (
     'assert ctype errno float inttypes limits math stdarg stdbool stddef stdint stdio stdlib string time'.split()

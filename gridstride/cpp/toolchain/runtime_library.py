@@ -45,7 +45,7 @@ def runtime_is_built():
 def _build_arguments(*extra_flags):
     "Return the positional arguments of `build`: no sources, the commands, and the other parts of the key"
     c = compiler()
-    # Every access calls a hook. A hook that crosses a line of the instruction cache takes up to 10% more time.
+    # Every access calls a hook. A hook that crosses an instruction cache line takes up to 10% more time.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
     extra_flags_of_unit = {'unit_launch': (), 'unit_access': (), 'unit_rare': ('-O1',), 'unit_python': ()}
     compile_commands = [

@@ -232,7 +232,7 @@ struct LtProduct {
         const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
         if (has(CUBLASLT_EPILOGUE_BIAS))
             x += read_element(bias_type, d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
-        if (has(128))                                      // keeps what the activation gets
+        if (has(128))                                      // stores the input of the activation
             write_element(ld.type, const_cast<void *>(d.aux),
                 size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
         return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;

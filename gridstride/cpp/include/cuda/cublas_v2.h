@@ -131,7 +131,7 @@ template <class T> struct Scalar {
     T get() const { return p ? load_scalar(p) : value; }
 };
 // Runs `f`; on a captured stream, adds it to the graph.
-template <class F> cublasStatus_t in_stream(cublasHandle_t h, F f) {
+template <class F> cublasStatus_t run_in_stream(cublasHandle_t h, F f) {
     if (is_any_stream_captured() && defer(h->stream, NodeKind::kernel, [f] { return f(), 0; }))
         return CUBLAS_STATUS_SUCCESS;
     return f();
@@ -150,30 +150,30 @@ template <class T> cublasStatus_t copy(
 #define GRIDSTRIDE_BLAS(S, T, I) \
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
+        return gridstride::blas::run_in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
             const T a = scale.get(); \
             return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##copy(cublasHandle_t h, int n, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::in_stream(h, [=] { \
+        return gridstride::blas::run_in_stream(h, [=] { \
             return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##swap(cublasHandle_t h, int n, T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::in_stream(h, [=] { \
+        return gridstride::blas::run_in_stream(h, [=] { \
             return gridstride::blas::apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t h, int n, const T *alpha, T *x, int incx) { \
-        return gridstride::blas::in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
+        return gridstride::blas::run_in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
             const T a = scale.get(); \
             return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##dot( \
         cublasHandle_t h, int n, const T *x, int incx, const T *y, int incy, T *result) { \
-        return gridstride::blas::in_stream(h, [=] { \
+        return gridstride::blas::run_in_stream(h, [=] { \
             gridstride::blas::DeviceAccessScope access; \
             return gridstride::blas::store_result(result, gridstride::blas::sum<T>(n, [&](int i) { \
                 return double(x[i * incx]) * double(y[i * incy]); \
@@ -181,7 +181,7 @@ template <class T> cublasStatus_t copy(
         }); \
     } \
     inline cublasStatus_t cublas##S##nrm2(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
-        return gridstride::blas::in_stream(h, [=] { \
+        return gridstride::blas::run_in_stream(h, [=] { \
             gridstride::blas::DeviceAccessScope access; \
             return gridstride::blas::store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
                 return double(x[i * incx]) * double(x[i * incx]); \
@@ -189,7 +189,7 @@ template <class T> cublasStatus_t copy(
         }); \
     } \
     inline cublasStatus_t cublas##S##asum(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
-        return gridstride::blas::in_stream(h, [=] { \
+        return gridstride::blas::run_in_stream(h, [=] { \
             gridstride::blas::DeviceAccessScope access; \
             return gridstride::blas::store_result( \
                 result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
@@ -204,7 +204,7 @@ template <class T> cublasStatus_t copy(
     inline cublasStatus_t cublas##S##gemv(cublasHandle_t h, cublasOperation_t op, int m, int n, const T *alpha, \
         const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
         using gridstride::blas::Scalar; \
-        return gridstride::blas::in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
+        return gridstride::blas::run_in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
             return gridstride::blas::gemv( \
                 op != CUBLAS_OP_N, m, n, scale.get(), a, lda, x, incx, old.get(), y, incy); \
         }); \
@@ -331,11 +331,11 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
         return CUBLAS_STATUS_SUCCESS;
     }
 };
-inline auto strided(const void *p, long long stride, cudaDataType kind) {
+inline auto strided_batch(const void *p, long long stride, cudaDataType kind) {
     return std::function<const void *(int)>(
         [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(kind); });
 }
-inline auto listed(const void *const *pointers) {  // which are in device memory
+inline auto pointer_array(const void *const *pointers) {  // which are in device memory
     return std::function<const void *(int)>([=](int i) { return load_scalar(pointers + i); });
 }
 }
@@ -359,7 +359,8 @@ inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation
     long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
     return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(alpha,
-        strided(a, stride_a, type_a), strided(b, stride_b, type_b), beta, strided(c, stride_c, type_c), count);
+        strided_batch(a, stride_a, type_a), strided_batch(b, stride_b, type_b), beta,
+        strided_batch(c, stride_c, type_c), count);
 }
 inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
     int k, const void *alpha, const void *const a[], cudaDataType type_a, int lda, const void *const b[],
@@ -367,14 +368,14 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
     cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
     return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(
-        alpha, listed(a), listed(b), beta, listed(c), count);
+        alpha, pointer_array(a), pointer_array(b), beta, pointer_array(c), count);
 }
 #define GRIDSTRIDE_BLAS_BATCHED(S, T, kind) \
     inline cublasStatus_t cublas##S##gemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
         int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
         using namespace gridstride::blas; \
         const Product product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
-        return in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
+        return run_in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
             const T factor = scale.get(), added = old.get(); \
             return product.run(&factor, a, b, &added, c); \
         }); \
@@ -392,7 +393,7 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
         int m, int n, int k, const T *alpha, const T *const a[], int lda, const T *const b[], int ldb, \
         const T *beta, T *const c[], int ldc, int count) { \
         using namespace gridstride::blas; \
-        const auto list = [](auto p) { return listed(reinterpret_cast<const void *const *>(p)); }; \
+        const auto list = [](auto p) { return pointer_array(reinterpret_cast<const void *const *>(p)); }; \
         return Product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
             alpha, list(a), list(b), beta, list(c), count); \
     }

@@ -22,7 +22,7 @@ enum CUtensorMapDataType {
     CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
-    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B,  // this and the next two: of Blackwell, refused
+    CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B,  // this and the next two: for Blackwell, not supported
     CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B,
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B
 };
@@ -36,7 +36,7 @@ enum CUtensorMapSwizzle {
     CU_TENSOR_MAP_SWIZZLE_32B,
     CU_TENSOR_MAP_SWIZZLE_64B,
     CU_TENSOR_MAP_SWIZZLE_128B,
-    CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,   // this and the next two: of Blackwell, refused
+    CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B,   // this and the next two: for Blackwell, not supported
     CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B,
     CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B
 };

@@ -60,7 +60,7 @@ inline cufftResult create(cufftHandle *handle) {
 inline bool is_complex_input(cufftType type) { return type != CUFFT_R2C && type != CUFFT_D2Z; }
 inline bool is_complex_output(cufftType type) { return type != CUFFT_C2R && type != CUFFT_Z2D; }
 // An array without gaps; of complex values of a real transform, only the first half of the last axis is stored.
-inline ArrayLayout packed(const int *sizes, int rank, bool is_half) {
+inline ArrayLayout contiguous_layout(const int *sizes, int rank, bool is_half) {
     ArrayLayout layout{{}, 1, 1};
     for (int axis = 0; axis < rank; axis++) {
         layout.embed[axis] = is_half && axis == rank - 1 ? sizes[axis] / 2 + 1 : sizes[axis];
@@ -78,8 +78,8 @@ inline cufftResult make(cufftHandle handle, int rank, const int *sizes, cufftTyp
     t.is_complex_in = is_complex_input(type), t.is_complex_out = is_complex_output(type);
     for (int axis = 0; axis < rank; axis++)
         if ((t.sizes[axis] = sizes[axis]) < 1) return CUFFT_INVALID_SIZE;
-    t.in = in ? *in : packed(sizes, rank, !t.is_complex_out);
-    t.out = out ? *out : packed(sizes, rank, !t.is_complex_in);
+    t.in = in ? *in : contiguous_layout(sizes, rank, !t.is_complex_out);
+    t.out = out ? *out : contiguous_layout(sizes, rank, !t.is_complex_in);
     plan->is_made = true;
     return CUFFT_SUCCESS;
 }
@@ -93,7 +93,7 @@ inline cufftResult make_many(cufftHandle handle, int rank, const int *sizes, con
 }
 // An input and an output that are the same memory: a real array of an in-place transform has the rows of the complex
 // one, so they are padded.
-inline Transform in_place(Transform t) {
+inline Transform pad_for_in_place(Transform t) {
     const bool is_real = !t.is_complex_in || !t.is_complex_out;
     if (!is_real) return t;
     ArrayLayout &real = t.is_complex_in ? t.out : t.in;
@@ -108,11 +108,12 @@ inline cufftResult execute(cufftHandle handle, bool is_double, bool is_complex_i
     void *out, int direction, int line) {
     const Plan *const plan = plan_of(handle);
     if (!plan || !plan->is_made) return CUFFT_INVALID_PLAN;
-    const Transform &made = plan->transform;
-    if (made.is_double != is_double || made.is_complex_in != is_complex_in || made.is_complex_out != is_complex_out)
+    const Transform &planned = plan->transform;
+    if (planned.is_double != is_double || planned.is_complex_in != is_complex_in ||
+        planned.is_complex_out != is_complex_out)
         return CUFFT_INVALID_TYPE;
     if (direction != CUFFT_FORWARD && direction != CUFFT_INVERSE) return CUFFT_INVALID_VALUE;
-    const Transform t = in == out ? in_place(made) : made;
+    const Transform t = in == out ? pad_for_in_place(planned) : planned;
     const std::vector<library::Array> arrays = {{in, t.bytes_in(), false}, {out, t.bytes_out(), true}};
     if (!library::are_on_device(arrays)) return CUFFT_INVALID_VALUE;
     library::run("cufftExec", plan->stream, arrays, [=] { run(t, in, out, direction); }, line);

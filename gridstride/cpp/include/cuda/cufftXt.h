@@ -1,4 +1,4 @@
-// cuFFT: plans by the types of their elements. Of the functions for several GPUs, callbacks and halves, nothing.
+// cuFFT: plans by the types of their elements. Transforms on several GPUs or in half, and callbacks, are not supported.
 #pragma once
 #include "cufft.h"
 #include "library_types.h"

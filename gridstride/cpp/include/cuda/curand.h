@@ -50,7 +50,7 @@ typedef curandOrdering curandOrdering_t;
 
 namespace gridstride {
 namespace random {
-constexpr unsigned lanes = 4096;         // value n is that of subsequence n % lanes, at n / lanes
+constexpr unsigned num_sequences = 4096;         // value n is value n / num_sequences of subsequence n % num_sequences
 struct Source {
     virtual ~Source() = default;
     virtual unsigned next() = 0;
@@ -60,13 +60,13 @@ class XorwowSource : public Source {
     size_t position = 0;
 
 public:
-    XorwowSource(unsigned long long seed, unsigned long long offset) : states(lanes) {
+    XorwowSource(unsigned long long seed, unsigned long long offset) : states(num_sequences) {
         curand_init(seed, 0, 0, &states[0]);
-        for (size_t i = 1; i < lanes; i++) states[i] = states[i - 1], skipahead_sequence(1, &states[i]);
-        for (auto &state : states) skipahead(offset / lanes, &state);
-        for (unsigned long long i = 0; i < offset % lanes; i++) next();
+        for (size_t i = 1; i < num_sequences; i++) states[i] = states[i - 1], skipahead_sequence(1, &states[i]);
+        for (auto &state : states) skipahead(offset / num_sequences, &state);
+        for (unsigned long long i = 0; i < offset % num_sequences; i++) next();
     }
-    unsigned next() override { return curand(&states[position++ % lanes]); }
+    unsigned next() override { return curand(&states[position++ % num_sequences]); }
 };
 class PhiloxSource : public Source {
     curandStatePhilox4_32_10 state;
@@ -84,7 +84,7 @@ struct curandGenerator_st {
     cudaStream_t stream = nullptr;
     gridstride::random::Source *source = nullptr;          // null before the first value
 
-    gridstride::random::Source &begun() {
+    gridstride::random::Source &get_source() {
         if (source) return *source;
         if (type == CURAND_RNG_PSEUDO_PHILOX4_32_10) source = new gridstride::random::PhiloxSource(seed, offset);
         else source = new gridstride::random::XorwowSource(seed, offset);
@@ -109,7 +109,7 @@ curandStatus generate(curandGenerator_t g, T *out, size_t n, size_t per_call, F 
     if (n % per_call) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
     const std::vector<library::Array> arrays = {{out, n * sizeof(T), true}};
     const auto fill = [=] {
-        Source &source = g->begun();
+        Source &source = g->get_source();
         for (size_t i = 0; i < n; i += per_call) f(source, out + i);
     };
     if (g->on_host) return fill(), CURAND_STATUS_SUCCESS;
@@ -166,7 +166,7 @@ inline curandStatus curandSetGeneratorOrdering(curandGenerator_t g, curandOrderi
     g->restart();
     return CURAND_STATUS_SUCCESS;
 }
-inline curandStatus curandGenerateSeeds(curandGenerator_t g) { g->begun(); return CURAND_STATUS_SUCCESS; }
+inline curandStatus curandGenerateSeeds(curandGenerator_t g) { g->get_source(); return CURAND_STATUS_SUCCESS; }
 inline curandStatus curandGetVersion(int *version) { *version = 10400; return CURAND_STATUS_SUCCESS; }
 inline curandStatus curandGenerate(curandGenerator_t g, unsigned *out, size_t n, int line = __builtin_LINE()) {
     using namespace gridstride::random;

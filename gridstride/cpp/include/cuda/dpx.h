@@ -1,5 +1,5 @@
 // Functions for dynamic programming (DPX): sums, minima and maxima in one instruction; `relu` replaces negative results
-// by 0. Those of 16x2 treat the two halves of a word on their own.
+// by 0. Functions of 16x2 compute each half of a word separately.
 #pragma once
 #include "intrinsics.h"
 

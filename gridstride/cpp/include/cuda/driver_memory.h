@@ -1,5 +1,6 @@
-// The driver's virtual memory management, and its devices. A reservation has its memory from the start, so a handle
-// only has a size, and can be mapped once at a time. Handles for other processes and multicast objects are refused.
+// The driver's virtual memory management, and its devices. The memory of a reservation is allocated with it, so a
+// handle has only a size, and can be mapped only once at a time. Handles for other processes and multicast objects are
+// not supported.
 #pragma once
 #include <unordered_map>
 #include "cuda.h"
@@ -54,7 +55,7 @@ struct PhysicalMemory {
 inline PhysicalMemory *physical_memory(CUmemGenericAllocationHandle handle) {
     return reinterpret_cast<PhysicalMemory *>(handle);
 }
-// By address; the map is one for all translation units of a program.
+// By address; all translation units of a program share the map.
 inline std::unordered_map<CUdeviceptr, PhysicalMemory *> &mapped_memory() {
     static std::unordered_map<CUdeviceptr, PhysicalMemory *> all;
     return all;

@@ -5,7 +5,7 @@
 
 // To compile sources faster, templates should be instantiated while the headers are precompiled; g++ otherwise does so
 // in each source. So <cmath> is included without its special functions (special_functions.h has them), <string>
-// without stoi, to_wstring and the like for wide strings (wide_strings.h), and our templates that ordinary functions
+// without stoi, to_wstring and the like for wide strings (wide_strings.h), and templates that ordinary functions
 // call return `auto`: g++ must instantiate them immediately to deduce it.
 #include <cstddef>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
@@ -74,8 +74,7 @@ namespace gridstride {
 
 namespace gridstride {
 
-// A type that is smaller than an address cannot contain one, except bytes: an array of bytes may be a workspace for any
-// type.
+// A type that is smaller than an address cannot contain one; but an array of bytes may be a workspace for any type.
 template <class T> constexpr bool element_without_address() {
     return std::is_floating_point_v<T> || std::is_same_v<T, bool> || (sizeof(T) > 1 && sizeof(T) < sizeof(void *));
 }
@@ -190,7 +189,7 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
         GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
 #define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) GRIDSTRIDE_SYMBOL_IN(, slot, x, init, name, kind)
 
-// `exit` and `abort` must not end the notebook, and printed text must appear in it.
+// `exit` and `abort` must not end the process of a notebook, and printed text must appear in the notebook.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::exit_program(code); }
@@ -262,3 +261,4 @@ GRIDSTRIDE_COPIES(memset, int)
 #include "atomics.h"
 #include "cuda_runtime.h"
 #include "ptx.h"
+#include "ptx_matrices.h"

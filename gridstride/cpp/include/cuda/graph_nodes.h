@@ -102,7 +102,7 @@ struct cudaGraphNodeParams {
 // The work of each kind of node, with copies of its parameters
 
 namespace gridstride {
-inline bool may_run(const cudaKernelNodeParams *p) { return p->func && !p->extra; }
+inline bool is_launchable(const cudaKernelNodeParams *p) { return p->func && !p->extra; }
 inline GraphWork work_for(const cudaKernelNodeParams *p) {
     return p->func.work(Config(p->gridDim, p->blockDim, p->sharedMemBytes), p->kernelParams);
 }
@@ -145,7 +145,7 @@ inline GraphWork work_for(const cudaConditionalNodeParams *p) {
 inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,
     size_t n, const cudaKernelNodeParams *p) {
     using namespace gridstride;
-    if (!may_run(p)) return record_error(cudaErrorInvalidDeviceFunction);
+    if (!is_launchable(p)) return record_error(cudaErrorInvalidDeviceFunction);
     return add_node(node, g, dependencies, n, NodeKind::kernel, work_for(p));
 }
 inline cudaError_t cudaGraphAddMemcpyNode(
@@ -266,7 +266,7 @@ inline GraphNode *node_of(cudaGraphExec_t exec, cudaGraphNode_t node) { return n
 }
 inline cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cudaKernelNodeParams *p) {
     using namespace gridstride;
-    return may_run(p) ? replace_work(node, NodeKind::kernel, work_for(p))
+    return is_launchable(p) ? replace_work(node, NodeKind::kernel, work_for(p))
                       : record_error(cudaErrorInvalidDeviceFunction);
 }
 inline cudaError_t cudaGraphExecKernelNodeSetParams(

@@ -1,5 +1,5 @@
 // `new` and `delete` in device functions: from the device's heap in a kernel, from the host's otherwise. The rewriter
-// replaces them by `new (gridstride::heap)` and `gridstride::Discard{...}->*`.
+// replaces them by `new (gridstride::heap)` and `gridstride::DeviceDelete{...}->*`.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace gridstride {
 struct Heap {};
 inline constexpr Heap heap{};
-struct Discard {
+struct DeviceDelete {
     int line;
     bool is_array;
 };
@@ -20,7 +20,7 @@ template<class T> void destroy_elements(T *p, char *&start) {
         start -= std::max(sizeof(size_t), alignof(T));
     }
 }
-template<class T> void operator->*(Discard operation, T *p) {
+template<class T> void operator->*(DeviceDelete operation, T *p) {
     if (!p) return;
     if (!on_device()) {
         if (operation.is_array) delete[] p;

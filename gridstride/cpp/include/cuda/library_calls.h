@@ -1,4 +1,5 @@
-// What the headers of CUDA's libraries share: a call is an operation of a stream, and the host computes its result.
+// The common functions of the headers of CUDA's libraries. A call is an operation of a stream; the host computes its
+// result.
 #pragma once
 #include <vector>
 #include "capture.h"
@@ -13,9 +14,9 @@ struct DeviceAccessScope {
     DeviceAccessScope(const DeviceAccessScope &) = delete;
     ~DeviceAccessScope() { allow_device_access(was_allowed); }
 };
-struct Array { const void *p; size_t bytes; bool is_written; };       // that a call reads or writes
+struct Array { const void *p; size_t bytes; bool is_written; };       // an array that a call reads or writes
 
-// Is each array within an allocation of the device?
+// Returns whether each array is within an allocation of the device.
 inline bool are_on_device(const std::vector<Array> &arrays) {
     for (const Array &array : arrays)
         if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;

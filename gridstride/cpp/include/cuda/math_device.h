@@ -248,7 +248,7 @@ GRIDSTRIDE_INLINE float normf(int n, const float *p) noexcept {
 GRIDSTRIDE_INLINE double rnorm(int n, const double *p) noexcept { return 1 / norm(n, p); }
 GRIDSTRIDE_INLINE float rnormf(int n, const float *p) noexcept { return 1 / normf(n, p); }
 
-// The fast intrinsics. Where a GPU's result differs by more than the last digits, so does ours.
+// The fast intrinsics. A result that differs by more than the last digits on a GPU differs here in the same way.
 inline float fdividef(float a, float b) noexcept { return a / b; }
 inline float __fdividef(float a, float b) noexcept {   // 1/b becomes 0 before b is infinite
     return fabsf(b) > 0x1p126f && !isinf(b) ? a * copysignf(0.0f, b) : a / b;

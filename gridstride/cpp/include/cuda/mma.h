@@ -3,7 +3,7 @@
 // column-major order if the fragment is declared col_major.
 #pragma once
 #include "cuda_bf16.h"
-#include "ptx.h"
+#include "ptx_matrices.h"
 
 namespace nvcuda {
 namespace wmma {
@@ -13,8 +13,8 @@ struct matrix_a;
 struct matrix_b;
 struct accumulator;
 namespace precision { struct tf32; }
-// Products of integers of 4 bits and of single bits: declared, so that other parts of a header can be used, but not
-// emulated
+// Products of 4-bit integers and of single bits are declared, so that headers that mention them compile, but not
+// emulated.
 namespace experimental {
 namespace precision { struct u4; struct s4; struct b1; }
 enum bmmaBitOp { bmmaBitOpXOR = 1, bmmaBitOpAND = 2 };

@@ -1,5 +1,5 @@
-// NCCL's host API for several devices of one process: communicators of ncclCommInitAll, whose calls are in a group.
-// A collective waits for the streams of all ranks, then the host computes it, in the order of the ranks.
+// NCCL's host API for several devices of one process: communicators of ncclCommInitAll, with grouped calls. A
+// collective waits for the streams of all ranks, then the host computes it, in the order of the ranks.
 #pragma once
 #include <deque>
 #include <memory>
@@ -39,7 +39,7 @@ struct Call {
     cudaStream_t stream;
     int line;
 };
-struct Clique {                        // the communicators of one ncclCommInitAll
+struct CommunicatorGroup {                        // the communicators of one ncclCommInitAll
     std::vector<std::deque<Call>> calls;               // by rank: those that have not run
     bool is_empty() const {
         for (const auto &queue : calls)
@@ -48,13 +48,13 @@ struct Clique {                        // the communicators of one ncclCommInitA
     }
 };
 inline int group_depth = 0;
-inline std::vector<std::shared_ptr<Clique>> open_cliques;      // with calls of the current group
+inline std::vector<std::shared_ptr<CommunicatorGroup>> open_groups;      // with calls of the current group
 }
 }
 struct GridstrideComm {
-    std::shared_ptr<gridstride::nccl::Clique> clique;
+    std::shared_ptr<gridstride::nccl::CommunicatorGroup> group;
     int rank, device;
-    int ranks() const { return int(clique->calls.size()); }
+    int ranks() const { return int(group->calls.size()); }
 };
 
 namespace gridstride {
@@ -127,7 +127,7 @@ inline std::vector<library::Array> arrays_of(const std::vector<Call> &calls) {
     }
     return arrays;
 }
-// Runs `f` as one operation of all streams: after what each of them has been given, and before what follows.
+// Runs `f` as one operation of all streams: after their earlier operations, and before their later ones.
 template <class F> void run_on_all(const std::vector<Call> &calls, const std::vector<library::Array> &arrays, F f) {
     int before;
     cudaGetDevice(&before);
@@ -149,25 +149,25 @@ template <class F> void run_on_all(const std::vector<Call> &calls, const std::ve
 }
 inline bool is_point_to_point(const Call &call) { return call.kind == Kind::send || call.kind == Kind::receive; }
 // Runs the next collective if each rank has called it; the ranks must agree on all but the arrays.
-inline bool run_collective(Clique &clique) {
+inline bool run_collective(CommunicatorGroup &group) {
     std::vector<Call> calls;
-    for (const auto &queue : clique.calls) {
+    for (const auto &queue : group.calls) {
         if (queue.empty() || is_point_to_point(queue.front())) return false;
         calls.push_back(queue.front());
         const Call &a = calls[0], &b = queue.front();
         if (a.kind != b.kind || a.count != b.count || a.type != b.type || a.op != b.op || a.root != b.root)
             return false;
     }
-    for (auto &queue : clique.calls) queue.pop_front();
+    for (auto &queue : group.calls) queue.pop_front();
     run_on_all(calls, arrays_of(calls), [calls] { compute(calls); });
     return true;
 }
 // Runs a pair of ncclSend and ncclRecv.
-inline bool run_pair(Clique &clique) {
-    for (auto &senders : clique.calls)
+inline bool run_pair(CommunicatorGroup &group) {
+    for (auto &senders : group.calls)
         for (auto send = senders.begin(); send != senders.end() && is_point_to_point(*send); ++send) {
             if (send->kind != Kind::send) continue;
-            auto &receivers = clique.calls[size_t(send->root)];
+            auto &receivers = group.calls[size_t(send->root)];
             for (auto receive = receivers.begin(); receive != receivers.end(); ++receive) {
                 if (receive->kind != Kind::receive || receive->root != send->comm->rank) continue;
                 if (receive->count != send->count || receive->type != send->type) return false;
@@ -187,19 +187,19 @@ inline bool run_pair(Clique &clique) {
 }
 inline ncclResult_t end_group() {
     ncclResult_t result = ncclSuccess;
-    for (auto &clique : open_cliques) {
-        while (run_collective(*clique) || run_pair(*clique)) {}
-        if (!clique->is_empty()) result = ncclInvalidUsage;        // on GPUs, the ranks that have called would wait
-        for (auto &queue : clique->calls) queue.clear();
+    for (auto &group : open_groups) {
+        while (run_collective(*group) || run_pair(*group)) {}
+        if (!group->is_empty()) result = ncclInvalidUsage;        // on GPUs, the ranks that have called would deadlock
+        for (auto &queue : group->calls) queue.clear();
     }
-    open_cliques.clear();
+    open_groups.clear();
     return result;
 }
 inline ncclResult_t add(const Call &call) {
     if (!call.comm || (call.count && !call.from && !call.to)) return ncclInvalidArgument;
     if (call.root < 0 || call.root >= call.comm->ranks()) return ncclInvalidArgument;
-    call.comm->clique->calls[size_t(call.comm->rank)].push_back(call);
-    open_cliques.push_back(call.comm->clique);
+    call.comm->group->calls[size_t(call.comm->rank)].push_back(call);
+    open_groups.push_back(call.comm->group);
     return group_depth ? ncclSuccess : end_group();
 }
 }
@@ -216,12 +216,12 @@ inline const char *ncclGetErrorString(ncclResult_t result) {
 inline ncclResult_t ncclGetVersion(int *version) { *version = NCCL_VERSION_CODE; return ncclSuccess; }
 inline ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ranks, const int *devices) {
     if (ranks < 1) return ncclInvalidArgument;
-    const auto clique = std::make_shared<gridstride::nccl::Clique>();
-    clique->calls.resize(size_t(ranks));
+    const auto group = std::make_shared<gridstride::nccl::CommunicatorGroup>();
+    group->calls.resize(size_t(ranks));
     for (int rank = 0; rank < ranks; rank++) {
         const int device = devices ? devices[rank] : rank;
         if (!gridstride::is_device_number(device)) return ncclInvalidArgument;
-        comms[rank] = new GridstrideComm{clique, rank, device};
+        comms[rank] = new GridstrideComm{group, rank, device};
     }
     return ncclSuccess;
 }

@@ -16,17 +16,17 @@ namespace gridstride {
 namespace shmem {
 inline std::vector<void *> arrays;         // by number: the address on device 0
 inline size_t num_taken[8] = {};           // by device: of the arrays
-inline int compares(uint64_t value, int comparison, uint64_t with) {
+inline int is_satisfied(uint64_t value, int comparison, uint64_t operand) {
     switch (comparison) {
-        case NVSHMEM_CMP_EQ: return value == with;
-        case NVSHMEM_CMP_NE: return value != with;
-        case NVSHMEM_CMP_GT: return value > with;
-        case NVSHMEM_CMP_LE: return value <= with;
-        case NVSHMEM_CMP_LT: return value < with;
-        default: return value >= with;
+        case NVSHMEM_CMP_EQ: return value == operand;
+        case NVSHMEM_CMP_NE: return value != operand;
+        case NVSHMEM_CMP_GT: return value > operand;
+        case NVSHMEM_CMP_LE: return value <= operand;
+        case NVSHMEM_CMP_LT: return value < operand;
+        default: return value >= operand;
     }
 }
-template <class T> T *on(const T *p, int pe) { return static_cast<T *>(symmetric_peer(p, pe)); }
+template <class T> T *remote_address(const T *p, int pe) { return static_cast<T *>(symmetric_peer(p, pe)); }
 }
 }
 
@@ -48,16 +48,16 @@ inline void nvshmem_free(void *p) { gridstride::symmetric_free(p); }
 inline void *nvshmem_ptr(const void *p, int pe) { return gridstride::symmetric_peer(p, pe); }
 inline void *nvshmemx_mc_ptr(nvshmem_team_t, const void *p) { return gridstride::multicast_address(p); }
 
-// Memory ordering: in a kernel all are a fence of the system.
+// Memory ordering: in a kernel, both are a fence of system scope.
 inline void nvshmem_fence() { gridstride::fence(gridstride::Scope::system); }
 inline void nvshmem_quiet() { gridstride::fence(gridstride::Scope::system); }
 
 // Puts and gets: `to` of a put, `from` of a get is the address of the caller's own part.
 inline void nvshmem_putmem(void *to, const void *from, size_t bytes, int pe) {
-    gridstride_memcpy(gridstride::shmem::on(static_cast<char *>(to), pe), from, bytes);
+    gridstride_memcpy(gridstride::shmem::remote_address(static_cast<char *>(to), pe), from, bytes);
 }
 inline void nvshmem_getmem(void *to, const void *from, size_t bytes, int pe) {
-    gridstride_memcpy(to, gridstride::shmem::on(static_cast<const char *>(from), pe), bytes);
+    gridstride_memcpy(to, gridstride::shmem::remote_address(static_cast<const char *>(from), pe), bytes);
 }
 inline void nvshmem_putmem_nbi(void *to, const void *from, size_t bytes, int pe) {
     nvshmem_putmem(to, from, bytes, pe);
@@ -66,17 +66,17 @@ inline void nvshmem_getmem_nbi(void *to, const void *from, size_t bytes, int pe)
     nvshmem_getmem(to, from, bytes, pe);
 }
 #define GRIDSTRIDE_SHMEM(name, T) \
-    inline void nvshmem_##name##_p(T *to, T value, int pe) { *gridstride::shmem::on(to, pe) = value; } \
-    inline T nvshmem_##name##_g(const T *from, int pe) { return *gridstride::shmem::on(from, pe); } \
+    inline void nvshmem_##name##_p(T *to, T value, int pe) { *gridstride::shmem::remote_address(to, pe) = value; } \
+    inline T nvshmem_##name##_g(const T *from, int pe) { return *gridstride::shmem::remote_address(from, pe); } \
     inline void nvshmem_##name##_put(T *to, const T *from, size_t n, int pe) { \
-        for (size_t i = 0; i < n; i++) gridstride::shmem::on(to, pe)[i] = from[i]; \
+        for (size_t i = 0; i < n; i++) gridstride::shmem::remote_address(to, pe)[i] = from[i]; \
     } \
     inline void nvshmem_##name##_get(T *to, const T *from, size_t n, int pe) { \
-        for (size_t i = 0; i < n; i++) to[i] = gridstride::shmem::on(from, pe)[i]; \
+        for (size_t i = 0; i < n; i++) to[i] = gridstride::shmem::remote_address(from, pe)[i]; \
     } \
     inline T nvshmem_##name##_atomic_fetch_add(T *p, T value, int pe, int line = __builtin_LINE()) { \
         return gridstride::atomic_update<gridstride::Add, T>( \
-            gridstride::shmem::on(p, pe), value, gridstride::Scope::system, line); \
+            gridstride::shmem::remote_address(p, pe), value, gridstride::Scope::system, line); \
     }
 GRIDSTRIDE_SHMEM(float, float)
 GRIDSTRIDE_SHMEM(double, double)
@@ -87,9 +87,9 @@ GRIDSTRIDE_SHMEM(uint64, uint64_t)
 // Signals: words of 64 bits in symmetric memory
 inline void nvshmemx_signal_op(uint64_t *signal, uint64_t value, int op, int pe, int line = __builtin_LINE()) {
     using namespace gridstride;
-    uint64_t *const there = shmem::on(signal, pe);
-    if (op == NVSHMEM_SIGNAL_ADD) atomic_update<Add, uint64_t>(there, value, Scope::system, line);
-    else atomic_update<Store, uint64_t>(there, value, Scope::system, line);
+    uint64_t *const remote = shmem::remote_address(signal, pe);
+    if (op == NVSHMEM_SIGNAL_ADD) atomic_update<Add, uint64_t>(remote, value, Scope::system, line);
+    else atomic_update<Store, uint64_t>(remote, value, Scope::system, line);
 }
 inline void nvshmem_putmem_signal(void *to, const void *from, size_t bytes, uint64_t *signal, uint64_t value, int op,
     int pe, int line = __builtin_LINE()) {
@@ -102,16 +102,16 @@ inline void nvshmem_putmem_signal_nbi(void *to, const void *from, size_t bytes, 
     nvshmem_putmem_signal(to, from, bytes, signal, value, op, pe, line);
 }
 GRIDSTRIDE_NO_TSAN inline uint64_t nvshmem_signal_wait_until(
-    uint64_t *signal, int comparison, uint64_t with, int line = __builtin_LINE()) {
+    uint64_t *signal, int comparison, uint64_t operand, int line = __builtin_LINE()) {
     using namespace gridstride;
     for (;;) {
         atomic_begin(signal, 8, Use::load, Scope::system, Order::acquire, line);
         const uint64_t value = load_unchecked(signal);
         atomic_end(signal);
-        if (shmem::compares(value, comparison, with)) return value;
+        if (shmem::is_satisfied(value, comparison, operand)) return value;
     }
 }
-// In host code: waits for all devices.
+// Waits for all devices; only host code may call it.
 inline void nvshmem_barrier_all() {
     if (!gridstride::on_device()) gridstride::host_waits();
     else gridstride::not_emulated("nvshmem_barrier_all in a kernel");

@@ -336,7 +336,7 @@ GRIDSTRIDE_NO_TSAN void update(int line, Order order, Scope scope, D &&d, uint64
 }
 
 // multimem: an operation on the same elements of all devices, at a multicast address
-template <class F> GRIDSTRIDE_NO_TSAN void for_replicas(uint64_t address, size_t bytes, int line, F f) {
+template <class F> GRIDSTRIDE_NO_TSAN void visit_replicas(uint64_t address, size_t bytes, int line, F f) {
     void *replicas[8];
     const int count = multicast_replicas(reinterpret_cast<const void *>(address), replicas);
     if (!count) report_access(reinterpret_cast<const void *>(address), unsigned(bytes), false, line);
@@ -345,7 +345,7 @@ template <class F> GRIDSTRIDE_NO_TSAN void for_replicas(uint64_t address, size_t
 template <class Op, class T, class... D>
 GRIDSTRIDE_NO_TSAN void multimem_load(int line, Order order, Scope scope, uint64_t address, D &...d) {
     T sums[sizeof...(D)] = {};
-    for_replicas(address, sizeof sums, line, [&](uint64_t replica, int i) {
+    visit_replicas(address, sizeof sums, line, [&](uint64_t replica, int i) {
         for (size_t k = 0; k < sizeof...(D); k++) {
             T value;
             load_ordered<T>(line, order, scope, replica + k * sizeof(T), value);
@@ -357,12 +357,12 @@ GRIDSTRIDE_NO_TSAN void multimem_load(int line, Order order, Scope scope, uint64
 }
 template <class T, class... S>
 GRIDSTRIDE_NO_TSAN void multimem_store(int line, Order order, Scope scope, uint64_t address, S... values) {
-    for_replicas(address, sizeof(T) * sizeof...(S), line,
+    visit_replicas(address, sizeof(T) * sizeof...(S), line,
         [&](uint64_t replica, int) { store_ordered<T>(line, order, scope, replica, values...); });
 }
 template <class Op, class T, class... S>
 GRIDSTRIDE_NO_TSAN void multimem_update(int line, Order order, Scope scope, uint64_t address, S... values) {
-    for_replicas(address, sizeof(T) * sizeof...(S), line, [&](uint64_t replica, int) {
+    visit_replicas(address, sizeof(T) * sizeof...(S), line, [&](uint64_t replica, int) {
         size_t k = 0;
         (update<Op, T>(line, order, scope, Sink(), replica + sizeof(T) * k++, narrowed<T>(values)), ...);
     });
@@ -423,194 +423,5 @@ template <int m, class F> void apply_pair(int, uint32_t &d, F f, uint32_t a, uin
     d = map_pairs<m>([&](float x, float y, float) { return round_to_odd(f(double(x), double(y))); }, a, b);
 }
 
-// ldmatrix and stmatrix: lane i holds elements 2*(i%4) and 2*(i%4)+1 of row i/4 of each 8 x 8 matrix; if transposed, of
-// column i/4. A row has 16 bytes, and lanes 8*n to 8*n+7 pass the addresses of the rows of matrix n.
-
-template <int n> struct Rows { char *row; uint32_t part[n]; };
-
-template <int n, bool transposed, bool stores> GRIDSTRIDE_NO_TSAN void exchange_rows(void *const *lanes) {
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < n; i++)
-            for (int e = 0; e < 2; e++) {
-                auto &own = *static_cast<Rows<n> *>(lanes[lane]);
-                const int row = transposed ? lane % 4 * 2 + e : lane / 4,
-                          column = transposed ? lane / 4 : lane % 4 * 2 + e;
-                char *in_memory = static_cast<Rows<n> *>(lanes[8 * i + row])->row + 2 * column,
-                     *in_register = reinterpret_cast<char *>(&own.part[i]) + 2 * e;
-                stores ? __builtin_memcpy(in_memory, in_register, 2) : __builtin_memcpy(in_register, in_memory, 2);
-            }
-}
-template <int n, bool transposed, bool stores>
-GRIDSTRIDE_NO_TSAN void exchange_matrices(const char *instruction, Rows<n> &own, uint32_t address, int line) {
-    if (lane() < 8 * n) {
-        own.row = shared_pointer(address, 16, instruction, line);
-        report_access(own.row, 16, stores, line);
-    }
-    run_for_warp(instruction, &own, exchange_rows<n, transposed, stores>, line);
-}
-template <int n, bool transposed, class A, class... D> GRIDSTRIDE_NO_TSAN void ldmatrix(int line, A address, D &...d) {
-    static_assert(sizeof...(D) == n, "ldmatrix.x1, .x2 and .x4 have 1, 2 and 4 destinations");
-    Rows<n> own;
-    exchange_matrices<n, transposed, false>("ldmatrix", own, window_address(address), line);
-    const uint32_t *part = own.part;
-    (set_register(d, *part++), ...);
-}
-template <int n, bool transposed, class A, class... S> GRIDSTRIDE_NO_TSAN void stmatrix(int line, A address, S... s) {
-    static_assert(sizeof...(S) == n, "stmatrix.x1, .x2 and .x4 have 1, 2 and 4 sources");
-    Rows<n> own = {nullptr, {register_bits(s)...}};
-    exchange_matrices<n, transposed, true>("stmatrix", own, window_address(address), line);
-}
-
-// movmatrix: lane i holds two elements of row i/4 of an 8 x 8 matrix, and receives those of the transposed matrix.
-struct TransposedPair { uint32_t source, result; };
-GRIDSTRIDE_NO_TSAN inline void transpose_in_warp(void *const *lanes) {
-    for (int lane = 0; lane < 32; lane++)
-        for (int e = 0; e < 2; e++) {
-            const int row = lane % 4 * 2 + e, column = lane / 4;
-            const auto &holder = *static_cast<TransposedPair *>(lanes[4 * row + column / 2]);
-            auto &own = *static_cast<TransposedPair *>(lanes[lane]);
-            __builtin_memcpy(reinterpret_cast<char *>(&own.result) + 2 * e,
-                reinterpret_cast<const char *>(&holder.source) + 2 * (column % 2), 2);
-        }
-}
-template <class D, class S> GRIDSTRIDE_NO_TSAN void movmatrix(int line, D &d, S source) {
-    TransposedPair own = {register_bits(source), 0};
-    run_for_warp("movmatrix", &own, transpose_in_warp, line);
-    set_register(d, own.result);
-}
-
-// Matrix products of tensor cores: the products and their sum are computed in double and rounded once. A GPU sums in a
-// different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
-// of the largest term.
-
-struct f32 {
-    static constexpr int per_word = 1;
-    static float value(uint32_t w, int) { return bit_cast<float>(w); }
-    static uint32_t bits(double x) { return bit_cast<uint32_t>(float(x)); }
-};
-struct s32 {
-    static constexpr int per_word = 1;
-    static double value(uint32_t w, int) { return int32_t(w); }
-    static uint32_t bits(double x) { return uint32_t(int64_t(x)); }
-};
-struct s8 {
-    static constexpr int per_word = 4;
-    static float value(uint32_t w, int e) { return int8_t(w >> 8 * e); }
-};
-struct u8 {
-    static constexpr int per_word = 4;
-    static float value(uint32_t w, int e) { return uint8_t(w >> 8 * e); }
-};
-struct tf32 {
-    static constexpr int per_word = 1;
-    static float value(uint32_t w, int) { return bit_cast<float>(w & ~0x1fffu); }
-};
-struct f16 {
-    static constexpr int per_word = 2;
-    static float value(uint32_t w, int e) { return widen<10>((unsigned short)(w >> 16 * e)); }
-};
-struct bf16 {
-    static constexpr int per_word = 2;
-    static float value(uint32_t w, int e) { return bit_cast<float>(w >> 16 * e << 16); }
-};
-
-// The registers of one lane, with g = lane/4 and t = lane%4. A word of `a` has elements of row g or g+8, a word of `b`
-// of column g; t determines their indices along k. Words of the result have row g or g+8, columns 2*t and 2*t+1.
-template <int k, class T, class Sum> struct Mma {
-    static constexpr int step = 4 * T::per_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::per_word;
-    uint32_t a[a_words], b[b_words], c[sums];
-
-    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *lanes) {
-        float a[16][k], b[k][8];
-        double c[16][8];
-        for (int lane = 0; lane < 32; lane++) {
-            const auto &own = *static_cast<const Mma *>(lanes[lane]);
-            const int g = lane / 4, t = lane % 4;
-            for (int e = 0; e < T::per_word; e++) {
-                for (int i = 0; i < a_words; i++)
-                    a[g + i % 2 * 8][i / 2 * step + t * T::per_word + e] = T::value(own.a[i], e);
-                for (int i = 0; i < b_words; i++) b[i * step + t * T::per_word + e][g] = T::value(own.b[i], e);
-            }
-            for (int i = 0; i < 4; i++)
-                c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(own.c[i / Sum::per_word], i % Sum::per_word);
-        }
-        multiply_matrices(&a[0][0], &b[0][0], &c[0][0], 16, 8, k);
-        for (int lane = 0; lane < 32; lane++) {
-            auto &own = *static_cast<Mma *>(lanes[lane]);
-            const double *sum[2] = {&c[lane / 4][lane % 4 * 2], &c[lane / 4 + 8][lane % 4 * 2]};
-            for (int i = 0; i < sums; i++)
-                if constexpr (Sum::per_word == 1) own.c[i] = Sum::bits(sum[i / 2][i % 2]);
-                else
-                    own.c[i] =
-                        uint32_t(narrow<10>(round_to_odd(sum[i][1]))) << 16 | narrow<10>(round_to_odd(sum[i][0]));
-        }
-    }
-};
-template <int k, class T, class Sum, class... R> GRIDSTRIDE_NO_TSAN void run_mma(int line, uint32_t *sums, R... r) {
-    using M = Mma<k, T, Sum>;
-    M own;
-    const uint32_t words[] = {register_bits(r)...};
-    __builtin_memcpy(&own, words, sizeof own);
-    run_for_warp("mma.sync", &own, M::multiply_all, line);
-    __builtin_memcpy(sums, own.c, sizeof own.c);
-}
-template <int k, class T, class Sum, class D, class... R>
-GRIDSTRIDE_NO_TSAN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 1,
-        "mma.sync: wrong number of registers for this shape");
-    uint32_t sums[4];
-    run_mma<k, T, Sum>(line, sums, r...);
-    set_register(d0, sums[0]), set_register(d1, sums[1]), set_register(d2, sums[2]), set_register(d3, sums[3]);
-}
-
-// mma with a 2:4 sparse `a`, which stores k/2 elements per row: two of every four, whose indices are in the metadata.
-// Each of four lanes may have the metadata of two rows of 16 elements; the selector chooses the lanes that do.
-template <int k, class T, int selector> struct SparseMma {
-    uint32_t a[k / 8], b[k / 8], c[4], metadata;
-
-    static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *lanes) {
-        const auto registers_of = [&](int lane) -> SparseMma & { return *static_cast<SparseMma *>(lanes[lane]); };
-        float b[k][8];
-        for (int lane = 0; lane < 32; lane++)
-            for (int i = 0; i < k / 4; i++)
-                b[i / 2 * 8 + lane % 4 * 2 + i % 2][lane / 4] = T::value(registers_of(lane).b[i / 2], i % 2);
-        double sums[16][8];
-        for (int row = 0; row < 16; row++) {
-            for (int c = 0; c < 8; c++)
-                sums[row][c] = bit_cast<float>(registers_of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2]);
-            for (int i = 0; i < k / 2; i++) {
-                const float x = T::value(registers_of(row % 8 * 4 + i / 2 % 4).a[i / 8 * 2 + row / 8], i % 2);
-                const int group = i / 2, lane = row % 8 * 4 + (k == 32 ? 2 * selector + group / 4 : selector);
-                const int index = group * 4 + sparse_index(registers_of(lane).metadata, row / 8, group % 4, i % 2);
-                for (int c = 0; c < 8; c++) sums[row][c] += double(x) * double(b[index][c]);
-            }
-        }
-        for (int row = 0; row < 16; row++)
-            for (int c = 0; c < 8; c++)
-                registers_of(row % 8 * 4 + c / 2).c[row / 8 * 2 + c % 2] = bit_cast<uint32_t>(float(sums[row][c]));
-    }
-};
-template <int k, class T, bool ordered, int selector, class D, class... R>
-GRIDSTRIDE_NO_TSAN void mma_sp(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
-    using M = SparseMma<k, T, selector>;
-    static_assert(
-        selector >= 0 && selector < (k == 32 ? 2 : 4), "mma.sp: the selector must be 0 or 1, for m16n8k16 0 to 3");
-    static_assert(sizeof...(R) * 4 == sizeof(M), "mma.sp: wrong number of registers for this shape");
-    M own;
-    const uint32_t words[] = {register_bits(r)...};
-    __builtin_memcpy(&own, words, sizeof own);
-    const int quarter = lane() % 4;
-    if ((k == 32 ? quarter / 2 : quarter) == selector) check_metadata("mma.sp", own.metadata, k == 32, ordered, line);
-    run_for_warp("mma.sp", &own, M::multiply_all, line);
-    set_register(d0, own.c[0]), set_register(d1, own.c[1]), set_register(d2, own.c[2]), set_register(d3, own.c[3]);
-}
-template <int k, class T, class Sum, class... R>
-GRIDSTRIDE_NO_TSAN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::per_word == 2,
-        "mma.sync: wrong number of registers for this shape");
-    uint32_t sums[2];
-    run_mma<k, T, Sum>(line, sums, r...);
-    d0 = sums[0], d1 = sums[1];
-}
 }
 }

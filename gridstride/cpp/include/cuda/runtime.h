@@ -69,7 +69,8 @@ constexpr bool took_branch(const char *file, int line, int column, bool is_taken
     return is_taken;
 }
 GRIDSTRIDE_API void yield_thread();                                // lets other threads run
-GRIDSTRIDE_API void record_clock_read();                           // a thread that waits may give up in time
+// a thread that waits may have a time limit of its own
+GRIDSTRIDE_API void record_clock_read();
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
@@ -85,7 +86,7 @@ template <class T> GRIDSTRIDE_NO_TSAN auto store_unchecked(T *p, const T &value)
 
 GRIDSTRIDE_API void copy_unchecked(void *to, const void *from, size_t bytes);
 
-// An atomic operation is executed between these two; both are cheap if one OS thread runs all blocks.
+// An atomic operation is executed between these two calls, which are cheap if one OS thread runs all blocks.
 GRIDSTRIDE_API void atomic_begin(const void *address, int bytes, Use, Scope, Order, int line = __builtin_LINE());
 GRIDSTRIDE_API void atomic_end(const void *address);
 GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
@@ -103,15 +104,16 @@ GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
 GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
 // records that the host initialized these bytes (cudaMemcpy, cudaMemset)
 GRIDSTRIDE_API void mark_initialized(void *p, size_t bytes);
-GRIDSTRIDE_API bool is_in_allocation(const void *p, size_t bytes);     // is it within one allocation?
+GRIDSTRIDE_API bool is_in_allocation(const void *p, size_t bytes);     // whether the range is within one allocation
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 // records that the current operation accesses these bytes; `access`: "reads" or "writes"
 GRIDSTRIDE_API void record_device_use(const void *p, size_t bytes, const char *access);
-GRIDSTRIDE_API bool is_device_only(const void *p);                // is it device memory that the host may not access?
-GRIDSTRIDE_API bool is_pageable(const void *p);                    // is it host memory that is not page-locked?
-// Host code passes this to a kernel: translates host addresses to invalid ones. A word that may be an integer is
-// translated only if it is the address of a function or a vtable.
+// whether it is device memory that the host may not access
+GRIDSTRIDE_API bool is_device_only(const void *p);
+GRIDSTRIDE_API bool is_pageable(const void *p);                    // whether it is host memory that is not page-locked
+// Translates the host addresses in an argument of a kernel to invalid ones. A word that may be an integer is translated
+// only if it is the address of a function or a vtable.
 GRIDSTRIDE_API void hide_host_addresses(void *p, size_t bytes, bool is_pointer);
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
@@ -174,14 +176,14 @@ struct GraphWork {
 // queues work of a stream, which the caller then must not run; false: operations are not queued
 GRIDSTRIDE_API bool queue_work(const void *stream, const GraphWork &);
 GRIDSTRIDE_API bool is_queueing();
-GRIDSTRIDE_API bool is_holding_queue();  // does the end of a call from Python leave the operations in the queue?
+GRIDSTRIDE_API bool defers_queue();  // whether the end of a call from Python leaves its operations in the queue
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
 // A launch by a kernel, which runs after its grid; `last`: after all other launches of the grid
 GRIDSTRIDE_API void launch_after_grid(const GraphWork &, bool last);
 struct Graph;
 struct GraphNode;
-GRIDSTRIDE_API bool is_any_stream_captured();                                   // is any stream captured?
+GRIDSTRIDE_API bool is_any_stream_captured();                                   // whether any stream is captured
 GRIDSTRIDE_API Graph *capture_graph(const void *stream);                // null: it is not captured
 GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined = nullptr, bool origin = true);
 GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: it began in another stream
@@ -219,7 +221,7 @@ GRIDSTRIDE_API void *symbol_alloc(
 GRIDSTRIDE_API char *symbol_at(const void *symbol, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API char *symbol_address(const void *symbol) GRIDSTRIDE_NOT_READ(1);     // for cudaGetSymbolAddress
 
-// Shared memory of the current block; `has_alignment`: does its declaration have an alignment?
+// Shared memory of the current block; `has_alignment`: whether its declaration has an alignment
 struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool has_alignment = true; };
 GRIDSTRIDE_API int shared_site();                                  // returns an index for a declaration
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
@@ -288,7 +290,7 @@ GRIDSTRIDE_API void mbarrier_expect(uint32_t address, uint32_t bytes, int line);
 GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line);
 // arrive_drop: the next phases expect one arrival less
 GRIDSTRIDE_API void mbarrier_drop(uint32_t address, int line);
-// is the phase of that parity complete?
+// returns whether the phase of that parity is complete
 GRIDSTRIDE_API bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line);
 // try_wait: waits at the second call
 GRIDSTRIDE_API bool mbarrier_try_wait(uint32_t address, uint32_t parity, int line);
@@ -296,7 +298,8 @@ GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
 // A tensor map, as cuTensorMapEncodeTiled makes it, in the emulator's format: innermost axis first, strides in bytes.
-// CuTe clears a bit of the second word of a small array's map, because of a fault of some drivers, so nothing is there.
+// CuTe clears a bit of the second word of a small array's map, to work around a bug of some drivers, so that word is
+// unused.
 struct alignas(64) TensorMap {
     char mark[8];
     uint64_t patched_by_cute;
@@ -359,7 +362,7 @@ struct Wgmma {
     const uint32_t *a_registers;       // instead of `a`, or null
     bool accumulates;
     int a_sign, b_sign;
-    bool a_transposed, b_transposed;           // is M or N contiguous, not K?
+    bool a_transposed, b_transposed;           // whether M or N is contiguous, not K
     float *const *results, *const *accumulators;   // n/2 of each; the accumulators are in registers
     const uint32_t *metadata;              // of a 2:4 sparse `a`, for which K is twice as large; or null
     int selector;
@@ -407,7 +410,7 @@ GRIDSTRIDE_API void tmem_multiply(const TensorProduct &, int line);
 enum class TensorCopyShape { c128x256b, c4x256b, c128x128b, c64x128b_02_13, c64x128b_01_23, c32x128b };
 GRIDSTRIDE_API void tmem_copy(int cta_group, TensorCopyShape, uint32_t address, uint64_t descriptor, int line);
 GRIDSTRIDE_API void tmem_shift(int cta_group, uint32_t address, int line);
-// Cluster launch control: takes a block, or cluster, that has not begun; 16 bytes at `to` say which
+// Cluster launch control: takes a block, or cluster, that has not begun, and stores its index in the 16 bytes at `to`
 struct Canceled { uint32_t x, y, z, is_canceled; };
 GRIDSTRIDE_API void try_cancel(uint32_t to, uint32_t bar, bool for_cluster, int line);
 GRIDSTRIDE_API void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line);
@@ -424,7 +427,7 @@ struct PlainVariables {              // this module has device variables that ar
 struct Arg {                         // an argument of a launch
     const void *pointer;             // null if it is not one
     size_t itemsize;
-    bool without_address = false;    // can neither it nor an element that it points to contain an address?
+    bool without_address = false;    // whether neither it nor an element that it points to can contain an address
 };
 
 struct Config {                      // the configuration between <<< and >>>, and other launch attributes
@@ -467,7 +470,7 @@ struct Launch {
     void *call;
     const Arg *args;
     int nargs;
-    int cooperative = 0;             // 2: cooperative if it fits
+    int cooperative = 0;             // 2: cooperative if all blocks are resident
     uintptr_t host_args = 0, host_args_end = 0;   // the addresses of the arguments in host memory
 };
 GRIDSTRIDE_API bool make_worker();                                 // prepares this OS thread for launches
@@ -484,8 +487,8 @@ GRIDSTRIDE_API int last_error(bool clear);
 // A program that handles cudaErrorAssert continues after a failed assertion.
 GRIDSTRIDE_API void handle_assertions(bool);
 GRIDSTRIDE_API int error_after_waiting();   // the code of an assertion that failed in a launch before; 0: none
-// was the last launch refused? The finding has the reason
-GRIDSTRIDE_API bool is_launch_refused();
+// returns whether the last launch was rejected; the finding has the reason
+GRIDSTRIDE_API bool is_launch_rejected();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
 // reports a trap in a kernel; `operation` is a phrase
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
@@ -499,7 +502,7 @@ GRIDSTRIDE_API bool is_launch_refused();
 GRIDSTRIDE_API void report_host_only_call(const char *function, int line = __builtin_LINE());
 // reports an algorithm of Thrust with the wrong execution policy
 [[noreturn]] GRIDSTRIDE_API void report_wrong_policy(const char *algorithm, bool device);
-// may host code access memory at `p`, a device address?
+// returns whether host code may access the device memory at `p`
 GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -555,10 +558,10 @@ struct gridstride_transform {
     int rank, batch, sizes[3], is_double, is_complex_in, is_complex_out, direction;
 };
 GRIDSTRIDE_API void gridstride_transform_with(void (*f)(const gridstride_transform *));
-// Unloads a module, a handle of dlopen(). Returns 0: unloaded; 1: it stays, as something may point into it; 2: busy,
-// retry.
+// Unloads a module, a handle of dlopen(). Returns 0: unloaded; 1: not unloaded, because something may point into it; 2:
+// busy, try again.
 GRIDSTRIDE_API int gridstride_unload(void *handle);
 // Loads a module in a child process, whose id is stored in *child (-1: none); returns a pipe to which the child writes
 // its `Finding`, or -1.
-GRIDSTRIDE_API int gridstride_try_load(const char *path, int *child);
+GRIDSTRIDE_API int gridstride_load_in_child(const char *path, int *child);
 }

@@ -1,4 +1,4 @@
-// The devices: one, or up to eight, each with the sizes of an H100, so that launches that fit here fit there.
+// The devices: one to eight, each with the limits of an H100, so that a launch that is valid here is valid on a GPU.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +54,7 @@ enum cudaDeviceP2PAttr {
     cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported = 2, cudaDevP2PAttrNativeAtomicSupported = 3,
     cudaDevP2PAttrCudaArrayAccessSupported = 4
 };
-// All devices are connected as by NVLink, equally fast.
+// All pairs of devices have the same rank, as with NVLink.
 inline cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr attribute, int device, int peer) {
     *value = attribute != cudaDevP2PAttrPerformanceRank;
     return gridstride::success_if(gridstride::are_devices(device, peer) && device != peer, cudaErrorInvalidDevice);

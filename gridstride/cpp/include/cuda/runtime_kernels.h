@@ -55,7 +55,7 @@ inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     *n = blocks_of_sm(threads, dynamic);
     return cudaSuccess;
 }
-inline cudaError_t best_block(int *grid, int *block, size_t dynamic, int limit) {
+inline cudaError_t choose_block_size(int *grid, int *block, size_t dynamic, int limit) {
     *block = limit && limit < 1024 ? limit : 1024;
     int n;
     max_blocks(&n, *block, dynamic);
@@ -71,7 +71,7 @@ template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int
 }
 template <class K>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t dynamic = 0, int limit = 0) {
-    return gridstride::best_block(grid, block, dynamic, limit);
+    return gridstride::choose_block_size(grid, block, dynamic, limit);
 }
 template <class K, class F>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block, K kernel, F bytes, int limit = 0) {

@@ -114,13 +114,13 @@ enum cudaMemAccessFlags {
 };
 struct cudaMemAccessDesc { cudaMemLocation location; cudaMemAccessFlags flags; };
 namespace gridstride {
-class OnDevice {                       // makes a device the current one while it exists
+class DeviceScope {                       // makes a device the current one while it exists
     const int before = current_device();
 
 public:
-    explicit OnDevice(int device) { choose_device(device); }
-    OnDevice(const OnDevice &) = delete;
-    ~OnDevice() { choose_device(before); }
+    explicit DeviceScope(int device) { choose_device(device); }
+    DeviceScope(const DeviceScope &) = delete;
+    ~DeviceScope() { choose_device(before); }
 };
 }
 inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc *access, size_t n) {
@@ -128,7 +128,7 @@ inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessD
         const int device = access[i].location.id;
         if (access[i].location.type != cudaMemLocationTypeDevice || device == pool->device) continue;
         if (!gridstride::is_device_number(device)) return gridstride::record_error(cudaErrorInvalidDevice);
-        const gridstride::OnDevice on_device(device);
+        const gridstride::DeviceScope on_device(device);
         gridstride::set_peer_access(pool->device, access[i].flags != cudaMemAccessFlagsProtNone);
     }
     return cudaSuccess;
@@ -150,7 +150,7 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr a
 }
 template <class T> cudaError_t cudaMallocFromPoolAsync(
     T **p, size_t bytes, cudaMemPool_t pool, cudaStream_t s, int line = __builtin_LINE()) {
-    const gridstride::OnDevice on_device(pool->device);
+    const gridstride::DeviceScope on_device(pool->device);
     return cudaMallocAsync(p, bytes, s, line);
 }
 template <class T> cudaError_t cudaMallocPitch(
@@ -188,7 +188,8 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsig
     return gridstride::success_if(*p, cudaErrorInvalidValue);
 }
 
-// Does the host wait for a copy? Not within device memory; for cudaMemcpyAsync only with pageable memory.
+// Returns whether the host waits for a copy: not within device memory, and for cudaMemcpyAsync only with pageable
+// memory.
 namespace gridstride {
 inline bool waits_for_copy(const void *to, const void *from) { return !is_device_only(to) || !is_device_only(from); }
 }
@@ -219,7 +220,7 @@ inline cudaError_t cudaMemcpyAsync(
         const StreamOperation operation("cudaMemcpyAsync", s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
-    // a copy from or to pageable memory has taken its source, or has ended, when the call returns
+    // when the call returns, a copy from pageable memory has read its source, and a copy to pageable memory has ended
     const bool is_any_pageable = is_pageable(to) || is_pageable(from);
     if (is_any_pageable && is_queueing() && !is_any_stream_captured()) return cudaError_t(copy());
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());

@@ -115,7 +115,8 @@ inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
     return cudaSuccess;
 }
 
-// Handles of memory and events for other processes. Here they are valid in the process that has made them, alone.
+// Handles of memory and events for other processes. In the emulator they are valid only in the process that has created
+// them.
 struct cudaIpcMemHandle_t { char reserved[64]; };
 struct cudaIpcEventHandle_t { char reserved[64]; };
 enum { cudaIpcMemLazyEnablePeerAccess = 1 };
@@ -141,7 +142,7 @@ inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p) {
 }
 inline cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t handle, unsigned) {
     if (cudaError_t e = gridstride::read_handle(p, handle)) return e;
-    const int owner = gridstride::device_of(*p);         // opening it gives access to the memory of its device
+    const int owner = gridstride::device_of(*p);         // enables access to the memory of its device
     if (owner >= 0 && owner != gridstride::current_device()) gridstride::set_peer_access(owner, true);
     return cudaSuccess;
 }

@@ -56,7 +56,7 @@ struct E8M0 {
     static float decode(unsigned code) {
         return bit_cast<float>(code == nan ? 0x7fff0000u : code ? code << 23 : 0x400000u);
     }
-    // The magnitude, rounded up or, with cudaRoundZero, down, but not below 2^-127
+    // Returns the code of the magnitude, rounded up or, with cudaRoundZero, down, but not below 2^-127.
     static unsigned encode(float x, bool saturate = true, cudaRoundMode rounding = cudaRoundPosInf) {
         const unsigned magnitude = bit_cast<unsigned>(x) & 0x7fffffff, exponent = magnitude >> 23;
         if (magnitude > 0x7f800000) return nan;

@@ -43,10 +43,10 @@ static const StandardException standard_exceptions[] = {{typeid(std::out_of_rang
     {typeid(std::logic_error), runtime_error}};
 
 static int store_thrown(const void *object, const std::type_info &type) {
-    if (type == typeid(RefusedArgument)) {
-        const auto &refused = *static_cast<const RefusedArgument *>(object);
-        current()->argument = refused.argument;
-        return store_outcome(type_error, refused.why ? refused.why : "");
+    if (type == typeid(RejectedArgument)) {
+        const auto &rejected = *static_cast<const RejectedArgument *>(object);
+        current()->argument = rejected.argument;
+        return store_outcome(type_error, rejected.reason ? rejected.reason : "");
     }
     if (type == typeid(torch::Error) || type == typeid(PythonError)) {
         const auto &error = *static_cast<const torch::Error *>(object);

@@ -12,7 +12,7 @@ namespace gridstride {
 
 std::atomic<int> ending_signal{0};
 thread_local HostCode *volatile host_code = nullptr;
-const char *trial_module = nullptr;
+const char *module_in_child = nullptr;
 static double deadline = 0;
 
 double seconds_now() {

@@ -1,4 +1,4 @@
-// NVTX for C++: marks for a profiler, of which none is there
+// NVTX for C++: annotations for a profiler, without effect
 #pragma once
 #include "nvToolsExt.h"
 

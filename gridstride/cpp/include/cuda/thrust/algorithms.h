@@ -1,5 +1,6 @@
-// The algorithms, on the host in the order of a loop, even if a kernel calls them. With a policy as first argument they
-// do the same. The library does not specify in which order a sum is formed: here it is the order of the elements.
+// The algorithms, on the host in the order of a loop, even if a kernel calls them. A policy as first argument only
+// selects the memory that is checked. Thrust does not specify the order in which a sum is formed; here it is the order
+// of the elements.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +13,7 @@
 namespace thrust {
 #define GRIDSTRIDE_WITH_POLICY(name) \
     template <class P, class... A, emulated::if_policy<P> = 0> auto name(P &&, A &&...args) { \
-        emulated::check_side<emulated::PolicyOf<std::decay_t<P>>::side>(#name, args...); \
+        emulated::check_memory_space<emulated::PolicyOf<std::decay_t<P>>::space>(#name, args...); \
         return thrust::name(static_cast<A &&>(args)...); \
     }
 

@@ -7,19 +7,22 @@
 
 namespace thrust {
 // The memory that an algorithm may access when host code calls it
-enum class Side { either, host, device };
-template <Side side> struct execution_policy {
+enum class MemorySpace { either, host, device };
+template <MemorySpace space> struct execution_policy {
     execution_policy on(cudaStream_t) const { return {}; }
-    template <class A> execution_policy operator()(const A &) const { return {}; }     // an allocator for what it needs
+    // an allocator for temporary memory
+    template <class A> execution_policy operator()(const A &) const { return {}; }
 };
-inline constexpr execution_policy<Side::host> host;
-inline constexpr execution_policy<Side::device> device;
-inline constexpr execution_policy<Side::either> seq;
-namespace cuda { inline constexpr execution_policy<Side::device> par, par_nosync; }
-namespace omp { inline constexpr execution_policy<Side::host> par; }
+inline constexpr execution_policy<MemorySpace::host> host;
+inline constexpr execution_policy<MemorySpace::device> device;
+inline constexpr execution_policy<MemorySpace::either> seq;
+namespace cuda { inline constexpr execution_policy<MemorySpace::device> par, par_nosync; }
+namespace omp { inline constexpr execution_policy<MemorySpace::host> par; }
 namespace emulated {
 template <class P> struct PolicyOf : std::false_type {};
-template <Side s> struct PolicyOf<execution_policy<s>> : std::true_type { static constexpr Side side = s; };
+template <MemorySpace s> struct PolicyOf<execution_policy<s>> : std::true_type {
+    static constexpr MemorySpace space = s;
+};
 template <class P> using if_policy = std::enable_if_t<PolicyOf<std::decay_t<P>>::value, int>;
 
 // Returns the address of an iterator over plain memory; null for any other iterator.
@@ -42,14 +45,14 @@ template <class A, class B> bool is_empty(const A &first, const B &last) {
     else return false;
 }
 // Reports an algorithm for device memory with a host address, and vice versa.
-template <Side side, class First, class Last, class... A>
-void check_side(const char *algorithm, const First &first, const Last &last, const A &...more) {
+template <MemorySpace space, class First, class Last, class... A>
+void check_memory_space(const char *algorithm, const First &first, const Last &last, const A &...more) {
     typedef typename std::iterator_traits<std::decay_t<First>>::value_type Value;
-    if (side == Side::either || gridstride::on_device() || is_empty(first, last)) return;
+    if (space == MemorySpace::either || gridstride::on_device() || is_empty(first, last)) return;
     for (const void *p : {address_of(first, 0), address_unless<Value>(last), address_unless<Value>(more)...})
-        if (p && (side == Side::device ? !gridstride::is_device(p)
+        if (p && (space == MemorySpace::device ? !gridstride::is_device(p)
                                        : gridstride::is_device(p) && !gridstride::is_shared_with_host(p)))
-            gridstride::report_wrong_policy(algorithm, side == Side::device);
+            gridstride::report_wrong_policy(algorithm, space == MemorySpace::device);
 }
 }
 }

@@ -1,4 +1,4 @@
-// Function objects; those of two operands work with any types, too.
+// Function objects; those of two operands also work with operands of different types.
 #pragma once
 #include <functional>
 #include "../cuda/std/functional"

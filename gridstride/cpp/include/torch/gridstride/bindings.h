@@ -22,21 +22,21 @@ enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, devic
 
 struct Reader {
     const int64_t *at;
-    bool owns_references;             // does each tensor come with a reference that C++ must release?
-    const char *reason = nullptr;     // why the last value was refused, if not because of its type
+    bool owns_references;             // whether each tensor comes with a reference that C++ must release
+    const char *reason = nullptr;     // why the last value was rejected, if not because of its type
     int64_t next() { return *at++; }
     bool is(Kind kind) { return *at == kind && (at++, true); }
-    bool refuse(const char *why) { reason = why; return false; }
+    bool reject(const char *new_reason) { reason = new_reason; return false; }
 };
 
 struct Writer {
     std::vector<int64_t> words;
-    bool gives_references = false;    // does each tensor get a reference that Python must release?
+    bool gives_references = false;    // whether each tensor gets a reference that Python must release
     GRIDSTRIDE_BINDING void put(int64_t x);
     GRIDSTRIDE_BINDING void text(const char *s, size_t n);
 };
 
-// How values of a C++ type are read and written. A `Stored` exists during the call; pass() converts it to the argument.
+// Reads and writes values of a C++ type. A `Stored` exists during the call; pass() converts it to the argument.
 template <class T, class = void> struct Type { static constexpr bool is_known = false; };
 template <class T> struct Plain {
     static constexpr bool is_known = true;
@@ -54,7 +54,7 @@ template <class T> struct Type<T, std::enable_if_t<std::is_integral_v<T>>> : Pla
         const int64_t value = r.next();
         x = T(value);
         return (int64_t(x) == value && (std::is_signed_v<T> || value >= 0)) ||
-               r.refuse("the number does not fit into it");
+               r.reject("the number does not fit into it");
     }
     static void write(Writer &w, T x) { w.put(integer); w.put(int64_t(x)); }
 };
@@ -121,7 +121,7 @@ template <class... T> struct Type<std::tuple<T...>, std::enable_if_t<(is_plain<T
     static bool read(Reader &r, std::tuple<T...> &x) {
         if (!r.is(list)) return false;
         const int64_t n = r.next();
-        if ((n < 0 ? -n - 1 : n) != int64_t(sizeof...(T))) return r.refuse("its length differs");
+        if ((n < 0 ? -n - 1 : n) != int64_t(sizeof...(T))) return r.reject("its length differs");
         return std::apply([&](auto &...item) { return (Type<T>::read(r, item) && ...); }, x);
     }
     static void write(Writer &w, const std::tuple<T...> &x) {
@@ -134,7 +134,7 @@ struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Pla
     static bool read(Reader &r, std::pair<A, B> &x) {
         if (!r.is(list)) return false;
         const int64_t n = r.next();
-        return (n == 2 || n == -3 || r.refuse("its length differs")) && Type<A>::read(r, x.first) &&
+        return (n == 2 || n == -3 || r.reject("its length differs")) && Type<A>::read(r, x.first) &&
                Type<B>::read(r, x.second);
     }
     static void write(Writer &w, const std::pair<A, B> &x) {
@@ -157,17 +157,17 @@ struct Item {                         // an argument of an operation
 };
 // Runs an operation in Python, e.g. call_python("sum", {x}); throws PythonError if it raises an exception.
 GRIDSTRIDE_BINDING Reader call_python(const char *operation, std::initializer_list<Item> args);
-[[noreturn]] GRIDSTRIDE_BINDING void refuse_result(const char *operation);
+[[noreturn]] GRIDSTRIDE_BINDING void reject_result(const char *operation);
 template <class R> R call_python_for(const char *operation, std::initializer_list<Item> args) {
     Reader r = call_python(operation, args);
     R result{};
-    if (!Type<R>::read(r, result)) refuse_result(operation);
+    if (!Type<R>::read(r, result)) reject_result(operation);
     return result;
 }
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 void Writer::put(int64_t x) { words.push_back(x); }
@@ -186,7 +186,7 @@ bool Type<std::string>::read(Reader &r, std::string &x) {
     return true;
 }
 
-struct PythonError : torch::Error {   // Python stores the exception itself
+struct PythonError : torch::Error {   // Python has stored the exception
     PythonError() : torch::Error("an exception of Python", python_error) {}
 };
 Reader call_python(const char *operation, std::initializer_list<Item> args) {
@@ -203,8 +203,8 @@ Reader call_python(const char *operation, std::initializer_list<Item> args) {
     if (raised) throw PythonError();
     return {result, true};
 }
-void refuse_result(const char *operation) {
-    fail(type_error, std::string(operation) + " gave something that C++ does not take here");
+void reject_result(const char *operation) {
+    fail(type_error, std::string(operation) + " returned a value of a type that C++ does not accept here");
 }
 }
 }

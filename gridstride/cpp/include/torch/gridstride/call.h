@@ -2,8 +2,8 @@
 #pragma once
 #include <stdint.h>
 
-// Functions that do not depend on the source are declared with this macro, and defined within GRIDSTRIDE_BODIES. On the
-// emulator the runtime has the definitions (runtime/unit_python.cpp); for a GPU each library has its own.
+// Functions that do not depend on the source are declared with this macro, and defined if GRIDSTRIDE_DEFINITIONS is. On
+// the emulator, the runtime has the definitions (runtime/unit_python.cpp); for a GPU, each library has its own.
 #ifdef GRIDSTRIDE_EMULATOR
 #define GRIDSTRIDE_BINDING __attribute__((visibility("default")))
 // an exception class that propagates out of its library
@@ -11,7 +11,7 @@
 #else
 #define GRIDSTRIDE_BINDING __attribute__((cold)) inline
 #define GRIDSTRIDE_EXCEPTION
-#define GRIDSTRIDE_BODIES
+#define GRIDSTRIDE_DEFINITIONS
 #endif
 
 extern "C" {
@@ -63,7 +63,7 @@ __attribute__((visibility("default"))) inline __attribute__((used)) void gs_conn
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 static gs_python python;

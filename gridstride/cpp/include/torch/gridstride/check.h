@@ -25,8 +25,6 @@ enum Outcome {
     finding
 };
 
-// optimized for size, because most of this code runs once per call
-#define GRIDSTRIDE_RARE __attribute__((noinline, cold))
 
 GRIDSTRIDE_BINDING void append(std::string &s, const std::string &x);
 GRIDSTRIDE_BINDING void append(std::string &s, const char *x);
@@ -91,7 +89,7 @@ template <class A, class B> std::string comparison_message(const char *what, con
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 template <class T> void append_formatted(std::string &s, const char *format, T x) {

@@ -1,6 +1,6 @@
 // Tensors on the emulated GPU. Tensors from Python count as being on the GPU: the first data_ptr() of a call copies
-// them to device memory. Overlapping arguments are copied as one range, so that views stay views. Only the runtime
-// includes this.
+// them to device memory. Overlapping arguments are copied as one range, so that views share their memory. Only the
+// runtime includes this.
 #pragma once
 #include <emulator.h>
 #include "object.h"

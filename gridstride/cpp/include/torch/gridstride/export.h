@@ -62,14 +62,14 @@ struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copy
 };
 
 GRIDSTRIDE_BINDING int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel = nullptr);
-[[noreturn]] GRIDSTRIDE_BINDING void refuse_argument(int64_t number, const char *why);
-[[noreturn]] GRIDSTRIDE_BINDING void refuse_count(int64_t min_count, int64_t max_count, int64_t count);
-[[noreturn]] GRIDSTRIDE_BINDING void refuse_function();
+[[noreturn]] GRIDSTRIDE_BINDING void reject_argument(int64_t number, const char *reason);
+[[noreturn]] GRIDSTRIDE_BINDING void reject_count(int64_t min_count, int64_t max_count, int64_t count);
+[[noreturn]] GRIDSTRIDE_BINDING void reject_function();
 GRIDSTRIDE_BINDING Writer &new_result();               // an empty Writer for the result of the call
 
 template <class T> using ArgumentOf = Argument<std::decay_t<T>>;
 template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t number) {
-    if (!ArgumentOf<T>::read(r, x)) refuse_argument(number, r.reason);
+    if (!ArgumentOf<T>::read(r, x)) reject_argument(number, r.reason);
 }
 
 template <class R, class = void> constexpr bool can_return = std::is_void_v<R>;
@@ -101,14 +101,14 @@ template <class F, class R, class All, size_t n> void apply_some(gs_call *call) 
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
     if constexpr (n > 0)
         if constexpr (accepts<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
-    refuse_count(int64_t(n), int64_t(num_parameters), call->n);
+    reject_count(int64_t(n), int64_t(num_parameters), call->n);
 }
 template <class F, class R, class... A> int64_t call_function(gs_call *call) {
     return run_call(
         []([[maybe_unused]] gs_call *c, const void *) {
             if constexpr ((ArgumentOf<A>::is_known && ...) && can_return<R>)
                 apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
-            else refuse_function();
+            else reject_function();
         },
         call);
 }
@@ -125,7 +125,7 @@ struct Export : Exported {
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 inline bool is_compatible(torch::ScalarType want, torch::ScalarType type) {
@@ -133,15 +133,15 @@ inline bool is_compatible(torch::ScalarType want, torch::ScalarType type) {
     return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
            torch::elementSize(want) == torch::elementSize(type);
 }
-inline bool refuse(Reader &r, const std::string &why) {
+inline bool reject(Reader &r, const std::string &text) {
     static thread_local std::string reason;
-    reason = why;
-    return r.refuse(reason.c_str());
+    reason = text;
+    return r.reject(reason.c_str());
 }
 bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want) {
     if (!Type<torch::Tensor>::read(r, x)) return false;
     if (!x.defined() || is_compatible(want, x.scalar_type())) return true;
-    return refuse(r, torch::str("expected scalar type ", want, " but found ", x.scalar_type()));
+    return reject(r, torch::str("expected scalar type ", want, " but found ", x.scalar_type()));
 }
 void *pointer(const torch::Tensor &x) { return x.defined() ? x.data_ptr() : nullptr; }
 bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
@@ -149,14 +149,14 @@ bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
     const bool with_tensor = r.is(list);
     if (with_tensor) r.next();
     if (!Type<std::string>::read(r, contents))
-        return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
+        return r.reject("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
     if (contents.size() != bytes)
-        return refuse(r, torch::str("it has ", bytes, " bytes, but ", contents.size(), " were given"));
+        return reject(r, torch::str("it has ", bytes, " bytes, but ", contents.size(), " were given"));
     __builtin_memcpy(value, contents.data(), bytes);
     return !with_tensor || Type<torch::Tensor>::read(r, tensor);
 }
 
-struct RefusedArgument { int64_t argument; const char *why; };
+struct RejectedArgument { int64_t argument; const char *reason; };
 
 // Ends a call: tensors that C++ still references get a reference of their own; device memory is copied back and freed.
 struct Frame {
@@ -170,7 +170,7 @@ struct Frame {
     }
     ~Frame() {
 #ifdef GRIDSTRIDE_EMULATOR
-        if (!is_holding_queue()) copy_out_host_arrays(), memory_ranges.clear();
+        if (!defers_queue()) copy_out_host_arrays(), memory_ranges.clear();
 #endif
         for (auto &h : argument_handles) if (h->references > 1) { h->retain(); h->owned = true; }
         argument_handles.clear();
@@ -184,17 +184,17 @@ inline int store_outcome(int code, const char *text) {
     current()->message = message.c_str();
     return code;
 }
-struct Run {
+struct GuardedCall {
     void (*f)(gs_call *, const void *);
     gs_call *call;
     const void *kernel;
     int code = done;
 };
-inline int run_and_catch(const Run &run) {
+inline int run_and_catch(const GuardedCall &run) {
     try { run.f(run.call, run.kernel); return done;
-    } catch (const RefusedArgument &e) {
+    } catch (const RejectedArgument &e) {
         current()->argument = e.argument;
-        return store_outcome(type_error, e.why ? e.why : "");
+        return store_outcome(type_error, e.reason ? e.reason : "");
     } catch (const torch::Error &e) {
         return store_outcome(e.outcome, e.what());
     }
@@ -217,10 +217,10 @@ int outcome_of_jump();             // of a finding, or of an exception, whose st
 inline int outcome_of_jump() { return store_outcome(finding, ""); }
 #endif
 // guarded, because a crash of host code must not end the notebook
-inline int run_guarded(Run run) {
+inline int run_guarded(GuardedCall run) {
     if (!gridstride::run_guarded(
             [](void *p) {
-                auto &r = *static_cast<Run *>(p);
+                auto &r = *static_cast<GuardedCall *>(p);
                 r.code = run_and_catch(r);
             },
             &run, /* a kernel's? */ run.kernel ? nullptr : reinterpret_cast<const void *>(run.f)))
@@ -236,13 +236,13 @@ int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *
     return run_and_catch({f, call, kernel});
 #endif
 }
-void refuse_argument(int64_t number, const char *why) { throw RefusedArgument{number, why}; }
-void refuse_count(int64_t min_count, int64_t max_count, int64_t count) {
+void reject_argument(int64_t number, const char *reason) { throw RejectedArgument{number, reason}; }
+void reject_count(int64_t min_count, int64_t max_count, int64_t count) {
     fail(type_error, torch::str("it takes ", min_count == max_count ? "" : torch::str(min_count, " to "), max_count,
                          max_count == 1 ? " argument" : " arguments", ", not ", count));
 }
-void refuse_function() {
-    fail(type_error, "it has a type that values of Python have no counterpart for; only C++ can call it");
+void reject_function() {
+    fail(type_error, "its type has a parameter or a result that Python cannot pass; only C++ can call it");
 }
 Writer &new_result() {
     static thread_local Writer w;

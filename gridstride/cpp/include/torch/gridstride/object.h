@@ -12,7 +12,7 @@ struct Object {                       // the properties of a tensor of Python
     int references = 1;
     void *python = nullptr;           // the Python object; C++ owns a reference to it if `owned`
     bool owned = false;
-    bool is_uninitialized = false;    // has its memory not been written?
+    bool is_uninitialized = false;    // whether its memory has not been written
     char *data = nullptr;
     torch::ScalarType type = torch::ScalarType::Undefined;
     torch::Device device;
@@ -51,7 +51,7 @@ public:
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 char *Object::end() const {

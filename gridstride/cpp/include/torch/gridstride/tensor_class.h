@@ -1,7 +1,7 @@
 // torch::Tensor, its factory functions, and how tensors are passed from and to Python
 #pragma once
 #include "object.h"
-#if defined(GRIDSTRIDE_EMULATOR) && defined(GRIDSTRIDE_BODIES)
+#if defined(GRIDSTRIDE_EMULATOR) && defined(GRIDSTRIDE_DEFINITIONS)
 #include "emulated.h"
 #endif
 
@@ -227,7 +227,7 @@ GRIDSTRIDE_ASSIGNMENT(/=, div_)
 GRIDSTRIDE_BINDING void append(std::string &s, const Tensor &t);
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
 bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
@@ -248,7 +248,7 @@ bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
     if (!r.owns_references) {
         argument_handles.push_back(h);
 #ifdef GRIDSTRIDE_EMULATOR
-        if (device != torch::kCPU) return r.refuse("the emulator takes tensors on the CPU; x.cpu() makes one");
+        if (device != torch::kCPU) return r.reject("the emulator takes tensors on the CPU; x.cpu() makes one");
         h->device = torch::Device(torch::kCUDA, 0);
         if (h->numel) add_range(h);
 #endif
@@ -269,7 +269,7 @@ void Type<torch::Tensor>::write(Writer &w, const torch::Tensor &x) {
 // On the emulator, device memory is copied to the host before Python computes, and back after it.
 template <class R> R compute_value(const char *operation, std::initializer_list<Item> args) {
 #ifdef GRIDSTRIDE_EMULATOR
-    const PythonComputation question(operation);
+    const PythonComputation computation(operation);
 #endif
     return call_python_for<R>(operation, args);
 }

@@ -172,7 +172,7 @@ template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
     GRIDSTRIDE_BINDING static void write(Writer &w, torch::ScalarType x);
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
-// On the emulator every tensor of Python is on the CPU; which of them count as being on the GPU is known in C++ only.
+// On the emulator, every tensor of Python is on the CPU; only C++ knows which of them count as being on the GPU.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
     GRIDSTRIDE_BINDING static bool read(Reader &r, torch::Device &x);
     GRIDSTRIDE_BINDING static void write(Writer &w, torch::Device x);
@@ -199,7 +199,7 @@ template <class Bits> struct Type<SixteenBits<Bits>> : Plain<SixteenBits<Bits>> 
 }
 }
 
-#ifdef GRIDSTRIDE_BODIES
+#ifdef GRIDSTRIDE_DEFINITIONS
 namespace torch {
 const char *toString(ScalarType t) {
 #define X(name, code, size, T) if (t == ScalarType::name) return #name;

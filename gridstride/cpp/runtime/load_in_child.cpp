@@ -11,18 +11,18 @@
 namespace gridstride {
 
 // if it fails, Python reports the reason later
-static void load_trial_module(void *) { dlopen(trial_module, RTLD_NOW | RTLD_LOCAL); }
+static void load_module(void *) { dlopen(module_in_child, RTLD_NOW | RTLD_LOCAL); }
 [[noreturn]] static void load_in_child(const char *path, int result) {
     for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // otherwise output would appear twice
     gridstride_send_output_to(nullptr), gridstride_send_warnings_to(nullptr); // Python must not run in the child
-    trial_module = path;
-    run_guarded(load_trial_module, nullptr);
+    module_in_child = path;
+    run_guarded(load_module, nullptr);
     const ssize_t written = write(result, &current_finding, sizeof current_finding);
     _exit(written == ssize_t(sizeof current_finding) ? 0 : 1);
 }
 }
 
-extern "C" int gridstride_try_load(const char *path, int *child_pid) {
+extern "C" int gridstride_load_in_child(const char *path, int *child_pid) {
     int pipe_ends[2];
     if (pipe(pipe_ends)) return -1;
     for (int pipe_end : pipe_ends) fcntl(pipe_end, F_SETFD, FD_CLOEXEC);

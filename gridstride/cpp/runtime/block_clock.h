@@ -1,0 +1,100 @@
+// The state of the detectors for one block: times of barriers, acquired clocks, asynchronous operations in flight, and
+// the shadow memory of its shared memory.
+#pragma once
+#include <memory>
+#include <stdint.h>
+#include <vector>
+#include "finding.h"
+#include "shadow.h"
+#include "vector_clock.h"
+#include "worker.h"
+
+namespace gridstride {
+
+struct Copy {                              // an asynchronous copy in flight
+    uintptr_t to;
+    uint32_t bytes, thread, location, group;
+};
+
+// The name of an array and the index of one of its elements; the name is empty if there is no array.
+struct ElementName {
+    char name[64];
+    int rank;
+    long long at[4];
+    Field array() const { return {"array", name}; }
+    Field index() const { return {"index", at, rank}; }
+};
+
+// A possible data race between a plain read and another thread's atomic read-modify-write. It is not reported if the
+// reader's next access of the word is a compare-and-swap, which validates the value that was read.
+struct DeferredRace {
+    Code code;
+    ElementName element;
+    const char *before, *later_kind;
+    int barrier;
+    Access earlier, later;
+    uint32_t reader;
+    uintptr_t a;
+    void *frames[24];                      // the call stack of the later access
+    int depth;
+};
+constexpr size_t max_deferred_races = 16;  // per thread
+
+// A read of an uninitialized element, and its finding
+struct UnwrittenRead {
+    uint32_t thread;
+    Finding finding;
+};
+
+// The state of the detectors for one block
+struct BlockClock {
+    static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
+    uint32_t warp_synced[max_warps];
+    // The engines see writes before these times, those of the last fence.proxy.async: by a thread, by a warp, by the
+    // block, by other threads.
+    uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
+    VectorClock proxy_fenced_others;
+    Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
+    // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
+    std::vector<MmaRead> mma_reads;
+    std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
+    // By warpgroup and wgmma-group: the time at which a thread first waited for the group
+    std::vector<uint32_t> mma_groups_completed[max_threads / 128];
+    // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of
+    // barriers of a part of the warp
+    std::vector<uint32_t> lanes_synced;
+    // The state that threads have acquired: `views` has that of each thread, from flags, mbarriers and the like;
+    // `block_view` that of all threads, from barriers of the block
+    std::vector<ThreadView> views;
+    SyncState block_view;
+    bool any_acquired = false;             // whether a thread of this block has acquired anything
+    bool acquired_since_barrier = false;   // the same since the last barrier of the block
+    int barrier_line = 0;                  // of the last barrier of the block
+    std::unique_ptr<UnwrittenRead> unwritten;              // the first one in shared memory since the last barrier
+    // By thread: its asynchronous copies in flight, and the number of groups that it has committed
+    struct {
+        std::vector<Copy> open;
+        uint32_t group;
+    } copies[max_threads] = {};
+    // The fields that every access reads are adjacent, here and at the beginning of Detector, to share cache lines.
+    alignas(64) Worker *w = nullptr;
+    uint32_t block_start = 1, block_synced = 1;
+    uintptr_t shared_base = nowhere;
+    Cells shared_cells;
+    // A tag of a word of shared memory is the key of the first thread that has read it since the last barrier. It is
+    // set if further reads change nothing in the cell: those by other threads of that warp, or, with `block_tag`, of
+    // the block. So most reads of tiles compare two integers, and do not load the cell, which has ten times the size of
+    // the word. `read_key`: the rank of the current thread, and above it a number that changes at each barrier.
+    static constexpr uint32_t block_tag = 1u << 31;
+    uint32_t read_key = max_threads;
+    void forget_read_tags() {
+        read_key += max_threads;
+        if (!__builtin_expect(read_key & block_tag, 0)) return;
+        shared_cells.forget_tags();
+        read_key = read_key % max_threads + max_threads;
+    }
+    size_t low_cells = 0, high_cells = shared_cap / 4;     // cells in use: below `low_cells`, from `high_cells` on
+    void forget_arrays();
+};
+
+}
