@@ -371,9 +371,9 @@ WORDS = {
                                         'Line 7 is in the next iteration of the loop', 'after line 9'],
     'A tree without a barrier in its loop':
         ['Both accesses are on line 9, in different iterations of a loop: put a cuda.syncthreads() at the end of each'],
-    'A histogram without atomics': ['In one step: cuda.atomic.add(counts, int(x[i] > 0), 1)'],
-    'A maximum without atomics': ['In one step: cuda.atomic.max(m, 0, x[i])'],
-    'All threads write one element': ['give each thread an element of its own, or let one thread write'],
+    'A histogram without atomics': ['Update it in one step: cuda.atomic.add(counts, int(x[i] > 0), 1)'],
+    'A maximum without atomics': ['Update it in one step: cuda.atomic.max(m, 0, x[i])'],
+    'All threads write one element': ['give each thread its own element, or let one thread write'],
     'A return before a barrier':
         ['EarlyReturn', "100 of the block's 128 threads reach it; thread (100) has returned", 'since Volta'],
     'A barrier in a branch': ['SynccheckError', 'thread (100) is in another branch', 'guard the data, not the barrier'],
@@ -392,7 +392,7 @@ WORDS = {
     'CUDA C: no guard in two dimensions': ['guard both, as in `if (r < h && c < w)`'],
     'CUDA C: no barrier at the end of a loop':
         ['data race (write after read)', 'Line 6 is in the next iteration of the loop', 'after line 8'],
-    'CUDA C: a counter without atomics': ['In one step: atomicAdd(&n[0], 1)'],
+    'CUDA C: a counter without atomics': ['Update it in one step: atomicAdd(&n[0], 1)'],
     'CUDA C: a return before a barrier': ['EarlyReturn', 'thread (100) has returned'],
     'CUDA C: right, a flag is set by atomicExch before it is read': [],
     'CUDA C: dynamic shared memory, and no bytes for it':

@@ -74,7 +74,7 @@ def main(
         return run_command(import_module(COMMANDS[argv[0]][0]).main, list(argv[1:]))
     print_commands()
     if argv and argv[0] not in ('-h', '--help', 'help'):
-        return f'There is no command {argv[0]}'
+        return f'Unknown command {argv[0]!r}'
 
 
 def console():

@@ -266,7 +266,7 @@ def test_picks_multiply_in_each_layout(standin, layout):
     torch.testing.assert_close(out, a @ b)
     assert (standin.made[1]["compute"], standin.made[1]["scale"]) == (68, 0)
     problem = every[0].problem
-    handles = {problem.preference.value, problem.product.value, *(o.value for o in problem.layouts)}
+    handles = {problem.preference.value, problem.matmul_desc.value, *(o.value for o in problem.layouts)}
     del problem, every
     assert set(standin.gone) == handles, 'all that was made is given back'
 

@@ -642,7 +642,7 @@ def test_an_environment_that_is_slow_is_not_broken(tmp_path, monkeypatch):
     (python := tmp_path/'.venv/bin/python').parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nexec sleep 60\n')
     python.chmod(0o755)
-    monkeypatch.setattr(doctor, '_PATIENCE', .1)
+    monkeypatch.setattr(doctor, '_TIMEOUT_SECONDS', .1)
     with pytest.raises(subprocess.TimeoutExpired): doctor.environment_version(tmp_path/'.venv')
     row = doctor._environment(SimpleNamespace(course=True, root=tmp_path))
     assert row.state == 'missing' and 'clean' not in row.fix

@@ -123,7 +123,7 @@ __global__ void one_block(const u32 *tiles, float *out, int wrong) {
     for (int j = i; j < WORDS; j += 160) s[j] = tiles[j]; // fill
     if (wrong != 2) fence_for_tma();
     if (i == 0 && wrong != 27) barrier_init(done, wrong == 29 ? 2 : 1); // init
-    if (i == 0) barriers_ready();
+    if (i == 0) fence_mbarrier_init();
     if (wrong == 25 ? i == 0 : warp == 0)
         tensor_alloc(address(&at), wrong == 16 ? 48 : wrong == 17 ? 16 : wrong == 18 ? 1024 : 64);
     if (wrong == 45 && warp == 0) tensor_relinquish(); // gone
@@ -182,7 +182,7 @@ __global__ void from_tensor_memory(const u32 *tiles, float *out, int wrong) {
     u32 done = address(&bar);
     for (int j = i; j < 16*32; j += 160) s[j] = tiles[128*32 + j];
     fence_for_tma();
-    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i == 0) { barrier_init(done, 1); fence_mbarrier_init(); }
     if (warp == 0) tensor_alloc(address(&at), 64);
     __syncthreads();
     u32 d = at, a = d + 32, lanes = (warp%4)*32 << 16;
@@ -224,7 +224,7 @@ __global__ void copies(const u32 *tiles, u32 *out, int wrong) {
     u32 done = address(&bar);
     for (int j = i; j < 128*4; j += 128) s[j] = tiles[j];
     if (wrong != 1) fence_for_tma();
-    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i == 0) { barrier_init(done, 1); fence_mbarrier_init(); }
     if (warp == 0) tensor_alloc(address(&at), 32);
     __syncthreads();
     u32 d = at;
@@ -260,7 +260,7 @@ __global__ void any_kind(const u32 *tiles, const u32 *start, u32 *out, long long
     u32 done = address(&bar), lanes = i/32*32 << 16;
     for (int j = i; j < 8192; j += 128) s[j] = tiles[j];
     fence_for_tma();
-    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i == 0) { barrier_init(done, 1); fence_mbarrier_init(); }
     if (i < 32) tensor_alloc(address(&at), 128);
     __syncthreads();
     for (int c = 0; c < 128; c++) tensor_store(at + c + lanes, __uint_as_float(start[c*128 + i]));

@@ -1210,7 +1210,7 @@ def test_float32_by_tensor_cores(tile, order): assert right(Bf16x6(*tile), 70, 1
 @pytest.mark.one_order
 @pytest.mark.parametrize('early', [0,1])
 def test_one_consumer_of_a_cluster_gives_stages_back_early(early, order):
-    wait = '                wgmma_wait<0>();\n                fence_sums(d);\n'
+    wait = '                wgmma_wait<0>();\n                fence_accumulators(d);\n'
     back = '                if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);\n'
     first,then = (back.replace('if (', f'if (wg {which} {early} && ') for which in ('==','!='))
     with finding('racecheck engine_has_read|racecheck engine_reads'):

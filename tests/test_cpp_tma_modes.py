@@ -24,7 +24,7 @@ __global__ void rows(const __grid_constant__ CUtensorMap from, const __grid_cons
     int i = threadIdx.x;
     if (i == 0) {
         barrier_init(address(&bar), 1);
-        barriers_ready();
+        fence_mbarrier_init();
         barrier_expect(address(&bar), wrong == 2 ? 128 : sizeof s);
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes "
                      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" // gather
@@ -44,7 +44,7 @@ __global__ void rows(const __grid_constant__ CUtensorMap from, const __grid_cons
                      :: "l"(&to), "r"(there.x), "r"(there.y), "r"(there.z), "r"(there.w), "r"(address(reversed))
                      : "memory");
         stores_commit();
-        if (wrong != 6) stores_have_read();
+        if (wrong != 6) stores_wait_read();
     }
 }
 // Loads 4 channels of 40 pixels of NHWC images, and stores them to other images without offsets
@@ -55,7 +55,7 @@ __global__ void pixels(const __grid_constant__ CUtensorMap from, const __grid_co
     int i = threadIdx.x;
     if (i == 0) {
         barrier_init(address(&bar), 1);
-        barriers_ready();
+        fence_mbarrier_init();
         barrier_expect(address(&bar), sizeof s);
         if (wrong == 7) w = 9;
         if (wrong == 8)
@@ -77,7 +77,7 @@ __global__ void pixels(const __grid_constant__ CUtensorMap from, const __grid_co
                      "[%0, {%1, %2, %3, %4}], [%5];" :: "l"(&to), "r"(c), "r"(w), "r"(h), "r"(n), "r"(address(s))
                      : "memory");
         stores_commit();
-        stores_have_read();
+        stores_wait_read();
     }
 }
 

@@ -149,7 +149,7 @@ def test_sizes_past_what_int_counts():
 def test_supports():
     r = tiled(supports=lambda h, w, k: w%8 == 0)
     assert not r.supports(1, 9, 1) and r.supports(1, 8, 1) and all(w%8 == 0 for _, w, _ in shapes_for(r))
-    with pytest.raises(ValueError, match=saying('tiled', '1x1 by 1x9', 'shape')):
+    with pytest.raises(ValueError, match=saying('tiled', '1x1 @ 1x9', 'shape')):
         r(torch.ones(1, 1), torch.ones(1, 9))
 
 
@@ -186,9 +186,9 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     assert [check_product(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [
         'tiled needs 150,000 bytes of shared memory per block; an RTX 4090 allows at most 101,376; '
-        'it is not checked here',
+        'it was not checked',
         'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: '
-        'GRIDSTRIDE_BACKEND=sim; it is not checked here']
+        'GRIDSTRIDE_BACKEND=sim; it was not checked']
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).kernel
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).prepare(8, 8, 8, None)
     tiled(shared=101_376).require_gpu()
@@ -546,7 +546,7 @@ def test_the_table_of_a_ladder(measured):
     l[0].counters['tensor pipe'] = 77.
     text = repr(l)
     for o in ('1000x500 @ 500x2000, compared with a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%',
-              'the instruction before (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'):
+              'the previous instruction (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'):
         assert o in text
     assert 'again' in l._repr_html_() and l['tiled'].tflops == pytest.approx(.2) and l[1].name == 'again'
     ax = l.plot()
@@ -615,7 +615,7 @@ def recorded_climb(monkeypatch, tmp_path):
     return climb
 
 
-MMA = dict(unit='mma', multiply_adds=2048, op='HMMA', stall_reasons=dict(wait='the instruction before'))
+MMA = dict(unit='mma', multiply_adds=2048, op='HMMA', stall_reasons=dict(wait='the previous instruction'))
 
 
 @pytest.mark.parametrize('gpu,rungs,words', [
@@ -634,16 +634,16 @@ def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_
     for r in rungs: climb(r, 1., 2., speedups={rungs[0].name: (.9, 1.1)})
     out = capsys.readouterr().out
     for r in rungs:
-        assert f'{r.name} needs {words}; it is not checked here' in out
+        assert f'{r.name} needs {words}; it was not checked' in out
         assert f'{r.name}, speedup over {rungs[0].name}: 1x, expected 0.9 to 1.1x on an H100' in out
     assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'busy 80%' in out
     assert names(out, '1.000 wavefronts', '1.000 counted', '2.00 instructions', '1.0 TFLOP/s')
-    assert re.search('before +75%', repr(climb.stall_table(rungs[0].name)))
+    assert re.search('previous instruction +75%', repr(climb.stall_table(rungs[0].name)))
     assert repr(climb.table()).count('80%') == len(rungs)
     monkeypatch.setattr(LessonLadder, 'static_table', lambda *o: 'counted')
     climb(rungs[1].variant('mine'), 1., 2.)
     out = capsys.readouterr().out
-    assert f'mine needs {words}; it is not checked here\nmine is not timed: mine needs {words}; and ' in out
+    assert f'mine needs {words}; it was not checked\nmine is not timed: mine needs {words}; and ' in out
     assert out.endswith('counted\n')
 
 
@@ -1061,8 +1061,8 @@ def test_some_of_the_header():
     "Each function can be taken by its name: whole, both forms of one that has two, and with no other"
     every = re.findall(r'__device__ \w+ (\w+)\(', ptx_header.PTX)
     assert functions(ptx_header.primitives(*every)) == functions(ptx_header.PTX) and len(every) > 30
-    assert (set(functions(ptx_header.primitives('mma', 'of_block', 'barrier_wait')))
-            == {'mma', 'of_block', 'barrier_wait'})
+    assert (set(functions(ptx_header.primitives('mma', 'load_from_block', 'barrier_wait')))
+            == {'mma', 'load_from_block', 'barrier_wait'})
     assert [ptx_header.primitives(o).count('__device__') for o in ('address', 'copy_async')] == [1, 2]
     with pytest.raises(KeyError, match='mma2.*address, copy_async, copies_commit'):
         ptx_header.primitives('mma', 'mma2')

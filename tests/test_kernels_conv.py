@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d, standalone
 from gridstride.kernels.conv import images as image_calls
-from gridstride.kernels.conv import problems, products, programs, sequences, source, tiles
+from gridstride.kernels.conv import problems, implicit_gemm, programs, sequences, source, tiles
 from gridstride.kernels.ladder import H100
 from exhaustive import some
 from found import saying
@@ -142,25 +142,25 @@ DENSE = [((2, 16, 9, 7), 24, 3, 1, 1, 1, 0), ((1, 8, 12, 12), 136, 3, 2, 1, 1, 1
 @pytest.mark.parametrize('shape,out_channels,kernel,stride,padding,dilation,tile', DENSE, ids=str)
 def test_dense(shape, out_channels, kernel, stride, padding, dilation, tile, monkeypatch):
     "Terms, rows and columns that fill no tile; taps that are out of bounds"
-    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
-    monkeypatch.setattr(products, 'product_tile', lambda problem, sms: products._TILES[tile])
-    products.dense_launches.cache_clear()
+    monkeypatch.setattr(implicit_gemm, 'is_faster', lambda problem: True)
+    monkeypatch.setattr(implicit_gemm, 'gemm_tile', lambda problem, sms: implicit_gemm._TILES[tile])
+    implicit_gemm.dense_launches.cache_clear()
     x, weight = normal('bfloat16', *shape), normal('bfloat16', out_channels, shape[1], kernel, kernel, seed=1)
     x, weight = (o.to(memory_format=torch.channels_last) for o in (x, weight))
     bias, options = normal('bfloat16', out_channels, seed=2), (stride, padding, dilation)
     assert explain_conv2d(x, weight, bias, *options).kernels == ('dense',)
     got, exact = conv2d(x, weight, bias, *options), [o.double() for o in (x, weight, bias)]
     assert_near([(got, F.conv2d(*exact, *options), F.conv2d(*(o.abs() for o in exact), *options))])
-    products.dense_launches.cache_clear()
+    implicit_gemm.dense_launches.cache_clear()
 
 
 def test_dense_convolutions_that_ours_cannot_compute(monkeypatch):
-    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
+    monkeypatch.setattr(implicit_gemm, 'is_faster', lambda problem: True)
     def reason(x, weight, **options):
         last = [o.to(memory_format=torch.channels_last) for o in (x, weight)]
         return explain_conv2d(*last, **options).reason
     x, weight = torch.zeros(1, 8, 9, 9).bfloat16(), torch.zeros(8, 8, 3, 3).bfloat16()
-    assert reason(x, weight) == products.REASON
+    assert reason(x, weight) == implicit_gemm.REASON
     assert 'float32' in reason(x.float(), weight.float()) and 'multiples of 8' in reason(x[:, :4], weight[:, :4])
     assert 'stride' in reason(x, weight, stride=(1, 2)) and 'channels last' in explain_conv2d(x, weight).reason
 
@@ -273,7 +273,7 @@ def test_a_source_is_what_is_launched(name):
              *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
              *tiles.depthwise_nhwc_launches(problem, 'float32', 1, True, False, H100),
              *tiles.depthwise_nhwc_weight_launches(problem, 'float32', H100)[0],
-             *products.dense_launches(problem, True, H100),
+             *implicit_gemm.dense_launches(problem, True, H100),
              *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
              *sequences.causal_backward_launches('float32', 1, 4, 9, 4, 1, flags),
              *sequences.causal_update_launches('float32', 4, 4, 4, True, False)]
@@ -306,7 +306,7 @@ def test_what_is_exported_is_what_is_launched(program, monkeypatch):
     for module in (image_calls, sequences):
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     monkeypatch.setattr(image_calls, 'this_device', lambda: H100)
-    monkeypatch.setattr(products, 'is_faster', lambda problem: True)
+    monkeypatch.setattr(implicit_gemm, 'is_faster', lambda problem: True)
     for n, channels, height, width, out_channels, kernel, stride, padding in program.cases[:-1]:
         def made(*shape, dtype=getattr(torch, program.dtype)): return torch.empty(shape, dtype=dtype)
         bias = made(out_channels)

@@ -168,7 +168,7 @@ def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('late, back, want', (
-    (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'racecheck engine_has_read'),
+    (r'wgmma_wait<0>\(\);\n *fence_accumulators\(o\);', r'half\)\);', 'racecheck engine_has_read'),
     (r'load_p\(x(?:.*\n){4}.*', r'ROPE\)\);', 'racecheck')), ids=('values', 'probabilities'))
 def test_a_stage_released_before_it_was_read_is_found(late, back, want, monkeypatch):
     "By the emulator, which knows what tensor cores may still read"

@@ -12,8 +12,8 @@ from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_
 from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels import standalone, using
 from gridstride.kernels.gemm import batches, launches, mlps, programs
-from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose_tile, product_launch
-from gridstride.kernels.gemm.launches import run_product
+from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProblem, Tile, choose_tile, gemm_launch
+from gridstride.kernels.gemm.launches import run_gemm
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
 from exhaustive import some
@@ -82,7 +82,7 @@ PRODUCTS += [(Tile(64, 104, 4, 1, 1, 1, 2), 'tn', HALF, 1, 72, 216, 520),
 def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
     a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
     out = torch.full((count, h, w), NAN, dtype=dtype)
-    close(run_product(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
+    close(run_gemm(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
 
 
 SMALL = Tile(64, 64, 2, 1, 1, 1, 1)
@@ -103,15 +103,15 @@ def test_epilogues(way):
     p, size = exact(a, b)
     out, saved = torch.full((H, W), NAN, dtype=HALF), torch.full((H, W), NAN, dtype=HALF)
     if way == 'residual':
-        got, sums = run_product(a, b, out, bias=bias, addend=other, column_sums=True, tile=SMALL)
+        got, sums = run_gemm(a, b, out, bias=bias, addend=other, column_sums=True, tile=SMALL)
         close(got, p + bias.double() + other.double(), size + bias.abs() + other.abs(), HALF)
         close(sums.sum(0), other.double().sum(0), other.double().abs().sum(0), torch.float32)
     elif way == 'onto':
         c = normal(H, W, dtype=torch.float32)
-        got = run_product(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
+        got = run_gemm(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
         close(got, c.double() - .5*p, size + c.abs(), torch.float32)
     else:
-        run_product(a, b, out, bias=bias, scale=.5, activation=way, activation_input=saved, tile=SMALL)
+        run_gemm(a, b, out, bias=bias, scale=.5, activation=way, activation_input=saved, tile=SMALL)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
         close(saved, z, size, HALF)
         # a gradient is 2 z at most for the square and 1.13 for the others
@@ -119,7 +119,7 @@ def test_epilogues(way):
         x = z.clone().requires_grad_()
         grad, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
         act_grad = torch.full_like(out, NAN)
-        again = run_product(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad,
+        again = run_gemm(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad,
                             tile=SMALL)
         torch.testing.assert_close(again, out, rtol=0, atol=0)
         # a gradient is 2 at most steep, but where it jumps
@@ -130,7 +130,7 @@ def test_epilogues(way):
 def test_times_another_and_its_sums():
     a, b, other = normal(H, K), normal(K, W), normal(H, W, seed=1)
     p, size = exact(a, b)
-    got, sums = run_product(a, b, torch.full((H, W), NAN, dtype=HALF), multiplier=other, column_sums=True, tile=SMALL)
+    got, sums = run_gemm(a, b, torch.full((H, W), NAN, dtype=HALF), multiplier=other, column_sums=True, tile=SMALL)
     close(got, p*other.double(), size*other.abs(), HALF)
     close(sums.sum(0), (p*other.double()).sum(0), (size*other.abs()).sum(0), torch.float32)
 
@@ -144,7 +144,7 @@ def test_groups_may_be_ragged_or_empty(tile):
     ends = [0, 13, 13, 150, 290]
     a, b, starts = normal(290, 136), normal(5, 136, 88), [0, *ends[:-1]]
     out = torch.full((290, 88), NAN, dtype=HALF)
-    run_product(a, b, out, group_ends=int32(*ends), tile=tile)
+    run_gemm(a, b, out, group_ends=int32(*ends), tile=tile)
     parts = [exact(a[s:e], b[i]) for i, (s, e) in enumerate(zip(starts, ends))]
     close(out, *(torch.cat([o[i] for o in parts]) for i in range(2)), HALF)
 
@@ -344,18 +344,18 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
     mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()
     texts = '\n'.join(map(standalone.program_source, programs.programs()))
-    assert len(seen) == 6 and all(product_launch(o, 1., H100)[0].src in texts for o in seen)
+    assert len(seen) == 6 and all(gemm_launch(o, 1., H100)[0].src in texts for o in seen)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name,sizes,right,wrong', some([
     ('grouped_mm', (5, 290, 88, 136), 'if (index < tile_rows*tile_cols) t.z = z;',
      'if (index < tile_rows*tile_cols && WRONG) t.z = z/2;'),
-    ('product_times', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*other.x, y.y*other.y};',
+    ('gemm_multiplied', (1, 136, 136, 72), 'if (MULTIPLIED) y = {y.x*other.x, y.y*other.y};',
      'if (MULTIPLIED && WRONG) y.x *= other.x;')], 2, first=1))
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
-    p = dict(programs._products())[name]
+    p = dict(programs._gemm_programs())[name]
     count, h, w, k = sizes
     case = p.problems[0]._replace(count=count, M=h, N=w, K=k)
     program = programs._program(name, p._replace(problems=(case,), tile=SMALL._replace(STAGES=3)))
@@ -377,7 +377,7 @@ MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier
 def test_the_compiler_spills_nothing(tile, more):
     usual = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nt', count=1, M=8192, N=8192, K=4096)
     case = GemmProblem(**usual | more)
-    call, boxes = product_launch(case, 1., H100, tile)
+    call, boxes = gemm_launch(case, 1., H100, tile)
     assert all(max(box) <= 256 for box, _ in boxes)
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
     except CompilerMissing as e: pytest.skip(str(e))

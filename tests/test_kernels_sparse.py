@@ -403,10 +403,11 @@ def test_prune_24_refuses_with_a_reason(call, error, words):
 @pytest.mark.parametrize('name,cases,right,wrong', some([
     ('multiply_24_bfloat16', ((136, 72, 272),), 'b + 64/16, second', 'b + (WRONG ? 0 : 64)/16, second'),
     ('multiply_blocks_64', ((8, 1, 16), (136, 72, 208)), 'columns[i]*64, bar', 'columns[i]*(WRONG ? 32 : 64), bar'),
-    ('multiply_csr_float32_512', ((20, 40, 100),), 'sum[j] += by', 'sum[j] += (WRONG ? 1.01f : 1.f)*by')], 3, first=2))
+    ('multiply_csr_float32_512', ((20, 40, 100),), '+= scale', '+= (WRONG ? 1.01f : 1.f)*scale')], 3, first=2))
 def test_an_exported_program_finds_itself_right(name, cases, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
-    text = standalone.program_source(programs._program(name, dict(programs._products())[name]._replace(cases=cases)))
+    spmm = dict(programs._spmm_programs())[name]._replace(cases=cases)
+    text = standalone.program_source(programs._program(name, spmm))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
     assert right_and_wrong(text, right, wrong, 'sparse', monkeypatch) == [0, 1]
     assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']

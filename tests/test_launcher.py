@@ -754,7 +754,7 @@ def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
     assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
     assert torch.equal(call.fast(x), x.sin()) and call.fast(x.double()) is None is call.fast([x])
     shorter = repeated(lambda x, n: NotImplemented, by_torch=lambda x, n: x.sin(),
-                       torchs_function=lambda x, n: torch.pow)
+                       make_torch_function=lambda x, n: torch.pow)
     assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
 
 
@@ -763,7 +763,7 @@ def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated
         y = torch.empty_like(x)
         launch_arrays(driver, x, y)
         return y
-    call, x = repeated(run, by_torch=torch.sin, is_torchs_in_graphs=lambda x: len(x) == 4), torch.randn(4)
+    call, x = repeated(run, by_torch=torch.sin, use_torch_in_graphs=lambda x: len(x) == 4), torch.randn(4)
     for y in (x, x[:3]): call(y)
     driver.is_capturing = True
     assert torch.equal(call(x), x.sin()) and len(driver.launches) == 2

@@ -422,7 +422,7 @@ for name in ('first_kernel_fits', 'first_kernel_stale'):
         recording.write(name, keys.key(source), name, folder=tmp_path/'recorded')
     before = states(tmp_path)
     run, = asyncio.run(L.run([path], will_save=True))
-    assert isinstance(run.error, L.RecordingRefused) and run.error.recordings == ['first_kernel_stale']
+    assert isinstance(run.error, L.StaleRecording) and run.error.recordings == ['first_kernel_stale']
     assert all(part in str(run.error) for part in ('01_a', 'rekey.py first_kernel_stale', 'course.py record 01'))
     assert states(tmp_path) == before
 

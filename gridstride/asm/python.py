@@ -49,7 +49,7 @@ def numba_type(x) -> str:  # in the notation of signatures
         types = [numba_type(item) for item in x]
         return f"Tuple(({', '.join(types)},))" if len(set(types)) > 1 else f'UniTuple({types[0]}, {len(x)})'
     if not hasattr(x, 'dtype'):
-        raise TypeError(f'a kernel of Numba takes arrays, scalars and tuples of these; got {type(x).__name__}')
+        raise TypeError(f'a Numba kernel takes arrays, scalars and tuples of these; got {type(x).__name__}')
     dtype = str(x.dtype).split('.')[-1].replace('bool', 'boolean').replace('boolean_', 'boolean')
     if not len(getattr(x, 'shape', ())):
         return dtype
@@ -330,7 +330,7 @@ def triton_type(x):  # (Triton's type, whether `x` is a multiple of 16)
     if isinstance(x, float):
         return 'fp32', False
     if not hasattr(x, 'dtype'):
-        raise TypeError(f'a kernel of Triton takes tensors and scalars; got {type(x).__name__}')
+        raise TypeError(f'a Triton kernel takes tensors and scalars; got {type(x).__name__}')
     address = x.data_ptr() if hasattr(x, 'data_ptr') else x.ctypes.data
     return '*' + _TRITON_TYPES[str(x.dtype).split('.')[-1]], address % 16 == 0
 
@@ -357,8 +357,8 @@ class Triton(_PythonKernelSource):
         }
         if missing_names := [name for name in parameter_names if name not in values]:
             raise TypeError(
-                f"{kernel.fn.__name__} has no examples of {', '.join(missing_names)}: pass tensors and scalars in "
-                'order, constants by name'
+                f"{kernel.fn.__name__} needs example arguments for {', '.join(missing_names)}: "
+                'pass tensors and scalars in order, constants by name'
             )
         constant_names = {
             parameter

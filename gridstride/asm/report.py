@@ -51,8 +51,7 @@ def find_kernel_source(
     if hasattr(kernel, 'fn') and hasattr(kernel, 'arg_names'):
         return Triton(kernel, args, options or {})
     raise TypeError(
-        f'expected CUDA C, a cuda_kernel, a load_cuda module, or a kernel of Numba, of the simulator or of Triton; '
-        f'got {kernel!r}'
+        f'expected CUDA C, a cuda_kernel, a load_cuda module, or a Numba, simulator or Triton kernel; got {kernel!r}'
     )
 
 
@@ -209,7 +208,7 @@ def ttgir(kernel, *example_args, arch='sm_90', **options) -> str:
     code = _get_code(kernel_source, arch, True, ())
     if 'ttgir' in code:
         return '\n'.join(code['ttgir'])
-    raise TypeError(f"{kernel_source.name} is not a kernel of Triton: only Triton's compiler produces TTGIR")
+    raise TypeError(f"{kernel_source.name} is not a Triton kernel: only Triton's compiler produces TTGIR")
 
 
 _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads constant barriers block occupancy'

@@ -153,7 +153,8 @@ class Events(Clock):
     def __init__(self, flush=True):
         if flush not in (True, False, 'read'):
             raise ValueError(
-                f"flush={flush!r}: True overwrites the L2 before each run, 'read' reads a buffer, False does neither"
+                "flush must be True (overwrite the L2 cache before each run), 'read' (read a buffer instead) or False; "
+                f'got {flush!r}'
             )
         import torch
 

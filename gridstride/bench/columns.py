@@ -185,7 +185,7 @@ def by_column(
     Raises ValueError if a column skips the baseline."""
     base = next(iter(calls), None)
     if columns_without_base := [column for column in columns if (column, base) in skipped]:
-        raise ValueError(f'column {columns_without_base[0]!r} skips {base!r}, the baseline of its speedups')
+        raise ValueError(f'column {columns_without_base[0]!r} skips {base!r}, but its speedups are relative to it')
     results = {}
     for column, make_clock in columns.items():
         timed_calls = {name: f for name, f in calls.items() if (column, name) not in skipped}

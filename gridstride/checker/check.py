@@ -205,7 +205,7 @@ def _require_files(parser, options):
         if not Path(file).is_file():
             parser.error(f'{file}: No such file')
         if Path(file).suffix not in SUFFIXES:
-            parser.error(f'{file}: cannot check this kind of file; known are {", ".join(SUFFIXES)}')
+            parser.error(f'{file}: cannot check a file of this type; supported types are {", ".join(SUFFIXES)}')
     try:
         require_codes(options.allow)
     except ValueError as e:

@@ -98,7 +98,7 @@ def require_codes(codes):
     from ..diagnostics.messages import WORDS
 
     if unknown := {*codes} - {code for _, code in WORDS}:
-        raise ValueError(f'{min(unknown)}: no finding has this code; it is the last word in [kind/code] of a report')
+        raise ValueError(f'{min(unknown)}: unknown code; pass the last word of [kind/code] in a report')
 
 
 def _to_ints(xyz):

@@ -146,7 +146,7 @@ def _is_valid(schema, value, types):
 def _call(name, arguments):
     "Run a tool; returns the result of `tools/call`"
     if name not in TOOLS:
-        raise ProtocolError(-32602, f'there is no tool {name}: {", ".join(TOOLS)}')
+        raise ProtocolError(-32602, f'unknown tool {name}; available: {", ".join(TOOLS)}')
     function, _, schema = TOOLS[name]
     _require_arguments(schema, arguments)
     result = function(**arguments)
@@ -190,7 +190,7 @@ def answer(line: str):  # a dictionary; None for a notification
         return None
     try:
         if request['method'] not in _METHODS:
-            raise ProtocolError(-32601, f'there is no method {request["method"]}')
+            raise ProtocolError(-32601, f'unknown method {request["method"]}')
         return dict(jsonrpc='2.0', id=request['id'], result=_METHODS[request['method']](request.get('params') or {}))
     except ProtocolError as e:
         return dict(jsonrpc='2.0', id=request['id'], error=dict(code=e.code, message=str(e)))

@@ -131,6 +131,6 @@ def main(argv=None) -> int:  # exit status
     keys = _keys_of(code) if code else list(WORDS)
     if not keys:
         close = get_close_matches(code, [known for _, known in WORDS], 3)
-        parser.error(f'no message has the code {code}' + (f'; there is {", ".join(close)}' if close else ''))
+        parser.error(f'no message has the code {code}' + (f'; did you mean {", ".join(close)}?' if close else ''))
     print(page_text(*keys[0]) if len(keys) == 1 else '\n'.join(f'{kind}/{known}' for kind, known in keys))
     return 0

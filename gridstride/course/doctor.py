@@ -103,7 +103,7 @@ def _why_no_launcher():
     probe = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
     try:
         completed = subprocess.run(
-            [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=_PATIENCE, cwd=ROOT
+            [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=_TIMEOUT_SECONDS, cwd=ROOT
         )
     except (OSError, subprocess.SubprocessError) as e:
         return f'{type(e).__name__}: {e}'
@@ -192,7 +192,9 @@ def _venv(m):
 
 # The probe detects two kinds of broken environment. Without pyvenv.cfg, the environment's Python acts as the base
 # Python, and pip would install packages there. An interrupted installation of pip has no RECORD, which pip writes last.
-_PATIENCE = 600  # seconds; on a busy machine, or from a slow disk, what takes a second has taken more than a minute
+_TIMEOUT_SECONDS = (
+    600  # seconds; on a busy machine, or from a slow disk, what takes a second has taken more than a minute
+)
 _PROBE = """
 import os, pip, sys
 from importlib.metadata import distribution
@@ -213,7 +215,13 @@ def environment_version(
     cmd = [str(python), '-c', _PROBE, str(home)]
     try:
         completed = subprocess.run(
-            cmd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=_PATIENCE, check=True, env=env
+            cmd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=True,
+            env=env,
         )
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -230,7 +238,9 @@ def _environment(m):
     try:
         works = environment_version(home)
     except subprocess.TimeoutExpired:
-        return Row('missing', f'no answer in {_PATIENCE} s: the machine is busy', 'python3 course.py doctor')
+        return Row(
+            'missing', f'no response within {_TIMEOUT_SECONDS} s: the machine is busy', 'python3 course.py doctor'
+        )
     if not works:
         return Row('missing', 'does not work', 'python3 course.py clean && python3 course.py setup')
     return Row('ok', str(home))
@@ -446,7 +456,7 @@ def _assembly(m):
     if m.system != 'linux':
         return Row('optional', f'not available for {m.system}: lessons show recorded results')
     problem = ' and '.join(
-        f'no {missing}' for missing, free_space in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not free_space
+        f'no {name}' for name, installed in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not installed
     )
     packages = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
     return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))

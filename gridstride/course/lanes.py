@@ -78,7 +78,7 @@ def chosen(
     for slug in slugs.split():
         matching = [lesson for lesson in lessons if slug in (lesson.slug, lesson.chapter)]
         if not matching:
-            raise LookupError(f'there is no lesson or chapter {slug}')
+            raise LookupError(f'no lesson or chapter {slug!r}')
         chosen_lessons += matching
     return chosen_lessons
 

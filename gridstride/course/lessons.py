@@ -31,7 +31,7 @@ __all__ = [
     'code_hash',
     'stale',
     'LessonError',
-    'RecordingRefused',
+    'StaleRecording',
     'execute',
     'name_kernel',
     'trust',
@@ -70,22 +70,22 @@ class LessonError(Exception):
         )
 
 
-class RecordingRefused(Exception):
-    "A lesson that was to be saved could not show recordings, because their keys are those of other sources"
+class StaleRecording(Exception):
+    "A lesson was not saved, because the keys of its recordings do not match its sources"
 
     def __init__(self, lesson, recordings):
         self.recordings = recordings
         names = ' '.join(recordings)
         super().__init__(
-            f'{lesson} was not saved: the keys of {names} do not match the sources that are recorded there, so the '
-            'lesson could not show these recordings. Undo the change of the sources. If it changes no result, such as '
-            f'a rename, give them new keys: python benchmarks/rekey.py {names}. Otherwise record the lesson again on a '
+            f'{lesson} was not saved: {names} were recorded from other sources, so the lesson could not show them. '
+            'Undo the change of the sources. If it changes no result, such as a rename, give the recordings new keys: '
+            f'python benchmarks/rekey.py {names}. Otherwise record the lesson again on a '
             f'GPU: python3 course.py record {lesson.partition("_")[0]}'
         )
 
 
-def _refused_recordings(log):
-    "Return the names of the recordings that a lesson looked up and refused, in the order of its log of lookups"
+def _stale_recordings(log):
+    "Return the names of the recordings whose keys did not match, in the order in which the lesson looked them up"
     lines = log.read_text(encoding='utf-8').splitlines() if log.exists() else []
     return list(dict.fromkeys(line.removesuffix(' refused') for line in lines if line.endswith(' refused')))
 
@@ -120,7 +120,7 @@ async def execute(
     will_save=False,  # whether the outputs are to be saved: then claims about them must hold, see `recording.claim`
 ):  # the notebook with its new outputs
     """Execute a lesson in a fresh kernel, without changing its file; raises `LessonError` if a cell fails or takes over
-    ten minutes, and with `will_save` `RecordingRefused` if a recording's key does not match"""
+    ten minutes, and with `will_save` `StaleRecording` if a recording's key does not match"""
     import nbformat
 
     nb = nbformat.v4.rwbase.rejoin_lines(nbformat.from_dict(read(path)))
@@ -143,8 +143,8 @@ async def execute(
             raise LessonError(
                 Path(path).stem, cell, nb.cells[last_cell_index].source if cell else '', _strip_colors(trace)
             ) from None
-        if recordings := will_save and _refused_recordings(Path(tmp, 'lookups')):
-            raise RecordingRefused(Path(path).stem, recordings)
+        if recordings := will_save and _stale_recordings(Path(tmp, 'lookups')):
+            raise StaleRecording(Path(path).stem, recordings)
     return nb
 
 
@@ -253,7 +253,7 @@ def save(
     from gridstride.utils import backend
 
     if code(nb) != code(read(path)):
-        raise ValueError(f'{path} was edited while it ran, so its outputs were not saved. Run it again.')
+        raise ValueError(f'{path} was edited while it ran, so its outputs were not saved; run it again')
     clean(nb)
     nb['metadata']['gridstride'] = {'code': code_hash(nb), 'backend': backend()}
     write_atomically(path, nbformat.writes(nb) + '\n')
@@ -280,7 +280,7 @@ async def _run_lesson(path, backend_name, will_save, slots, tick):
             nb = await execute(path, count, will_save)
             if will_save:
                 save(nb, path)
-        except (LessonError, RecordingRefused, ValueError, OSError) as e:
+        except (LessonError, StaleRecording, ValueError, OSError) as e:
             error = e
         return Run(path.stem, backend_name, cells, time.perf_counter() - start, error)
 

@@ -104,7 +104,7 @@ def _allocate(num_bytes, itemsize, name, num_devices):
     free = _function('symmetric_free', None, ctypes.c_void_p)
     address = allocate(num_bytes, itemsize, name.encode())
     if not address:
-        raise MemoryError(f'the emulated devices have no {num_bytes} bytes left')
+        raise MemoryError(f'the emulated devices are out of memory: cannot allocate {num_bytes} bytes')
     addresses = [find_peer(address, device) for device in range(num_devices)]
     arrays = [(ctypes.c_char * num_bytes).from_address(a) for a in addresses]
     for memory, a in zip(arrays, addresses):

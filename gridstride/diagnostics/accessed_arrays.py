@@ -187,7 +187,7 @@ def _pointers_in(value):
 
 
 def _arguments_of(parameter, callee, caller):
-    "Return [the argument that a call passes for a parameter]; [] if it is not found"
+    "Return the arguments that a call passes for a parameter: one, or none if the call or the parameter is not found"
     definition = re.search(rf'\b{callee.function}\s*\(', callee.code)
     call = re.search(rf'\b{callee.function}\s*(?:<[^;()]*>)?\s*\(', _code_of(caller.line))
     if not definition or not call:
@@ -223,7 +223,7 @@ def _expand_index(use, code):
 
 
 def _may_be_large(use, code, arrays):
-    "Return whether the index may be large; thread indices, block indices and constants are small"
+    "Return whether the index may be large; thread indices, block indices and constants count as small"
     text = _SMALL_TERM.sub('', _expand_index(use, code))
     unassigned = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
     return bool(unassigned - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))

@@ -32,9 +32,9 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` combines the two
   as the dialect writes it, `s[3, 4]` or `s[3][4]`, and `subscript` is the index alone, `105` or `(3, 4)`. If
   the array is unknown, `space` names the memory instead: 'shared memory'.
-- `access` is 'read', 'write', 'atomic', or 'access' if it is unknown which of the three; `access_to` adds its
+- `access` is 'read', 'write', 'atomic', or 'access' if the kind of access is unknown; `access_to` adds its
   preposition, as in 'write to'. `extent` is derived from `shape`: '100 elements', or 'shape (4, 25)'.
-- `candidates` are the elements that the access may have been to, (array, index, size); `either` lists them.
+- `candidates` are the elements that may have been accessed, (array, index, size); `either` lists them.
 - `before` and `now` are the two accesses of a race, as in 'read' and 'written'; `hazard` is derived from them,
   'read after write'.
 - `threads` is a number of threads; `waiting` is derived from it, '1 thread waits'.
@@ -542,7 +542,7 @@ def _format_extent(shape, language):
 
 
 def _format_candidates(candidates, language):
-    "Format the elements that an access may have been to: `x[-5] (100 elements) or y[7] (50 elements)`"
+    "Format the elements that may have been accessed: `x[-5] (100 elements) or y[7] (50 elements)`"
     elements = (f'{array}[{index}] ({_format_extent((size,), language)})' for array, index, size in candidates)
     return _format_part('or', language).join(elements)
 
@@ -605,7 +605,7 @@ def as_instance_of(
     error,  # a `KernelError`
     other,  # a class of exceptions
 ):
-    "Return the finding as an instance of `other`, too, or of the nearest base class that can be made of one text"
+    "Return the finding as an instance of `other`, too, or of its nearest base class that takes one text"
     for base in other.__mro__:
         if issubclass(base, Exception) and isinstance(error, base):
             return error
@@ -630,7 +630,7 @@ def _combined_class(finding_class, exception_class):
 
 
 def learner_stacklevel():
-    "Return the `stacklevel` of a warning about the learner's code: the number of frames from the caller up to it"
+    "Return the `stacklevel` of a warning about the learner's code: the number of frames between it and the caller"
     frame = sys._getframe(1)
     level = 1
     while frame.f_back and (
@@ -642,7 +642,7 @@ def learner_stacklevel():
 
 
 def _is_command(frame):
-    "Return whether a frame is that of `python -m`, of the script `gridstride`, or of a program that it has built"
+    "Return whether a frame belongs to `python -m`, to the script `gridstride`, or to a program that `gridstride` built"
     functions = (frame.f_globals.get(name) for name in ('console', 'run_executable'))
     is_of_package = any(getattr(f, '__module__', '').startswith('gridstride.') for f in functions)
     return is_of_package or frame.f_code.co_filename.startswith('<frozen')
@@ -650,10 +650,10 @@ def _is_command(frame):
 
 def warn_learner(
     warning: Warning,
-    file=None,  # for the case that no line of Python is the learner's, as under `python -m gridstride.cpp`
+    file=None,  # used if the learner has no Python code, as with `python -m gridstride.cpp`
     line=None,
 ):
-    "Emit a warning at the learner's line of Python that led here, or else at `line` of `file`"
+    "Emit a warning at the learner's Python line that led here, or else at `line` of `file`"
     level = learner_stacklevel()
     if file and _is_command(sys._getframe(level - 1)):
         warnings.warn_explicit(warning, type(warning), file, line or 1)
@@ -661,7 +661,7 @@ def warn_learner(
         warnings.warn(warning, stacklevel=level)
 
 
-# Functions that `warn_of` calls with each warning, even if a filter of Python hides it
+# Functions that `warn_of` calls with each warning, even if one of Python's warning filters hides it
 warning_observers = []
 
 

@@ -65,7 +65,7 @@ def _bound_included_hint(guard):
     corrected = (
         guard.corrected if guard.comparison.startswith(guard.name) else guard.bound
     )  # for a `range`, only the bound
-    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.comparison, right=corrected)
+    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, comparison=guard.comparison, right=corrected)
 
 
 _REMAINDER = re.compile(r'[^%;]+%\s*(?P<divisor>\w+)')
@@ -122,7 +122,7 @@ def _wrong_connective_hint(lines, names):
         if mistake := _find_wrong_connective(line, names):
             guarded_names = {guard.name for guard in guards_of(names, lines[:n])}
             variables, hint_fields = mistake
-            return None if names & variables <= guarded_names else ('wrong_joint', hint_fields)
+            return None if names & variables <= guarded_names else ('wrong_connective', hint_fields)
     return None
 
 
@@ -146,7 +146,7 @@ def _find_wrong_connective(line, names):
         return None
     connective = connectives.pop()
     corrected = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(connective)
-    return corrected and (variables, dict(guard=condition, joint=connective, right=corrected))
+    return corrected and (variables, dict(guard=condition, connective=connective, right=corrected))
 
 
 def _is_past_end(term):

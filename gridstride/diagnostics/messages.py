@@ -519,7 +519,8 @@ WORDS = {
     ('memcheck', 'box_misaligned'): Words(
         '{operation}: the box begins at element {at} of its rows, '
         'but must begin at a multiple of 16 bytes ({elements} elements)',
-        'Round the innermost coordinate down to such a multiple: a GPU stops with an illegal instruction.',
+        'Round the innermost coordinate down to such a multiple. On a GPU, the kernel fails with an illegal '
+        'instruction.',
     ),
     ('memcheck', 'box_before'): Words(
         dict(
@@ -527,16 +528,17 @@ WORDS = {
             cuda=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
             triton=_BOX_BEFORE_ARRAY.format('a descriptor'),
         ),
-        'Store at a coordinate of 0 or more along every axis: a GPU stops with an illegal instruction.',
+        'No coordinate of a store may be negative. On a GPU, the kernel fails with an illegal instruction.',
     ),
     ('memcheck', 'descriptor'): Words(
         'wgmma.mma_async: a descriptor points outside shared memory',
         'Encode the address divided by 16 in its lowest 14 bits, then the two strides, each divided by 16.',
     ),
     ('memcheck', 'peer_not_enabled'): Words(
-        '{access_to} {element} by device {device}, but it is memory of device {owner}, without peer access',
-        'Enable it first: cudaSetDevice({device}); cudaDeviceEnablePeerAccess({owner}, 0). It holds in one direction. '
-        'In Python, allocate the array by devices.symmetric.',
+        '{access_to} {element} by device {device}: the memory belongs to device {owner}, and peer access is not '
+        'enabled',
+        'Enable it first: cudaSetDevice({device}); cudaDeviceEnablePeerAccess({owner}, 0). This enables one direction '
+        'only. In Python, allocate the array with devices.symmetric.',
     ),
     # Tensor memory and the descriptors of tcgen05
     ('memcheck', 'tensor_columns'): Words(
@@ -545,8 +547,8 @@ WORDS = {
     ),
     ('memcheck', 'tensor_outside'): Words(
         '{operation} accesses lane {lane}, column {column} of tensor memory, which is not allocated',
-        'Tensor memory has 128 lanes and 512 columns. Check the address: its upper 16 bits are the lane, its lower '
-        'ones the column; and how many columns tcgen05.alloc has requested.',
+        'Tensor memory has 128 lanes and 512 columns. Check the address (upper 16 bits: lane, lower 16 bits: column) '
+        'and the number of columns that tcgen05.alloc requested.',
     ),
     ('memcheck', 'tensor_freed'): Words(
         '{operation} accesses column {column} of tensor memory after it was freed',
@@ -559,18 +561,18 @@ WORDS = {
     ),
     ('memcheck', 'tensor_leak'): Words(
         'the block ends without freeing {columns} columns of tensor memory',
-        'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise later blocks on this SM run out of columns '
-        'and wait: a deadlock.',
+        'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise tcgen05.alloc of a later block on this SM '
+        'may never return.',
     ),
     ('memcheck', 'tensor_relinquished'): Words(
         'tcgen05.alloc after tcgen05.relinquish_alloc_permit: the block may not allocate any more',
         'Allocate first; relinquish the permit after the last tcgen05.alloc.',
     ),
     ('memcheck', 'tensor_lanes'): Words(
-        '{operation} by warp {warp} accesses lanes {lane} to {last} of tensor memory: it reaches lanes {first} to '
-        '{end}',
-        'Warp i reaches the 32 lanes from 32*(i%4) on: add that lane, shifted left by 16, to the address. Shapes of 16 '
-        'lanes begin at a multiple of 16.',
+        '{operation} by warp {warp} accesses lanes {lane} to {last} of tensor memory, but this warp can access only '
+        'lanes {first} to {end}',
+        'Warp i can access 32 lanes, the first of which is 32*(i%4): add that lane, shifted left by 16, to the '
+        'address. Shapes of 16 lanes must begin at a multiple of 16.',
     ),
     ('memcheck', 'tensor_groups'): Words(
         '{operation} with cta_group::{group}, but another tcgen05 instruction of this kernel has '
@@ -578,7 +580,7 @@ WORDS = {
         'Use the same cta_group in all tcgen05 instructions of a kernel.',
     ),
     ('memcheck', 'tensor_pair'): Words(
-        '{operation} with cta_group::2 in a block that has no pair',
+        '{operation} with cta_group::2 in a block that does not belong to a CTA pair',
         'Launch clusters of an even number of blocks, as with __cluster_dims__(2, 1, 1).',
     ),
     ('memcheck', 'instruction_descriptor'): Words(
@@ -587,7 +589,7 @@ WORDS = {
     ),
     ('memcheck', 'matrix_descriptor'): Words(
         'bits {part} of the matrix descriptor of {operand} are {value}; allowed: {allowed}',
-        'A descriptor of Blackwell has 1 in bits 46 to 48 and the swizzle in bits 61 to 63; that of Hopper differs.',
+        "Blackwell's format has 1 in bits 46 to 48 and the swizzle mode in bits 61 to 63; Hopper's differs.",
     ),
     ('memcheck', 'tensor_map_mode'): Words(
         'cp.async.bulk.tensor: {part} is {value}; required: {allowed}',
@@ -621,7 +623,8 @@ WORDS = {
     ),
     ('initcheck', 'tensor_unwritten'): Words(
         'uninitialized read of tensor memory: lane {lane}, column {column}',
-        'Let the first tcgen05.mma of a tile ignore D (enable-input-d is false), and store or copy what others read.',
+        'Set enable-input-d to false in the first tcgen05.mma of a tile, which then ignores D; write other elements '
+        'with tcgen05.st or tcgen05.cp before they are read.',
     ),
     ('initcheck', 'unwritten_for_engine'): Words(
         _UNINITIALIZED + ' by the tensor cores or TMA',
@@ -685,13 +688,14 @@ WORDS = {
     ('synccheck', 'not_resident'): Words(
         'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
         'no more fit on the device, and all of them wait',
-        'Launch no more blocks than fit, or let a block take its number from an atomic counter and wait only for '
-        'blocks with lower numbers.',
+        'Launch no more blocks than fit, or let each block take its index from an atomic counter and wait only for '
+        'blocks with lower indices.',
     ),
     ('synccheck', 'deadlock_on_flag'): Words(
-        'deadlock: {element} does not change, for which a loop on device {device} waits; {others}',
-        'Check that each kernel sets the flags that others wait for, on the device where they wait, and that a flag of '
-        'the last round is not taken for one of this round: count rounds, or reset it before anyone sets it again.',
+        'deadlock: a loop on device {device} waits for {element} to change, and nothing will change it; {others}',
+        'Check that each kernel sets the flags that others wait for, on the device where they wait. A kernel must not '
+        'mistake a flag of an earlier iteration for a new one: store the iteration number in the flag, or reset the '
+        'flag before it is set again.',
     ),
     ('synccheck', 'not_cooperative'): Words(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
@@ -742,7 +746,7 @@ WORDS = {
     ),
     ('synccheck', 'tensor_addresses'): Words(
         '{operation}: the lanes of a warp pass different addresses of tensor memory',
-        'Pass the same address in all lanes: lane i accesses the i-th lane from there on by itself.',
+        'Pass the same address in all lanes: the instruction adds the lane index to it.',
     ),
     # Launches that no GPU accepts
     ('launch', 'no_brackets'): Words(
@@ -808,7 +812,7 @@ WORDS = {
         'Launch it with a number of blocks and of threads: {kernel}<<<blocks, threads>>>(...).',
     ),
     ('launch', 'stream_of_other_device'): Words(
-        'a kernel is launched on device {device} into a stream of device {owner}',
+        'a kernel is launched on device {device} in a stream of device {owner}',
         'A stream belongs to the device on which it was created: call cudaSetDevice({owner}) before the launch, or '
         'create a stream on device {device}.',
     ),
@@ -820,7 +824,7 @@ WORDS = {
     ('launch', 'out_of_memory'): Words(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
-        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven bytes. '
+        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven. '
         'Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
@@ -897,9 +901,8 @@ WORDS = {
         'Declare the variable in the kernel, or in the function that uses it.',
     ),
     ('crash', 'no_addresses'): Words(
-        'no address space is left for the memory of the emulated device, or for its checks',
-        'Either virtual memory is limited (ulimit -v), or memory that is never freed has used up the address space; '
-        'checks=False needs less.',
+        'out of address space for the memory of the emulated device, or for its checks',
+        'Either virtual memory is limited (ulimit -v), or the program leaks memory; checks=False needs less.',
     ),
     ('crash', 'not_emulated'): Words(
         'the emulator does not support {function}', 'Call torch.matmul from Python, or run on a GPU.'
@@ -915,8 +918,8 @@ WORDS = {
         '__float2int_rz, which saturates and gives 0 for a NaN.',
     ),
     ('crash', 'no_stack'): Words(
-        'no memory for the stack of another thread',
-        'A limit on virtual memory (ulimit -v) prevents it, or no memory is left: use smaller blocks.',
+        'out of memory: a stack for another thread cannot be allocated',
+        'Raise the limit on virtual memory (ulimit -v) if there is one, or use smaller blocks.',
     ),
     ('timeout', 'time_limit'): Words(
         'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
@@ -931,14 +934,12 @@ WORDS = {
 
 
 # Hints that replace that of a row if `hints.hint_for` recognizes the mistake in the learner's lines
-_UPDATE_IN_LINE = (
-    'Both accesses are on this line: it reads {element}, then writes it, and another thread comes in between. '
-)
-_UPDATE_IN_TWO_LINES = 'An update in two lines reads {element}, then writes it, and another thread comes in between. '
-_WITHOUT_ATOMIC = 'No atomic does exactly this: let one thread do it, or give each thread an element of its own.'
+_UPDATE_IN_LINE = 'This line reads {element}, then writes it: an update by another thread in between is lost. '
+_UPDATE_IN_TWO_LINES = 'These two lines read {element}, then write it: an update by another thread in between is lost. '
+_WITHOUT_ATOMIC = 'No atomic operation does exactly this: let one thread do it, or give each thread its own element.'
 _USE_ATOMIC = dict(
-    python='In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
-    cuda='In one step: atomic{Operation}(&{target}, {value}).',
+    python='Update it in one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
+    cuda='Update it in one step: atomic{Operation}(&{target}, {value}).',
 )
 _GUARD_ADMITS = 'The guard `{guard}` lets this thread in, and '
 HINTS = {
@@ -949,11 +950,11 @@ HINTS = {
     'update_apart': {d: _UPDATE_IN_TWO_LINES + remedy for d, remedy in _USE_ATOMIC.items()},
     'update_other': _UPDATE_IN_LINE + _WITHOUT_ATOMIC,
     'update_other_apart': _UPDATE_IN_TWO_LINES + _WITHOUT_ATOMIC,
-    'two_names': '{element} and {second_element} are one element of memory: the arrays overlap. Pass a copy of '
-    'one array, or give each thread elements of memory of its own.',
-    'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Pass the kernel a '
-    'copy, for example by .contiguous() or np.ascontiguousarray.',
-    'one_element': 'Both accesses are on this line: give each thread an element of its own, or let one thread write.',
+    'two_names': '{element} and {second_element} are stored at the same address: the arrays overlap. Pass a copy '
+    'of one array, or give each thread its own part of the memory.',
+    'expanded': '{array} is expanded (stride 0): several of its elements are stored at the same address. Pass a copy, '
+    'for example with .contiguous() or np.ascontiguousarray.',
+    'one_element': 'Both accesses are on this line: give each thread its own element, or let one thread write.',
     'same_line': dict(
         python='Both accesses are on line {line}, in different iterations of a loop: put a cuda.syncthreads() '
         'at the end of each iteration.',
@@ -1027,14 +1028,14 @@ HINTS = {
         'must do nothing: guard every axis, as in `if ({both})`.',
     ),
     'one_too_many': '`{guard}` admits one index too many: with {size} elements the last valid index is {last}.',
-    'row_too_many': '`{guard}` admits one index too many: the last valid index is {bound} - 1. `{wrote}` must be '
+    'row_too_many': '`{guard}` admits one index too many: the last valid index is {bound} - 1. `{comparison}` must be '
     '`{right}`.',
-    'wrong_joint': '`{guard}` admits threads with one index past the end: `{joint}` must be `{right}`.',
+    'wrong_connective': '`{guard}` admits threads with one index past the end: `{connective}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
     'moved': '`{move}` has moved the pointer: `{expr}` counts from the new position, the index in this message from '
-    'the first element of {array}. Check the distance of the move, and the number of elements after it.',
+    'the first element of {array}. Check how far the pointer moves, and how many elements remain after it.',
     'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from the new position, but only {left} '
     'elements remain there. Guard with the number of remaining elements.',
     'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block size, or the bound of a loop, is '

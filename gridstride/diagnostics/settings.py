@@ -61,7 +61,7 @@ class Settings:
 
 
 def _language_of_environment():
-    "Return the value of GRIDSTRIDE_LANG; for a language without a catalogue, print so and return ''"
+    "Return the value of GRIDSTRIDE_LANG; for a language without a catalogue, print a warning and return ''"
     name = os.environ.get('GRIDSTRIDE_LANG', '')
     try:
         check_language(name)
@@ -78,7 +78,7 @@ settings = Settings(
     checks=CHECKS,
     order='forward',
     seed=0,
-    swaps=1 << 30,  # at most so many exchanges per shuffle
+    swaps=1 << 30,  # the maximum number of swaps per shuffle
     who=False,
     engine='lanes',
     lanes=16384,
@@ -111,9 +111,9 @@ def change(settings, **new_values):
 def shuffle(
     items: list,
     random_below,  # a function n -> random integer from 0 to n - 1
-    swaps: int,  # at most so many exchanges; with fewer than len(items) - 1, most items stay where they are
+    swaps: int,  # the maximum number of swaps; with fewer than len(items) - 1, most items keep their positions
 ) -> list:  # `items`
-    """Shuffle a list in place, by the first exchanges of Fisher and Yates.
+    """Shuffle a list in place, by the first swaps of the Fisher-Yates algorithm.
 
     >>> shuffle([0, 1, 2, 3], lambda n: 0, swaps=1)
     [3, 1, 2, 0]"""

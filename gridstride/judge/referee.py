@@ -121,9 +121,9 @@ def _refusal_for_end(bench, process_ended):
 def _check_options(limit, device):
     "Raise `ValueError` for an invalid limit or device"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
-        raise ValueError(f'limit is {limit!r}; it must be a positive number of seconds')
+        raise ValueError(f'limit must be a positive number of seconds; got {limit!r}')
     if device not in ('cpu', 'cuda'):
-        raise ValueError(f"device is {device!r}; it must be 'cpu' or 'cuda'")
+        raise ValueError(f"device must be 'cpu' or 'cuda'; got {device!r}")
     if device == 'cuda' and not torch.cuda.is_available():
         raise ValueError("device is 'cuda', but torch finds no NVIDIA GPU; 'cpu' runs kernels on the emulator")
 

@@ -6,10 +6,10 @@ tensors, and on the values of the other arguments. So the first call with such a
 allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. Later calls are
 made by the compiled launcher's table (`cpp/launcher.cpp`).
 
-A call is only repeated if the recording explains it completely. It does not if the call ran other torch operations, or
-if a launch accesses memory that is neither an argument nor allocated by the call: then the Python code runs each time.
-If two operands overlap, later ones may not: such a call is not stored. Memory that an operator keeps from call to call
-must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory instead.
+A call is only repeated if its recording is complete. It is not if the call ran other torch operations, or if a launch
+accesses memory that is neither an argument nor allocated by the call: then the Python code runs each time. A call whose
+operands overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
+call must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory.
 """
 
 from contextlib import nullcontext
@@ -45,7 +45,7 @@ def needs_autograd(*tensors) -> bool:
 
 def differentiable_once(backward):
     """Let a backward pass of a `torch.autograd.Function` raise if its results are differentiated, as torch's
-    `once_differentiable` does, but without its overhead where nothing records them"""
+    `once_differentiable` does, but without its overhead if no graph is recorded"""
     checked_backward = once_differentiable(backward)
 
     @wraps(backward)
@@ -120,7 +120,7 @@ class CallRecorder(TorchDispatchMode):
             self.steps.append((launcher, tensors))
 
 
-class _Unexplained(Exception):
+class _IncompleteRecording(Exception):
     "A recording cannot become a recipe"
 
 
@@ -130,7 +130,7 @@ def _allocation_arguments(x):
 
 
 def _memory(x):
-    "Return what identifies the memory of a tensor: its storage, and the first and the last address in it"
+    "Return a key of the memory of a tensor: its storage, and the first and the last address in it"
     return x.untyped_storage()._cdata, *_span(x)
 
 
@@ -146,15 +146,15 @@ def _launch_object(launcher, arrays):
 
 
 def _make_recipe(recorder, tensors, results):
-    "Return (steps, workspace) for the table; raises `_Unexplained` if the recording does not explain the call"
+    "Return (steps, workspace) for the table; raises `_IncompleteRecording` if they would be incomplete"
     num_recorded = sum(launcher is not None for launcher, _ in recorder.steps)
     if not all(isinstance(x, torch.Tensor) for x in results):
-        raise _Unexplained
+        raise _IncompleteRecording
     if not recorder.is_complete or not num_recorded or num_recorded != recorder.num_launches:
-        raise _Unexplained
+        raise _IncompleteRecording
     own_memory = {_memory(x) for x in results}  # a result may be a view, with another shape
     if not own_memory <= set(map(_memory, recorder.allocations)):
-        raise _Unexplained
+        raise _IncompleteRecording
     workspaces = [x for x in recorder.allocations if _memory(x) not in own_memory and x.numel()]
     # base index, start and end address, and offset of the base's first byte
     bases = [(i, *_span(x), 0) for i, x in enumerate([*tensors, *results])]
@@ -172,7 +172,7 @@ def _make_recipe(recorder, tensors, results):
         for index, base_start, base_end, offset in bases:
             if base_start <= start and end <= base_end:
                 return index, offset + start - base_start
-        raise _Unexplained
+        raise _IncompleteRecording
 
     steps = [
         (_launch_object(launcher, arrays), tuple(map(address, arrays)))
@@ -182,16 +182,16 @@ def _make_recipe(recorder, tensors, results):
     ]
     written = {index for step in steps for index, _ in (step[1] if step[0] else [step[1]])}
     if any(x.numel() and len(tensors) + i not in written for i, x in enumerate(results)):
-        raise _Unexplained
+        raise _IncompleteRecording
     return tuple(steps), ((workspace_bytes,), (1,), torch.uint8) if workspace_bytes else None
 
 
 def _store(table, recorder, args, result, in_graphs):
-    "Store a recorded call in the table, unless the recording does not explain it; `in_graphs`: as for `store_recipe`"
+    "Store a recorded call in the table, if its recording is complete; `in_graphs`: as for `store_recipe`"
     results = list(result) if isinstance(result, tuple) else [result]
     try:
         steps, workspace = _make_recipe(recorder, [x for x in args if isinstance(x, torch.Tensor)], results)
-    except _Unexplained:
+    except _IncompleteRecording:
         return table.use_python(*args)
     arguments = [_allocation_arguments(x) for x in results]
     table.store_recipe(args, steps, arguments if isinstance(result, tuple) else arguments[0], workspace, in_graphs)
@@ -213,16 +213,16 @@ def _is_recordable(args):
 
 def repeated(
     run,  # a function of tensors and constants
-    by_torch=None,  # computes the result by torch, where `run` returns NotImplemented
+    by_torch=None,  # computes the result with torch, if `run` returns NotImplemented
     is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
-    is_torchs_in_graphs=None,  # a function of the same arguments; True: in CUDA graphs `by_torch` computes the result
-    torchs_function=None,  # a function of the same arguments that returns a shorter function than `by_torch` for them
-    with_gradient=False,  # where `run` returns NotImplemented, torch also computes the result if its gradient is needed
+    use_torch_in_graphs=None,  # a function of the same arguments; True: in CUDA graphs `by_torch` computes the result
+    make_torch_function=None,  # a function of the same arguments that returns a faster one than `by_torch`
+    with_gradient=False,  # if `run` returns NotImplemented, torch also computes the result if its gradient is needed
 ):
     """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The result has two
     attributes, functions of the same arguments:
 
-    - `fast` returns the result if it is known how to compute it, even where torch records gradients; else None;
+    - `fast` returns the result if the table has an entry for the call, even where torch records gradients; else None;
     - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`)."""
     table = None
 
@@ -256,15 +256,15 @@ def repeated(
         with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
-            function = torchs_function(*args) if torchs_function else by_torch
+            function = make_torch_function(*args) if make_torch_function else by_torch
             table.use_function(function, args, None if with_gradient else False)
             return by_torch(*args)
         if can_store:
-            in_graphs = by_torch if is_torchs_in_graphs and is_torchs_in_graphs(*args) else None
+            in_graphs = by_torch if use_torch_in_graphs and use_torch_in_graphs(*args) else None
             _store(table, recorder, args, result, in_graphs)
         return result
 
-    call.fast, call.table_for = _know_nothing, table_for
+    call.fast, call.table_for = _without_table, table_for
     return call
 
 
@@ -273,8 +273,8 @@ def _is_ordinary():
     return not torch._C._len_torch_dispatch_stack() and not _is_transformed()
 
 
-def _know_nothing(*args):
-    "Return None: no table knows yet how to compute the result"
+def _without_table(*args):
+    "Return None: there is no table yet that could compute the result"
 
 
 def differentiate_eagerly(
@@ -283,8 +283,8 @@ def differentiate_eagerly(
     by_torch,  # the same by torch
     *args,
 ):
-    """Compute a result with a gradient, for operands so small that Python takes longer than the kernels: by torch,
-    which has no Python code, but by `ours` in CUDA graphs, where Python takes no time.
+    """Compute a result with a gradient, for operands so small that Python takes longer than the kernels: with torch,
+    which runs no Python code, but with `ours` in CUDA graphs, where Python's time does not count.
 
     The first such call also runs ours and its gradient, so that a graph can be captured later."""
     if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing() or is_any_autocast_enabled():
@@ -301,7 +301,7 @@ def differentiate_eagerly(
 
 
 class Explanation(NamedTuple):
-    "What a call of an operator runs: kernels of this package, operations of torch, or both"
+    "The kernels of this package and the operations of torch that a call of an operator runs"
 
     kernels: tuple  # names of the launched kernels, in order
     torch_operations: tuple  # names of torch's operations, such as 'clone' for operands that are copied first
@@ -312,7 +312,7 @@ class Explanation(NamedTuple):
 
 
 def explain_call(operator, *args, **options) -> Explanation:
-    """Call an operator once, and return what it runs.
+    """Call an operator once, and return the kernels and torch operations that it runs.
 
     explain_call(kernels.softmax, x)"""
     with CallRecorder() as recorder:

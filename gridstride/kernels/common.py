@@ -61,7 +61,7 @@ def check_tensor(
 
 
 def to_contiguous(x):
-    "Return `x`, or a contiguous copy of a tensor with other strides; anything else stays as it is"
+    "Return `x`, or a contiguous copy of a tensor with other strides; return anything else unchanged"
     return x.contiguous() if hasattr(x, 'data_ptr') and not x.is_contiguous() else x
 
 
@@ -82,7 +82,7 @@ def check_matches(
         )
 
 
-# With the gradient of operands up to this size, a call takes as long as its Python code, of which torch has less;
+# With gradients, a call with operands up to this size takes as long as its Python code, and torch's overhead is lower;
 # measured by benchmarks/every_shape.py, where Python took 80 to 280 microseconds per call
 _MAX_HOST_BOUND_BYTES = 2**26
 

@@ -30,8 +30,8 @@ from .standalone import BLACKWELL, HOPPER, NAMESPACE, Launch, Program, program_s
 
 # modules with a function `programs`, which returns a list of `Program`
 _PROGRAM_MODULES = nvfp4_program, _memory, _ordering, _conv, _quant, _sparse, _fused, _flash, _latent, _gemm
-# a matrix product to export: the name of the file, a description, the kernel (a `Product`), shapes (h, w, k), of which
-# the last one is timed, and the GPU
+# a GEMM to export: the name of the file, a description, the kernel (a `GemmKernel`), shapes (h, w, k), of which the
+# last one is timed, and the GPU
 ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes target', defaults=(HOPPER,))
 
 
@@ -156,12 +156,12 @@ def _program(spec) -> Program:
     "Return the `Program` of an `ExportSpec`; raises `ValueError` if a source depends on the shape"
     kernel_sources(spec)
     transposed_flags = [str(letter == 't').lower() for letter in spec.kernel.layout]
-    constants = f'''typedef {_C_TYPES[spec.kernel.dtype]} Number;
+    constants = f'''typedef {_C_TYPES[spec.kernel.dtype]} Elem;
 constexpr bool m_transposed = {transposed_flags[0]}, n_transposed = {transposed_flags[1]};'''
     operands = _LAYOUTS[spec.kernel.layout]
     description = f'{spec.description}:\nout (h x w) = m @ n in {spec.kernel.dtype}, row-major; {operands}.'
     functions = {
-        'void multiply(int case_index, const Number *m, const Number *n, Number *out)': [
+        'void multiply(int case_index, const Elem *m, const Elem *n, Elem *out)': [
             _case_lines(spec, shape) for shape in spec.shapes
         ]
     }

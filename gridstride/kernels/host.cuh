@@ -2,7 +2,7 @@
 // above: the kernel's NAME; SMS, the number of SMs that the grids are made for; MAJOR and MINOR, their compute
 // capability.
 constexpr int RUNS = 20;                    // timed runs; the median is printed
-constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
+constexpr size_t FLUSH_BYTES = 128 << 20;   // more than the L2 cache holds
 
 #define OK(call) ok((call), #call, __LINE__)
 
@@ -50,8 +50,8 @@ template <class T> std::vector<T> read(const T *from, size_t size) {
     return to;
 }
 template <class T> std::vector<double> read_doubles(const T *from, size_t size) {
-    std::vector<T> given = read(from, size);
-    return {given.begin(), given.end()};
+    std::vector<T> values = read(from, size);
+    return {values.begin(), values.end()};
 }
 
 // Inputs are hashes of their indices, so they are the same in each run
@@ -60,30 +60,30 @@ __host__ __device__ inline unsigned long long hashed(unsigned long long i) {
     return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
 }
 // Returns a value from -1 to 1
-__host__ __device__ inline float random_number(unsigned long long i) {
+__host__ __device__ inline float random_value(unsigned long long i) {
     unsigned long long h = hashed(i);
     return (int)((h ^ h >> 29) >> 32) * 0x1p-31f;
 }
-// Returns a value of the normal distribution, by Box and Muller's formula
+// Returns a normally distributed value, by the Box-Muller transform
 __device__ inline float normal(unsigned long long i) {
     unsigned long long h = hashed(i);
     float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
     return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
 }
-template <class T> __global__ void fill_normal(T *x, size_t size, int which) {
+template <class T> __global__ void fill_normal(T *x, size_t size, int array) {     // array: 0 to 3, for other values
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = T(normal(i * 4 + which));
+    if (i < size) x[i] = T(normal(i * 4 + array));
 }
 
 // Returns the median time of `run` in milliseconds; overwrites the L2 cache before each run
 template <class F> double median_time(F run) {
-    char *other = allocate<char>(CACHE);
+    char *flush = allocate<char>(FLUSH_BYTES);
     cudaEvent_t begin, end;
     OK(cudaEventCreate(&begin));
     OK(cudaEventCreate(&end));
     std::vector<float> times(RUNS);
     for (float &ms : times) {
-        OK(cudaMemsetAsync(other, 0, CACHE));
+        OK(cudaMemsetAsync(flush, 0, FLUSH_BYTES));
         OK(cudaEventRecord(begin));
         run();
         OK(cudaEventRecord(end));
@@ -94,20 +94,20 @@ template <class F> double median_time(F run) {
     return times[RUNS / 2];
 }
 
-constexpr int OTHER_GPU = 77;               // the exit status where the GPU has another compute capability
+constexpr int OTHER_GPU = 77;               // the exit status on a GPU of another compute capability
 
-// Exits unless the GPU is one that the kernels and their grids are made for
+// Exits unless the kernels and their grids support the GPU
 inline void need_gpu(cudaDeviceProp &gpu) {
     OK(cudaGetDeviceProperties(&gpu, 0));
     bool fits = gpu.major == MAJOR && gpu.minor == MINOR;
     if (fits && gpu.multiProcessorCount >= SMS) return;
-    printf("%s %-34s is made for compute capability %d.%d and %d SMs, and this is a %s with %d.%d and %d\n",
+    printf("%s %-34s needs compute capability %d.%d and %d SMs; %s has %d.%d and %d\n",
            fits ? "FAIL" : "SKIP", NAME, MAJOR, MINOR, SMS, gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
     exit(fits ? 1 : OTHER_GPU);
 }
 
 // Erases the results by `reset`, computes them by `run`, and exits in `check` if one is wrong. If the case is timed,
-// returns the median time of `run` in milliseconds, and does all again: workspaces must be reusable after a run.
+// returns the median time of `run` in milliseconds, and checks again: workspaces must be reusable after a run.
 template <class Reset, class Run, class Check>
 double check_and_time(bool timed, Reset reset, Run run, Check check) {
     auto check_once = [&] {
@@ -126,7 +126,8 @@ double check_and_time(bool timed, Reset reset, Run run, Check check) {
 // Fills an array with bytes 0xff: NaN, if its elements are floats
 template <class T> void fill_with_nan(T *x, size_t elements) { OK(cudaMemset(x, 0xff, elements * sizeof(T))); }
 
-// Runs all cases: `run_case(number, timed)` returns its time if it is timed, which the last one is. Returns that time.
+// Runs all cases and times the last one: `run_case(index, timed)` returns its time, 0 if it is not timed. Returns the
+// time of the last case.
 template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) {
     double ms = 0;
     need_gpu(gpu);
@@ -136,9 +137,9 @@ template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) 
 
 // Exits unless an array has these elements
 template <class T> void require_equal(const T *got, const std::vector<T> &want, int rows, int width) {
-    std::vector<T> there = read(got, want.size());
+    std::vector<T> values = read(got, want.size());
     for (size_t i = 0; i < want.size(); i++)
-        if (!(there[i] == want[i])) {
+        if (!(values[i] == want[i])) {
             printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
             exit(1);
         }

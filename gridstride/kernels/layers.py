@@ -35,14 +35,14 @@ def _shared_parameter_ids(module):
     "Return the ids of the parameters that several layers share; replacing one of the layers would duplicate them"
     layer_ids_of = {}
     for layer in module.modules():
-        for parameter_id in layer.parameters(recurse=False):
-            layer_ids_of.setdefault(id(parameter_id), set()).add(id(layer))
+        for parameter in layer.parameters(recurse=False):
+            layer_ids_of.setdefault(id(parameter), set()).add(id(layer))
     return {parameter_id for parameter_id, layers in layer_ids_of.items() if len(layers) > 1}
 
 
 def replace_linears(
     op_name,  # name of the caller in messages: 'quantize'
-    past_participle,  # of what the caller does, in messages: 'quantized'
+    past_participle,  # of the caller's verb, in messages: 'quantized'
     module,  # changed in place, unless it is a `Linear` itself
     skip,  # names of layers that stay unchanged, which may have wildcards; or one name
     convert,  # (name, layer) -> (the new layer, its `ReplacedLayer`), or the reason why the layer stays unchanged

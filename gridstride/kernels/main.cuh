@@ -1,68 +1,68 @@
 // Host code of an exported matrix product: makes random inputs, checks every result against float64, measures the time.
-// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are made for), Number (the type of m, n and
+// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are made for), Elem (the type of m, n and
 // out), m_transposed and n_transposed (m or n is stored transposed), and cases (h, w, k of h x k @ k x w; the last case
 // is timed). The launches are defined below.
-void multiply(int case_index, const Number *m, const Number *n, Number *out);
+void multiply(int case_index, const Elem *m, const Elem *n, Elem *out);
 
-// Normal random values, the same in each run: two hashes of the index, transformed by Box and Muller's formula.
+// Normally distributed values, the same in each run: two hashes of the index, by the Box-Muller transform.
 __device__ inline float uniform(unsigned long long x) {                    // returns a value above 0, at most 1
     x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
     x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
     return ((x ^ x >> 33) >> 40) * 0x1p-24f + 0x1p-25f;
 }
 
-__global__ void randomize(Number *x, size_t size, unsigned long long seed) {
+__global__ void randomize(Elem *x, size_t size, unsigned long long seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
     unsigned long long at = (seed << 40 | i) * 2 + 0x9e3779b97f4a7c15ull;
-    x[i] = Number(sqrtf(-2 * logf(uniform(at))) * cospif(2 * uniform(at + 1)));
+    x[i] = Elem(sqrtf(-2 * logf(uniform(at))) * cospif(2 * uniform(at + 1)));
 }
 
-// The error bound of a right result, compared with the float64 product. A sum of k products in float32, in any order,
-// has an error of a few 2^-24 times the sum of the products' absolute values: 3 was the largest that was measured, 16
-// are allowed. A missing or additional product exceeds this by far. Rounding the result to its type adds up to 2^-8
-// (bfloat16) or 2^-24 (float32) of its value.
-constexpr double UNIT_ROUNDOFF = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
+// The error bound of a correct result, compared with the float64 product. A sum of k products in float32, in any order,
+// has an error of a few times 2^-24 times the sum of the products' absolute values: at most 3 times was measured, 16
+// times is allowed. A missing or additional product exceeds this by far. Rounding the result to its type adds up to
+// 2^-8 (bfloat16) or 2^-24 (float32) of its value.
+constexpr double UNIT_ROUNDOFF = sizeof(Elem) == 2 ? 0x1p-8 : 0x1p-24, TERM_TOLERANCE = 16 * 0x1p-24;
 
 struct Wrong {
     unsigned long long count, first;        // how many elements are wrong, and the index of the first
     unsigned worst;                         // the largest error, divided by its bound, as the bits of a float
 };
 
-// A block of 16 x 16 threads computes SIDE x SIDE elements of out, DEEP steps of k at a time; a thread computes EACH x
-// EACH of them.
-constexpr int SIDE = 64, DEEP = 16, EACH = 4;
+// A block of 16 x 16 threads computes TILE x TILE elements of out, TILE_K steps along k at a time; a thread computes
+// THREAD_TILE x THREAD_TILE of them.
+constexpr int TILE = 64, TILE_K = 16, THREAD_TILE = 4;
 
 // Compares out with the product in float64, in which each product of two elements is exact. Blocks load tiles into
 // shared memory, because otherwise a product of 8192^3 takes seconds.
-__global__ void compare(const Number *m, const Number *n, const Number *out, int h, int w, int k, Wrong *wrong) {
-    __shared__ double a[DEEP][SIDE + 1], b[DEEP][SIDE + 1];
-    const int top = blockIdx.y * SIDE, left = blockIdx.x * SIDE, thread = threadIdx.y * 16 + threadIdx.x;
-    double sum[EACH][EACH] = {}, size[EACH][EACH] = {};
-    for (int from = 0; from < k; from += DEEP) {
-        for (int i = thread; i < SIDE * DEEP; i += 256) {                  // coalesced
-            int ja = m_transposed ? i / SIDE : i % DEEP, r = m_transposed ? i % SIDE : i / DEEP;
-            int jb = n_transposed ? i % DEEP : i / SIDE, c = n_transposed ? i / DEEP : i % SIDE;
+__global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, int w, int k, Wrong *wrong) {
+    __shared__ double a[TILE_K][TILE + 1], b[TILE_K][TILE + 1];
+    const int top = blockIdx.y * TILE, left = blockIdx.x * TILE, thread = threadIdx.y * 16 + threadIdx.x;
+    double sum[THREAD_TILE][THREAD_TILE] = {}, size[THREAD_TILE][THREAD_TILE] = {};
+    for (int from = 0; from < k; from += TILE_K) {
+        for (int i = thread; i < TILE * TILE_K; i += 256) {                  // coalesced
+            int ja = m_transposed ? i / TILE : i % TILE_K, r = m_transposed ? i % TILE : i / TILE_K;
+            int jb = n_transposed ? i % TILE_K : i / TILE, c = n_transposed ? i / TILE_K : i % TILE;
             size_t row = top + r, column = left + c, ka = from + ja, kb = from + jb;
             a[ja][r] = row < h && ka < k ? (double)(float)m[m_transposed ? ka * h + row : row * k + ka] : 0;
             b[jb][c] = column < w && kb < k ? (double)(float)n[n_transposed ? column * k + kb : kb * w + column] : 0;
         }
         __syncthreads();
-        for (int j = 0; j < DEEP; j++)
-            for (int r = 0; r < EACH; r++)
-                for (int c = 0; c < EACH; c++) {
+        for (int j = 0; j < TILE_K; j++)
+            for (int r = 0; r < THREAD_TILE; r++)
+                for (int c = 0; c < THREAD_TILE; c++) {
                     double product = a[j][threadIdx.y + 16 * r] * b[j][threadIdx.x + 16 * c];
                     sum[r][c] += product;
                     size[r][c] += fabs(product);
                 }
         __syncthreads();
     }
-    for (int r = 0; r < EACH; r++)
-        for (int c = 0; c < EACH; c++) {
+    for (int r = 0; r < THREAD_TILE; r++)
+        for (int c = 0; c < THREAD_TILE; c++) {
             size_t row = top + threadIdx.y + 16 * r, column = left + threadIdx.x + 16 * c, i = row * w + column;
             if (row >= h || column >= w) continue;
             double error = fabs((double)(float)out[i] - sum[r][c]) /
-                           (UNIT_ROUNDOFF * fabs(sum[r][c]) + TERMS * size[r][c]);
+                           (UNIT_ROUNDOFF * fabs(sum[r][c]) + TERM_TOLERANCE * size[r][c]);
             if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
             else {                          // also if the error is NaN
                 atomicAdd(&wrong->count, 1);
@@ -71,17 +71,17 @@ __global__ void compare(const Number *m, const Number *n, const Number *out, int
         }
 }
 
-// Multiplies into memory full of NaN, and checks every element. Returns the largest error, divided by its bound.
-double check(int case_index, const Number *m, const Number *n, Number *out) {
+// Multiplies into memory filled with NaN, and checks every element. Returns the largest error, divided by its bound.
+double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
     auto [h, w, k] = cases[case_index];
     size_t size = (size_t)h * w;
     static Wrong *wrong = allocate<Wrong>(1);
     Wrong none = {0, ~0ull, 0}, got;
     OK(cudaMemcpy(wrong, &none, sizeof none, cudaMemcpyDefault));
-    OK(cudaMemset(out, 0xff, size * sizeof(Number)));
+    OK(cudaMemset(out, 0xff, size * sizeof(Elem)));
     multiply(case_index, m, n, out);
     OK(cudaDeviceSynchronize());
-    compare<<<dim3((w + SIDE - 1) / SIDE, (h + SIDE - 1) / SIDE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
+    compare<<<dim3((w + TILE - 1) / TILE, (h + TILE - 1) / TILE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
     OK(cudaGetLastError());                    // without a comparison every result would pass
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
@@ -102,8 +102,8 @@ int run(bool small) {
     const int timed_case = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i < timed_case + !small; i++) {
         auto [h, w, k] = cases[i];
-        Number *m = allocate<Number>((size_t)h * k), *n = allocate<Number>((size_t)k * w);
-        Number *out = allocate<Number>((size_t)h * w);
+        Elem *m = allocate<Elem>((size_t)h * k), *n = allocate<Elem>((size_t)k * w);
+        Elem *out = allocate<Elem>((size_t)h * w);
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
         worst = std::max(worst, check(i, m, n, out));

@@ -208,7 +208,7 @@ def _import_project(name, folder, change=()):
 
 
 def _by_operators(x, residual, weight):
-    "The same in operators of PyTorch"
+    "Compute the same with PyTorch operators"
     import torch
 
     total = x + residual
@@ -290,7 +290,7 @@ def project_on_gpu(folder='recorded') -> dict:
 
 
 def figures(name) -> dict:  # None if there are none
-    "Return what was recorded as `name`, or measure it on a GPU; print a line if neither is possible"
+    "Return the recording `name`, or measure it on a GPU; print the reason if neither is possible"
     try:
         return dict(custom_ops_layers=layers_on_gpu, custom_ops_project=project_on_gpu)[name]()
     except Unavailable as e:

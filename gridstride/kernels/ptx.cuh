@@ -5,17 +5,17 @@ typedef unsigned long long u64;
 
 __device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }    // in shared memory
 
-// Asynchronous copies by threads, from global to shared memory, without registers; they write zeros unless `there`
-template<int BYTES> __device__ void copy_async(u32 to, const void *from, bool there) {
+// Asynchronous copies by threads, from global to shared memory, without registers; they write zeros unless `valid`
+template<int BYTES> __device__ void copy_async(u32 to, const void *from, bool valid) {
     if (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+                     :: "r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                     :: "r"(to), "l"(from), "n"(BYTES), "r"(there ? BYTES : 0) : "memory");
+                     :: "r"(to), "l"(from), "n"(BYTES), "r"(valid ? BYTES : 0) : "memory");
 }
-template<int BYTES> __device__ void copy_async(void *to, const void *from, bool there) {
-    copy_async<BYTES>(address(to), from, there);
+template<int BYTES> __device__ void copy_async(void *to, const void *from, bool valid) {
+    copy_async<BYTES>(address(to), from, valid);
 }
 __device__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template<int PENDING> __device__ void copies_wait() {
@@ -27,21 +27,21 @@ __device__ void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memor
 __device__ void barrier_init(u32 bar, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
-__device__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(bar) : "memory"); }
 __device__ void barrier_expect(u32 bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
-__device__ void barrier_wait(u32 bar, int turn) {      // waits until this phase has completed; phase -1 already has
-    asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
-                 :: "r"(bar), "r"(turn & 1) : "memory");
+__device__ void barrier_wait(u32 bar, int phase) {      // waits until this phase has completed; phase -1 already has
+    asm volatile("{ .reg .pred done;\nagain: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again; }"
+                 :: "r"(bar), "r"(phase & 1) : "memory");
 }
 // Returns whether the phase of this parity has completed; waits for it for a limited time
-__device__ int barrier_over(u32 bar, int parity) {
-    int over;
+__device__ int barrier_completed(u32 bar, int parity) {
+    int done;
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
-                 : "=r"(over) : "r"(bar), "r"(parity) : "memory");
-    return over;
+                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+    return done;
 }
 
 // Bulk copies, which one thread issues: copies of contiguous bytes ...
@@ -49,7 +49,7 @@ __device__ void bulk_copy(u32 to, const void *from, int bytes, u32 bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  :: "r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
 }
-__device__ void bulk_copy_once(u32 to, const void *from, int bytes, u32 bar) {    // hint: evict them from L2 first
+__device__ void bulk_copy_evict_first(u32 to, const void *from, int bytes, u32 bar) {    // an L2 hint: evict them first
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
@@ -65,7 +65,8 @@ __device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
                  "[%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // mask of blocks
+// `blocks`: a bit per block of the cluster
+__device__ void tma_load_multicast(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -76,7 +77,7 @@ __device__ void tma_store(const TensorMap &x, int r, int c, u32 from) {
                  :: "l"(&x), "r"(c), "r"(r), "r"(from) : "memory");
 }
 __device__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-__device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ void stores_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 // Matrix products by a warpgroup; `wgmma` in ptx.py generates the function that issues a product
 __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -84,7 +85,7 @@ __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;"
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 
 // Makes the compiler assume that d is read and written here: it does not see that an asynchronous wgmma writes d later
-template<int M, int N> __device__ void fence_sums(float (&d)[M][N]) {
+template<int M, int N> __device__ void fence_accumulators(float (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+f"(d[i/N][i%N]) :: "memory");
 }
@@ -95,23 +96,23 @@ __device__ u64 descriptor(u32 at, u32 lead) {
     return (at & 0x3ffff) >> 4 | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// Move registers between warpgroups: decrease or increase the registers per thread to N
-template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
-template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
+// Reallocate registers between warpgroups: decrease or increase the number of registers per thread to N
+template<int N> __device__ void setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
+template<int N> __device__ void setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 
 // Thread block clusters
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
 __device__ void barrier_arrive_at(u32 bar, int rank) {      // `bar` is an address in another block
-    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
                  :: "r"(bar), "r"(rank) : "memory");
 }
-__device__ float of_block(const float *p, int rank) {       // loads from the same address in another block
-    u32 there;
+__device__ float load_from_block(const float *p, int rank) {       // loads from the same address in another block
+    u32 remote;
     float v;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address(p)), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote) : "memory");
     return v;
 }
 

@@ -1,17 +1,17 @@
 """PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `TCGEN05` that of `tcgen05.cuh`, for Blackwell,
 `primitives` selects functions of `ptx.cuh` and `clusters.cuh`, and `wgmma` generates the function that issues a
-`wgmma`. `STORE_TRANSPOSED` and `STORE_SUMS` store its accumulators."""
+`wgmma`. The functions in `STORE_TRANSPOSED` and `STORE_SPLIT_K` store its accumulators."""
 
 import re
 from importlib.resources import files
 
-_NAMES = 'ptx', 'clusters', 'store_transposed', 'store_sums', 'tcgen05'
-PTX, _CLUSTERS, STORE_TRANSPOSED, STORE_SUMS, TCGEN05 = (
+_NAMES = 'ptx', 'clusters', 'store_transposed', 'store_split_k', 'tcgen05'
+PTX, _CLUSTERS, STORE_TRANSPOSED, STORE_SPLIT_K, TCGEN05 = (
     files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8') for name in _NAMES
 )
 
 
-# A function begins on a new line, and ends on the same line or with a brace on a line of its own. A kernel includes
+# A function begins on a new line, and ends on the same line or with a brace alone on its line. A kernel includes
 # only the functions that it calls, so that it also compiles for GPUs that lack the instructions of the others.
 _FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://.*)?|.*\n(?: .*\n)*\})$', re.M)
 
@@ -25,7 +25,7 @@ def primitives(*names) -> str:  # CUDA C that needs `typedef unsigned u32;` abov
     return ''.join(f'{text}\n' for name, text in functions if name in names)
 
 
-# A `wgmma` names every register of its accumulators, so each tile width needs a function of its own.
+# A `wgmma` names every register of its accumulators, so each tile width needs its own function.
 def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
     "Return a CUDA C function that issues d (+)= m @ n for bf16 tiles of 64 x 16 and 16 x `n`, given by descriptors"
     size = n // 2  # accumulators per thread

@@ -1,8 +1,8 @@
 // Functions for the PTX instructions of a Blackwell GPU (sm_100a): tensor memory and the tensor cores. They are used
 // after those of ptx.cuh. Tensor memory has 128 lanes of 512 columns of 32 bits; an address has the lane in its upper
-// 16 bits. Warp i reaches the 32 lanes from 32*(i%4) on.
+// 16 bits. Warp i can access the 32 lanes from 32*(i%4) on.
 
-// A warp allocates columns, whose address goes to shared memory, and frees them.
+// One warp allocates columns, whose address is written to shared memory, and frees them.
 __device__ void tensor_alloc(u32 to, int columns) {
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;"
                  :: "r"(to), "r"(columns) : "memory");
@@ -22,7 +22,8 @@ __device__ void tensor_store(u32 to, float value) {
 __device__ void tensor_wait_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 __device__ void tensor_wait_stores() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
 
-// A thread that hands tensor memory to others calls `before`, then synchronizes; they call `after`, once they have.
+// Fences around a synchronization that orders accesses to tensor memory by different threads: the first thread calls
+// `tensor_fence_before` before it, the others call `tensor_fence_after` after it.
 __device__ void tensor_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
 __device__ void tensor_fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
 
@@ -41,7 +42,7 @@ __device__ void tensor_multiply(u32 d, u64 a, u64 b, u32 instruction, int more) 
                  "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, more; }"
                  :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(more) : "memory");
 }
-// The mbarrier gets an arrival when all instructions that this thread has issued for the tensor cores are complete.
+// Arrives at the mbarrier when all tcgen05 instructions that this thread has issued are complete.
 __device__ void tensor_commit(u32 bar) {
     asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" :: "r"(bar) : "memory");
 }

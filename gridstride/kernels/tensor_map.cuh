@@ -1,7 +1,7 @@
 // Returns the tensor map of a row-major array of N axes, with which TMA copies boxes. The driver's function that fills
 // in the map is looked up by name, so that the program need not link the driver's library.
-template <class Map, class Number, int N>
-Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], int swizzle) {
+template <class Map, class Elem, int N>
+Map tensor_map(const Elem *x, const int (&sides)[N], const int (&boxes)[N], int swizzle) {
     static void *encode = nullptr;
     cudaDriverEntryPointQueryResult found;
     if (!encode) {
@@ -12,7 +12,7 @@ Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], in
 #endif
     }
     CUtensorMap map;
-    cuuint64_t dims[N], step[N], size = sizeof(Number);
+    cuuint64_t dims[N], step[N], size = sizeof(Elem);
     cuuint32_t box[N], ones[N];
     for (int i = 0; i < N; i++) {                      // the driver takes the innermost axis first
         dims[i] = sides[N - 1 - i];
@@ -20,8 +20,8 @@ Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], in
         step[i] = size *= dims[i];
         ones[i] = 1;
     }
-    auto kind = sizeof(Number) == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-                : sizeof(Number) == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    auto kind = sizeof(Elem) == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                : sizeof(Elem) == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
     auto how = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
@@ -37,7 +37,7 @@ Map tensor_map(const Number *x, const int (&sides)[N], const int (&boxes)[N], in
     return res;
 }
 
-template <class Map, class Number>
-Map tensor_map(const Number *x, int rows, int cols, int box_rows, int box_cols, int swizzle) {
+template <class Map, class Elem>
+Map tensor_map(const Elem *x, int rows, int cols, int box_rows, int box_cols, int swizzle) {
     return tensor_map<Map>(x, {rows, cols}, {box_rows, box_cols}, swizzle);
 }

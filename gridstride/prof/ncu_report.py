@@ -265,7 +265,7 @@ _STALL_NAMES = {
     'short_sb': 'shared memory, special units',
     'sleep': 'its sleep',
     'tex': 'the queue to textures',
-    'wait': 'the instruction before',
+    'wait': 'the previous instruction',
 }
 
 

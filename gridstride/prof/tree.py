@@ -66,7 +66,7 @@ class Node:
             with contextlib.suppress(KeyError):
                 return child[name]
         names = ', '.join(short_name(child.name) for child in self.children) or 'nothing'
-        raise KeyError(f'{self.name} has no {name!r} in it; it has {names}')
+        raise KeyError(f'{self.name} has no child {name!r}; it has {names}')
 
 
 class Tree:

@@ -195,7 +195,7 @@ def fit_link(
 
     Raises ValueError for fewer than two sizes."""
     if len(times) < 2:
-        raise ValueError(f'a latency and a speed need at least two sizes; got {len(times)}')
+        raise ValueError(f'fitting a latency and a speed needs at least two sizes; got {len(times)}')
     sizes, seconds = map(list, zip(*times.items()))
     # with weights w = 1 / seconds: minimize the sum of (w * latency + w * size / speed - 1) ** 2
     ww, ws, ss = (sum(size**k / second**2 for size, second in zip(sizes, seconds)) for k in range(3))

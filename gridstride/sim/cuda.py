@@ -2,10 +2,10 @@
 
 The following is **not** modelled, and raises an error: dynamic parallelism, textures, cooperative groups beyond
 `this_grid`, inline PTX, a third of libdevice's functions, strings and dates, and kernels whose source cannot be read.
-Time is not modelled either. The threads of a block run in
-lockstep, so two of them cannot wait for each other in a loop, which GPUs since Volta allow; the simulator reports such
-a loop. Blocks may wait for other blocks: the blocks of a kernel that polls flags by atomics run one by one, and a block
-yields when it has to wait. As many blocks are resident at once as fit on an H100.
+Time is not modelled either. The threads of a block run in lockstep, so two of them cannot wait for each other in a
+loop, which GPUs since Volta allow; the simulator reports such a loop. Blocks may wait for other blocks: the blocks of a
+kernel that polls flags by atomics run one by one, and a block yields when it has to wait. As many blocks are resident
+at once as fit on an H100.
 
 `sim.options(warp=64)` makes warps of 64 lanes, like the wavefronts of AMD. It changes `warpsize`, `laneid`, masks and
 ballots (64 bits, unsigned), shuffles, votes, matches, the threads that `syncwarp` orders, and the counters: a request

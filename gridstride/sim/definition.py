@@ -1,5 +1,5 @@
-"""Reads the `def` of a kernel, and simplifies it: a `lambda` becomes a `def`, and the `else` of a loop
-becomes an `if` after it.
+"""Reads the `def` of a kernel, and simplifies it: a `lambda` becomes a `def`, and the `else` of a loop becomes an `if`
+after it.
 
 for i in range(n):                  broke = False
     if x[i] == 0: break             for i in range(n):

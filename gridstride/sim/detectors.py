@@ -335,9 +335,11 @@ class Racecheck:
         if np.count_nonzero(time > ordered_until):
             lowest = shadow.lowest_reader[offsets]
             highest = shadow.highest_reader[offsets]
-            may_forget = ctx.memory_order.may_forget(ctx.group, lanes, lowest >> 32, highest >> 32, time)
-            new_lowest = np.where(may_forget, reader, np.minimum(lowest, reader))
-            new_highest = np.where(may_forget, reader, np.maximum(highest, reader))
+            can_discard_readers = ctx.memory_order.can_discard_readers(
+                ctx.group, lanes, lowest >> 32, highest >> 32, time
+            )
+            new_lowest = np.where(can_discard_readers, reader, np.minimum(lowest, reader))
+            new_highest = np.where(can_discard_readers, reader, np.maximum(highest, reader))
         # Where several lanes read one element, NumPy keeps the last assignment: the lanes are in ascending order, so
         # the highest lane is kept, and in the reversed order the lowest.
         shadow.lowest_reader[offsets[::-1].copy()] = new_lowest[::-1].copy()
@@ -365,7 +367,7 @@ class Racecheck:
         shadow.write_time[offsets] = ctx.now
         shadow.written_atomically[offsets] = atomic
         if not atomic:
-            ctx.memory_order.forget(view.mem, offsets)
+            ctx.memory_order.discard_flags(view.mem, offsets)
 
     def check_readers(self, ctx, lanes, view, offsets, ordered_until, site, access):
         "Raise a data race (write after read) if a recent read does not happen before this write"
@@ -645,7 +647,7 @@ def _bits_of_masks(lanes_by_warp, arrived, mask_bits):
 
 
 class Detectors:
-    "The four detectors, enabled by the options; `uses_shadow`: does one of them need the shadow memory?"
+    "The four detectors, enabled by the options; `uses_shadow`: whether one of them needs the shadow memory"
 
     def __init__(self):
         self.memcheck = Memcheck(is_check_enabled('memcheck'))

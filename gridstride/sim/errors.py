@@ -33,9 +33,9 @@ def _similar_name_hint(error):
     name = getattr(error, 'name', None) or ''
     cuda = sys.modules[f'{__package__}.cuda']
     if close_matches := get_close_matches(name, dir(cuda), 1, 0.75):
-        return f'\n  Numba calls it cuda.{close_matches[0]}.'
+        return f'\n  Did you mean cuda.{close_matches[0]}?'
     close_matches = get_close_matches(name, dir(getattr(error, 'obj', None)), 1, 0.7)
-    return f'\n  There is {close_matches[0]!r}.' if close_matches else ''
+    return f'\n  Did you mean {close_matches[0]!r}?' if close_matches else ''
 
 
 def _array_as_number_error(program, values, error):

@@ -53,12 +53,12 @@ def accessed_region(a, mem, writes):
 
 
 def _select_region(region, values):
-    "Return the values for the elements of a part; `values` has one value per element of its memory"
+    "Return the values of the elements of a region; `values` has one value per element of its memory"
     return array_memory.strided_view(values, region.first_offset, region.shape, region.strides)
 
 
 def _region_mask(region):
-    "Return a mask over the memory of a part: is this element in the part?"
+    "Return a mask over the memory of a region: whether each element is in the region"
     mask = np.zeros(len(region.mem().data), bool)
     _select_region(region, mask)[...] = True
     return mask
@@ -87,7 +87,7 @@ class Operation:
         self.clock = clock
         self.location = location  # (file, line) of the call
         self.launches = launches  # whether the operation is the launch of a kernel
-        self.begin = self.end = 0  # the detectors' time at the begin and the end of a launch
+        self.begin = self.end = 0  # the detectors' time at the start and the end of a launch
         self.regions = []  # of a copy: the `AccessedRegion`s that it accesses
         self.history = ()  # of a launch: `Racecheck.history`
         self.position_of_thread = None  # of a launch: `Group.position_of_thread`
@@ -214,7 +214,7 @@ class StreamOrder:
                 yield op.contains_times(_select_region(region, mem.shadow.read_time)), False
 
     def record_copy(self, operation, region):
-        "Record that a copy accesses a part; raises `RacecheckError` if an unordered operation accesses it, too"
+        "Record that a copy accesses a region; raises `RacecheckError` if an unordered operation accesses it, too"
         if conflict := self.find_conflict(region, operation.clock):
             op, first_index, has_written = conflict
             fields = dict(

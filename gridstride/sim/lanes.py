@@ -3,8 +3,7 @@
 A GPU typically executes the 32 threads of a warp (64 in an AMD wavefront) in lockstep and masks off those on the other
 side of a branch. The simulator does the same with any number of threads. A local variable of a kernel is a NumPy array
 with one element per thread, and each thread is a *lane*. A mask marks the active lanes. One addition in the kernel is
-one NumPy
-addition for thousands of threads, and counting instructions, memory sectors and divergent branches is cheap.
+one NumPy addition for thousands of threads, and counting instructions, memory sectors and divergent branches is cheap.
 
 A variable that is the same in all lanes (a *uniform* one) stays a scalar.
 

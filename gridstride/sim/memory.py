@@ -1,8 +1,8 @@
 """The arrays of a kernel: their memory, and the loads and stores of their elements.
 
-A kernel indexes a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset of a
-shared array differs between blocks, and the offset of a local array differs between threads, so the same code serves
-global, shared and local memory.
+A kernel indexes a `View`: a flat memory (`Mem`), an offset, a shape and strides. The offset of a shared array differs
+between blocks, and the offset of a local array differs between threads, so the same code serves global, shared and
+local memory.
 """
 
 from functools import cached_property

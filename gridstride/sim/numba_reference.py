@@ -47,10 +47,10 @@ def _run(job, name):
     try:
         process = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=TIMEOUT, env=env)
     except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{name} has not ended in Numba's simulator after {TIMEOUT} seconds") from None
+        raise TimeoutError(f"{name} timed out after {TIMEOUT} seconds in Numba's simulator") from None
     if process.returncode:
         output = process.stderr.decode().strip().splitlines() or ['no message']
-        raise RuntimeError(f"{name} ended in Numba's simulator with: {output[-1]}")
+        raise RuntimeError(f"{name} failed in Numba's simulator: {output[-1]}")
     return pickle.loads(process.stdout)
 
 

@@ -243,7 +243,7 @@ class MemoryOrder:
         return join(join(clock, fences.acquired_by_lane.get(lane)), fences.acquired_by_block.get(block))
 
     def on_atomic(self, group, lanes, mem, offsets, now, writes):
-        "Execute atomics by `lanes` on the elements at `offsets`; `writes` says which lanes have written a value"
+        "Execute atomics by `lanes` on the elements at `offsets`; `writes`: per lane, whether it has written a value"
         if not self.has_fences:
             return
         for lane, offset, has_written in zip(map(int, lanes), map(int, offsets), writes):
@@ -276,8 +276,8 @@ class MemoryOrder:
         flag.device, flag.any_block = join(flag.device, device_clock), join(flag.any_block, block_clock)
         flag.time = now
 
-    def forget(self, mem, offsets):
-        "Forget the flags at `offsets`, which a plain write has overwritten"
+    def discard_flags(self, mem, offsets):
+        "Discard the flags at `offsets`, which a plain write has overwritten"
         if flags := self.flags.get(id(mem)):
             for offset in map(int, offsets):
                 flags.pop(offset, None)
@@ -313,8 +313,8 @@ class MemoryOrder:
             return 'fence_of_block'
         return 'race' if block == group.block_index[lane] else 'race_of_blocks'
 
-    def may_forget(self, group, lanes, lowest_reader, highest_reader, time):
-        """Return, per lane, whether the shadow may forget the readers `lowest_reader` and `highest_reader`.
+    def can_discard_readers(self, group, lanes, lowest_reader, highest_reader, time):
+        """Return, per lane, whether the shadow may discard the readers `lowest_reader` and `highest_reader`.
 
         It may if both reads, the later one at `time`, happen before the access of the lane: a write that races with one
         of them then also races with that access. Most often the lane itself was the only reader."""
@@ -322,17 +322,17 @@ class MemoryOrder:
         is_ordered = (time <= self.ordered_until) | (lowest_reader == thread) & (highest_reader == thread)
         if is_ordered.all():
             return is_ordered
-        is_forgettable = is_ordered
-        for barrier_time, index_of_lane, are_together in (
+        is_discardable = is_ordered
+        for barrier_time, index_of_lane, share_group in (
             (self.barrier_time, group.block_in_group, group.in_block),
             (self.warp_barrier_time, group.warp_in_group, group.in_warp),
         ):
             has_barrier = time <= barrier_time[index_of_lane[lanes]]
-            if np.count_nonzero(has_barrier):  # seldom: most elements are read often between two barriers
-                both = are_together(lanes, lowest_reader) & are_together(lanes, highest_reader)
-                is_forgettable = is_forgettable | has_barrier & both
-        if (self.acquired_by_lane or self.acquired_by_block) and not is_forgettable.all():
-            is_forgettable |= self.happens_before(group, lanes, time, lowest_reader) & self.happens_before(
+            if np.count_nonzero(has_barrier):  # rare: most elements are read often between two barriers
+                both = share_group(lanes, lowest_reader) & share_group(lanes, highest_reader)
+                is_discardable = is_discardable | has_barrier & both
+        if (self.acquired_by_lane or self.acquired_by_block) and not is_discardable.all():
+            is_discardable |= self.happens_before(group, lanes, time, lowest_reader) & self.happens_before(
                 group, lanes, time, highest_reader
             )
-        return is_forgettable
+        return is_discardable

@@ -1,7 +1,7 @@
 """Rewrites a kernel written for one thread to a function for many lanes.
 
-The kernel's syntax tree is rewritten, statement by statement, into one that works on whole lanes under a
-mask `__m`. Line numbers do not change, so tracebacks and `pdb` show the lines of the kernel.
+The kernel's syntax tree is rewritten, statement by statement, into one that computes with all lanes under a mask
+`__m`. Line numbers do not change, so tracebacks and `pdb` show the lines of the kernel.
 
 | in the kernel | rewritten, simplified |
 |---|---|
@@ -17,8 +17,7 @@ mask `__m`. Line numbers do not change, so tracebacks and `pdb` show the lines o
 A kernel that waits for other blocks (`spin_wait`) becomes a generator. It yields at each iteration of a loop in which
 the block spins; the yielded value is true if the loop never ends unless another block writes to memory.
 
-`__d` says whether there are inactive lanes that become active again later and need their old
-values (`lanes.assign`).
+`__d` is true if there are inactive lanes that become active again later and need their old values (`lanes.assign`).
 """
 
 import ast
@@ -60,7 +59,7 @@ def _has_no_effect(node):
     return not any(isinstance(part, types_with_effects) for part in walk(node))
 
 
-# Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` says whether
+# Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` is true if
 # inactive lanes become active again later and need their old values; `__gs` has the operations. A condition
 # splits the mask (`fork`); each branch runs under its part, and afterwards the parts are merged. For the third
 # condition, `__3y` and `__3n` are the masks of the lanes where it is true and false (yes, no), `__3m` and `__3d` save

@@ -255,7 +255,7 @@ class _Launch:
         if callable(value):
             return self.bindings.value(value)
         raise WrongArgument(
-            f'{name} must be an array of NumPy or torch, a number or a type; got {type(value).__name__}'
+            f'{name} must be a NumPy array, a torch tensor, a number or a type; got {type(value).__name__}'
         )
 
     def ordered_program_ids(self):

@@ -41,7 +41,7 @@ def __getattr__(k):
         hint = (
             'Compute a mean as tl.sum(x) / n.'
             if k == 'mean'
-            else f'There is tl.{close_matches[0]}.'
+            else f'Did you mean tl.{close_matches[0]}?'
             if close_matches
             else ''
         )
@@ -128,9 +128,7 @@ class static_range:
     def __init__(self, start, stop=None, step=1):
         start, stop = (0, start) if stop is None else (start, stop)
         if not all(isinstance(bound, int) for bound in (start, stop, step)):
-            raise compile_error(
-                'tl.static_range of numbers that are known only when the kernel runs', 'Use range(...).'
-            )
+            raise compile_error('tl.static_range whose bounds are known only when the kernel runs', 'Use range(...).')
         self.values = builtins.range(start, stop, step)
 
     def __iter__(self):

@@ -112,7 +112,7 @@ def _flat_tensor_memory(array, name):
 
 
 def is_array(value):
-    "Return whether `value` is an array of NumPy or torch"
+    "Return whether `value` is a NumPy array or a torch tensor"
     return (
         isinstance(value, np.ndarray)
         or type(value).__module__.split('.')[0] == 'torch'

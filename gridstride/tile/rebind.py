@@ -148,7 +148,7 @@ def _substitute_host_function(function, name=None):
             if replacement
             else 'Look for it in tl; decorate your own function with @triton.jit.'
         )
-        raise compile_error(f'{name} is a function of Python, which a kernel cannot call', hint)
+        raise compile_error(f'{name} is a Python function, which a kernel cannot call', hint)
 
     return raise_not_callable
 
@@ -199,7 +199,7 @@ class _Scope(Names):
         if name in _BUILTINS:
             return _BUILTINS[name]
         if hasattr(builtins, name):
-            raise compile_error(f"a kernel cannot use Python's {name}", 'Use a function of tl.')
+            raise compile_error(f"a kernel cannot use Python's {name}", 'Use a function from tl.')
         raise KeyError(name)
 
 

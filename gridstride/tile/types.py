@@ -224,7 +224,7 @@ def to_dtype(x):
     name = _FULL_NAMES.get(name, name) if isinstance(name, str) else None  # Triton calls float32 fp32
     if name in DTYPES:
         return DTYPES[name]
-    raise TypeError(f'{x!r} is not a type of Triton; use tl.float32 or tl.int32')
+    raise TypeError(f'{x!r} is not a Triton type; use tl.float32 or tl.int32')
 
 
 def dtype_of_numpy(np_type):

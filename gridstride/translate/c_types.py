@@ -194,7 +194,7 @@ def choose_c_types(unit):
 def _minimum_arguments(unit):
     """Return {parameter: minimum} for Python ints that occur in an operand of `//` or `%`.
 
-    The minimum is 0 for a dividend and 1 for a divisor, unless the example is smaller. The launcher refuses smaller
+    The minimum is 0 for a dividend and 1 for a divisor, unless the example is smaller. The launcher rejects smaller
     arguments, so C's `/` and `%` have Python's results.
     """
     minimums = {}

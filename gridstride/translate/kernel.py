@@ -191,8 +191,8 @@ def to_cuda(
 
     Integers have the values of Python's 64-bit integers. They are declared `int` where that makes no difference. This
     assumes that an array has at most 2**31 - 2**16 elements, that an axis of the grid has at most so many threads, and
-    that a Python int that is an argument is not larger: the launcher refuses larger arrays; `wide=True` translates for
-    them. If a Python int is an operand of `//` or `%` and is not negative in the example, the launcher refuses negative
+    that a Python int that is an argument is not larger: the launcher rejects larger arrays; `wide=True` translates for
+    them. If a Python int is an operand of `//` or `%` and is not negative in the example, the launcher rejects negative
     values, and C's `/` and `%` are used.
 
     A Python float, whether a literal or an argument, takes the precision of the other operand: with a float32 array,

@@ -518,7 +518,7 @@ class _Blocks:
 # `state` maps each variable to its interval at the current statement, and is None in unreachable code: after `return`,
 # `break`, `continue`. `expr_intervals` maps each expression to the hull of all its intervals, `variable_intervals` each
 # variable; both are updated while `recording`. `run_function` interprets a device function on the intervals of its
-# arguments; lowering has refused recursion.
+# arguments; lowering has rejected recursion.
 class Ranges(_Values, _Conditions, _Blocks):
     "Computes the intervals of a unit's expressions (`recorded_interval(e)`) and variables (`variable_intervals[v]`)"
 

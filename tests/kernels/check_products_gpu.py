@@ -39,7 +39,7 @@ def each_tile_is_right(sizes=SIZES, layouts=('nn', 'tn', 'nt'), dtypes=(HALF, to
             a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
             m, n = (x.mT.contiguous() if t == 't' else x for x, t in zip((a, b), layout))
             out = torch.full((count, h, w), NAN, dtype=dtype, device='cuda')
-            for _ in range(2): launches.run_product(m, n, out, layout, tile=tile)
+            for _ in range(2): launches.run_gemm(m, n, out, layout, tile=tile)
             if why := differs(out, *exact(a, b), dtype): yield f'{tile} {layout} {dtype} {count} {h} {w} {k}: {why}'
 
 
@@ -104,7 +104,7 @@ class Chain:
         x, spare = self.places
         x.copy_(x0)
         for i, (tile, follower, w) in enumerate(zip(self.tiles, self.followers, self.weights)):
-            launches.run_product(x, w, spare, tile=tile._replace(PDL=int(bool(early) and i%early == 0)))
+            launches.run_gemm(x, w, spare, tile=tile._replace(PDL=int(bool(early) and i%early == 0)))
             x, spare = spare, x
             if follower == 'relu': x.relu_()
             if follower == 'sleep': torch.cuda._sleep(3000)

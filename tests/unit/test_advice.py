@@ -192,13 +192,13 @@ XY = 'int c = blockIdx.x*blockDim.x + threadIdx.x, r = blockIdx.y*blockDim.y + t
 # (the line, the index, the shape, the lines above, the dialect), which advice, and some of its fields
 ADVICE = [
     # `&&` for `||`, and the other way round
-    (('x[r*w + c] = 1;', (100,), (100,), 'if (r >= h && c >= w) return;'), 'wrong_joint', dict(right='||')),
-    (('x[i] = 1;', (100,), (100,), 'if (i >= n && j >= m) { return; }'), 'wrong_joint', dict(right='||')),
-    (('x[i] = 1;', (100,), (100,), 'if (i < 0 && i >= n) return;'), 'wrong_joint', dict(right='||')),
-    (('if (r < h || c < w) x[r*w + c] = 1;', (100,), (100,)), 'wrong_joint', dict(right='&&')),
-    (('x[i] = 1;', (100,), (100,), 'if (i >= 0 || i < n) {'), 'wrong_joint', dict(right='&&')),
-    (('x[r, c] = 1', (4, 0), (4, 25), 'if r >= h and c >= w: return', 'python'), 'wrong_joint', dict(right='or')),
-    (('x[r, c] = 1', (4, 0), (4, 25), 'if r < h or c < w:', 'python'), 'wrong_joint', dict(right='and')),
+    (('x[r*w + c] = 1;', (100,), (100,), 'if (r >= h && c >= w) return;'), 'wrong_connective', dict(right='||')),
+    (('x[i] = 1;', (100,), (100,), 'if (i >= n && j >= m) { return; }'), 'wrong_connective', dict(right='||')),
+    (('x[i] = 1;', (100,), (100,), 'if (i < 0 && i >= n) return;'), 'wrong_connective', dict(right='||')),
+    (('if (r < h || c < w) x[r*w + c] = 1;', (100,), (100,)), 'wrong_connective', dict(right='&&')),
+    (('x[i] = 1;', (100,), (100,), 'if (i >= 0 || i < n) {'), 'wrong_connective', dict(right='&&')),
+    (('x[r, c] = 1', (4, 0), (4, 25), 'if r >= h and c >= w: return', 'python'), 'wrong_connective', dict(right='or')),
+    (('x[r, c] = 1', (4, 0), (4, 25), 'if r < h or c < w:', 'python'), 'wrong_connective', dict(right='and')),
     # right ones
     (('x[r*w + c] = 1;', (100,), (100,), 'if (r >= h || c >= w) return;'), 'stride', {}),
     (('if (i < n) x[i+1] = 1;', (100,), (100,), 'if (i < n || j < m) {'), 'lets_in', dict(guard='i < n')),
@@ -217,7 +217,7 @@ ADVICE = [
     (('if (i < n) s += x[i];', (100,), (100,), 'x += 4;'), 'moved_by', dict(own=96, left=96)),
     (('if (i < n) s += x[i];', (100,), (100,), 'x = x + 4;'), 'moved_by', dict(own=96, left=96)),
     (('s += x[c];', (100,), (100,), 'if (r > h) return;\nx += w*r;'), 'row_too_many',
-     dict(wrote='r > h', right='r >= h')),
+     dict(comparison='r > h', right='r >= h')),
     (('s += x[c];', (100,), (100,), 'if (r >= h) return;\nx += w*r;\nfor (int c = 0; c < w; c++)'), 'moved', {}),
     (('s += x[i];', (100,), (100,), 'if (i < n)', 'cuda', (3, 'f(x + 5*b, n);')), 'moved', dict(move='x + 5*b')),
     (('s += x[i];', (100,), (100,), 'if (i < n)', 'cuda', (3, 'f(x, n);')), 'lets_in', dict(guard='i < n')),

@@ -21,7 +21,7 @@ def test_one_of_several_kernels_is_requested():
     two = cuda_kernel('__global__ void a_k(int *x) { *x = 1; }\n__global__ void b_k(int *x) { *x = 2; }')
     assert find_kernel_source(two, name='b_k').name == 'b_k'
     with pytest.raises(ValueError, match="name='a_k'"): find_kernel_source(two)
-    with pytest.raises(TypeError, match='a kernel'): find_kernel_source(3)
+    with pytest.raises(TypeError, match='Triton kernel'): find_kernel_source(3)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from gridstride.kernels.gemm import bf16x6
 from gridstride.kernels.ptx import wgmma
 from gridstride.kernels.ladder.rung import H100, require_hopper
 from gridstride.kernels.gemm.bf16x6 import (
-    Bf16x6, round_to_bf16, split_into_terms, choose, choose_nt, choose_tn, split_product, tensor_core)
+    Bf16x6, round_to_bf16, split_into_terms, choose, choose_nt, choose_tn, split_matmul, tensor_core)
 from gridstride.bench.recording import recorded
 from gridstride.utils import cdiv
 from exhaustive import mark_exhaustive
@@ -81,21 +81,21 @@ def error(got, a, b):
 @pytest.mark.parametrize('k', [256, 1024, 4096])
 def test_short_pieces_are_more_exact_than_multiply_adds(rng, k):
     a, b = normal(rng, 16, k), normal(rng, k, 16)
-    assert error(split_product(a, b, 32), a, b) < error(chain(a, b), a, b)/2
+    assert error(split_matmul(a, b, 32), a, b) < error(chain(a, b), a, b)/2
 
 
 @pytest.mark.parametrize('scale,least,most', [(1e-30, 0, 1e-7), (1e-36, 4e-6, 2e-5), (1e-40, 3e-2, .2)])
 def test_tiny_values_lose_bits(rng, scale, least, most):
     "Of the sum of the absolute products; of the result, where products cancel, it is more"
     a, b = np.float32(scale*rng.standard_normal((64, 512))), normal(rng, 512, 64)
-    got = split_product(a, b)
+    got = split_matmul(a, b)
     largest = (np.abs(got-a.astype(np.float64)@b)/(np.abs(a).astype(np.float64)@np.abs(b))).max()
     assert least < largest < most and error(got, a, b) > 2*largest
 
 
 def test_a_long_piece_is_not(rng):
     a, b = normal(rng, 16, 4096), normal(rng, 4096, 16)
-    assert error(split_product(a, b, 4096), a, b) > 2*error(chain(a, b), a, b)
+    assert error(split_matmul(a, b, 4096), a, b) > 2*error(chain(a, b), a, b)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_six_products_are_as_good_as_nine_and_three_are_not(rng, monkeypatch):
     a, b = normal(rng, 64, 512), normal(rng, 512, 64)
     def with_terms(terms):
         monkeypatch.setattr(bf16x6, 'TERMS', terms)
-        return error(split_product(a, b), a, b)
+        return error(split_matmul(a, b), a, b)
     terms = bf16x6.TERMS
     nine, six, three = (with_terms(t) for t in (((2, 2), (2, 1), (1, 2), *terms), terms, terms[3:]))
     assert abs(nine-six) < .02*six and three > 10*six

@@ -211,7 +211,7 @@ def test_the_script_counts_what_passes(tmp_path):
 
 
 CHECK = '''#include <cuda_bf16.h>
-typedef __nv_bfloat16 Number;
+typedef __nv_bfloat16 Elem;
 constexpr bool m_transposed = %s, n_transposed = %s;
 %s
 '''

@@ -67,7 +67,7 @@ def test_tables_of_a_climb_say_where_they_are_from(climb):
 def test_a_custom_rung_is_counted_without_a_clock(climb, capsys):
     climb(naive('mine'), 2)
     said = capsys.readouterr().out
-    for o in ('mine is right. It is not timed: No GPU is here; and there is no recording', 'registers per thread',
+    for o in ('mine is correct, but not timed: No GPU is here; and there is no recording', 'registers per thread',
               'instructions per multiply-add, in its loop', 'these allow, at most', 'compiled for sm_90'):
         assert o in said
 

@@ -52,7 +52,7 @@ def test_a_grid_of_its_own_and_shapes_that_it_supports():
               supports=lambda h, w, k: w%8 == 0 or 'w is not a multiple of 8')
     assert (r.constants, r.threads, r.src.split(';')[0]) == (dict(BM=8, BN=8), (8, 8), 'constexpr int BM = 8, BN = 8')
     assert [r.supports(3, 16, 5), r.supports(3, 17, 5)] == [True, False]
-    with pytest.raises(ValueError, match=saying('naive', '3x4 by 4x5', 'multiple of 8')): r(M, N)
+    with pytest.raises(ValueError, match=saying('naive', '3x4 @ 4x5', 'multiple of 8')): r(M, N)
     n = torch.randn(4, 32)
     check(r(M, n), M@n, atol=1e-5)
 

@@ -12,9 +12,9 @@ __global__ void count_k(int *times, int h, int w, int k) {
     Piece p;
     while (work.next(p)) {
         for (int s = p.from; s < p.to; s++) atomicAdd(&times[p.tile*work.steps + s], 1);
-        int *owed = times + work.tall*work.wide*work.steps + p.tile;      // parts handed over, less those added up
+        int *owed = times + work.tile_rows*work.tile_cols*work.steps + p.tile; // partial sums stored, less those added
         if (p.from > 0) atomicAdd(owed, 1);
-        else if (p.to < work.steps) for (int c = work.share + 1; work.adds(c, p); c++) atomicAdd(owed, -1);
+        else if (p.to < work.steps) for (int c = work.part + 1; work.contributes(c, p); c++) atomicAdd(owed, -1);
     }
 }'''
 

@@ -27,7 +27,7 @@ def test_each_order_is_tried(monkeypatch, capsys):
     monkeypatch.setattr(trials, 'check_product', lambda rung, shapes: seen.append(settings.order))
     trials.check_kernel(hopper.ring, [(8, 8, 8)])
     assert seen == ['forward', 'reverse']
-    assert names(capsys.readouterr().out, 'ring is right', '(8, 8, 8)')
+    assert names(capsys.readouterr().out, 'ring is correct', '(8, 8, 8)')
 
 
 def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
@@ -87,7 +87,7 @@ def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsy
 
 
 def test_stamps_are_after_their_lines():
-    src = trials.with_timestamps(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
+    src = trials.with_timestamps(hopper.ring, 'barrier_wait(empty + 8*s, phase-1);', 'barrier_wait(full + 8*s, phase);',
                          'wgmma_wait<0>();')
     assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
     with pytest.raises(ValueError, match=saying("'nothing like it'", '0 times')):
@@ -106,7 +106,7 @@ def test_what_only_a_hopper_gpu_can_measure_is_refused(measure):
 
 def test_a_contest_belongs_to_its_kernels(tmp_path):
     with pytest.raises(Unavailable, match='no recording'):
-        trials.race_with_torch('hopper_gemm_none', (64, 64, 64), hopper.ring, seconds=.1)
+        trials.compare_with_torch('hopper_gemm_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
 @pytest.mark.slow

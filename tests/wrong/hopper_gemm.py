@@ -174,7 +174,7 @@ def fixed(src, *which):
     "`src` with some of its three mistakes fixed"
     arrive = '            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);\n'
     wait = '            wgmma_wait<0>();\n'
-    changes = dict(phase=('(empty + 8*s, turn)', '(empty + 8*s, turn-1)'),
+    changes = dict(phase=('(empty + 8*s, phase)', '(empty + 8*s, phase-1)'),
                    bytes=('A_BYTES);\n', 'A_BYTES + B_BYTES);\n'), release=(arrive + wait, wait + arrive))
     return changed(src, *(changes[o] for o in which))
 
@@ -206,7 +206,7 @@ __global__ void relu_k(const __grid_constant__ TensorMap x, const __grid_constan
     u32 at = address(box), full = address(&bar);
     int r = blockIdx.y*64, c = blockIdx.x*64;
     if (threadIdx.x == 0) {
-        barrier_init(full, 1); barriers_ready();
+        barrier_init(full, 1); fence_mbarrier_init();
         barrier_expect(full, sizeof box);
         tma_load(at, x, r, c, full);
     }
@@ -215,7 +215,7 @@ __global__ void relu_k(const __grid_constant__ TensorMap x, const __grid_constan
     for (int i = threadIdx.x; i < 64*64; i += 128) box[i] = __hmax(box[i], __float2bfloat16(0));
     fence_for_tma();
     __syncthreads();
-    if (threadIdx.x == 0) { tma_store(out, r, c, at); stores_commit(); stores_have_read(); }
+    if (threadIdx.x == 0) { tma_store(out, r, c, at); stores_commit(); stores_wait_read(); }
 }
 '''
 
@@ -236,10 +236,10 @@ def sent_before_all_have_written():
     return changed(RELU, ('    fence_for_tma();\n    __syncthreads();\n', '    fence_for_tma();\n'))
 
 @wrong('hopper_gemm.relu')
-def leaves_while_it_is_read(): return changed(RELU, (' stores_commit(); stores_have_read();', ' stores_commit();'))
+def leaves_while_it_is_read(): return changed(RELU, (' stores_commit(); stores_wait_read();', ' stores_commit();'))
 
 @wrong('hopper_gemm.relu')
-def barrier_unknown_to_tma(): return changed(RELU, (' barriers_ready();', ''))
+def barrier_unknown_to_tma(): return changed(RELU, (' fence_mbarrier_init();', ''))
 
 @wrong('hopper_gemm.relu')
 def columns_first(): return changed(RELU, ('tma_store(out, r, c, at)', 'tma_store(out, c, r, at)'))

@@ -19,8 +19,8 @@ def count_columns(tiles):
 def expected_columns(tiles):
     "Return (columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
     used_columns = count_columns(tiles)
-    whole = max(32, 1 << (used_columns - 1).bit_length())
-    return (whole, 512 // whole) if whole <= 512 else None
+    allocated = max(32, 1 << (used_columns - 1).bit_length())
+    return (allocated, 512 // allocated) if allocated <= 512 else None
 
 
 @problem(
@@ -60,7 +60,7 @@ def _(fn, rng, tiles):
     if result != expected:
         used_columns = count_columns(tiles)
         raise AssertionError(
-            f'tiles {tiles}: {used_columns} columns are used before rounding; got {result}, want {expected}'
+            f'tiles {tiles}: {used_columns} columns are used before rounding; expected {expected}; got {result}'
         )
 
 
@@ -96,18 +96,20 @@ def _(fn, rng, size, kind):
     expected = quantize_blocks(x[None], 'mxfp4')
     result = fn(x.clone())
     if not isinstance(result, tuple) or len(result) != 2:
-        raise AssertionError(f'return (code of the scale, codes of the elements); got {result!r}')
+        raise AssertionError(f'return (scale code, element codes); got {result!r}')
     scale, codes = integer(result[0]), torch.as_tensor(result[1]).flatten().tolist()
     if scale != expected.scales.item():
         raise AssertionError(
             f'the largest magnitude is {x.abs().max():g}: got {scale} as the code of the scale, '
             f'expected {expected.scales.item()}'
         )
-    if codes != (want := expected.codes[0].tolist()):
-        i = next((i for i, pair in enumerate(zip(codes, want)) if pair[0] != pair[1]), None)
+    if codes != (expected_codes := expected.codes[0].tolist()):
+        i = next((i for i, pair in enumerate(zip(codes, expected_codes)) if pair[0] != pair[1]), None)
         if i is None:
             raise AssertionError(f'expected 32 codes; got {len(codes)}')
-        raise AssertionError(f'element {i} is {x[i]:g}, its scale 2**{scale - 127}: got code {codes[i]}, not {want[i]}')
+        raise AssertionError(
+            f'element {i} is {x[i]:g}, its scale 2**{scale - 127}: expected code {expected_codes[i]}; got {codes[i]}'
+        )
 
 
 def expected_offset(row, block, blocks):
@@ -180,11 +182,11 @@ def _(fn, rng, x):
     if not p.seen:
         raise AssertionError('call p, the polynomial: it replaces the exponential')
     n = np.floor(np.maximum(x.astype(np.float64), -126))
-    want = _Polynomial()(np.maximum(x.astype(np.float64), -126) - n) * 2.0**n
-    wrong = np.abs(result - want) > 1e-5 * want
+    expected = _Polynomial()(np.maximum(x.astype(np.float64), -126) - n) * 2.0**n
+    wrong = np.abs(result - expected) > 1e-5 * expected
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise AssertionError(f'x = {x[i]:g}: got {result[i]:g}, expected {want[i]:g}')
+        raise AssertionError(f'x = {x[i]:g}: got {result[i]:g}, expected {expected[i]:g}')
 
 
 def expected_softmax(tiles, threshold):
@@ -225,6 +227,6 @@ def _(fn, rng, maxima, threshold):
     result, expected = fn(tiles.copy(), threshold), expected_softmax(tiles, threshold)
     if not isinstance(result, tuple) or len(result) != 3 or any(number(x) is None for x in result):
         raise AssertionError(f'return (rescales, reference, sum); got {result!r}')
-    for name, got, want in zip(('rescales', 'the reference', 'the sum'), map(number, result), expected):
-        if not abs(got - want) <= 1e-9 * max(1, abs(want)):
-            raise AssertionError(f'maxima {maxima}, threshold {threshold}: {name}: got {got:g}, expected {want:g}')
+    for name, got, wanted in zip(('rescales', 'the reference', 'the sum'), map(number, result), expected):
+        if not abs(got - wanted) <= 1e-9 * max(1, abs(wanted)):
+            raise AssertionError(f'maxima {maxima}, threshold {threshold}: {name}: got {got:g}, expected {wanted:g}')

@@ -119,7 +119,7 @@ def _(fn, rng, h, w, k):
     if not np.allclose(result, expected, atol=1e-4) and np.allclose(result, m @ n.reshape(k, w), atol=1e-4):
         raise AssertionError(
             f'this is the product of m and an n with {k} rows of {w} elements; '
-            f'but n has {w} rows of {k}, and each is needed as a column'
+            f'but n has {w} rows of {k} elements, and the kernel must use each row as a column'
         )
     check(result, expected, atol=1e-4)  # at most 20 rounding errors of values around 5
 

@@ -32,10 +32,10 @@ def _bits(x):
     ],
 )
 def _(fn, rng, x, round):
-    ends = fn()
-    if not isinstance(ends, (tuple, list)) or len(ends) != 2 or not all(map(callable, ends)):
-        raise AssertionError(f'return two functions, pack and unpack; got {ends!r}')
-    pack, unpack = ends
+    functions = fn()
+    if not isinstance(functions, (tuple, list)) or len(functions) != 2 or not all(map(callable, functions)):
+        raise AssertionError(f'return two functions, pack and unpack; got {functions!r}')
+    pack, unpack = functions
     expected = round << 32 | _bits(x)
     word = pack(x, round)
     if not isinstance(word, (int, np.integer)) or int(word) != expected:
@@ -144,8 +144,8 @@ def _(fn, rng, ranks, n, blocks, rounds):
         if not torch.equal(out[:, rank], expected):
             differing = (out[:, rank] != expected).sum().item()
             raise AssertionError(
-                f'rank {rank} of {ranks}: {differing} sums differ in their last bits from those in the order of the '
-                'ranks: start with rank 0 on every rank'
+                f'rank {rank} of {ranks}: {differing} sums differ in their last bits from sums in rank order: '
+                'start with rank 0 on every rank'
             )
 
 

@@ -21,7 +21,7 @@ __all__ = [
     'run',
     'check_elements',
     'picture',
-    'check_refused',
+    'check_rejected',
 ]
 
 
@@ -192,13 +192,13 @@ def _(fn, rng, h, w):
 
 
 # The layer is called as a user would call it, also with invalid inputs. The last case has more than 1024 blocks: an
-# answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a refusal.
-def check_refused(f, why, *args, right=None):  # right: a result that is also accepted
-    "Raise `AssertionError`, which states `why`, unless `f` refuses `args`"
+# answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a rejection.
+def check_rejected(f, why, *args, right=None):  # right: a result that is also accepted
+    "Raise `AssertionError`, which states `why`, unless `f` rejects `args`"
     try:
         result = f(*args)
     except KernelError as e:
-        raise AssertionError(f'the inputs were not refused, although {why}: {type(e).__name__}: {e}') from e
+        raise AssertionError(f'the inputs were not rejected, although {why}: {type(e).__name__}: {e}') from e
     except Exception:
         return
     if right is None:
@@ -220,7 +220,7 @@ def check_refused(f, why, *args, right=None):  # right: a result that is also ac
         '`weight[c*k + i]`.',
         'Start the sum from `bias[c]`. In the host function, `w` is `weight.size(0)`.',
         '`CHECK_INPUT` per input, `TORCH_CHECK(weight.size(1) == k, ...)`, `TORCH_CHECK(bias.numel() == w, '
-        '...)`; `data_ptr<float>()` refuses other types.',
+        '...)`; `data_ptr<float>()` rejects other types.',
     ],
 )
 def _(fn, rng, h, w, k):
@@ -237,15 +237,15 @@ def _(fn, rng, h, w, k):
     expected = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
     x, weight, bias = map(torch.tensor, (x, weight, bias))
     check(linear(x, weight, bias), expected, atol=1e-4)  # at most 20 rounding errors of values around 5
-    check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
-    check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
-    check_refused(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))
-    check_refused(linear, 'bias has one element too few', x, weight, bias[1:].contiguous())
+    check_rejected(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
+    check_rejected(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
+    check_rejected(linear, 'bias has one element too many', x, weight, torch.tensor(normal(rng, w + 1)))
+    check_rejected(linear, 'bias has one element too few', x, weight, bias[1:].contiguous())
     if w != k:
-        check_refused(linear, 'weight is (k, w), not (w, k)', x, weight.t().contiguous(), bias)
-    check_refused(linear, 'x holds doubles', x.double(), weight, bias)
-    check_refused(linear, 'weight holds doubles', x, weight.double(), bias)
-    check_refused(linear, 'bias holds doubles', x, weight, bias.double())
-    check_refused(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=expected)
-    check_refused(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=expected)
-    check_refused(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=expected)
+        check_rejected(linear, 'weight is (k, w), not (w, k)', x, weight.t().contiguous(), bias)
+    check_rejected(linear, 'x holds doubles', x.double(), weight, bias)
+    check_rejected(linear, 'weight holds doubles', x, weight.double(), bias)
+    check_rejected(linear, 'bias holds doubles', x, weight, bias.double())
+    check_rejected(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=expected)
+    check_rejected(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=expected)
+    check_rejected(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=expected)

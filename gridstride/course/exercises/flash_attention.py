@@ -96,7 +96,7 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
     for name, actual, expected in zip(('out', 'lse'), result, expected_attention(s, v)):
         same = np.shape(actual) == expected.shape and np.allclose(actual, expected, rtol=1e-9, atol=1e-9)
         if not same:
-            raise AssertionError(f'{name} over all keys: got {actual}, want {expected}')
+            raise AssertionError(f'{name} over all keys: got {actual}; expected {expected}')
 
 
 def window_mask(n, window):

@@ -189,9 +189,9 @@ def _(fn, rng, BM, BN, BK, out):
 
 
 def count_loads(order, BM, BN, at_once):
-    "Count the rows and columns of elements that an order loads, in lots of `at_once` tiles"
-    lots = [order[i : i + at_once] for i in range(0, len(order), at_once)]
-    return sum(len({r for r, _ in lot}) * BM + len({c for _, c in lot}) * BN for lot in lots)
+    "Count the rows and columns of elements that an order loads, in waves of `at_once` tiles"
+    waves = [order[i : i + at_once] for i in range(0, len(order), at_once)]
+    return sum(len({r for r, _ in wave}) * BM + len({c for _, c in wave}) * BN for wave in waves)
 
 
 def band_orders(tall, wide):
@@ -227,7 +227,7 @@ def band_orders(tall, wide):
             (12, 33, 256, 256, 33),
             (15, 22, 128, 256, 90),  # the best height is far from a square's
             (36, 25, 64, 256, 105),  # the best height is above 16
-            (12, 39, 64, 256, 99),  # the last lot, which is not full, decides
+            (12, 39, 64, 256, 99),  # the last wave, which is not full, decides
         )
     ],
     hints=[
@@ -285,7 +285,7 @@ def run_relu(src, x, threads=128):
 
 
 def one_warp_does_all(src, x, expected):
-    "Return whether the result is right even if three of the four warps of each block are not launched"
+    "Return whether the result is right even if only one of the four warps of each block is launched"
     try:
         with on_emulator():
             check(run_relu(src.replace('blockDim.x', '128'), x, threads=32).float(), expected)
@@ -304,7 +304,7 @@ def one_warp_does_all(src, x, expected):
         'A box is `__shared__ __align__(1024) __nv_bfloat16 box[64*64]`, and `address(box)` is its address. '
         'Distribute its 64*64 elements over the threads as always: `for (int i = threadIdx.x; i < 64*64; i += 128)`.',
         'After the loop: `fence_for_tma()` by all threads, since all have written; `__syncthreads()`; then one '
-        'thread stores the box: `tma_store`, `stores_commit`, and it must not return before `stores_have_read`.',
+        'thread stores the box: `tma_store`, `stores_commit`, and it must not return before `stores_wait_read`.',
     ],
 )
 def _(fn, rng, h, w):
@@ -332,13 +332,13 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     int r = blockIdx.y*BM, c = blockIdx.x*BN;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x == 128) {                              // producer
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(empty + 8*s, turn);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(empty + 8*s, phase);
             barrier_expect(full + 8*s, A_BYTES);
             tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
             tma_load(b + s*B_BYTES, n, ph*BK, c, full + 8*s);
@@ -346,13 +346,13 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     } else if (threadIdx.x < 128) {                        // consumer
         float d[1][BN/2];
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(full + 8*s, turn);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(full + 8*s, phase);
             multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
             if (threadIdx.x == 0) barrier_arrive(empty + 8*s);
             wgmma_wait<0>();
         }
-        fence_sums(d);
+        fence_accumulators(d);
         store(d, out, r, c, h, w);
     }
 }
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((1, 8, 8), (64, 64, 64), (65, 72, 200), (130, 136, 392))],
     hints=[
         'First there is a deadlock. At the start all stages are empty, so the producer must not wait. Which phase '
-        'of `empty` does it wait for if `turn` is 0, and which phase counts as complete from the beginning?',
+        'of `empty` does it wait for if `phase` is 0, and which phase counts as complete from the beginning?',
         'Then a tile is read while its copy may be in flight, although the consumer waits at `full`. What '
         'completes that phase? One arrival, and the announced bytes: how many bytes arrive?',
         'Last, a stage is overwritten while the tensor cores may still read it. `barrier_arrive` releases the '
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
 def _(fn, rng, h, w, k):
     src = fn(broken)
     if not isinstance(src, str):
-        raise AssertionError(f'the function returned {type(src).__name__}: return the fixed source as a string')
+        raise AssertionError(f'return the fixed source as a string; got {type(src).__name__}')
     rung = Rung(
         'repaired',
         hopper_src + store_src + src,

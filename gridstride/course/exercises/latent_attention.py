@@ -104,7 +104,7 @@ def _recording_cache(cache, heads):
     "Return two functions that read a cache and record their calls: (scores, means, [(name, array), ...])"
     calls = []
 
-    def through(name, x, width):
+    def record_call(name, x, width):
         x = np.asarray(x)
         if x.shape != (heads, width):
             raise AssertionError(f'{name} takes shape ({heads}, {width}), one row per head; got {x.shape}')
@@ -113,32 +113,32 @@ def _recording_cache(cache, heads):
 
     n, width = cache.shape
     return (
-        lambda rows: through('scores', rows, width) @ cache.T,
-        lambda weights: through('means', weights, n) @ cache,
+        lambda rows: record_call('scores', rows, width) @ cache.T,
+        lambda weights: record_call('means', weights, n) @ cache,
         calls,
     )
 
 
-def _alike(x, y):
+def _are_close(x, y):
     return np.allclose(x, y, rtol=1e-7, atol=1e-7)
 
 
-def _diagnosis(calls, wide, l, p, scale):
+def _diagnosis(calls, absorbed_query, l, p, scale):
     "Return which step of a wrong answer is wrong; rows may have a scale, and weights any sum"
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
-    parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
+    parts = {f'first {l}': slice(l), f'last {absorbed_query.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)
     wrong = [
         part
         for part, columns in parts.items()
-        if not any(_alike(rows[:, columns], wide[:, columns] * by) for by in factors)
+        if not any(_are_close(rows[:, columns], absorbed_query[:, columns] * by) for by in factors)
     ]
     if wrong:
         return f'the rows for `scores` are wrong in their {" and ".join(wrong)} elements'
     total = weights.sum(-1, keepdims=True)
-    if not (np.all(total > 0) and _alike(weights / total, p)):
+    if not (np.all(total > 0) and _are_close(weights / total, p)):
         return 'the rows for `scores` are right, but the weights for `means` are wrong'
-    sums = '' if _alike(total, 1) else f", except for their sums ({', '.join(f'{s:.3g}' for s in total[:, 0])})"
+    sums = '' if _are_close(total, 1) else f", except for their sums ({', '.join(f'{s:.3g}' for s in total[:, 0])})"
     return f'rows and weights are right{sums}, but the output computed from the means is wrong'
 
 
@@ -179,8 +179,8 @@ def _(fn, rng, n, heads, d, l, r, shift):
     try:
         check(result, expected, rtol=1e-7, atol=1e-7)
     except AssertionError as e:
-        wide = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
-        raise AssertionError(f'{_diagnosis(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
+        absorbed_query = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
+        raise AssertionError(f'{_diagnosis(calls, absorbed_query, l, p, (d + r) ** -0.5)}: {e}') from None
 
 
 def schedule(pages, sms, fixed, budget):

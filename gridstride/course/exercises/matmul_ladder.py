@@ -17,7 +17,7 @@ __all__ = [
     'max_wavefronts',
     'useful_fraction',
     'needed_tiles',
-    'product',
+    'judge_matmul',
 ]
 
 
@@ -217,8 +217,8 @@ def with_constants(fn, **constants):
     return f'{COUNTING_BARRIER} constexpr int {defined};\n{src}{MAX_WAITS_KERNEL}'
 
 
-def product(fn, threads, rng, h, k, w, **constants) -> int:  # barriers that one thread waited at
-    "Judge a kernel `matmul_k` for matrix products, whose blocks compute BM x BN results, on random matrices"
+def judge_matmul(fn, threads, rng, h, k, w, **constants) -> int:  # barriers that one thread waited at
+    "Judge a kernel `matmul_k`, whose blocks compute BM x BN results, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
@@ -307,7 +307,7 @@ def _(fn, rng, h, k, w, tw):
         )
     if reads_operands_in_inner_loop(src):
         raise AssertionError('the inner loop loads from m or n in global memory: load from the tiles instead')
-    waits = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
+    waits = judge_matmul(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
     phases = cdiv(k, tw)
     if waits > phases + 1:
         raise AssertionError(

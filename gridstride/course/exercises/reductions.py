@@ -238,7 +238,7 @@ def _(fn, rng, n, blocks, order):
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
 
 
-def refuse_atomics(t):
+def check_no_atomics(t):
     "Raise `AssertionError` if the launch used atomics: an index from one has no fixed order"
     if t.stats.atomics:
         raise AssertionError('an index taken by an atomic has no fixed order on a GPU: take it from a scan of flags')
@@ -267,7 +267,7 @@ def _(fn, rng, n, share):
         try:
             kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
         finally:
-            refuse_atomics(t)  # before any other error, which they may have caused
+            check_no_atomics(t)  # before any other error, which they may have caused
     if count[0] != len(expected):
         raise AssertionError(f'count[0] is {int(count[0])}, but {len(expected)} of the {n} elements are positive')
     check(out[: len(expected)], expected)

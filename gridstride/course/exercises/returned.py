@@ -1,4 +1,4 @@
-"Converts the number that a learner's function returned, of Python, NumPy or torch."
+"Converts the number that a learner's function returned: a Python, NumPy or torch number."
 
 from numbers import Real
 
@@ -8,7 +8,7 @@ __all__ = ['number', 'integer']
 
 
 def number(result):
-    "Convert a number of Python, NumPy or torch to a Python number; None if it is not a number"
+    "Convert a Python, NumPy or torch number to a Python number; return None for anything else"
     if hasattr(result, 'item') and np.ndim(result) == 0:
         result = result.item()
     return result if isinstance(result, Real) and not isinstance(result, bool) else None

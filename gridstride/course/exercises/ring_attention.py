@@ -153,7 +153,7 @@ def _first_message(g):
 
 def lockstep(
     makers,  # a generator per rank, which yields the tensors to send to its right neighbour
-    arriving_at=None,  # called with (rank, number of exchanges) before the rank receives
+    before_receive=None,  # called with (rank, number of exchanges) before the rank receives
 ):  # (what each rank returned, number of exchanges)
     "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
     sent = [_first_message(g) if inspect.isgenerator(g) else None for g in makers]
@@ -166,8 +166,8 @@ def lockstep(
         messages = [sent[r - 1] for r in range(len(makers))]
         sent = [None] * len(makers)
         for r, g in enumerate(makers):
-            if arriving_at:
-                arriving_at(r, rounds)
+            if before_receive:
+                before_receive(r, rounds)
             try:
                 sent[r] = g.send(messages[r])
             except StopIteration as e:
@@ -254,7 +254,7 @@ def _(fn, rng, ranks, n, d):
     ranks_seen = [[] for _ in range(ranks)]
     makers = [fn(r, ranks, q[r], (k[r], v[r]), _make_recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)]
 
-    def arriving_at(r, rounds):
+    def before_receive(r, rounds):
         num_waiting_parts = rounds + 1 - len(ranks_seen[r])  # its own part and those that have arrived
         if num_waiting_parts > 2:
             raise AssertionError(
@@ -263,7 +263,7 @@ def _(fn, rng, ranks, n, d):
             )
 
     expected, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
-    results, rounds = lockstep(makers, arriving_at)
+    results, rounds = lockstep(makers, before_receive)
     for r, result in enumerate(results):
         if isinstance(result, tuple):
             description = (
@@ -321,9 +321,12 @@ def _(fn, rng, ranks, n, d):
             try:
                 check(actual, expected[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
-                far = (rank for rank in range(ranks) if name != 'dq' and _are_close(actual, expected[rank]))
+                owners = (rank for rank in range(ranks) if name != 'dq' and _are_close(actual, expected[rank]))
                 why = next(
-                    (f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank' for rank in far),
+                    (
+                        f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank'
+                        for rank in owners
+                    ),
                     e,
                 )
                 raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None

@@ -8,7 +8,7 @@ import torch
 from ... import sim
 from ..grading import problem
 from ...utils import check
-from .reductions import check_is_kernel, refuse_atomics
+from .reductions import check_is_kernel, check_no_atomics
 
 __all__ = ['CountedReads', 'merged_from_a']
 
@@ -60,7 +60,7 @@ def _(fn, rng, floats):
 
 
 class CountedReads:
-    "A sorted sequence that counts how often an element is read, and refuses indices that are out of range"
+    "A sorted sequence that counts how often an element is read, and rejects indices that are out of range"
 
     def __init__(self, values, name, reads):
         self.values, self.name, self.reads = values, name, reads
@@ -146,7 +146,7 @@ def _(fn, rng, n, odd):
         try:
             kernel[1, 128](torch.tensor(x), out)
         finally:
-            refuse_atomics(t)  # before any other error, which they may have caused
+            check_no_atomics(t)  # before any other error, which they may have caused
     check(out, expected)
     if n > 64 and t.stats.global_load_requests > 32:
         raise AssertionError(

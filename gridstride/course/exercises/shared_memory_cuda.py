@@ -21,7 +21,7 @@ __all__ = [
     'check_source',
     'launch',
     'check_unchanged',
-    'product',
+    'judge_matmul',
 ]
 
 
@@ -177,8 +177,8 @@ def _(fn, rng, n, tw):
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))  # h, k, w
 
 
-def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
-    "Judge a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random matrices"
+def judge_matmul(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
+    "Judge a matmul kernel, whose blocks have `rows` rows of `tw` threads, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
     mt = torch.tensor(m)
     nt = torch.tensor(n)
@@ -206,7 +206,7 @@ RECTANGLES = [(4, 8), (8, 4), (4, 4), (4, 6), (2, 5)]  # tw, tk
     ],
 )
 def _(fn, rng, h, k, w, tw, tk):
-    product(fn, 'matmul_rect_k', RECTANGLES, (tw, tk), rng, h, k, w, tw, tw)
+    judge_matmul(fn, 'matmul_rect_k', RECTANGLES, (tw, tk), rng, h, k, w, tw, tw)
 
 
 TWO_ROW_TILES = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
@@ -225,4 +225,4 @@ TWO_ROW_TILES = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in 
     ],
 )
 def _(fn, rng, h, k, w, tw):
-    product(fn, 'matmul_two_k', TWO_ROW_TILES, (tw,), rng, h, k, w, tw, tw // 2)
+    judge_matmul(fn, 'matmul_two_k', TWO_ROW_TILES, (tw,), rng, h, k, w, tw, tw // 2)

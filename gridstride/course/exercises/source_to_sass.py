@@ -12,7 +12,7 @@ __all__ = [
     'BLOCKS',
     'MAX_PER_FMA',
     'compile_answer',
-    'refuse_instructions',
+    'check_no_instructions',
     'expected_gelu',
     'doubles',
     'stores',
@@ -35,7 +35,7 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
         ) from None
 
 
-def refuse_instructions(instructions, why):
+def check_no_instructions(instructions, why):
     "Raise `AssertionError` that names the instructions found, with their source lines"
     if instructions:
         raise AssertionError(
@@ -76,7 +76,7 @@ def _(fn, rng, n=200, arch=None):
     out = launch(fn, 'gelu_k', cdiv(n, 64), 64, x=x, out=np.full(n, np.nan, np.float32), n=n)
     check(out, expected_gelu(x), atol=2e-6)  # a few rounding errors of values below 10
     if arch:
-        refuse_instructions(
+        check_no_instructions(
             doubles(compile_answer(sass, fn, 'gelu_k', arch)),
             'the results are right, but part of the kernel still computes with doubles',
         )
@@ -90,15 +90,15 @@ def stores(listing) -> list:
 def check_registers(fn, arch):
     "Raise `AssertionError` unless the kernel keeps its counts in registers"
     r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
-    refuse_instructions(
+    check_no_instructions(
         [i for i in listing.instructions if i.kind == 'local'],
         f'the results are right, but a thread has {r.local} bytes of local memory',
     )
-    refuse_instructions(
+    check_no_instructions(
         [i for i in listing.instructions if i.kind == 'shared'],
         'the results are right, but the counts are in shared memory: keep them in registers',
     )
-    refuse_instructions(
+    check_no_instructions(
         [store for loop in listing.loops for store in stores(loop)],
         'the results are right, but the kernel writes to global memory in a loop: count in registers, and write at '
         'the end',
@@ -214,9 +214,9 @@ def check_wide_loads(fn, arch):
         )
     narrow_loads = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
     if narrow_loads and any(map(loads_wide, loops)):
-        refuse_instructions(narrow_loads, _REMAINDER_LOOP)
+        check_no_instructions(narrow_loads, _REMAINDER_LOOP)
     why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
-    refuse_instructions(narrow_loads, why)
+    check_no_instructions(narrow_loads, why)
     products = loop.ops()['FMUL']
     instructions_per_fma = len(loop.instructions) / loop.ops()['FFMA']
     if instructions_per_fma > MAX_PER_FMA:

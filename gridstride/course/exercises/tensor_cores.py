@@ -13,7 +13,7 @@ __all__ = [
     'positions_in_a',
     'bank_groups',
     'check_columns',
-    'product',
+    'judge_matmul',
     'is_product',
     'likely_mistakes',
     'matrix',
@@ -127,7 +127,7 @@ GIVEN = types_src + mma_src + ldmatrix_src
 IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the accumulators unchanged
 
 
-def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
+def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
     "Launch kernel `name` with one warp per block; raises `AssertionError` unless `out` is `a @ b`, by an mma"
     if 'mma(' not in without_comments(source(fn)):
         raise AssertionError('the source has no mma: compute the product with the tensor core')
@@ -203,7 +203,7 @@ def nans(*shape):
 )
 def _(fn, rng, h, w, k):
     m, n = matrix(rng, h, k), matrix(rng, w, k)
-    product(fn, 'linear_k', (w // 8, h // 16), m, n.T, m=m, n=n, out=nans(h, w), h=h, w=w, k=k)
+    judge_matmul(fn, 'linear_k', (w // 8, h // 16), m, n.T, m=m, n=n, out=nans(h, w), h=h, w=w, k=k)
 
 
 @problem(
@@ -227,4 +227,4 @@ def _(fn, rng, h, w):
         if word not in body:
             raise AssertionError(f'{why}: fill the registers from shared memory with ldmatrix')
     m = matrix(rng, h, w)
-    product(fn, 'gram_k', (w // 16, w // 16), m.T, m, m=m, out=nans(w, w), h=h, w=w)
+    judge_matmul(fn, 'gram_k', (w // 16, w // 16), m.T, m, m=m, out=nans(w, w), h=h, w=w)

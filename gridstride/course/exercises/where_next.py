@@ -294,7 +294,7 @@ def _(fn, rng, who):
         raise AssertionError(f'return True or False; got {result!r}')
     if result != (who in HONEST):
         name = who.replace('_', ' ')
-        outcome = 'is a cheat, but was accepted' if result else 'is honest, but was refused'
+        outcome = 'is a cheat, but was accepted' if result else 'is honest, but was rejected'
         raise AssertionError(f'the kernel "{name}" {outcome}')
 
 
@@ -339,9 +339,9 @@ def _(fn, rng, look):
     if verdict.accepted:
         raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
     if look == 'why' and verdict.code not in CAUGHT:
-        raise AssertionError(f'the submission is refused as {verdict.code!r}, {verdict.why}: an error is not a cheat')
+        raise AssertionError(f'the submission is rejected as {verdict.code!r}, {verdict.why}: an error is not a cheat')
     if look == 'why' and verdict.code == 'replay':
-        raise AssertionError('the submission is refused as a replay, which the lesson has shown: find another cheat')
+        raise AssertionError('the submission is rejected as a replay, which the lesson has shown: find another cheat')
 
 
 def _check_naive_judge(text):

@@ -38,7 +38,7 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
         #pragma unroll
         for (int v = 0; v < V; v++) window[HISTORY + v] = float(packs[p].at[v]);
         #pragma unroll
-        for (int k = 0; k < HISTORY; k++) {                 // the neighbour has these elements, if it loaded enough
+        for (int k = 0; k < HISTORY; k++) {                 // the previous lane has these elements if V >= HISTORY
             float before = V >= HISTORY ? __shfl_up_sync(~0u, window[V + k], 1) : 0.f;
             if (in_bounds && (V < HISTORY || threadIdx.x % 32 == 0 || lane == 0)) before = element(t - HISTORY + k);
             window[k] = before;

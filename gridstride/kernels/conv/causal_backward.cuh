@@ -1,6 +1,6 @@
 // The gradients of a depthwise causal convolution: of x, weight, bias and the initial state. A block computes those of
-// a channel in all sequences, so it adds the gradients of the weight in a fixed order. It computes values before the
-// activation again.
+// a channel in all sequences, so it adds the gradients of the weight in a fixed order. It recomputes the values before
+// the activation.
 // Defined above: Elem, W, V, THREADS, BIAS, SILU, STATE (there is an initial state), FINAL (there is a gradient of the
 // final state).
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };

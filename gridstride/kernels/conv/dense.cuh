@@ -1,4 +1,4 @@
-// Dense convolution of images that are stored channels last, as a matrix product: a row per output pixel, a column per
+// Dense convolution of images that are stored channels last, as an implicit GEMM: a row per output pixel, a column per
 // output channel, and a term per tap and input channel. The left matrix (im2col) exists only as tiles in shared memory:
 // asynchronous copies gather them from x, and write zeros where a tap is out of bounds. mma.sync multiplies.
 // Defined above: Elem (bfloat16), KH, KW, STRIDE, DILATION, PAD_H, PAD_W, BM, BN (the tile of a block), WARPS_M,
@@ -62,7 +62,7 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
         copies_commit();
     }
 
-    float sums[WM / 16][WN / 8][4] = {};
+    float acc[WM / 16][WN / 8][4] = {};
     const int warp_m = warp / WARPS_N * WM, warp_n = warp % WARPS_N * WN;
     for (int step = 0; step < steps; step++) {
         copies_wait<STAGES - 2>();
@@ -84,7 +84,7 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
             for (int i = 0; i < WM / 16; i++)
                 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    mma(sums[i][j], a_fragments[i], b_fragments[j / 2][j % 2 * 2], b_fragments[j / 2][j % 2 * 2 + 1]);
+                    mma(acc[i][j], a_fragments[i], b_fragments[j / 2][j % 2 * 2], b_fragments[j / 2][j % 2 * 2 + 1]);
         }
     }
 
@@ -100,7 +100,7 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
                 const int m = m0 + warp_m + i * 16 + half * 8 + lane / 4;
                 if (m < pixels)
                     *(u32 *)(y + (long long)m * out_channels + n) =
-                        pack(sums[i][j][half * 2] + low, sums[i][j][half * 2 + 1] + high);
+                        pack(acc[i][j][half * 2] + low, acc[i][j][half * 2 + 1] + high);
             }
         }
 }

@@ -1,6 +1,6 @@
 // Depthwise convolution of images that are stored channels last (NHWC). LANES threads work on neighbouring channels, V
 // each, so their loads are coalesced. A thread computes ROWS x COLS outputs of its channels: it reads each row of its
-// part of the input once, and adds its products to all outputs that need this row. Blocks read the halo from the cache.
+// part of the input once, and accumulates it into all outputs that need it. Blocks read the halo from the cache.
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
 // BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };

@@ -1,7 +1,7 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution of images that are stored channels last, with
-// a stride of 1. A lane adds the products of one channel: it goes along rows of the gradient of the result, with a
-// window of KH x KW elements of x in registers, of which a step replaces one column. Warps interleave rows;
-// `reduce_splits` adds the sums of the blocks.
+// a stride of 1. A lane adds the products of one channel: it moves along rows of the gradient of the result, with a
+// window of KH x KW elements of x in registers, of which each step replaces one column. Rows are interleaved among
+// warps; `reduce_splits` adds the partial sums of the blocks.
 // Defined above: Elem, KH, KW (of a kernel without dilation), PAD_H, PAD_W, THREADS, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 

@@ -1,6 +1,6 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution of planes (NCHW). A block adds the products
-// of every SPLITS-th tile of one channel, PLANES images at once; `reduce_splits` adds the sums of the blocks.
-// Defined above: what `plane_tiles` needs, SPLITS.
+// of every SPLITS-th tile of one channel, PLANES images at once; `reduce_splits` adds the partial sums of the blocks.
+// Defined above: the constants of `plane_tiles`, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
@@ -39,7 +39,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
             }
         __syncthreads();
         if (has_tile)
-            visit_products(tile + tile_plane * IN_H + row * STRIDE, column,
+            visit_taps(tile + tile_plane * IN_H + row * STRIDE, column,
                            [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from . import products, tiles
+from . import implicit_gemm, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from ..call_tables import differentiable_once, needs_autograd
 from ..common import Explanation, dtype_name, launch
@@ -23,8 +23,8 @@ def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes 
     if problem.is_depthwise:
         return depthwise_fallback(problem, x)
     if problem.groups > 1:
-        return f'{problem.groups} groups of several channels: torch computes a product per group'
-    return products.dense_fallback(problem, x, weight, this_device())
+        return f'{problem.groups} groups of several channels: torch computes a GEMM per group'
+    return implicit_gemm.dense_fallback(problem, x, weight, this_device())
 
 
 def _by_torch(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
@@ -68,7 +68,7 @@ def _conv2d(x, weight, bias, *sizes):
 def _launch_dense(problem, x, weight, bias, y):
     "Launch a dense convolution, all of whose operands are stored channels last"
     x, weight, y = (o.permute(0, 2, 3, 1) for o in (x, weight, y))  # contiguous views
-    launches = products.dense_launches(problem, bias is not None, this_device())
+    launches = implicit_gemm.dense_launches(problem, bias is not None, this_device())
     launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
 
@@ -146,9 +146,9 @@ def conv2d(
     dilation=1,  # the distance of the taps
     groups=1,  # channels: a depthwise convolution, whose weight is (channels, 1, height, width)
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
-    """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute what they compute
-    faster (depthwise convolutions, which are differentiable once), torch (cuDNN) the rest, and all gradients of dense
-    convolutions; `explain_conv2d` returns which, and why.
+    """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
+    convolutions for which they are faster (differentiable once); torch (cuDNN) computes all other convolutions, and all
+    gradients of dense ones. `explain_conv2d` returns the implementation, and the reason.
 
         conv2d(x, weight, padding=3, groups=x.shape[1])
 
@@ -163,7 +163,7 @@ def conv2d(
 
 
 def _arguments(x, weight, bias, stride, padding, dilation, groups) -> tuple:
-    "Return the checked arguments, with pairs as integers, and x stored in one of two ways"
+    "Return the checked arguments, with pairs as separate integers, and x contiguous or channels last"
     check_conv2d(x, weight, bias, groups)
     stride, dilation = pair('stride', stride, 1), pair('dilation', dilation, 1)
     padding = padding_pair(padding, tuple(weight.shape[2:]), dilation)
@@ -189,7 +189,7 @@ def explain_conv2d(
     if reason := _fallback_reason(problem, x, weight):
         return Explanation((), reason)
     if not problem.is_depthwise:
-        return Explanation(('dense',), products.REASON)
+        return Explanation(('dense',), implicit_gemm.REASON)
     if is_channels_last(x):
-        return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: a thread per pair of channels')
+        return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: one thread per two channels')
     return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

@@ -1,5 +1,5 @@
 // Host code of an exported convolution: makes random inputs, checks results against double, and times the last case.
-// Defined above: the operator (KIND), Elem (of all arrays), ROUNDING (the relative tolerance), and the sizes (cases:
+// Defined above: the operator (KIND), Elem (of all arrays), RELATIVE_TOLERANCE, and the sizes (cases:
 // images, channels, height, width, out_channels, kernel, stride, padding; of a causal convolution sequences, channels,
 // 1, length, channels, taps). The launches are defined below.
 void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
@@ -15,8 +15,8 @@ Sizes sizes_of(int case_index) {
             (size_t)images * out_channels * out_height * out_width};
 }
 
-// Checks every `step`-th element of the result, in double. Its error may be ROUNDING times the result, plus 2^-18 times
-// the sum of the magnitudes of its terms.
+// Checks every `step`-th element of the result, in double. Its error may be RELATIVE_TOLERANCE times the result, plus
+// 2^-18 times the sum of the magnitudes of its terms.
 __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, const Elem *y, int channels, int height,
                         int width, int out_channels, int kernel, int stride, int padding, Sizes sizes, size_t step,
                         unsigned long long *wrong) {
@@ -46,7 +46,7 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
             }
         }
     if (KIND == CAUSAL) sum /= 1 + exp(-sum);               // SiLU
-    if (!(fabs((double)(float)y[i] - sum) <= ROUNDING * fabs(sum) + 0x1p-18 * size)) atomicMin(wrong, i);
+    if (!(fabs((double)(float)y[i] - sum) <= RELATIVE_TOLERANCE * fabs(sum) + 0x1p-18 * size)) atomicMin(wrong, i);
 }
 
 // Exits if a result is wrong

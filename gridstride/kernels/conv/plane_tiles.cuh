@@ -1,6 +1,6 @@
-// What the depthwise convolutions of planes (NCHW) share. A block works on a tile of TILE_H x TILE_W outputs of each of
-// PLANES planes, with a tile of the input, with its halo, in shared memory. A thread works on ROWS x COLS outputs. It
-// reads each row of its part of the input once, for all outputs that need this row.
+// Functions that the depthwise convolutions of planes (NCHW) share. A block works on a tile of TILE_H x TILE_W outputs
+// of each of PLANES planes, with a tile of the input, with its halo, in shared memory. A thread works on ROWS x COLS
+// outputs. It reads each row of its part of the input once, for all outputs that need this row.
 // Defined above: Elem (of all arrays), KH and KW (the sizes of the kernel), STRIDE, DILATION, PAD_H, PAD_W, TILE_H,
 // TILE_W, PLANES, ROWS, COLS (COLS * STRIDE is a multiple of 4), V (elements per load: divides the width, and TILE_W *
 // STRIDE unless a tile is as wide as a plane), V_OUT (elements per store), THREADS (at least one per part of the tile).
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
 }
 
 // Calls use(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
-template <class Use> __device__ __forceinline__ void visit_products(const float (*tile)[PITCH], int column, Use use) {
+template <class Use> __device__ __forceinline__ void visit_taps(const float (*tile)[PITCH], int column, Use use) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {
         float row[READ];

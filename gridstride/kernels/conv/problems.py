@@ -36,12 +36,12 @@ class Convolution(NamedTuple):
 
     @property
     def is_depthwise(self) -> bool:
-        "Whether each channel has a kernel of its own"
+        "Whether each channel has its own kernel"
         return self.groups == self.channels == self.out_channels
 
     @property
     def is_dense_or_depthwise(self) -> bool:
-        "Whether there is one group, or each channel has a kernel of its own"
+        "Whether there is one group, or each channel has its own kernel"
         return self.groups == 1 or self.is_depthwise
 
     def gradient(self) -> 'Convolution':
@@ -60,7 +60,7 @@ def pair(name, value, minimum) -> tuple:  # (for the height, for the width)
 
 
 def padding_pair(padding, kernel, dilation) -> tuple:
-    "Return the padding of each side of (height, width); raises `ValueError` for what a pair cannot express"
+    "Return the padding of each side of (height, width); raises `ValueError` if it would not be symmetric"
     if padding == 'valid':
         return 0, 0
     if padding == 'same':
@@ -123,7 +123,7 @@ def _why_cudnn_is_faster(problem, x) -> str:
     if problem.images * problem.channels * height * width < _NHWC_MIN_OUTPUTS:
         return f'channels last, and fewer than {_NHWC_MIN_OUTPUTS:,} outputs: cuDNN is faster'
     if problem.stride != (1, 1) or taps < (5 if element_bytes == 4 else 7):
-        return 'channels last, and a kernel of less than 5 x 5 (of 16-bit elements 7 x 7), or a stride: cuDNN is faster'
+        return 'channels last, with a stride or a kernel below 5 x 5 (7 x 7 for 16-bit elements): cuDNN is faster'
     if element_bytes == 2 and max(height, width) > 32:
         return 'channels last, 16-bit elements, and more than 32 pixels per row: cuDNN is faster'
 
@@ -131,10 +131,10 @@ def _why_cudnn_is_faster(problem, x) -> str:
 def _depthwise_limit(problem) -> str:
     "Return the reason why our kernels cannot compute a depthwise convolution, or None"
     if max(problem.kernel) > MAX_TAPS:
-        return f'a kernel of {problem.kernel}: ours hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
+        return f'a kernel of {problem.kernel}: our kernels hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
     if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1 or min(problem.padding) < 0:
         return 'different strides or dilations of the two axes, or a negative padding'
     if problem.stride[0] > 2 or problem.dilation[0] > 4:
         return f'a stride of {problem.stride[0]} and a dilation of {problem.dilation[0]}: the halo exceeds a tile'
     if max(problem.height * problem.width, problem.images * problem.channels) >= 2**31:
-        return '2^31 or more elements of a plane, or planes'
+        return 'a plane has 2^31 or more elements, or there are 2^31 or more planes'

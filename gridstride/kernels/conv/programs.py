@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from . import products, sequences, tiles
+from . import implicit_gemm, sequences, tiles
 from .problems import Convolution
 from ..common import vector_width
 from ..ladder import H100
@@ -11,7 +11,7 @@ from ..standalone import Launch, Program
 
 _FIELDS = 'images, channels, height, width, out_channels, kernel, stride, padding'
 _DEPTHWISE = ((2, 3, 9, 13, 3, 3, 1, 1), (1, 5, 30, 70, 5, 5, 2, 2), (3, 40, 14, 14, 40, 7, 1, 3))
-_ROUNDING = dict(float32='0x1p-22', bfloat16='0x1p-8')
+_RELATIVE_TOLERANCE = dict(float32='0x1p-22', bfloat16='0x1p-8')
 
 
 class ConvolutionProgram(NamedTuple):
@@ -60,7 +60,7 @@ def case_launches(program, case) -> list:  # of `KernelLaunch`
         vec_size = tiles.nhwc_vector_width(problem, program.dtype, addresses)
         return tiles.depthwise_nhwc_launches(problem, program.dtype, vec_size, True, False, H100)
     if program.kind == 'dense':
-        return products.dense_launches(problem, True, H100)
+        return implicit_gemm.dense_launches(problem, True, H100)
     images, channels, _, width, _, taps, *_ = case
     vec_size = vector_width(0, tiles.DTYPE_BYTES[program.dtype], 2, width)
     flags = tuple(sequences._flags(True, True).items())
@@ -76,7 +76,7 @@ def _program(program):
     constants = f'''enum Kind {{ DEPTHWISE, DEPTHWISE_NHWC, DENSE, CAUSAL }};
 constexpr Kind KIND = {program.kind.upper()};
 typedef {C_TYPES[program.dtype]} Elem;
-constexpr double ROUNDING = {_ROUNDING[program.dtype]};'''
+constexpr double RELATIVE_TOLERANCE = {_RELATIVE_TOLERANCE[program.dtype]};'''
     description = (
         f'`gridstride.kernels.conv{1 if program.kind == "causal" else 2}d` of {program.dtype}: {program.kind}.'
     )

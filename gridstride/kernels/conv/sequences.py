@@ -147,8 +147,8 @@ def conv1d(
     initial_state=None,  # (sequences, channels, taps - 1): the elements before x; None: zeros
     return_final_state=False,  # True: return (y, the last taps - 1 elements), with which the next call continues
 ):  # a tensor like x
-    """Convolve each channel of sequences with a kernel of its own, causally, as Mamba's layers do: y[t] = bias + the
-    sum of weight[k] * x[t - (taps - 1) + k]; differentiable once, accumulated in float32.
+    """Convolve each channel of the sequences causally with its own kernel, as Mamba's layers do: y[t] = bias + the sum
+    of weight[k] * x[t - (taps - 1) + k]; differentiable once, accumulated in float32.
 
         y, state = conv1d(x, weight, bias, 'silu', return_final_state=True)
 

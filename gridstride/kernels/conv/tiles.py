@@ -58,7 +58,7 @@ def _row_candidates(problem):
 
 
 def _tile_rows(problem, strips, sms):
-    "Return the rows of outputs per thread: few are read twice, but a small problem gives each SM enough threads"
+    "Return the output rows per thread: many, so that few input rows are read twice, but every SM needs enough threads"
     (out_height, _), taps, candidates = problem.out_size, problem.kernel[0], _row_candidates(problem)
     enough = [rows for rows in candidates if strips * cdiv(out_height, rows) >= _SM_THREADS * sms]
     return min(enough or candidates[-1:], key=lambda rows: cdiv(out_height, rows) * (rows + (taps - 1) / 2))
@@ -101,8 +101,8 @@ def plane_tile(problem: Convolution, planes, dtype, load, sms) -> PlaneTile:
     while tile.height > rows and 4 * _plane_floats(problem, tile, load) > _MAX_PLANE_BYTES:
         tile = tile._replace(height=tile.height - rows)
     tiles = cdiv(out_height, tile.height) * cdiv(out_width, width)
-    most_threads = 64 if tile.plane_threads <= 16 else _MAX_THREADS[DTYPE_BYTES[dtype]]
-    max_planes = min(most_threads // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
+    max_threads = 64 if tile.plane_threads <= 16 else _MAX_THREADS[DTYPE_BYTES[dtype]]
+    max_planes = min(max_threads // tile.plane_threads, _MAX_SMEM_BYTES // (4 * _plane_floats(problem, tile, load)))
     enough = max(cdiv(64, tile.plane_threads), planes * tiles // (4 * sms))  # blocks for all SMs, but whole warps
     return tile._replace(planes=max(1, min(max_planes, enough, planes)))
 
@@ -154,7 +154,7 @@ def depthwise_weight_launches(problem: Convolution, dtype, alignment, device) ->
 
 
 def _reduce_splits_launch(src, channels, taps):
-    "Return the launch that adds the sums of the blocks"
+    "Return the launch that adds the partial sums of the blocks"
     arrays, grid = ('partials', 'dweight', 'dbias'), (cdiv(channels * (taps + 1), 256),)
     return KernelLaunch(src, 'reduce_splits', arrays, (channels,), grid, (256,))
 

@@ -70,7 +70,7 @@ _SDPA_MAX_ROWS = {
 }
 
 
-# With gradients and head dimension 64, up to so many rows if they are a multiple of those of cuDNN's tiles
+# With gradients and head dimension 64: the maximum number of rows if it is a multiple of the rows of cuDNN's tiles
 _SDPA_MAX_EVEN_ROWS, _SDPA_TILE_ROWS = 1024, 128
 
 
@@ -88,7 +88,7 @@ _MAX_HOST_BOUND_FLOP = 1.6e11
 
 
 def _is_host_bound(q, k, causal):
-    "Return whether Python limits attention with gradients: two products forward, and five backward"
+    "Return whether Python limits attention with gradients: two GEMMs forward, and five backward"
     pairs = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] / (1 + causal)
     return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP
 
@@ -286,7 +286,9 @@ class _BackwardPass:
             tuple(tensor.stride()[:3] for tensor in grads),
             calls.OutputRows(rows.start or 0, self.q.shape[2]),
         )
-        kernel_launch, boxes = calls.backward_products(problem, self.scale, strides, self.has_fixed_order, output_rows)
+        kernel_launch, boxes = calls.backward_main_launch(
+            problem, self.scale, strides, self.has_fixed_order, output_rows
+        )
         arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=grads[0], dv=grads[1])
         launch_mapped(kernel_launch, boxes, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
 
@@ -297,7 +299,7 @@ class _BackwardPass:
 
 
 def _sdpa_backward(dout, q, k, v, *options):
-    "Compute the gradients with torch's SDPA; this computes the forward pass again"
+    "Compute the gradients with torch's SDPA, which recomputes the forward pass"
     with torch.enable_grad():
         operands = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
         return torch.autograd.grad(_sdpa(*operands, *options), operands, dout)
@@ -538,7 +540,7 @@ def attention_backend(
     q,  # q, k and v as for `attention`
     k,
     v,
-    causal=None,  # as for `attention`, called with no other option; None: of a call with other options
+    causal=None,  # as for `attention` with otherwise default options; None: a call with other options
 ) -> Backend:
     """Return the `Backend` that computes `attention` of these operands: 'hopper', 'mma.sync', or 'sdpa' and the reason.
 
@@ -571,11 +573,11 @@ def attention(
         attention(q, k, v, causal=True)
         attention(q, k, v, bias='-exp2f(-head - 1)*(row - key)')  # ALiBi of 8 heads
 
-    Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases, and those
-    without a window, lengths, a bias and lse where it is faster, such as short sequences, and with gradients, except in
-    CUDA graphs, where our Python code would take longer than our kernels. `attention_backend` returns
-    the implementation. With `gradients='sdpa'` the backward pass computes the forward pass again. Values of `lens` are
-    clamped to the sizes.
+    Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases. Without a
+    window, lengths, a bias and lse, SDPA also computes the cases for which it is faster, such as short sequences, and,
+    with gradients outside CUDA graphs, those whose kernels would take less time than our Python code.
+    `attention_backend` returns the implementation. With `gradients='sdpa'` the backward pass recomputes the forward
+    pass. Values of `lens` are clamped to the sizes.
 
     Raises TypeError or ValueError for unsupported operands or options. Sources: Dao, FlashAttention-2 (2023); Shah and
     others, FlashAttention-3 (2024)."""
@@ -593,7 +595,7 @@ def attention(
 
 
 def _check_options(q, scale, window, bias, gradients, deterministic):
-    "Return (scale, window) as numbers; raise `TypeError` or `ValueError` for invalid options"
+    "Return (scale, window) as Python scalars; raise `TypeError` or `ValueError` for invalid options"
     if not isinstance(bias, str):
         raise TypeError(
             f"attention: bias is a {type(bias).__name__}; expected a string of CUDA C, such as bias='-0.5f*(row - key)'"
@@ -616,33 +618,33 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
 
 
 def _attend_by_kernels(q, k, v, causal, scale, *other_options):
-    "Compute `attention` without other options than the defaults by our kernels, if they support it"
+    "Compute `attention` with default options with our kernels, if they support it"
     return _checked_attention(q, k, v, causal, scale, None, None, '', False, 'kernel', False)
 
 
 def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the arguments of `_attend`
-    "Compute `attention` with gradients, without other options than the defaults, by the fastest implementation"
+    "Compute `attention` with gradients and default options by the fastest implementation"
     _check_qkv(q, k, v)
     _check_scale(q, scale)
     args, is_traced = (q, k, v, causal, scale, *other_options), torch.compiler.is_compiling()
     if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
         table = None if is_traced else _attend.table_for(*args)
         if table is not None:
-            table.use_function(_torchs_attention(*args), args, True)
+            table.use_function(_make_torch_attention(*args), args, True)
         return _attend_by_torch(*args)
     if not is_traced and _is_host_bound(q, k, bool(causal)):
-        return differentiate_eagerly(_attend, _attend_by_kernels, _torchs_attention(*args), *args)
+        return differentiate_eagerly(_attend, _attend_by_kernels, _make_torch_attention(*args), *args)
     return _attend_by_kernels(*args)
 
 
 def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths by torch"
     if window is None:
-        return _torchs_attention(q, k, v, causal, scale)(q, k, v)
+        return _make_torch_attention(q, k, v, causal, scale)(q, k, v)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
 
 
-def _torchs_attention(q, k, v, causal, scale, window=None, *unused_options):
+def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Return a function of such q, k and v, and of ignored options, that calls SDPA with little overhead"
     if window is not None:
         return _attend_by_torch
@@ -656,7 +658,7 @@ def _torchs_attention(q, k, v, causal, scale, window=None, *unused_options):
     )
 
 
-_attend = repeated(_run_attention, _attend_by_torch, torchs_function=_torchs_attention)
+_attend = repeated(_run_attention, _attend_by_torch, make_torch_function=_make_torch_attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

@@ -2,7 +2,7 @@
 // the last one converts dq to bfloat16.
 #define PLUS_INFINITY __int_as_float(0x7f800000)
 constexpr float LOG2E = 1.4426950408889634f;
-constexpr int EACH = HD/32;                                    // elements of a row per lane
+constexpr int LANE_ELEMENTS = HD/32;                           // elements of a row per lane
 
 // One warp per row: computes delta = sum(dout*out), and lse in base 2, which is plus infinity for a row without keys,
 // so that its P is 0. Rows are padded to complete tiles. Also zeros dq, to which blocks add, and the semaphores that
@@ -16,15 +16,15 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     if (row >= padded) return;
     float sum = 0, value = PLUS_INFINITY;
     if (row < rows) {
-        const bf16 *a = out + batch*out_batch + head*out_head + row*out_row + lane*EACH;
-        const bf16 *b = dout + batch*dout_batch + head*dout_head + row*dout_row + lane*EACH;
+        const bf16 *a = out + batch*out_batch + head*out_head + row*out_row + lane*LANE_ELEMENTS;
+        const bf16 *b = dout + batch*dout_batch + head*dout_head + row*dout_row + lane*LANE_ELEMENTS;
         #pragma unroll
-        for (int i = 0; i < EACH; i++) sum += __bfloat162float(a[i])*__bfloat162float(b[i]);
+        for (int i = 0; i < LANE_ELEMENTS; i++) sum += __bfloat162float(a[i])*__bfloat162float(b[i]);
         value = lse[(long long)blockIdx.y*rows + row]*LOG2E;
         if (value == -PLUS_INFINITY) value = PLUS_INFINITY;
     }
     #pragma unroll
-    for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(~0u, sum, far);
+    for (int distance = 16; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
     long long at = (long long)blockIdx.y*padded + row;
     if (lane == 0) { lse_log2[at] = value; delta[at] = sum; }
     if (ORDERED && lane < 2 && row%64 == 0) semaphores[at/64*2 + lane] = 0;

@@ -4,12 +4,12 @@
 // and dS are transposed.
 constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // PARTS: boxes of 64 columns; TILE: bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
-constexpr int BOTH = 1;                     // named barrier of both warpgroups; the next two are for one warpgroup each
-constexpr bool UPWARDS = CAUSAL || WINDOW;                       // later keys have a later first row
+constexpr int CONSUMER_BARRIER = 1;         // named barrier of both warpgroups; the next two are for one warpgroup each
+constexpr bool SKIPS_EARLY_ROWS = CAUSAL || WINDOW;              // later keys have a later first row
 
 struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_full, empty; };
 
-__device__ Shared lay_out(char *p) {
+__device__ Shared shared_layout(char *p) {
     Shared s;
     s.k = address(p); s.v = s.k + K_BYTES; s.q = s.v + K_BYTES; s.dout = s.q + STAGES*TILE;
     s.ds = s.dout + STAGES*TILE; s.lse_log2 = s.ds + 2*D_BYTES; s.delta = s.lse_log2 + STAGES*BM*4;
@@ -23,7 +23,7 @@ struct Keys { Tile t; int head, key, first, last; };             // head of k an
 
 __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
     int tiles = cdiv(z.keys, BN), shared = z.heads/z.group, head = n/tiles;
-    int tile = ORDERED && UPWARDS ? tiles - 1 - n%tiles : n%tiles;
+    int tile = ORDERED && SKIPS_EARLY_ROWS ? tiles - 1 - n%tiles : n%tiles;
     Keys k = {{head/shared, 0, 0, z.rows, z.keys, 0, 0}, head%shared, tile*BN, 0, 0};
     if (LENS) {
         k.t.rows = min(z.rows, lens[k.t.batch]);
@@ -70,7 +70,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
 
 // Issues s = a warpgroup's 64 keys (or values) times the transpose of BM rows of q (or dout)
 __device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
-    fence_sums(s);
+    fence_accumulators(s);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < HD/16; i++)
@@ -80,17 +80,17 @@ __device__ void start_transposed(float (&s)[BM/2], u32 keys, u32 rows) {
 }
 // Issues d += x @ rows with x in registers: a gradient of 64 keys
 __device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BM/16; i++)
-        wgmma_kept<true>(d, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3], descriptor(rows + i*16*128, BM*128), 1);
+        wgmma_rs<true>(d, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3], descriptor(rows + i*16*128, BM*128), 1);
     wgmma_commit();
 }
 // Issues dq = ds @ k for BM rows and the warpgroup's half of the columns
 __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
     u32 half = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
-    fence_sums(dq);
+    fence_accumulators(dq);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BN/16; i++)
@@ -146,7 +146,7 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
 // waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first, so waits
 // are rare.
 __device__ int rank_of(const Keys &keys, const Sizes &z, int row) {
-    if (!UPWARDS) return keys.key/BN;
+    if (!SKIPS_EARLY_ROWS) return keys.key/BN;
     // the last key that these rows attend to
     int last = min(row + BM - 1 + (CAUSAL ? 0 : z.window - 1), keys.t.keys - 1);
     return last/BN - keys.key/BN;
@@ -155,7 +155,7 @@ __device__ int rank_of(const Keys &keys, const Sizes &z, int row) {
 // cheap.
 __device__ void signal_added(int *semaphore) {
     __threadfence();
-    named_sync(BOTH + 1 + threadIdx.x/128, 128);
+    named_sync(CONSUMER_BARRIER + 1 + threadIdx.x/128, 128);
     if (threadIdx.x%128 == 0) atomicAdd(semaphore, 1);
 }
 __device__ void wait_for_rank(int *semaphore, int rank) {
@@ -163,27 +163,27 @@ __device__ void wait_for_rank(int *semaphore, int rank) {
         while (atomicAdd(semaphore, 0) != rank) __nanosleep(50);
         __threadfence();
     }
-    named_sync(BOTH + 1 + threadIdx.x/128, 128);
+    named_sync(CONSUMER_BARRIER + 1 + threadIdx.x/128, 128);
 }
 
 struct Out { bf16 *dk, *dv; long long k_batch, k_head, k_row, v_batch, v_head, v_row; };
 
 __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const float (&dv)[HD/2], const Keys &keys,
-                                int key, int all, float scale) {
+                                int key, int num_keys, float scale) {
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int j = key + 8*y;
-        store_row(out.dk + keys.t.batch*out.k_batch + keys.head*out.k_head + j*out.k_row, dk, y, scale, j < all);
-        store_row(out.dv + keys.t.batch*out.v_batch + keys.head*out.v_head + j*out.v_row, dv, y, 1, j < all);
+        store_row(out.dk + keys.t.batch*out.k_batch + keys.head*out.k_head + j*out.k_row, dk, y, scale, j < num_keys);
+        store_row(out.dv + keys.t.batch*out.v_batch + keys.head*out.v_head + j*out.v_row, dv, y, 1, j < num_keys);
     }
 }
 
 __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Sizes &z, const RowStats &stats,
                         float4 *dq_sums, int *semaphores, const Out &out, float factor, float scale) {
-    int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, buffer = 0;
-    int tiles = stats.padded/BM, before = stats.first/BM;
-    u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
-    int *owed = nullptr;
+    int wg = threadIdx.x/128, first_key = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, buffer = 0;
+    int tiles = stats.padded/BM, tiles_before = stats.first/BM;
+    u32 ds_rows = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
+    int *pending = nullptr;
     PipelineState at;
     float dk[HD/2], dv[HD/2];
     #pragma unroll
@@ -199,38 +199,39 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             barrier_wait(m.dout_full + 8*at.stage, at.phase);
             start_transposed(dp, m.v + wg*64*128, dout);
             wgmma_wait<1>();                               // S is complete
-            fence_sums(s);
-            add_bias_transposed(s, keys, keys.head*z.group + g, own, i*BM, factor);
-            if (!is_full_tile(i*BM, BM, keys.key, keys.t, z.window)) mask_transposed(s, own, i*BM, keys.t, z.window);
+            fence_accumulators(s);
+            add_bias_transposed(s, keys, keys.head*z.group + g, first_key, i*BM, factor);
+            if (!is_full_tile(i*BM, BM, keys.key, keys.t, z.window))
+                mask_transposed(s, first_key, i*BM, keys.t, z.window);
             compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + at.stage*BM*4), factor);
             pack_operand(p, s);
             start_gradient(dv, p, dout);
             wgmma_wait<1>();                               // dP is complete
-            fence_sums(dp);
+            fence_accumulators(dp);
             compute_ds(dp, s, (const float2 *)(smem + (m.delta - m.k) + at.stage*BM*4));
             pack_operand(ds, dp);
-            store_ds(put + buffer*D_BYTES, ds);
+            store_ds(ds_rows + buffer*D_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
-            named_sync(BOTH, 256);                         // both have stored dS, and read the previous one
+            named_sync(CONSUMER_BARRIER, 256);             // both have stored dS, and read the previous one
             start_dq(dq, m.ds + buffer*D_BYTES, m.k, wg);
             wgmma_wait<0>();
-            fence_sums(dq);
-            fence_sums(dk);
-            fence_sums(dv);
+            fence_accumulators(dq);
+            fence_accumulators(dk);
+            fence_accumulators(dv);
             barrier_arrive(m.empty + 8*at.stage);
             at.next();
             long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
-            long long part = (head*tiles + before + i)*2 + wg;
+            long long part = (head*tiles + tiles_before + i)*2 + wg;
             if (ORDERED) {
-                if (owed) signal_added(owed);
-                owed = semaphores + part;
-                wait_for_rank(owed, rank_of(keys, z, i*BM));
+                if (pending) signal_added(pending);
+                pending = semaphores + part;
+                wait_for_rank(pending, rank_of(keys, z, i*BM));
             }
             add_dq(dq_sums + part*(HD/16)*128, dq);
         }
-    if (ORDERED && owed) signal_added(owed);
-    store_gradients(out, dk, dv, keys, own, z.keys, scale);
+    if (ORDERED && pending) signal_added(pending);
+    store_gradients(out, dk, dv, keys, first_key, z.keys, scale);
 }
 
 __global__ void __launch_bounds__(384, 1)
@@ -241,9 +242,9 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
                    int section, int first, int padded, long long k_batch, long long k_head, long long k_row,
                    long long v_batch, long long v_head, long long v_row) {
     extern __shared__ __align__(1024) char smem[];
-    Shared s = lay_out(smem);
+    Shared s = shared_layout(smem);
     Sizes z = {batch, heads, group, rows, keys, window, section};
-    Keys mine = keys_of(blockIdx.x, z, lens);
+    Keys block_keys = keys_of(blockIdx.x, z, lens);
     RowStats stats = {lse_log2, delta, first, padded};
     if (threadIdx.x == 256) {
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
@@ -251,15 +252,15 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
         for (int i = 0; i < STAGES; i++) {
             barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 256);
         }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= 256) {
-        registers_down<24>();
-        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, stats, mine, z);
+        setmaxnreg_dec<24>();
+        if (threadIdx.x == 256 && block_keys.first < block_keys.last) produce(s, q, k, v, dout, stats, block_keys, z);
     } else {
-        registers_up<240>();
+        setmaxnreg_inc<240>();
         Out out = {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row};
-        consume(s, smem, mine, z, stats, dq_sums, semaphores, out, factor, scale);
+        consume(s, smem, block_keys, z, stats, dq_sums, semaphores, out, factor, scale);
     }
 }

@@ -98,7 +98,12 @@ def _forward_source_and_sizes(problem, kernel, gpu, variant_constants, out_type)
     tile = _HOPPER_TILES[problem.dim]
     block_rows = 64 * tile.warpgroups
     constants = _constants(problem) | dict(
-        BM=block_rows, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.q_buffers, **variant_constants
+        BM=block_rows,
+        BN=tile.keys,
+        WGS=tile.warpgroups,
+        STAGES=tile.stages,
+        Q_BUFFERS=tile.q_buffers,
+        **variant_constants,
     )
     file_names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
     src = hopper_source(file_names, (tile.keys,), (problem.dim,), tuple(constants.items()), problem.bias, out_type)
@@ -122,9 +127,9 @@ def forward_hopper(
     "Return the launch of the forward pass on a Hopper GPU"
     output_rows = output_rows or OutputRows(0, problem.rows)
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
-        problem, 'forward_one', gpu, dict(ONTO=output_rows.merge), _OUT_TYPES[output_rows.float32_out]
+        problem, 'forward_one', gpu, dict(MERGE_OUT=output_rows.merge), _OUT_TYPES[output_rows.float32_out]
     )
-    arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
+    arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'tile_counter'
     scalars = (
         log2_scale(scale),
         *_problem_scalars(problem),
@@ -147,9 +152,9 @@ def forward_pair(
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
     "Return the launch of attention to two arrays of keys on a Hopper GPU; the second array may still be in flight"
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
-        problem, 'forward_pair', gpu, dict(ONTO=False, PAIR=True), _OUT_TYPES[float32_out]
+        problem, 'forward_pair', gpu, dict(MERGE_OUT=False, PAIR=True), _OUT_TYPES[float32_out]
     )
-    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'wanted', 'order', 'taken'
+    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'expected', 'order', 'tile_counter'
     heads_per_section = 1  # `order` already orders the heads
     scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, num_parts
     kernel_launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
@@ -191,7 +196,7 @@ def forward_ampere(
 ) -> KernelLaunch:
     "Return the launch of the forward pass that uses `mma.sync`"
     block_rows, keys_per_step, blocks_per_sm = _AMPERE_TILES[problem.dim]
-    constants = dict(_constants(problem), BM=block_rows, BN=keys_per_step, BLOCKS=blocks_per_sm, ONTO=False)
+    constants = dict(_constants(problem), BM=block_rows, BN=keys_per_step, BLOCKS=blocks_per_sm, MERGE_OUT=False)
     src = ampere_source(
         ('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(constants.items()), problem.bias
     )
@@ -258,12 +263,12 @@ def backward_ends(
 
 
 def fits_backward(first) -> bool:  # first: index of a row that `backward_ends` prepared
-    "Return whether `backward_products` may begin at row `first`"
+    "Return whether `backward_main_launch` may begin at row `first`"
     return first % _BACKWARD_ROWS == 0
 
 
 @lru_cache(1024)
-def backward_products(
+def backward_main_launch(
     problem,  # an `AttentionProblem` with head dimension 64 or 128
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
@@ -300,11 +305,11 @@ def backward_products(
 
 
 def backward_hopper(
-    problem,  # all parameters but `strides` are those of `backward_products`
+    problem,  # all parameters but `strides` are those of `backward_main_launch`
     scale,
     strides,  # `Strides`
     has_fixed_order=False,
-) -> tuple:  # first launch, (launch of the products, its TMA boxes), last launch
+) -> tuple:  # first launch, (main launch, its TMA boxes), last launch
     "Return the launches of the backward pass on a Hopper GPU"
     prepare_launch, finish_launch = backward_ends(problem, scale, strides[:3], has_fixed_order)
-    return prepare_launch, backward_products(problem, scale, strides[3:], has_fixed_order), finish_launch
+    return prepare_launch, backward_main_launch(problem, scale, strides[3:], has_fixed_order), finish_launch

@@ -16,15 +16,15 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 
 // Starts copies of ROWS rows from `row` on; copies zeros instead of rows past `end`
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
-    constexpr int HOP = THREADS/(HD/8);                                // rows that all threads copy at once
+    constexpr int PASS_ROWS = THREADS/(HD/8);                          // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
     const bf16 *from = x.at + batch*x.batch + head*x.head + (row + r)*x.row + c*8;
-    long long hop = HOP*x.row;
+    long long pass_stride = PASS_ROWS*x.row;
     u32 at = to + chunk_at(r, c);
     #pragma unroll
-    for (int i = 0; i < ROWS; i += HOP, from += hop) {             // HOP is a multiple of 8, so the swizzle is the same
-        bool there = row + r + i < end;
-        copy_async<16>(at + i*ROW, there ? from : x.at, there);
+    for (int i = 0; i < ROWS; i += PASS_ROWS, from += pass_stride) {  // a multiple of 8: the swizzle is the same
+        bool in_bounds = row + r + i < end;
+        copy_async<16>(at + i*ROW, in_bounds ? from : x.at, in_bounds);
     }
 }
 
@@ -101,7 +101,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     #pragma unroll 1
     for (int j = t.first; j < t.last; j++) {
         copies_wait<0>();                        // this thread's copies for this step have arrived
-        __syncthreads();                        // so have all copies, and the previous step is used
+        __syncthreads();                        // all threads' copies have arrived, and the previous stage is free
         fetch(j + 1);
         u32 ks = stages + (j - t.first)%2*2*K_BYTES, p[2][BN/4];
         float s[2][BN/2];

@@ -7,21 +7,21 @@ constexpr int WARPGROUP_BARRIER = 1;                      // named barrier of wa
 
 struct Shared { u32 q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty; };
 
-__device__ Shared lay_out(char *p) {
+__device__ Shared shared_layout(char *p) {
     Shared s;
-    s.q = address(p); s.k = s.q + AHEAD*WGS*Q_BYTES; s.v = s.k + STAGES*K_BYTES;
-    s.q_full = s.v + STAGES*K_BYTES; s.q_empty = s.q_full + 8*AHEAD;
-    s.k_full = s.q_empty + 8*AHEAD; s.k_empty = s.k_full + 8*STAGES;
+    s.q = address(p); s.k = s.q + Q_BUFFERS*WGS*Q_BYTES; s.v = s.k + STAGES*K_BYTES;
+    s.q_full = s.v + STAGES*K_BYTES; s.q_empty = s.q_full + 8*Q_BUFFERS;
+    s.k_full = s.q_empty + 8*Q_BUFFERS; s.k_empty = s.k_full + 8*STAGES;
     s.v_full = s.k_empty + 8*STAGES; s.v_empty = s.v_full + 8*STAGES;
     return s;
 }
-__device__ void make_barriers(const Shared &s) {
-    for (int i = 0; i < AHEAD; i++) { barrier_init(s.q_full + 8*i, 1); barrier_init(s.q_empty + 8*i, 128*WGS); }
+__device__ void init_barriers(const Shared &s) {
+    for (int i = 0; i < Q_BUFFERS; i++) { barrier_init(s.q_full + 8*i, 1); barrier_init(s.q_empty + 8*i, 128*WGS); }
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s.k_full + 8*i, 1); barrier_init(s.k_empty + 8*i, WGS);
         barrier_init(s.v_full + 8*i, 1); barrier_init(s.v_empty + 8*i, WGS);
     }
-    barriers_ready();
+    fence_mbarrier_init();
 }
 
 // The producer issues loads in the order in which consumers use them
@@ -41,18 +41,18 @@ __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
 }
 template<class Map>
 __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &z, const int *lens,
-                        unsigned *taken, volatile int *which) {
+                        unsigned *tile_counter, volatile int *buffer_tile) {
     PipelineState key, value;
     int tiles = count_tiles(z), iteration = 0;
     // dynamic scheduler: a block takes the next tile from a counter, which wraps around to 0 after the last one
-    for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), iteration++) {
+    for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(tile_counter, tiles - 1), iteration++) {
         bool more = n < tiles;
-        int buffer = iteration%AHEAD, tile = more ? nth_tile(n, z) : tiles;
+        int buffer = iteration%Q_BUFFERS, tile = more ? nth_tile(n, z) : tiles;
         Tile t = tile_of(more ? tile : 0, z, lens);
         int head = t.head/z.group;
         if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
-        barrier_wait(s.q_empty + 8*buffer, iteration/AHEAD - 1);
-        which[buffer] = tile;
+        barrier_wait(s.q_empty + 8*buffer, iteration/Q_BUFFERS - 1);
+        buffer_tile[buffer] = tile;
         if (!more) { barrier_arrive(s.q_full + 8*buffer); return; }
         load_rows(s.q + buffer*WGS*Q_BYTES, q, t, s.q_full + 8*buffer);
         #pragma unroll 1
@@ -65,7 +65,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
 
 // Issue a consumer's asynchronous products: S = Q @ K^T and O += P @ V
 __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
-    fence_sums(s);
+    fence_accumulators(s);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < HD/16; i++)                      // the next 16 columns begin 32 bytes later, or in the next box
@@ -73,11 +73,11 @@ __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     wgmma_commit();
 }
 __device__ void start_pv(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
-    fence_sums(o);
+    fence_accumulators(o);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BN/16; i++)                        // the next 16 keys begin 16 rows of 128 bytes later
-        wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], advance(v, i*16*128), 1);
+        wgmma_rs<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], advance(v, i*16*128), 1);
     wgmma_commit();
 }
 
@@ -88,7 +88,7 @@ struct Work { const Sizes &z; const int *lens; Out out; float factor; };
 // Software pipelining: S of the next step is issued before P @ V of this one, and both run while the warpgroup
 // computes exponentials. Ping-pong: warpgroups take turns at WARPGROUP_BARRIER, so that the exponentials of one overlap
 // with the products of another.
-__device__ void consume(const Shared &m, const Work &work, volatile int *which) {
+__device__ void consume(const Shared &m, const Work &work, volatile int *buffer_tile) {
     const Sizes &z = work.z;
     int wg = uniform(threadIdx.x/128), tiles = count_tiles(z), iteration = 0;
     bool signals = threadIdx.x%128 == 0;
@@ -96,10 +96,10 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
     PipelineState key, value;
     if (WGS > 1 && wg == WGS - 1) named_arrive(WARPGROUP_BARRIER, 256);  // warpgroup 0 goes first
     for (;; iteration++) {
-        int buffer = iteration%AHEAD;
+        int buffer = iteration%Q_BUFFERS;
         u32 q = half_descriptor(m.q + (buffer*WGS + wg)*Q_BYTES, 16);
-        barrier_wait(m.q_full + 8*buffer, iteration/AHEAD);
-        int n = which[buffer];
+        barrier_wait(m.q_full + 8*buffer, iteration/Q_BUFFERS);
+        int n = buffer_tile[buffer];
         if (n >= tiles) return;
         Tile t = tile_of(n, z, work.lens);
         int row = t.row + wg*64 + row_of_thread();
@@ -112,7 +112,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             barrier_wait(m.k_full + 8*key.stage, key.phase);
             start_scores(s, q, ks + key.stage*(K_BYTES/16));
             wgmma_wait<0>();
-            fence_sums(s);
+            fence_accumulators(s);
             if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, t.first*BN, t, work.factor);
@@ -129,7 +129,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             start_pv(o, p, vs + value.stage*(K_BYTES/16));
             if (WGS > 1) named_arrive(WARPGROUP_BARRIER + (wg + 1)%WGS, 256);
             wgmma_wait<1>();                               // S is complete; P @ V may still be in flight
-            fence_sums(s);
+            fence_accumulators(s);
             if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, j*BN, t, work.factor);
@@ -137,8 +137,8 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             bool max_rises = online_softmax_step(s, r, work.factor);
             keep_before(r.row_sum[0] + r.row_sum[1], m.q);
             wgmma_wait<0>();
-            fence_sums(o);
-            fence_sums(s);                                 // p is free only now
+            fence_accumulators(o);
+            fence_accumulators(s);                         // p is free only now
             if (signals) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
             if (max_rises) rescale(o, r);
@@ -149,7 +149,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             barrier_wait(m.v_full + 8*value.stage, value.phase);
             start_pv(o, p, vs + value.stage*(K_BYTES/16));
             wgmma_wait<0>();
-            fence_sums(o);
+            fence_accumulators(o);
             if (signals) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
         }
@@ -158,15 +158,16 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
 }
 
 template<class Map>
-__device__ void attend(char *smem, int *which, const TensorMap &q, Map &k, Map &v, const Work &work, unsigned *taken) {
-    Shared s = lay_out(smem);
-    if (threadIdx.x == WGS*128) { prefetch(q); prefetch(k); prefetch(v); make_barriers(s); }
+__device__ void attend(char *smem, int *buffer_tile, const TensorMap &q, Map &k, Map &v, const Work &work,
+                       unsigned *tile_counter) {
+    Shared s = shared_layout(smem);
+    if (threadIdx.x == WGS*128) { prefetch(q); prefetch(k); prefetch(v); init_barriers(s); }
     __syncthreads();
     if (threadIdx.x >= WGS*128) {
-        registers_down<WGS == 2 ? 24 : 32>();
-        if (threadIdx.x == WGS*128) produce(s, q, k, v, work.z, work.lens, taken, which);
+        setmaxnreg_dec<WGS == 2 ? 24 : 32>();
+        if (threadIdx.x == WGS*128) produce(s, q, k, v, work.z, work.lens, tile_counter, buffer_tile);
     } else {
-        registers_up<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
-        consume(s, work, which);
+        setmaxnreg_inc<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
+        consume(s, work, buffer_tile);
     }
 }

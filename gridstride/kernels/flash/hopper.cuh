@@ -15,7 +15,7 @@ __device__ void named_arrive(int bar, int threads) {
 }
 
 // Makes the compiler assume that d is read and written here: it does not see that an asynchronous wgmma writes d
-template<int N> __device__ void fence_sums(float (&d)[N]) {
+template<int N> __device__ void fence_accumulators(float (&d)[N]) {
     #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }

@@ -39,15 +39,15 @@ def _tile_counter(x, stream):
 def launch_mapped(kernel_launch, boxes, x, **arrays):
     "Launch on the device of `x`, on its current stream; `arrays`: {name of an array in the launch: tensor}"
     if not x.is_cuda:
-        if 'taken' in kernel_launch.arrays:
-            arrays |= dict(taken=_tile_counter(x, None))
+        if 'tile_counter' in kernel_launch.arrays:
+            arrays |= dict(tile_counter=_tile_counter(x, None))
         return _launcher(kernel_launch, boxes, None, 'sim')([arrays[name] for name in kernel_launch.arrays])
     device = x.get_device()
     with torch.cuda.device(device):
         make_context_current_once()
         stream = current_stream(device)
-        if 'taken' in kernel_launch.arrays:
-            arrays |= dict(taken=_tile_counter(x, stream))
+        if 'tile_counter' in kernel_launch.arrays:
+            arrays |= dict(tile_counter=_tile_counter(x, stream))
         launcher = _launcher(kernel_launch, boxes, device, 'gpu')
         operands = [arrays[name] for name in kernel_launch.arrays]
         launcher(operands, stream)

@@ -1,7 +1,7 @@
 // Host code of an exported attention: makes random inputs, checks some rows and keys against double, measures the time.
 // Defined above: CAUSAL (row i attends only to keys 0 to i), BACKWARD (compute gradients), DIM (the head dimension),
 // and the sizes (cases; the last one is timed). The launches are defined below.
-struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *taken; };
+struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *tile_counter; };
 
 void forward(int case_index, const Arrays &a);
 void backward(int case_index, const Arrays &a);
@@ -11,15 +11,15 @@ const double SCALE = 1 / std::sqrt((double)DIM);
 
 // A sum, and the bound of its rounding error: P and dS are rounded to bfloat16
 struct Sum {
-    double value = 0, off = 0;
-    void add(double x, double wrong) { value += x; off += wrong; }
+    double value = 0, error_bound = 0;
+    void add(double x, double bound) { value += x; error_bound += bound; }
 };
 
-void compare(const char *what, int case_index, int head, int i, int column, double got, Sum right) {
-    if (std::abs(got - right.value) <= right.off + 0x1p-8 * std::abs(right.value) + 1e-30) return;
+void compare(const char *what, int case_index, int head, int i, int column, double got, Sum expected) {
+    if (std::abs(got - expected.value) <= expected.error_bound + 0x1p-8 * std::abs(expected.value) + 1e-30) return;
     auto [batch, heads, group, rows, keys] = cases[case_index];
     printf("FAIL %-34s %d x %d x %d x %d, keys %d: %s[head %d, %d, %d] is %g, expected %g\n", NAME, batch, heads,
-           rows, DIM, keys, what, head, i, column, got, right.value);
+           rows, DIM, keys, what, head, i, column, got, expected.value);
     exit(1);
 }
 
@@ -44,60 +44,61 @@ struct Head {
 
 Head head_of(int case_index, int head, const Arrays &a) {
     auto [batch, heads, group, rows, keys] = cases[case_index];
-    size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
-    Head h = {rows, keys, read_doubles(a.q + head * of_q, of_q), read_doubles(a.k + head / group * of_k, of_k),
-              read_doubles(a.v + head / group * of_k, of_k)};
-    h.out = read_doubles(a.out + head * of_q, of_q);
+    size_t q_size = (size_t)rows * DIM, k_size = (size_t)keys * DIM;
+    Head h = {rows, keys, read_doubles(a.q + head * q_size, q_size), read_doubles(a.k + head / group * k_size, k_size),
+              read_doubles(a.v + head / group * k_size, k_size)};
+    h.out = read_doubles(a.out + head * q_size, q_size);
     h.lse = read_doubles(a.lse + (size_t)head * rows, rows);
-    if (BACKWARD) h.dout = read_doubles(a.dout + head * of_q, of_q);
+    if (BACKWARD) h.dout = read_doubles(a.dout + head * q_size, q_size);
     return h;
 }
 
-int hop(int n) { return n > 400 ? n / CHECKED : 1; }
+int sampling_step(int n) { return n > 400 ? n / CHECKED : 1; }
 
 void check_forward(int case_index, int head, const Head &h) {
-    for (int i = 0; i < h.rows; i += hop(h.rows)) {
+    for (int i = 0; i < h.rows; i += sampling_step(h.rows)) {
         double sum = 0;
         std::vector<double> p(h.keys);
         for (int j = 0; j < h.keys; j++)
             if (h.attends(i, j)) sum += p[j] = std::exp(h.dot(h.q, i, h.k, j) * SCALE);
         compare("lse", case_index, head, i, 0, h.lse[i], {std::log(sum), 1e-4});
         for (int c = 0; c < DIM; c++) {
-            Sum right;
+            Sum expected;
             for (int j = 0; j < h.keys; j++) {
                 double x = p[j] / sum * h.v[(size_t)j * DIM + c];
-                right.add(x, std::abs(x) * 0x1p-7);
+                expected.add(x, std::abs(x) * 0x1p-7);
             }
-            compare("out", case_index, head, i, c, h.out[(size_t)i * DIM + c], right);
+            compare("out", case_index, head, i, c, h.out[(size_t)i * DIM + c], expected);
         }
     }
 }
 
 // Computes row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
-template <class Each> void check_row(const char *what, int case_index, int head, int i, const double *got, Each each) {
-    std::vector<Sum> right(DIM);
-    each([&](Sum s, const double *x) {
-        for (int c = 0; c < DIM; c++) right[c].add(s.value * x[c], s.off * std::abs(x[c]));
+template <class Visit>
+void check_row(const char *what, int case_index, int head, int i, const double *got, Visit visit) {
+    std::vector<Sum> expected(DIM);
+    visit([&](Sum s, const double *x) {
+        for (int c = 0; c < DIM; c++) expected[c].add(s.value * x[c], s.error_bound * std::abs(x[c]));
     });
-    for (int c = 0; c < DIM; c++) compare(what, case_index, head, i, c, got[c], right[c]);
+    for (int c = 0; c < DIM; c++) compare(what, case_index, head, i, c, got[c], expected[c]);
 }
 
-Sum scaled(Sum s) { return {s.value * SCALE, s.off * SCALE}; }
+Sum scaled(Sum s) { return {s.value * SCALE, s.error_bound * SCALE}; }
 
 void check_backward(int case_index, int first, const std::vector<Head> &heads, const Arrays &a) {
     const int group = cases[case_index].group, rows = cases[case_index].rows, keys = cases[case_index].keys;
-    size_t of_q = (size_t)rows * DIM, of_k = (size_t)keys * DIM;
-    std::vector<double> dk = read_doubles(a.dk + first / group * of_k, of_k);
-    std::vector<double> dv = read_doubles(a.dv + first / group * of_k, of_k);
+    size_t q_size = (size_t)rows * DIM, k_size = (size_t)keys * DIM;
+    std::vector<double> dk = read_doubles(a.dk + first / group * k_size, k_size);
+    std::vector<double> dv = read_doubles(a.dv + first / group * k_size, k_size);
     for (int g = 0; g < group; g++) {
         const Head &h = heads[g];
-        std::vector<double> dq = read_doubles(a.dq + (first + g) * of_q, of_q);
-        for (int i = 0; i < rows; i += hop(rows))
+        std::vector<double> dq = read_doubles(a.dq + (first + g) * q_size, q_size);
+        for (int i = 0; i < rows; i += sampling_step(rows))
             check_row("dq", case_index, first + g, i, &dq[(size_t)i * DIM], [&](auto add) {
                 for (int j = 0; j < keys; j++) add(scaled(h.ds(i, j)), &h.k[(size_t)j * DIM]);
             });
     }
-    for (int j = 0; j < keys; j += hop(keys)) {
+    for (int j = 0; j < keys; j += sampling_step(keys)) {
         check_row("dk", case_index, first / group, j, &dk[(size_t)j * DIM], [&](auto add) {
             for (const Head &h : heads)
                 for (int i = 0; i < rows; i++) add(scaled(h.ds(i, j)), &h.q[(size_t)i * DIM]);
@@ -116,26 +117,26 @@ void check_backward(int case_index, int first, const std::vector<Head> &heads, c
 void check(int case_index, const Arrays &a) {
     auto [batch, heads, group, rows, keys] = cases[case_index];
     for (int first : {0, batch * heads - group}) {
-        std::vector<Head> of;
-        for (int g = 0; g < group; g++) of.push_back(head_of(case_index, first + g, a));
-        for (int g = 0; g < group; g++) check_forward(case_index, first + g, of[g]);
-        if (BACKWARD) check_backward(case_index, first, of, a);
+        std::vector<Head> group_heads;
+        for (int g = 0; g < group; g++) group_heads.push_back(head_of(case_index, first + g, a));
+        for (int g = 0; g < group; g++) check_forward(case_index, first + g, group_heads[g]);
+        if (BACKWARD) check_backward(case_index, first, group_heads, a);
     }
 }
 
 Arrays arrays_of(int case_index) {
     auto [batch, heads, group, rows, keys] = cases[case_index];
-    size_t of_q = (size_t)batch * heads * rows * DIM, of_k = (size_t)batch * (heads / group) * keys * DIM;
-    Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k), allocate<bf16>(of_q),
-                allocate<bf16>(of_q), allocate<bf16>(of_q), allocate<bf16>(of_k), allocate<bf16>(of_k),
-                allocate<float>(of_q / DIM), allocate<unsigned>(1)};
-    int which = 0;
-    for (auto [x, size] : {std::pair(a.q, of_q), {a.k, of_k}, {a.v, of_k}, {a.dout, of_q}})
-        fill_normal<<<(size + 255) / 256, 256>>>(x, size, which++);
-    for (auto [x, size] : {std::pair(a.out, of_q), {a.dq, of_q}, {a.dk, of_k}, {a.dv, of_k}})
+    size_t q_size = (size_t)batch * heads * rows * DIM, k_size = (size_t)batch * (heads / group) * keys * DIM;
+    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(k_size), allocate<bf16>(k_size), allocate<bf16>(q_size),
+                allocate<bf16>(q_size), allocate<bf16>(q_size), allocate<bf16>(k_size), allocate<bf16>(k_size),
+                allocate<float>(q_size / DIM), allocate<unsigned>(1)};
+    int seed = 0;
+    for (auto [x, size] : {std::pair(a.q, q_size), {a.k, k_size}, {a.v, k_size}, {a.dout, q_size}})
+        fill_normal<<<(size + 255) / 256, 256>>>(x, size, seed++);
+    for (auto [x, size] : {std::pair(a.out, q_size), {a.dq, q_size}, {a.dk, k_size}, {a.dv, k_size}})
         OK(cudaMemset(x, 0xff, size * sizeof(bf16)));
-    OK(cudaMemset(a.lse, 0xff, of_q / DIM * sizeof(float)));
-    OK(cudaMemset(a.taken, 0, sizeof(unsigned)));
+    OK(cudaMemset(a.lse, 0xff, q_size / DIM * sizeof(float)));
+    OK(cudaMemset(a.tile_counter, 0, sizeof(unsigned)));
     return a;
 }
 

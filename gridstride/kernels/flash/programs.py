@@ -55,8 +55,8 @@ def variant_launches(
     launches_and_boxes = [calls.forward_hopper(problem, scale, q_strides, H100)]
     if variant.kernel == 'backward':
         strides = Strides(q_strides, q_strides, q_strides, k_strides, k_strides)
-        prepare_launch, products_and_boxes, finish_launch = calls.backward_hopper(problem, scale, strides)
-        launches_and_boxes += [(prepare_launch, ()), products_and_boxes, (finish_launch, ())]
+        prepare_launch, main_launch_and_boxes, finish_launch = calls.backward_hopper(problem, scale, strides)
+        launches_and_boxes += [(prepare_launch, ()), main_launch_and_boxes, (finish_launch, ())]
     return launches_and_boxes
 
 

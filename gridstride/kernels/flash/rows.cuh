@@ -12,11 +12,11 @@ __device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, floa
     for (int i = 0; BIASED && i < BN/2; i++)
         s[i] += bias_of(t.batch, t.head, row + i/2%2*8, key + column_of(i))/(factor*LN2);
 }
-__device__ float of_quad_max(float x) {
+__device__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
-__device__ float of_quad_sum(float x) {
+__device__ float quad_sum(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
@@ -32,20 +32,20 @@ constexpr float RESCALE_THRESHOLD = 1;
 // scores rescale nothing, instead of 6 of 10 with a threshold of 0. The largest P of a row is no longer exactly 1, so
 // it is rounded like all others: errors grow by up to 2% with a threshold of 1, and by up to 18% with a threshold of 8.
 __device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float factor) {
-    float top[2];
+    float new_max[2];
     #pragma unroll
     for (int y = 0; y < 2; y++) {
-        top[y] = s[2*y];
+        new_max[y] = s[2*y];
         #pragma unroll
-        for (int i = 2*y; i < BN/2; i += 4) top[y] = fmaxf(top[y], fmaxf(s[i], s[i + 1]));
-        top[y] = of_quad_max(top[y])*factor;
+        for (int i = 2*y; i < BN/2; i += 4) new_max[y] = fmaxf(new_max[y], fmaxf(s[i], s[i + 1]));
+        new_max[y] = quad_max(new_max[y])*factor;
     }
-    bool max_rises = __any_sync(~0u, top[0] > r.row_max[0] + RESCALE_THRESHOLD ||
-                                    top[1] > r.row_max[1] + RESCALE_THRESHOLD);
+    bool max_rises = __any_sync(~0u, new_max[0] > r.row_max[0] + RESCALE_THRESHOLD ||
+                                    new_max[1] > r.row_max[1] + RESCALE_THRESHOLD);
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         if (max_rises) {
-            float base = fmaxf(r.row_max[y], top[y]);
+            float base = fmaxf(r.row_max[y], new_max[y]);
             r.rescale_by[y] = exp2_fast(r.row_max[y] - base);
             r.row_sum[y] *= r.rescale_by[y];
             r.row_max[y] = base;
@@ -68,60 +68,63 @@ __device__ void rescale(float (&o)[HD/2], const OnlineSoftmax &r) {
     for (int i = 0; i < HD/2; i++) o[i] *= r.rescale_by[i/2%2];
 }
 
-// The output, with strides in elements; rows are written from row `first` of `all` on.
-struct Out { out_t *at; float *lse; long long batch, head, row; int first, all; };
+// The output, with strides in elements; rows are written from row `first` of `total_rows` on.
+struct Out { out_t *at; float *lse; long long batch, head, row; int first, total_rows; };
 
-__device__ void store_row(float *to, const float (&o)[HD/2], int y, float each, bool there) {
+__device__ void store_row(float *to, const float (&o)[HD/2], int y, float scale, bool in_bounds) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4)
-        if (there)
-            *(float2 *)(to + column_of(i)) = each != 0 ? make_float2(o[i]*each, o[i + 1]*each) : make_float2(0, 0);
+        if (in_bounds)
+            *(float2 *)(to + column_of(i)) = scale != 0 ? make_float2(o[i]*scale, o[i + 1]*scale) : make_float2(0, 0);
 }
-// Scales one of a thread's two rows by `each`, and adds `before` times the row that memory holds
-__device__ void add_row(float (&o)[HD/2], const float *from, int y, float each, float before, bool there) {
+// Scales one of a thread's two rows by `scale`, and adds `old_weight` times the row that memory holds
+__device__ void add_row(float (&o)[HD/2], const float *from, int y, float scale, float old_weight, bool in_bounds) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4) {
-        float2 x = there && before > 0 ? *(const float2 *)(from + column_of(i)) : make_float2(0, 0);
-        o[i] = o[i]*each + x.x*before;
-        o[i + 1] = o[i + 1]*each + x.y*before;
+        float2 x = in_bounds && old_weight > 0 ? *(const float2 *)(from + column_of(i)) : make_float2(0, 0);
+        o[i] = o[i]*scale + x.x*old_weight;
+        o[i + 1] = o[i + 1]*scale + x.y*old_weight;
     }
 }
-__device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float each, float before, bool there) {
+__device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float scale, float old_weight, bool in_bounds) {
     #pragma unroll
     for (int c = 0; c < HD/8; c += 4) {
-        uint4 found = make_uint4(0, 0, 0, 0);
-        if (there && before > 0) found = *(const uint4 *)(from + (c + threadIdx.x%4)*8);
-        u32 x[4] = {found.x, found.y, found.z, found.w};
+        uint4 words = make_uint4(0, 0, 0, 0);
+        if (in_bounds && old_weight > 0) words = *(const uint4 *)(from + (c + threadIdx.x%4)*8);
+        u32 x[4] = {words.x, words.y, words.z, words.w};
         transpose_quad(x);
         #pragma unroll
         for (int j = 0; j < 4; j++) {                              // a bfloat16 is the upper half of a float32
             float *e = &o[(c + j)*4 + 2*y];
-            e[0] = e[0]*each + __uint_as_float(x[j] << 16)*before;
-            e[1] = e[1]*each + __uint_as_float(x[j] & 0xffff0000)*before;
+            e[0] = e[0]*scale + __uint_as_float(x[j] << 16)*old_weight;
+            e[1] = e[1]*scale + __uint_as_float(x[j] & 0xffff0000)*old_weight;
         }
     }
 }
 
-// ONTO: merges with the results of other keys that the output already holds, each weighted by its sum of exponentials
+// MERGE_OUT: merges with the results of other keys, which the output already holds; each is weighted by its sum of
+// exponentials
 __device__ void store_rows(float (&o)[HD/2], const OnlineSoftmax &r, const Out &out, const Tile &t, int row,
                            const Sizes &z, float factor) {
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int i = row + 8*y;
-        bool there = i < z.rows, leads = there && threadIdx.x%4 == 0;
-        float sum = of_quad_sum(r.row_sum[y]), each = i < t.rows && sum > 0 ? 1/sum : 0;
-        float now = each > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
-        float *lse = out.lse + ((long long)t.batch*z.heads + t.head)*out.all + out.first + i;
+        bool in_bounds = i < z.rows, is_leader = in_bounds && threadIdx.x%4 == 0;
+        float sum = quad_sum(r.row_sum[y]), scale = i < t.rows && sum > 0 ? 1/sum : 0;
+        float now = scale > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
+        float *lse = out.lse + ((long long)t.batch*z.heads + t.head)*out.total_rows + out.first + i;
         out_t *at = out.at + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
-        if (ONTO) {
-            float old = __shfl_sync(~0u, leads ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4), top = fmaxf(old, now);
-            float a = old > MINUS_INFINITY ? __expf(old - top) : 0, b = now > MINUS_INFINITY ? __expf(now - top) : 0;
+        if (MERGE_OUT) {
+            float old = __shfl_sync(~0u, is_leader ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4);
+            float new_max = fmaxf(old, now);
+            float a = old > MINUS_INFINITY ? __expf(old - new_max) : 0;
+            float b = now > MINUS_INFINITY ? __expf(now - new_max) : 0;
             float part = a + b > 0 ? 1/(a + b) : 0;
-            add_row(o, at, y, each*b*part, a*part, there);
-            if (part > 0) now = top + logf(a + b);
-            each = 1;
+            add_row(o, at, y, scale*b*part, a*part, in_bounds);
+            if (part > 0) now = new_max + logf(a + b);
+            scale = 1;
         }
-        if (leads) *lse = now;
-        store_row(at, o, y, each, there);
+        if (is_leader) *lse = now;
+        store_row(at, o, y, scale, in_bounds);
     }
 }

@@ -19,7 +19,7 @@ def wgmma_from_registers(n: int) -> str:  # n: columns of the result, a multiple
     accumulators = f'float (&d)[{num_accumulators}]'
     return f'''
 // Issues d (+)= A @ n for 16 elements along K; A is in four registers per thread: a, b, c and e
-template<bool N_TRANSPOSED> __device__ void wgmma_kept({accumulators}, u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
+template<bool N_TRANSPOSED> __device__ void wgmma_rs({accumulators}, u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
     asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{num_accumulators + 5}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
                  "{{{registers}}}, "
@@ -38,15 +38,15 @@ def _bias_function(bias):
 @lru_cache(1024)
 def hopper_source(
     file_names,  # without `.cuh`, in order
-    smem_columns,  # column counts of the products whose operands are both in shared memory
-    register_columns,  # column counts of the products whose first operand is in registers
+    smem_columns,  # column counts of the MMAs whose operands are both in shared memory
+    register_columns,  # column counts of the MMAs whose first operand is in registers
     constants,  # ((name in the source, its integer value), ...)
     bias='',  # C expression that is added to a scaled score
     out_type='__nv_bfloat16',  # C type of the output
 ) -> str:
     "Return the source of kernels for a Hopper GPU"
-    product_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_from_registers, register_columns)])
-    text = PTX + product_functions + _bias_function(bias) + '\n'.join(map(source, file_names))
+    mma_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_from_registers, register_columns)])
+    text = PTX + mma_functions + _bias_function(bias) + '\n'.join(map(source, file_names))
     return assemble_source(text, (*_TYPES, ('out_t', out_type)), constants)
 
 
@@ -72,6 +72,6 @@ def ends_source(
     dim,  # head dimension
     has_fixed_order,  # add to dq in a fixed order
 ) -> str:
-    "Return the source of the kernels before and after the products of the backward pass"
+    "Return the source of the kernels before and after the main kernel of the backward pass"
     text = source('stores') + source('backward_ends')
     return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', has_fixed_order)), _preamble('pack'))

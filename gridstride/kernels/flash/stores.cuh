@@ -4,25 +4,25 @@
 __device__ void transpose_quad(u32 (&x)[4]) {
     int t = threadIdx.x%4;
     #pragma unroll
-    for (int far = 1; far < 4; far *= 2)
+    for (int distance = 1; distance < 4; distance *= 2)
         #pragma unroll
-        for (int i = 0; i < 4; i++) if (!(i & far)) {
-            u32 got = __shfl_xor_sync(~0u, t & far ? x[i] : x[i + far], far);
-            if (t & far) x[i] = got; else x[i + far] = got;
+        for (int i = 0; i < 4; i++) if (!(i & distance)) {
+            u32 got = __shfl_xor_sync(~0u, t & distance ? x[i] : x[i + distance], distance);
+            if (t & distance) x[i] = got; else x[i + distance] = got;
         }
 }
 
-// Stores one of a thread's two rows, scaled by `each`: 32 columns at a time, 8 per thread
-template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, float each, bool there) {
+// Stores one of a thread's two rows, scaled by `scale`: 32 columns at a time, 8 per thread
+template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, float scale, bool in_bounds) {
     #pragma unroll
     for (int c = 0; c < N/4; c += 4) {
         u32 x[4];
         #pragma unroll
         for (int j = 0; j < 4; j++) {
             const float *e = &o[(c + j)*4 + 2*y];
-            x[j] = each != 0 ? pack(e[0]*each, e[1]*each) : 0;
+            x[j] = scale != 0 ? pack(e[0]*scale, e[1]*scale) : 0;
         }
         transpose_quad(x);
-        if (there) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
+        if (in_bounds) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }

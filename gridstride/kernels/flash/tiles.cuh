@@ -1,9 +1,9 @@
 // The tiles of rows that blocks process, and the keys that their rows attend to.
-// group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `others` keys of a second
+// group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `other_keys` keys of a second
 // array, and `order` has the order of the tiles.
-struct Sizes { int batch, heads, group, rows, keys, window, section, from, others; const int *order; };
-// The steps of BN keys of a tile, `first` to `last`; steps from `own` on are of the second array
-struct Tile { int batch, head, row, rows, keys, first, last, own, from, others; };
+struct Sizes { int batch, heads, group, rows, keys, window, section, from, other_keys; const int *order; };
+// The steps of BN keys of a tile, `first` to `last`; steps from `own_steps` on are of the second array
+struct Tile { int batch, head, row, rows, keys, first, last, own_steps, from, other_keys; };
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows, BM); }
@@ -15,23 +15,25 @@ __device__ int nth_tile(int n, const Sizes &z) { return PAIR ? z.order[n] : n; }
 // last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the end would
 // leave other SMs idle.
 __device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
-    int down = cdiv(z.rows, BM), all = z.batch*z.heads, section = n/(z.section*down), in = n%(z.section*down);
-    int heads = min(z.section, all - section*z.section), head = section*z.section + in%heads;
-    Tile t = {head/z.heads, head%z.heads, (down - 1 - in/heads)*BM, z.rows, z.keys, 0, 0, 0, z.from, z.others};
+    int row_tiles = cdiv(z.rows, BM), all_heads = z.batch*z.heads;
+    int section = n/(z.section*row_tiles), index = n%(z.section*row_tiles);
+    int heads = min(z.section, all_heads - section*z.section), head = section*z.section + index%heads;
+    Tile t = {head/z.heads, head%z.heads, (row_tiles - 1 - index/heads)*BM, z.rows, z.keys, 0, 0, 0, z.from,
+              z.other_keys};
     if (LENS) {
         t.rows = min(z.rows, lens[t.batch]);
         t.keys = min(z.keys, lens[z.batch + t.batch]);
     }
     int end = CAUSAL ? min(t.keys, t.row + BM) : WINDOW ? min(t.keys, t.row + BM - 1 + z.window) : t.keys;
     if (WINDOW) t.first = max(0, t.row - z.window + 1)/BN;
-    t.last = t.own = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
-    if (PAIR && t.row < t.rows && t.row + BM > z.from) t.last += cdiv(z.others, BN);
+    t.last = t.own_steps = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
+    if (PAIR && t.row < t.rows && t.row + BM > z.from) t.last += cdiv(z.other_keys, BN);
     return t;
 }
 
 // PAIR: returns the end of the keys that row i attends to, in the array that has key j
 __device__ int end_of(int i, int j, const Tile &t) {
-    if (j >= t.own*BN) return i >= t.from ? t.own*BN + t.others : 0;
+    if (j >= t.own_steps*BN) return i >= t.from ? t.own_steps*BN + t.other_keys : 0;
     return CAUSAL ? min(i + 1, t.keys) : t.keys;
 }
 // Returns whether row i attends to key j

@@ -8,11 +8,11 @@ constexpr long long CHECKED = 1 << 20;      // elements at the end of each tenso
 struct ParameterArrays { float *at[4]; };              // parameters, gradients, means, means of squares
 
 // Fills arrays with values from -2 to 2, the last one from 0 to 4; they are the same in each run.
-__global__ void fill(float *x, long long size, int device_chunks) {
+__global__ void fill(float *x, long long size, int array) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    unsigned long long h = hashed(i * 4 + device_chunks);
-    x[i] = (float)(h >> 40) / (1 << 22) - (device_chunks < 3 ? 2 : 0);
+    unsigned long long h = hashed(i * 4 + array);
+    x[i] = (float)(h >> 40) / (1 << 22) - (array < 3 ? 2 : 0);
 }
 
 std::vector<std::vector<float>> read_last(const ParameterArrays &tensor, long long size) {

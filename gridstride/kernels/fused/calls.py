@@ -202,7 +202,14 @@ def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `
     return [KernelLaunch(src, 'norm_forward', arrays, scalars, grid, (threads,))]
 
 
-_PIPELINE_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once')
+_PIPELINE_PRIMITIVES = (
+    'address',
+    'barrier_init',
+    'fence_mbarrier_init',
+    'barrier_expect',
+    'barrier_wait',
+    'bulk_copy_evict_first',
+)
 # The pipeline takes at most this much of the 227 KiB of shared memory that a block may have. A launch requests at least
 # 49 KiB: the driver's limit is raised only for requests above the default limit of 48 KiB, but static shared memory
 # counts towards that limit, too.

@@ -1,5 +1,5 @@
-// Host code of an exported cross entropy: makes random logits, checks results against double, and times the last
-// size. Defined above: the type of the logits (Logit), the tolerance of gradients (ROUNDING), and the sizes (cases:
+// Host code of an exported cross entropy: makes random logits, checks results against double, and times the last size.
+// Defined above: the type of the logits (Logit), RELATIVE_TOLERANCE (of gradients), and the sizes (cases:
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
 void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out);
 
@@ -53,7 +53,8 @@ void check(int case_index, Logit *x, const long long *target, float *scale, floa
         double want_loss = targets[row] == IGNORED ? 0 : expected(inputs[row / step], targets[row], 1. / counted, want);
         require(is_near(losses[row], want_loss, 1e-6, 1e-6), "the loss", rows, width, row);
         for (int i = 0; i < width; i++)
-            require(is_near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
+            require(is_near((float)got[i], want[i], RELATIVE_TOLERANCE, 1e-6 / counted), "a gradient", rows, width,
+                    row);
     }
 }
 

@@ -43,7 +43,8 @@ loss_and_gradient(const Elem *x, const long long *target, const Acc *scale, Acc 
         if (threadIdx.x == 0) shared_sums = sums;
         cluster_sync();
         const int other = threadIdx.x % CLUSTER;
-        sums = warp_merge({of_block(&shared_sums.shift, other), of_block(&shared_sums.sum, other)}, CLUSTER);
+        const Acc shift = load_from_block(&shared_sums.shift, other), sum = load_from_block(&shared_sums.sum, other);
+        sums = warp_merge({shift, sum}, CLUSTER);
         cluster_arrive();  // this block has read the others; cluster_wait below waits until they have read this one
     }
     const Acc factor = *scale;

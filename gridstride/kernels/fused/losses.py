@@ -36,7 +36,7 @@ _LOADS_IN_FLIGHT = 4  # per thread, in the two-pass kernels
 _ROW_BYTES_PER_BLOCK = 2**15  # bytes of a row per block of the gradient kernel
 _REDUCE_THREADS = 1024  # threads of the single block that reduces all targets or losses
 _MAX_LOGITS_BYTES = 2**29  # largest logits buffer of `linear_cross_entropy`
-_CLUSTER_PRIMITIVES = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
+_CLUSTER_PRIMITIVES = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'load_from_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
@@ -254,7 +254,7 @@ def _run_forward(
     in_place,
     computes_gradient,  # whether one kernel computes the losses and the gradient, which overwrites x if `in_place`
 ):  # the loss, the scale; and the gradient, unless it is in x, or the row statistics
-    "Compute the loss and what the backward pass needs"
+    "Compute the loss, and the state that the backward pass needs"
     _check_cross_entropy(x, target, ignore_index, reduction)
     problem = _loss_problem(x, ignore_index, in_place)
     scale, loss = _compute_scale(x, target, problem, reduction), _empty_accumulator(x, problem.rows)
@@ -268,7 +268,7 @@ def _run_forward(
 
 @repeated
 def _run_loss(x, target, ignore_index, reduction):
-    "Compute the loss alone; what else is computed shares one workspace"
+    "Compute the loss alone; all intermediate results share one workspace"
     return _run_forward(x, target, ignore_index, reduction, True, False)[0]
 
 
@@ -333,8 +333,8 @@ class _CrossEntropy(torch.autograd.Function):
 _apply_cross_entropy = applier(_CrossEntropy)
 
 
-# With gradients of up to so many bytes torch is faster, except in CUDA graphs (see `common.is_host_bound`). Only of
-# float32: torch rounds the losses of 16-bit logits to 16 bits.
+# Up to this many bytes, torch computes the loss with its gradient faster, except in CUDA graphs (see
+# `common.is_host_bound`). Only for float32: torch rounds the losses of 16-bit logits to 16 bits.
 _MAX_HOST_BOUND_BYTES = 2**25
 _TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # reduction -> its code in torch
 

@@ -5,15 +5,15 @@ __device__ int block_of_row() { return rank(); }
 
 struct Mailbox { RowState states[THREADS / 32 * CLUSTER]; u64 full; };
 __device__ Mailbox &mailbox() {
-    __shared__ Mailbox it;
-    return it;
+    __shared__ Mailbox box;
+    return box;
 }
 
 __device__ void signal_started() {  // signals the other blocks that this one's mbarrier is initialized
     if (threadIdx.x == 0) {
         const u32 full = address(&mailbox().full);
         barrier_init(full, 1);
-        barriers_ready();
+        fence_mbarrier_init();
         barrier_expect(full, sizeof mailbox().states);
     }
     cluster_arrive_relaxed();
@@ -21,18 +21,18 @@ __device__ void signal_started() {  // signals the other blocks that this one's 
 
 // Merges the states of a row's threads; all threads of all blocks receive the result.
 __device__ RowState merge_row(RowState state) {
-    constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;
+    constexpr int WARPS = THREADS / 32, ROW_WARPS = WARPS * CLUSTER;
     const int lane = threadIdx.x % 32;
     RowState *states = mailbox().states;
     const u32 full = address(&mailbox().full);
     state = merge_lanes<32>(state);
     cluster_wait();  // the mbarriers of the other blocks are initialized
     if (lane < CLUSTER) {
-        RowState *mine = states + rank() * WARPS + threadIdx.x / 32;
-        store_async(mine, lane, state.row_max, state.row_sum, full);
+        RowState *to = states + rank() * WARPS + threadIdx.x / 32;
+        store_async(to, lane, state.row_max, state.row_sum, full);
     }
     barrier_wait(full, 0);
     state = {NEG_INF, 0};
-    for (int i = lane; i < ALL; i += 32) state = merge(state, states[i]);
+    for (int i = lane; i < ROW_WARPS; i += 32) state = merge(state, states[i]);
     return merge_lanes<32>(state);
 }

@@ -4,18 +4,18 @@ __device__ void signal_started() { cluster_arrive_relaxed(); }  // signals the o
 
 // Merges the states of a row's threads; all threads of all blocks receive the result.
 __device__ RowState merge_row(RowState state) {
-    constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;
-    __shared__ RowState states[ALL];
+    constexpr int WARPS = THREADS / 32, ROW_WARPS = WARPS * CLUSTER;
+    __shared__ RowState states[ROW_WARPS];
     const int lane = threadIdx.x % 32;
-    RowState *mine = &states[rank() * WARPS + threadIdx.x / 32];
+    RowState *to = &states[rank() * WARPS + threadIdx.x / 32];
     state = merge_lanes<32>(state);
     cluster_wait();  // the other blocks have started
     if (lane < CLUSTER) {
-        into_block(&mine->row_max, lane, state.row_max);
-        into_block(&mine->row_sum, lane, state.row_sum);
+        store_to_block(&to->row_max, lane, state.row_max);
+        store_to_block(&to->row_sum, lane, state.row_sum);
     }
     cluster_sync();
     state = {NEG_INF, 0};
-    for (int i = lane; i < ALL; i += 32) state = merge(state, states[i]);
+    for (int i = lane; i < ROW_WARPS; i += 32) state = merge(state, states[i]);
     return merge_lanes<32>(state);
 }

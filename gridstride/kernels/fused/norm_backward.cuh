@@ -52,13 +52,13 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         const int bytes = (int)min((long long)ROWS_PER_BLOCK, rows - row) * vectors * (int)sizeof(Vector);
         barrier_expect(address(full_barriers + iteration % STAGES), ARRAYS * bytes);
         for (int a = 0; a < ARRAYS; a++)
-            bulk_copy_once(address((Vector *)stages + (iteration % STAGES * ARRAYS + a) * stage_vectors),
+            bulk_copy_evict_first(address((Vector *)stages + (iteration % STAGES * ARRAYS + a) * stage_vectors),
                            arrays[a] + row * vectors, bytes, address(full_barriers + iteration % STAGES));
     };
     if constexpr (PIPELINED) {
         if (threadIdx.x == 0) {
             for (int s = 0; s < STAGES; s++) barrier_init(address(full_barriers + s), 1);
-            barriers_ready();
+            fence_mbarrier_init();
             for (int s = 0; s < STAGES; s++) fill(s);
         }
         __syncthreads();

@@ -132,15 +132,15 @@ _apply_norm_function = applier(_Norm)
 
 # Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
 _TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
-# With gradients of rows too long for registers also fewer rows: (centered, bytes per element) -> ((rows, bytes), ...)
+# With gradients, also fewer rows that are too long for registers: (centered, bytes per element) -> ((rows, bytes), ...)
 _TORCH_LONG_ROWS = {
     (True, 2): ((384, 16_385), (256, 24_576)),
     (True, 4): ((512, 120_000),),
     (False, 2): ((640, 32_768),),
 }
-# With gradients of up to so many elements torch's kernels take less time, too
+# Up to this many elements, torch's kernels are also faster with gradients
 _TORCH_MAX_GRADIENT_ELEMENTS = 2**14
-_SHORT_ROW_BYTES = 16_384  # with gradients; no rule concerns such rows, so that their calls take no longer
+_SHORT_ROW_BYTES = 16_384  # with gradients: no rule applies to shorter rows, so their calls skip the check
 
 
 def _is_torch_faster(x, has_gradient, centered):
@@ -210,7 +210,7 @@ def rms_norm(
         y, x = rms_norm(x, weight, residual)
 
     With a gradient and no residual, torch computes up to 64 MiB, except in CUDA graphs, because our Python code would
-    take longer than the kernels. Many long rows are torch's, too.
+    take longer than the kernels. torch also computes inputs of many long rows.
 
     Raises TypeError or ValueError for unsupported operands."""
     if not torch.compiler.is_dynamo_compiling():

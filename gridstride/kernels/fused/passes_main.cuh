@@ -1,7 +1,7 @@
 // Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: makes random inputs, checks
 // all results against double, and times the last size. Defined above: the operator (OPERATOR, BACKWARD), the types of
-// the arrays (Elem) and accumulators (Acc), the relative tolerance (ROUNDING), EPS of the norms, and the sizes (cases:
-// rows, width). The launches are defined below.
+// the arrays (Elem) and accumulators (Acc), RELATIVE_TOLERANCE, EPS of the norms, and the
+// sizes (cases: rows, width). The launches are defined below.
 struct Arrays { Elem *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Acc *row_stats; };
 
 void launch(int case_index, const Arrays &a);
@@ -20,7 +20,7 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
              double rows_summed) {
     for (size_t i = 0; i < want.size(); i++)
         if (!(std::abs(got[i] - want[i]) <=
-              ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
+              RELATIVE_TOLERANCE * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
             printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\n", NAME, what, i / width, i % width, got[i],
                    want[i]);
             exit(1);

@@ -88,7 +88,7 @@ constexpr Operator OPERATOR = {operator_pass.op_name.upper()};
 constexpr bool BACKWARD = {str(operator_pass.is_backward).lower()};
 typedef {C_TYPES[operator_pass.dtype]} Elem;
 typedef {C_TYPES[accumulator_type(operator_pass.dtype)]} Acc;
-constexpr double EPS = {EPS}, ROUNDING = {2e-5 if operator_pass.dtype == 'float32' else 2**-8 + 2e-5};'''
+constexpr double EPS = {EPS}, RELATIVE_TOLERANCE = {2e-5 if operator_pass.dtype == 'float32' else 2**-8 + 2e-5};'''
     functions = {
         'void launch(int case_index, const Arrays &a)': [list(_case_lines(operator_pass, *shape)) for shape in SHAPES]
     }
@@ -127,7 +127,7 @@ def _softmax_program(operator_pass):
     is_log = operator_pass.op_name == 'log_softmax'
     constants = f'''constexpr bool LOG = {str(is_log).lower()}, BACKWARD = {str(operator_pass.is_backward).lower()};
 typedef {C_TYPES[operator_pass.dtype]} Elem;
-constexpr double ROUNDING = {0.0 if operator_pass.dtype == 'float32' else 2**-8};'''
+constexpr double RELATIVE_TOLERANCE = {0.0 if operator_pass.dtype == 'float32' else 2**-8};'''
     signature = 'void launch(int case_index, const Elem *x, const Elem *dy, Elem *out)'
     functions = {signature: [list(_softmax_case_lines(operator_pass, *shape)) for shape in SOFTMAX_SHAPES]}
     return _pass_program(operator_pass, 'softmax_main', SOFTMAX_SHAPES, functions, constants)
@@ -139,7 +139,7 @@ LOSS_SHAPES = {
     'bfloat16': ((3, 33), (5, 1000), (64, 50257), (8192, 128256)),
 }
 ADAMW_SIZES = ((1, 5, 561, 2048, 2049, 70000), (2**28,))  # per case the sizes of all tensors; the last case is timed
-_ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
+_RELATIVE_TOLERANCE = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 
 def loss_case_launches(dtype, rows, width) -> list:  # of `KernelLaunch`
@@ -150,7 +150,7 @@ def loss_case_launches(dtype, rows, width) -> list:  # of `KernelLaunch`
 
 def _loss_program(dtype):
     constants = f'''typedef {C_TYPES[dtype]} Logit;
-constexpr double ROUNDING = {_ROUNDING[dtype]};'''
+constexpr double RELATIVE_TOLERANCE = {_RELATIVE_TOLERANCE[dtype]};'''
     signature = 'void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out)'
     in_place = dict(grad='x')  # the gradient overwrites the logits
     lines = [

@@ -1,7 +1,7 @@
 // Host code of an exported softmax or log_softmax, forward or backward: makes random inputs, checks results against
 // double, and times the last size. Defined above: the operator (LOG, BACKWARD), the type of the arrays (Elem), the
-// relative tolerance (ROUNDING), and the sizes (cases: rows, width). The launches are defined below; in the backward
-// pass, x is the result of the forward pass.
+// relative tolerance (RELATIVE_TOLERANCE), and the sizes (cases: rows, width). The launches are defined below; in the
+// backward pass, x is the result of the forward pass.
 void launch(int case_index, const Elem *x, const Elem *dy, Elem *out);
 
 constexpr int CHECKED = 16;                 // rows that are checked
@@ -54,7 +54,8 @@ void check(int case_index, const Elem *x, const Elem *dy, Elem *out) {
         std::vector<double> row_inputs = read_doubles(x + first, width), got = read_doubles(out + first, width);
         Expected want = BACKWARD ? backward(row_inputs, read_doubles(dy + first, width)) : forward(row_inputs);
         for (int i = 0; i < width; i++)
-            if (!(std::abs(got[i] - want.value[i]) <= ROUNDING * std::abs(want.value[i]) + 4e-6 * want.terms[i])) {
+            if (!(std::abs(got[i] - want.value[i]) <=
+                  RELATIVE_TOLERANCE * std::abs(want.value[i]) + 4e-6 * want.terms[i])) {
                 printf("FAIL %-34s %d x %d: [%d, %d] is %g, expected %g\n", NAME, rows, width, row, i, got[i],
                        want.value[i]);
                 exit(1);

@@ -130,7 +130,14 @@ def choose_layout(
     return _shared_memory_layout(row_vectors, vector_bytes, gpu)
 
 
-_MBARRIER_PRIMITIVES = ('address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'store_async')
+_MBARRIER_PRIMITIVES = (
+    'address',
+    'barrier_init',
+    'fence_mbarrier_init',
+    'barrier_expect',
+    'barrier_wait',
+    'store_async',
+)
 
 
 def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants):
@@ -146,7 +153,7 @@ def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_si
         constants['CLUSTER'] = cluster_size
         primitive_names += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
         primitive_names += (
-            _MBARRIER_PRIMITIVES if kernel_file == 'softmax_registers' else ['cluster_sync', 'into_block']
+            _MBARRIER_PRIMITIVES if kernel_file == 'softmax_registers' else ['cluster_sync', 'store_to_block']
         )
     return kernel_source(file_names, dtype, tuple(constants.items()), tuple(primitive_names))
 
@@ -247,7 +254,7 @@ class _Softmax(torch.autograd.Function):
 _apply_softmax_function = applier(_Softmax)
 
 
-# With gradients of up to so many bytes torch is faster, except in CUDA graphs (see `common.is_host_bound`)
+# Up to this many bytes, torch is faster with gradients, except in CUDA graphs (see `common.is_host_bound`)
 _MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
 
 

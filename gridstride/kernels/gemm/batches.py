@@ -1,4 +1,4 @@
-"""`bmm`: a batch of products in one launch. `grouped_mm`: a grouped GEMM, in which each group of rows is multiplied by
+"""`bmm`: a batch of GEMMs in one launch. `grouped_mm`: a grouped GEMM, in which each group of rows is multiplied by
 its own matrix, as in a mixture of experts."""
 
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch.autograd.function import once_differentiable
 
-from .launches import stored_layout, stored_operands, run_product, unsupported_device_reason
+from .launches import stored_layout, stored_operands, run_gemm, unsupported_device_reason
 from . import plan, bf16x6
 from .calls import GemmProblem, choose_tile, estimate_cycles
 from ..ladder.rung import PreparedLaunches, this_device
@@ -61,15 +61,15 @@ def _run_bmm(a, b):
     if not kernel and a.is_cuda and _is_long(a, b):
         return NotImplemented
     if not kernel:
-        return run_product(stored_a, stored_b, None, layout)
+        return run_gemm(stored_a, stored_b, None, layout)
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
     launch_prepared(_prepared_launches, (*kernel, *out.shape, a.shape[2]), a, (stored_a, stored_b, out))
     return out
 
 
-# 16-bit batches whose kernel takes longer than this estimate, in microseconds, are torch's, because its kernels are 3%
-# faster on average (benchmarks/every_shape.py). Smaller batches are torch's only in CUDA graphs: elsewhere launch
-# overhead is the limiter, of which ours is smaller.
+# torch multiplies 16-bit batches whose kernel is estimated to take longer than this, in microseconds, because its
+# kernels are 3% faster on average (benchmarks/every_shape.py). It multiplies smaller batches only in CUDA graphs:
+# elsewhere launch overhead is the limiter, and ours is smaller.
 _MAX_LAUNCH_BOUND_US, _CYCLES_PER_US = 28, 1750
 
 
@@ -81,7 +81,7 @@ def _is_long(a, b):
 
 
 _bmm_forward = repeated(
-    _run_bmm, torch.bmm, is_torchs_in_graphs=lambda a, b: a.dtype is not torch.float32, with_gradient=True
+    _run_bmm, torch.bmm, use_torch_in_graphs=lambda a, b: a.dtype is not torch.float32, with_gradient=True
 )
 
 
@@ -111,8 +111,8 @@ def bmm(
         bmm(a, b)
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`. torch
-    multiplies 16-bit batches in CUDA graphs, those that take longer than its call, and all other operands; it raises
-    for shapes or types that do not match."""
+    multiplies 16-bit batches in CUDA graphs, batches that take longer than its launch overhead, and all other operands;
+    it raises for shapes or types that do not match."""
     if not torch.compiler.is_dynamo_compiling() and (result := _bmm_forward.fast(a, b)) is not None:
         return result
     if not needs_autograd(a, b):
@@ -174,7 +174,7 @@ def _grouped_mm_forward(a, b, group_ends):
     if isinstance(operands, str):
         return _multiply_groups_by_torch(a, b, group_ends)
     layout, stored_a, stored_b = operands
-    return run_product(stored_a[0], stored_b, None, layout, group_ends=group_ends)
+    return run_gemm(stored_a[0], stored_b, None, layout, group_ends=group_ends)
 
 
 class _GroupedMm(torch.autograd.Function):

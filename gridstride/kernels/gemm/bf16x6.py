@@ -1,4 +1,4 @@
-"""`Bf16x6`: FP32 emulation on tensor cores, a float32 product with a smaller error than the library's float32 product.
+"""`Bf16x6`: FP32 emulation on tensor cores, a float32 GEMM with a smaller error than the library's.
 `choose` selects the fastest float32 kernel for a shape.
 
 The tensor cores of an H100 multiply bf16 matrices 15x faster than its CUDA cores multiply float32 matrices. A float32
@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..ptx import PTX, wgmma
-from ..ladder.rung import KernelLaunch, Device, LaunchPlan, Product, with_constants
+from ..ladder.rung import KernelLaunch, Device, LaunchPlan, GemmKernel, with_constants
 from .skinny import SMALL, SKINNY, SKINNY_TN
 from ...utils import cdiv
 
@@ -83,7 +83,7 @@ def tensor_core(acc, a, b) -> np.ndarray:
 TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # (term of A, term of B) of the six products, small ones first
 
 
-def split_product(a, b, piece=32) -> np.ndarray:
+def split_matmul(a, b, piece=32) -> np.ndarray:
     "Compute a @ b of float32 matrices as the kernel below does, in pieces of `piece` elements along K"
     a_terms, b_terms = split_into_terms(a), split_into_terms(b)
     out = np.zeros((a.shape[0], b.shape[1]), np.float32)
@@ -171,7 +171,7 @@ split_operands(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bflo
 # Split-K: if there are few tiles and K is long, SPLITS blocks share the K of a tile. They form a cluster, and each
 # block reduces a part of the rows through distributed shared memory: always in the same order, so that the result is
 # the same in every run.
-product_src = r'''
+gemm_src = r'''
 #include <cuda_bf16.h>
 constexpr float MAX_VALID = 0x1p127f;                  // the sums of terms are right below this value
 constexpr int BK = 32, CONSUMERS = BM/16;              // consumer warps; one more warp is the producer
@@ -206,7 +206,7 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
     int pieces = min(all_pieces, begin+pieces_per_block)-begin;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), CONSUMERS);
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     float sum[BN/2] = {}, piece_sum[BN/2];
@@ -216,7 +216,7 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
             for (int c = 0; c < pieces; c++) {
                 int s = c%STAGES;
                 __nv_bfloat16 *to = ring + s*(PIECE_A+PIECE_B);
-                if (c >= STAGES) while (!barrier_over(address(empty+s), (c/STAGES-1)&1));
+                if (c >= STAGES) while (!barrier_completed(address(empty+s), (c/STAGES-1)&1));
                 barrier_expect(address(full+s), 2*(PIECE_A+PIECE_B));
                 bulk_copy(address(to), A_terms + ((size_t)tr*all_pieces + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
                 bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all_pieces + begin+c)*PIECE_B, 2*PIECE_B,
@@ -231,7 +231,7 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
             __nv_bfloat16 *stage = ring + s*(PIECE_A+PIECE_B);
             u64 a_descriptor = descriptor_of_blocks(stage + warp/4*64*8, BM*16);
             u64 b_descriptor = descriptor_of_blocks(stage+PIECE_A, BN*16);
-            while (!barrier_over(address(full+s), c/STAGES&1));
+            while (!barrier_completed(address(full+s), c/STAGES&1));
             wgmma_fence();
             // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
             constexpr int A_TERM[6] = {2, 0, 1, 1, 0, 0}, B_TERM[6] = {0, 2, 1, 0, 1, 0};
@@ -266,7 +266,8 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
         if (r >= M || c >= N) continue;
         float total = 0;
         #pragma unroll
-        for (int b = 0; b < SPLITS; b++) total += SPLITS == 1 ? tile[y*LINE + x] : of_block(tile + y*LINE + x, b);
+        for (int b = 0; b < SPLITS; b++)
+            total += SPLITS == 1 ? tile[y*LINE + x] : load_from_block(tile + y*LINE + x, b);
         if (!(fabsf(total) < MAX_VALID)) total = fma_chain(A, B, r, c, M, N, K);       // also if NaN
         C[(size_t)r*N + c] = total;
     }
@@ -275,23 +276,23 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
 '''
 
 
-# For a batch, the third axis of the grid is the index of the product. Lines that offset the pointers are then inserted
-# before or after the anchor lines. The source for one product does not have them, because after pointer arithmetic the
+# For a batch, the third axis of the grid is the index of the GEMM. Lines that offset the pointers are then inserted
+# before or after the anchor lines. The source for one GEMM does not have them, because after pointer arithmetic the
 # compiler would use narrower stores for the terms.
 _SPLIT_ANCHOR = '    int blocks_a = '
 _SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, pieces = (K+31)/32;
     A += z*M*K; B += z*K*N;
     A_terms += z*3*32*pieces*((M+BM-1)/BM*BM); B_terms += z*3*32*pieces*((N+BN-1)/BN*BN);
 '''
-_PRODUCT_ANCHOR = '    int pieces = min(all_pieces, begin+pieces_per_block)-begin;\n'
-_PRODUCT_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
+_GEMM_ANCHOR = '    int pieces = min(all_pieces, begin+pieces_per_block)-begin;\n'
+_GEMM_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
     A += z*M*K; B += z*K*N; C += z*M*N;
     A_terms += z*rows*all_pieces*PIECE_A; B_terms += z*cols*all_pieces*PIECE_B;
 '''
 
 
-class Bf16x6(Product):
-    """A product A @ B of float32 matrices by tensor cores, with tiles of BM x BN, and with split-K over `SPLITS` blocks
+class Bf16x6(GemmKernel):
+    """A float32 GEMM, A @ B, on tensor cores, with tiles of BM x BN, and with split-K over `SPLITS` blocks
     per tile.
 
     Bf16x6(128, 128)(A, B)"""
@@ -321,7 +322,7 @@ class Bf16x6(Product):
     @property
     def src(self):
         "CUDA C of the kernel that multiplies the terms, with its constants"
-        return with_constants(PTX + wgmma(self.constants['BN']) + product_src, self.constants | self._layout_constants)
+        return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants | self._layout_constants)
 
     @property
     def split_src(self):
@@ -331,14 +332,14 @@ class Bf16x6(Product):
         )
 
     def _sources(self, count):
-        "Return both sources; for a batch, with the lines that offset the arrays to the product of a block"
+        "Return both sources; for a batch, with the lines that offset the arrays to the GEMM of a block"
         if count == 1:
             return self.split_src, self.src
         split_src = self.split_src.replace(_SPLIT_ANCHOR, _SPLIT_BATCH_OFFSETS + _SPLIT_ANCHOR)
-        return split_src, self.src.replace(_PRODUCT_ANCHOR, _PRODUCT_ANCHOR + _PRODUCT_BATCH_OFFSETS)
+        return split_src, self.src.replace(_GEMM_ANCHOR, _GEMM_ANCHOR + _GEMM_BATCH_OFFSETS)
 
     def launch_plan(self, M, N, K, device, count=1):
-        "Return the two launches, which split the operands and multiply the terms, for `count` products"
+        "Return the two launches, which split the operands and multiply the terms, for `count` GEMMs"
         BM, BN, SPLITS = (self.constants[name] for name in ('BM', 'BN', 'SPLITS'))
         rows, cols, pieces = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
         blocks = pieces * (rows * BM + cols * BN) // 64
@@ -351,11 +352,11 @@ class Bf16x6(Product):
             split_src, 'split_operands', ('m', 'n', 'a_terms', 'b_terms'), shape, split_grid, (256,)
         )
         arrays = 'a_terms', 'b_terms', 'm', 'n', 'out'
-        product_launch = KernelLaunch(src, 'multiply_terms', arrays, shape, grid, (2 * BM + 32,), self.shared)
-        product_launch = product_launch._replace(pdl=True, cluster=(1, SPLITS, 1))
+        gemm_launch = KernelLaunch(src, 'multiply_terms', arrays, shape, grid, (2 * BM + 32,), self.shared)
+        gemm_launch = gemm_launch._replace(pdl=True, cluster=(1, SPLITS, 1))
         a_size, b_size = (3 * 32 * pieces * count * lines for lines in (rows * BM, cols * BN))
         workspaces = dict(a_terms=(a_size, 'bfloat16'), b_terms=(b_size, 'bfloat16'))
-        return LaunchPlan([split_launch, product_launch], workspaces)
+        return LaunchPlan([split_launch, gemm_launch], workspaces)
 
 
 # Infinity is split into infinity and NaN, a value above 3.39e38 becomes infinite in bf16, and partial sums may overflow
@@ -369,7 +370,7 @@ class Bf16x6(Product):
 # Relative to the result it is larger if products cancel: 3e-5 and 0.3 of its norm for random elements and K = 512
 # (float32: 4e-7 and 4e-6).
 #
-# `_bf16x6_time` estimates the time of a product in µs on an H100. It adds the times of the two launches; the bf16
+# `_bf16x6_time` estimates the time of a GEMM in µs on an H100. It adds the times of the two launches; the bf16
 # terms, which are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead
 # at its start and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn
 # at random (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32
@@ -386,11 +387,11 @@ SHORT_K = 128  # for K up to this, torch may be faster as well
 # Measured for twelve batches:
 LIBRARY_RATE = 4.2e7  # operations per µs of torch
 KERNEL_OVERHEAD = 10  # µs: our kernels take this much longer than their estimate
-COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny product without tensor cores is compute-bound
+COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny GEMM without tensor cores is compute-bound
 
 
 def _bf16x6_time(BM, BN, SPLITS, M, N, K, sms, count=1):
-    "Estimate the time of `count` products, in µs"
+    "Estimate the time of `count` GEMMs, in µs"
     blocks_per_sm, piece_time, block_overhead = TILES[BM, BN]
     rows, cols, pieces = cdiv(M, BM) * BM, cdiv(N, BN) * BN, cdiv(K, 32)
     waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, blocks_per_sm * sms)
@@ -413,7 +414,7 @@ def _small_kernel_time(M, N, K, sms):
 
 
 def _skinny_time(M, N, row_length, K, uses_tensor_cores):
-    "Estimate the time of a skinny product, in µs; `row_length`: elements per stored row of A"
+    "Estimate the time of a skinny GEMM, in µs; `row_length`: elements per stored row of A"
     copy_factor = 1 if row_length % 4 == 0 else 1.25
     compute_factor = 1 if uses_tensor_cores else N / COMPUTE_BOUND_COLUMNS
     return 10 + 4 * M * K / 2.6e6 * max(copy_factor, compute_factor)
@@ -451,7 +452,7 @@ def _select_kernel(M, N, K, sms, layout):
         candidates.append((_skinny_time(M, N, K if layout == 'nn' else M, K, uses_tensor_cores), skinny))
     time, kernel = min(candidates, key=lambda candidate: candidate[0])
     if kernel is skinny and N > COMPUTE_BOUND_COLUMNS and not uses_tensor_cores:
-        return f'torch is faster for {COMPUTE_BOUND_COLUMNS + 1} to {skinny.WIDEST} columns'
+        return f'torch is faster for {COMPUTE_BOUND_COLUMNS + 1} to {skinny.MAX_COLUMNS} columns'
     if isinstance(kernel, Bf16x6) and (M < MIN_ROWS or N < MIN_COLUMNS):
         return (
             f'torch is faster with fewer than {MIN_ROWS} rows or {MIN_COLUMNS} columns: '
@@ -481,7 +482,7 @@ def choose_nt(M, N, K, sms):
 
 
 def choose_batch(count, M, N, K, sms, layout):
-    "Return the fastest kernel for `count` products (M x K) @ (K x N), or the reason why torch is faster"
+    "Return the fastest kernel for `count` GEMMs (M x K) @ (K x N), or the reason why torch is faster"
     candidates = [
         (_bf16x6_time(*tile, splits, M, N, K, sms, count), _cached_bf16x6(*tile, splits, layout))
         for tile in TILES

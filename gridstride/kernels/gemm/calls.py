@@ -1,22 +1,22 @@
-"""Build the launch of a product with an epilogue: select the tile, and compute constants, grid and TMA boxes."""
+"""Build the launch of a GEMM with an epilogue: select the tile, and compute constants, grid and TMA boxes."""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 from .cost_model import CostModel, TileConfig, smooth_max, step_cycles
-from .sources import product_source
+from .sources import gemm_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
 
 class GemmProblem(NamedTuple):
-    "The types, layout and sizes of a product (M x K) @ (K x N), and the parts of its epilogue"
+    "The types, layout and sizes of a GEMM (M x K) @ (K x N), and the parts of its epilogue"
 
     dtype: str  # of A and B
     out_dtype: str  # of the result: 'float32', or `dtype`
     layout: str  # 'nn'; 'tn': memory holds the transpose of A; 'nt': of B
-    count: int  # number of products, or of groups
-    M: int  # rows of one product, or of all groups together
+    count: int  # batch size, or number of groups
+    M: int  # rows per matrix, or of all groups together
     N: int
     K: int
     is_grouped: bool = False  # grouped GEMM: each group of rows has its own B
@@ -30,7 +30,7 @@ class GemmProblem(NamedTuple):
 
 
 class Tile(NamedTuple):
-    "The tile of a block, its pipeline and its cluster; the names are those of the constants in `product.cuh`"
+    "The tile of a block, its pipeline and its cluster; the names are those of the constants in `epilogue_gemm.cuh`"
 
     BM: int  # rows of a block's tile
     BN: int  # columns of a block's tile
@@ -71,7 +71,7 @@ _MODEL, _BATCH_MODEL = CostModel(unaligned=1.0), CostModel(unaligned=1.5)
 
 
 def estimate_cycles(tile, problem, sms=132) -> float:
-    "Estimate the cycles of a product with a tile: the formula of `cost_model`, with parameters for these kernels"
+    "Estimate the cycles of a GEMM with a tile: the formula of `cost_model`, with parameters for these kernels"
     cluster_m, cluster_n, cluster_size = tile.BM * tile.CM, tile.BN * tile.CN, tile.CM * tile.CN
     if problem.is_grouped:  # each group ends within a tile: on average half a tile is wasted
         tiles_m = cdiv(problem.M, cluster_m) + problem.count // 2
@@ -137,13 +137,13 @@ def column_sum_rows(problem, tile):
 
 
 @lru_cache(1024)
-def product_launch(
+def gemm_launch(
     problem,  # a `GemmProblem`
-    scale,  # factor of the product
+    scale,  # factor of A @ B
     device,  # a `Device`
     tile=None,  # None: that of `choose_tile`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of its first four arrays
-    "Return the launch of a product on a Hopper GPU, and its TMA boxes"
+    "Return the launch of a GEMM on a Hopper GPU, and its TMA boxes"
     tile = tile or choose_tile(problem, device.sms)
     is_a_transposed, is_b_transposed = problem.layout[0] == 't', problem.layout[1] == 't'
     flags = dict(
@@ -160,7 +160,7 @@ def product_launch(
     )
     flags |= dict(GROUPED=problem.is_grouped, A_TRANSPOSED=is_a_transposed, B_TRANSPOSED=is_b_transposed)
     constants = dict(tile._asdict(), BK=BK, **register_split(tile), **flags)
-    src = product_source(problem.dtype, problem.out_dtype, problem.activation, tuple(constants.items()))
+    src = gemm_source(problem.dtype, problem.out_dtype, problem.activation, tuple(constants.items()))
     num_tiles = problem.count * cdiv(problem.M, tile.BM * tile.CM) * cdiv(problem.N, tile.BN * tile.CN)
     if problem.is_grouped:
         num_tiles += problem.count * cdiv(problem.N, tile.BN * tile.CN)

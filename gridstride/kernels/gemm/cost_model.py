@@ -1,13 +1,13 @@
-"""A cost model for products of 16-bit floats, fitted to measurements: it selects the kernel with the lowest estimate.
+"""A cost model for 16-bit GEMMs, fitted to measurements: it selects the kernel with the lowest estimate.
 
 The kernels are those of `hopper_f16`, for both 16-bit types in each layout. The time of a step (64 elements along K) is
 a smooth maximum of three times: those of the tensor cores, of shared memory and of the L2 cache. The time of a tile
 is that of its steps, of the epilogue and, with split-K, of the reduction. The time of a kernel is that of its waves of
 tiles, but at least that of its DRAM traffic.
 
-`benchmarks/cost.py` measures products on a GPU and fits the parameters. `benchmarks/cost.json` has the measurements,
+`benchmarks/cost.py` measures GEMMs on a GPU and fits the parameters. `benchmarks/cost.json` has the measurements,
 and `python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
-`calls.estimate_cycles`, for products with an epilogue, in batches and in groups, uses the same model for a step. The
+`calls.estimate_cycles`, for GEMMs with an epilogue, in batches and in groups, uses the same model for a step. The
 lesson `every_shape` derives an early version, `stream_k.estimate_cycles`.
 """
 
@@ -20,9 +20,9 @@ from ...utils import cdiv
 
 
 class TileConfig(NamedTuple):
-    "The tile of a thread block, and how a product is divided among blocks and warpgroups"
+    "The tile of a thread block, and how a GEMM is divided among blocks and warpgroups"
 
-    BM: int  # rows of a block's tile, in the product that wgmma computes; with `swap_ab` these are columns of C
+    BM: int  # rows of a block's tile, in the GEMM that wgmma computes; with `swap_ab` these are columns of C
     BN: int  # columns of that tile
     CM: int = 1  # blocks of a cluster along BM
     CN: int = 1  # blocks of a cluster along BN
@@ -83,7 +83,7 @@ def step_cycles(model, shape, layout, config) -> float:
 
 
 def predict_cycles(model, shape, layout, config, sms=132) -> float:
-    "Predict the cycles of a product of `shape`, (M, N, K); infinite if the configuration does not suit it"
+    "Predict the cycles of a GEMM of `shape`, (M, N, K); infinite if the configuration does not suit it"
     M, N, K = shape
     cluster_size = config.CM * config.CN * config.CK
     cluster_rows, cluster_columns = config.BM * config.CM, config.BN * config.CN
@@ -173,7 +173,7 @@ CORRECTION_FACTORS = {
 
 
 # A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
-# `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight products below 10,000 cycles, 1.16
+# `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight GEMMs below 10,000 cycles, 1.16
 # up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/pdl.txt`). Before the measurement, the
 # results of chains of such kernels were compared bit by bit.
 PDL_MAX_CYCLES = 35_000

@@ -1,4 +1,4 @@
-"""NVIDIA's matrix products, as a baseline: `proposed_kernels` returns the kernels that cublasLt proposes for a shape.
+"""NVIDIA's GEMMs, as a baseline: `proposed_kernels` returns the kernels that cublasLt proposes for a shape.
 
 torch uses the first proposal, which is not the fastest for some shapes. The library is the one that torch has loaded;
 its functions and constants are documented in NVIDIA's `cublasLt.h`.
@@ -19,7 +19,7 @@ _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
 _TRANSPOSE_A, _TRANSPOSE_B = 3, 4  # CUBLASLT_MATMUL_DESC_TRANSA and _TRANSB
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-WORKSPACE = 32 * 2**20  # bytes of workspace per product: as many as torch allocates on Hopper
+WORKSPACE = 32 * 2**20  # bytes of workspace per GEMM: as many as torch allocates on Hopper
 # CUBLASLT_ALGO_CONFIG_*: name -> (attribute, type of the value)
 _CONFIG = dict(
     algorithm=(0, c_int32), tile=(1, ctypes.c_uint32), split=(2, c_int32), stages=(6, ctypes.c_uint32),
@@ -108,7 +108,7 @@ def _handle(device_index):
 
 @lru_cache
 def _workspace(device_index):
-    "Return the workspace that all products on a GPU share"
+    "Return the workspace that all GEMMs on a GPU share"
     import torch
 
     return torch.empty(WORKSPACE, dtype=torch.uint8, device=f'cuda:{device_index}')
@@ -117,7 +117,7 @@ def _workspace(device_index):
 # The library is column-major: it reads a row-major matrix as its transpose. So it computes the transposed product
 # B^T @ A^T, whose column-major result is C in row-major order.
 def column_major(M, N, K, layout):
-    """Convert a row-major product (M x K) @ (K x N) to the library's column-major order.
+    """Convert a row-major GEMM (M x K) @ (K x N) to the library's column-major order.
 
     Returns three tuples: (is transposed, rows, columns) of B and of A as the library reads them, and (rows, columns) of
     its result."""
@@ -130,14 +130,14 @@ def column_major(M, N, K, layout):
 
 
 class Problem:
-    "The library's description of a product (M x K) @ (K x N)"
+    "The library's description of a GEMM (M x K) @ (K x N)"
 
     def __init__(self, M, N, K, dtype, layout, library=None):
         self.library, cuda_type = library or load_library(), _TYPES[dtype]
         first_operand, second_operand, result = column_major(M, N, K, layout)
-        self.product = create_object(self.library, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
+        self.matmul_desc = create_object(self.library, 'cublasLtMatmulDescCreate', _COMPUTE_FLOAT, _TYPES['float32'])
         for attribute, (is_transposed, _, _) in ((_TRANSPOSE_A, first_operand), (_TRANSPOSE_B, second_operand)):
-            self._set_attribute('cublasLtMatmulDescSetAttribute', self.product, attribute, c_int32(is_transposed))
+            self._set_attribute('cublasLtMatmulDescSetAttribute', self.matmul_desc, attribute, c_int32(is_transposed))
         sizes = first_operand[1:], second_operand[1:], result
         self.layouts = [
             create_object(self.library, 'cublasLtMatrixLayoutCreate', cuda_type, *size, size[0]) for size in sizes
@@ -153,14 +153,14 @@ class Problem:
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
         proposals, num_proposals, (first, second, result) = (Proposal * count)(), c_int(), self.layouts
-        args = handle, self.product, first, second, result, result, self.preference, count, proposals, num_proposals
+        args = handle, self.matmul_desc, first, second, result, result, self.preference, count, proposals, num_proposals
         call_library(self.library, 'cublasLtMatmulAlgoGetHeuristic', *args)
         return [proposal for proposal in proposals[: num_proposals.value] if proposal.state == 0]
 
     def __del__(self):
         if hasattr(self, 'preference'):
             self.library.cublasLtMatmulPreferenceDestroy(self.preference)
-            self.library.cublasLtMatmulDescDestroy(self.product)
+            self.library.cublasLtMatmulDescDestroy(self.matmul_desc)
             for layout in self.layouts:
                 self.library.cublasLtMatrixLayoutDestroy(layout)
 
@@ -196,7 +196,7 @@ class ProposedKernel:
         workspace = _workspace(device).data_ptr(), self.proposal.workspace
         operands = byref(self._alpha), *inputs, byref(self._beta), *(result, result_layout) * 2
         options = byref(self.proposal.algorithm), *workspace, current_stream(device)
-        call_library(problem.library, 'cublasLtMatmul', _handle(device), problem.product, *operands, *options)
+        call_library(problem.library, 'cublasLtMatmul', _handle(device), problem.matmul_desc, *operands, *options)
         return out
 
 
@@ -206,7 +206,7 @@ def proposed_kernels(
     layout='nn',
     count=8,  # maximum number of proposals
 ) -> list:  # of `ProposedKernel`, in the library's order
-    """Return the kernels that cublasLt proposes for a product.
+    """Return the kernels that cublasLt proposes for a GEMM.
 
         proposed_kernels(A, B)[0](A, B, out)
 

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from .plan import MAX_PLANS, TYPES, allows_tf32, cache_clearers, fallback_reason, is_torch_faster_in_graphs, multiply
 from ..call_tables import applier, is_any_autocast_enabled
 from ..operators import operator
-from ..ladder.rung import Product
+from ..ladder.rung import GemmKernel
 from ..common import make_context_current_once
 from ...cpp.launcher import launcher
 
@@ -29,12 +29,12 @@ _functorch = getattr(torch._C, '_functorch', None)
 
 
 def _may_use_tf32():
-    "Return whether torch may use TF32 for float32 products"
+    "Return whether torch may use TF32 for float32 matrix multiplication"
     return _get_precision('cuda', 'matmul') == 'tf32' if _get_precision else allows_tf32(torch.backends.cuda.matmul)
 
 
 def _is_ordinary(a):
-    "Return whether neither autocast, a dispatch mode, a transform of torch.func nor TF32 changes the product"
+    "Return whether neither autocast, a dispatch mode, a transform of torch.func nor TF32 changes the multiplication"
     return not (
         is_any_autocast_enabled()
         or torch._C._len_torch_dispatch_stack()
@@ -65,13 +65,13 @@ def _is_repeatable(a, b, kernel, stored_a, stored_b):
     "Return whether later calls can repeat the launches: no operand was copied, and no static buffer is used"
     if kernel is None:
         return a.is_cuda
-    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.has_static_buffer:
+    if not (a.is_cuda and isinstance(kernel, GemmKernel)) or kernel.has_static_buffer:
         return False
     return stored_a.data_ptr() == a.data_ptr() and stored_b.data_ptr() == b.data_ptr()
 
 
 def _cache_launches(a, b, kernel, stored_a, stored_b, out):
-    "Add the launches of a product, or that torch multiplied it, to the table, if they can be repeated without Python"
+    "Add the launches of a GEMM, or that torch computed it, to the table, if they can be repeated without Python"
     global _launch_table
     table = _compiled_table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
     if table is None:
@@ -90,14 +90,14 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     _launch_table = table
 
 
-# The operator for `torch.compile`: a traced product is one operator, which selects its kernel in the same way at run
-# time.
-def _fake_product(a, b):
+# The operator for `torch.compile`: a traced multiplication is one operator, which selects its kernel in the same way at
+# run time.
+def _fake_matmul(a, b):
     "Return an empty result, for `torch.compile`"
     return a.new_empty(*a.shape[:-1], b.shape[1])
 
 
-@operator('matmul(Tensor a, Tensor b) -> Tensor', _fake_product)
+@operator('matmul(Tensor a, Tensor b) -> Tensor', _fake_matmul)
 def _multiply_traced(a, b):
     if a.is_cuda:
         make_context_current_once()
@@ -108,13 +108,13 @@ def _save_operands(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
 
 
-def _gradients(ctx, grad_out, product):
-    "Return the gradients of a and b from `grad_out`, that of their product; `product`: the function that multiplies"
+def _gradients(ctx, grad_out, multiply):
+    "Return the gradients of a and b from `grad_out`, that of their product; `multiply`: the function that multiplies"
     a, b = ctx.saved_tensors
-    grad_a = product(grad_out, b.t()) if ctx.needs_input_grad[0] else None
+    grad_a = multiply(grad_out, b.t()) if ctx.needs_input_grad[0] else None
     grad_b = None
     if ctx.needs_input_grad[1]:
-        grad_b = product(a.reshape(-1, a.shape[-1]).t(), grad_out.reshape(-1, grad_out.shape[-1]))
+        grad_b = multiply(a.reshape(-1, a.shape[-1]).t(), grad_out.reshape(-1, grad_out.shape[-1]))
     return grad_a, grad_b
 
 
@@ -156,9 +156,9 @@ def _is_supported(a, b):
     )
 
 
-# The gradients of a product are products: with $g$ the gradient of $a b$, the gradient of $a$ is $g b^T$ and that of
-# $b$ is $a^T g$. They are computed by `matmul`, so that they may be differentiated again.
-class _Product(torch.autograd.Function):
+# The gradients of a matrix product are matrix products: with $g$ the gradient of $a b$, those of $a$ and $b$ are
+# $g b^T$ and $a^T g$. They are computed by `matmul`, so that they may be differentiated again.
+class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         ctx.save_for_backward(a, b)
@@ -171,12 +171,12 @@ class _Product(torch.autograd.Function):
         return _gradients(ctx, grad_out, matmul)
 
 
-_apply_product = applier(_Product)
+_apply_matmul = applier(_Matmul)
 
 
 def check_epilogue(epilogue):
-    "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `product`"
-    if not hasattr(epilogue, 'product'):
+    "Raise `TypeError` unless `epilogue` is an `Epilogue`, that is, has a method `multiply`"
+    if not hasattr(epilogue, 'multiply'):
         received = type(epilogue).__name__
         raise TypeError(f'matmul: epilogue must be an Epilogue, such as Epilogue(bias=...); got a {received}')
 
@@ -195,14 +195,14 @@ def matmul(
 
     Products of float32 have the errors, infinities and NaN of float32, even if tensor cores compute them (kernels
     `bf16x6` and `skinny`); but values below 1e-33 lose bits there. If a partial sum overflows, the order of additions
-    decides which elements are infinite, as in every product.
+    decides which elements are infinite, as in every matmul.
 
-    The first product of a shape selects and compiles a kernel; later products find it in a table. `torch.compile`
+    The first call with a shape selects and compiles a kernel; later calls find it in a table. `torch.compile`
     traces the operator `torch.ops.gridstride.matmul`, and CUDA graphs can capture the launches. Raises TypeError for an
     epilogue of another type, and the errors of torch.matmul for operands whose shapes or types do not match."""
     if epilogue is not None:
         check_epilogue(epilogue)
-        return epilogue.product(a, b, out)
+        return epilogue.multiply(a, b, out)
     if out is None and not torch.compiler.is_dynamo_compiling() and _launch_table is not None:
         if (result := _launch_table.fast(a, b)) is not None:
             return result
@@ -217,9 +217,9 @@ def matmul(
         if not needs_grad and (result := table_call(a, b)) is not None:
             return _multiply_by_torch(a, b, out) if result is NotImplemented else result
         if needs_grad and out is None and _launch_table.has_recipe(a, b):
-            return _apply_product(a, b)
+            return _apply_matmul(a, b)
     if not needs_grad:
         return multiply(a, b, out, _cache_launches)
     if out is None and not fallback_reason(a, b):
-        return _Product.apply(a, b)
+        return _Matmul.apply(a, b)
     return _multiply_by_torch(a, b, out)  # with `out`, torch raises that it has no gradient

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from .launches import stored_operands, run_product
+from .launches import stored_operands, run_gemm
 from .sources import ACTIVATIONS, Activation, activation_pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import fallback_reason
@@ -33,7 +33,7 @@ class Epilogue(NamedTuple):
     scale: float = 1.0  # factor of the product
     accumulate: bool = False  # add the result to the contents of `out`, which may be float32; it has no gradient
 
-    def product(self, a, b, out=None):
+    def multiply(self, a, b, out=None):
         "Compute `matmul(a, b, out, epilogue=self)`"
         return multiply_with(a, b, self, out)
 
@@ -148,7 +148,7 @@ def flatten_rows(x):
 
 
 def _kernel_operands(a, b, epilogue, out):
-    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch computes product and epilogue"
+    "Return (layout, stored_a, stored_b) for the kernel, or the reason why torch computes the matmul and the epilogue"
     if reason := fallback_reason(a, b):
         return reason
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
@@ -200,7 +200,7 @@ def _forward(a, b, epilogue, out=None, save_input=False):
     y = a.new_empty(shape) if out is None else out
     z = a.new_empty(shape) if save_input and epilogue.activation else None
     out_rows, residual_rows, z_rows = (None if x is None else x.view(-1, shape[-1]) for x in (y, epilogue.residual, z))
-    run_product(
+    run_gemm(
         stored_a,
         stored_b,
         out_rows,
@@ -215,7 +215,7 @@ def _forward(a, b, epilogue, out=None, save_input=False):
     return y, z
 
 
-class _Product(torch.autograd.Function):
+class _EpilogueMatmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, bias, residual, activation, scale):
         check_gradient('matmul', activation)
@@ -254,7 +254,7 @@ def multiply_with(a, b, epilogue, out=None):
     if needs_grad and out is not None:
         raise ValueError('matmul: a result in `out` has no gradient; omit out=, or use torch.no_grad()')
     if needs_grad:
-        return _Product.apply(a, b, epilogue.bias, epilogue.residual, epilogue.activation, epilogue.scale)
+        return _EpilogueMatmul.apply(a, b, epilogue.bias, epilogue.residual, epilogue.activation, epilogue.scale)
     return _forward(a, b, epilogue, out)[0]
 
 

@@ -10,7 +10,7 @@
 // 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
 // (bytes per warpgroup to stage results, and to receive partial sums from other blocks), GROUP (rows of tiles in a
 // band), BOX (columns of the TMA boxes of an MN-major second tile); wgmma, and from ladder/hopper.py and
-// ladder/stream_k.py `place`, `prefetch`, `cluster_wait` and `store_results`.
+// ladder/stream_k.py `tile_position`, `prefetch`, `cluster_wait` and `store_results`.
 //
 // a and b are the tiles of wgmma's first and second operand. MN-major: K is the outer axis in shared memory.
 constexpr bool A_MN_MAJOR = SWAP_AB ? !N_TRANSPOSED : M_TRANSPOSED;
@@ -34,7 +34,7 @@ template<int PARTS, int ROWS, int WIDTH>
 __device__ void load_box(u32 to, const TensorMap &x, int row, int column, u32 bar, int part, short blocks) {
     constexpr int ROWS_PER_BLOCK = ROWS/PARTS;
     if (PARTS == 1) tma_load(to, x, row, column, bar);
-    else tma_load_for(to + part*ROWS_PER_BLOCK*WIDTH, x, row + part*ROWS_PER_BLOCK, column, bar, blocks);
+    else tma_load_multicast(to + part*ROWS_PER_BLOCK*WIDTH, x, row + part*ROWS_PER_BLOCK, column, bar, blocks);
 }
 // Loads LENGTH rows of a tile of wgmma, from `row` on, and 64 elements along k from `k` on; if it is MN-major, in boxes
 // of COLS columns
@@ -47,7 +47,7 @@ __device__ void load_tile(u32 to, const TensorMap &x, int row, int k, u32 bar, i
 
 // Issues d (+)= the product of a step, whose tiles have descriptors with these lower halves
 __device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 a_descriptor, u32 b_descriptor, bool accumulate) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK/16; i++)
@@ -112,7 +112,7 @@ __device__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.
 
 // Computes the position of the first tile here, because its first use is on the critical path
 __device__ void first_position(int tile, int tile_rows, int tile_cols, int &tr, int &tc) {
-    place(tile, tile_rows, tile_cols, tr, tc);
+    tile_position(tile, tile_rows, tile_cols, tr, tc);
     asm volatile("" : "+r"(tr), "+r"(tc));
 }
 
@@ -143,7 +143,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
     if (threadIdx.x == 0) {
         for (int s = 0; s < 2*STAGES; s++) barrier_init(full + 8*s, s < STAGES ? 1 : WGS_PER_TILE*(CM + CN - 1));
         if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*SENT_QUADS*4*16); }
-        barriers_ready();
+        fence_mbarrier_init();
     } else if (threadIdx.x == WGS*128) first_position(cluster, tile_rows, tile_cols, tr, tc);
     if (CLUSTER > 1) { cluster_arrive_relaxed(); cluster_wait(); } else __syncthreads();
     if (PDL) {                                            // after the wait, the writes of earlier kernels are visible
@@ -151,7 +151,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
     if (wg == WGS) {                                        // producer
-        if (MOVES_REGISTERS) registers_down<PRODUCER_REGS>();
+        if (MOVES_REGISTERS) setmaxnreg_dec<PRODUCER_REGS>();
         // the blocks that share tile a, and those that share tile b
         short sharing_a = ((1 << SHARING_BLOCKS) - 1)/((1 << CM) - 1) << cluster_row << k_part*SHARING_BLOCKS;
         short sharing_b = ((1 << CM) - 1) << cluster_col*CM << k_part*SHARING_BLOCKS;
@@ -169,11 +169,11 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
                                                                        cluster_row, sharing_b);
                 if (++s == STAGES) { s = 0; phase++; }
             }
-            if ((tile += clusters) < tiles) place(tile, tile_rows, tile_cols, tr, tc);
+            if ((tile += clusters) < tiles) tile_position(tile, tile_rows, tile_cols, tr, tc);
         }
         if (CLUSTER > 1) cluster_arrive_relaxed();
     } else {                                                // consumers
-        if (MOVES_REGISTERS) registers_up<CONSUMER_REGS>();
+        if (MOVES_REGISTERS) setmaxnreg_inc<CONSUMER_REGS>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         // thread t signals block t
         bool signals = t < CLUSTER && t/SHARING_BLOCKS == k_part &&
@@ -207,7 +207,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
             }
             if (PINGPONG && tile + clusters < tiles) release_warpgroup(1 - wg);
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             int x = ((SWAP_AB ? tc : tr)*CM + cluster_row)*BM + wg*(A_PART/128) + (SWAP_AB ? 0 : warp%4*16);
             int y = ((SWAP_AB ? tr : tc)*CN + cluster_col)*BN + (SPLIT_N ? wg*COLUMNS : 0);
             if (refills-- > 0 && signals) barrier_arrive_at(empty + 8*last, t);
@@ -219,9 +219,9 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
                 reduce_cluster(sums, d, (float4 *)(shared + buffer - a), added, k_part, cluster_col*CM + cluster_row);
                 store_results(sums, out, x, y + min(k_part*N, COLUMNS - N), h, w, staging, sends, wg);
             } else store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, staging, sends, wg);
-            if ((tile += TILE_STRIDE*clusters) < tiles) place(tile, tile_rows, tile_cols, tr, tc);
+            if ((tile += TILE_STRIDE*clusters) < tiles) tile_position(tile, tile_rows, tile_cols, tr, tc);
         }
-        if (sends) stores_have_read();
+        if (sends) stores_wait_read();
     }
     if (CLUSTER > 1) cluster_wait();                        // other blocks may still load into the stages here
 }

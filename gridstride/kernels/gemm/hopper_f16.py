@@ -1,4 +1,4 @@
-"""`gemm_f16`: products of 16-bit floats in each layout, with tiles of many sizes, split-K in a cluster and programmatic
+"""`gemm_f16`: 16-bit GEMMs in each layout, with tiles of many sizes, split-K in a cluster and programmatic
 dependent launch.
 
 The kernel extends the last one of the Hopper ladder (`ladder.stream_k`), and reuses some of its source. Its additional

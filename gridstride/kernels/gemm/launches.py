@@ -1,4 +1,4 @@
-"""Launch `product.cuh`: check whether it supports the operands, and prepare its launch once per problem.
+"""Launch `epilogue_gemm.cuh`: check whether it supports the operands, and prepare its launch once per problem.
 
 `stored_a` and `stored_b` are the operands as memory holds them: row-major (M, K) and (K, N), or with the layout 'tn'
 (K, M) for A, with 'nt' (N, K) for B; or batches of these.
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import torch
 
-from .calls import GemmProblem, choose_tile, is_staged, product_launch, column_sum_rows
+from .calls import GemmProblem, choose_tile, is_staged, gemm_launch, column_sum_rows
 from .sources import F16_TYPES
 from ..ladder.rung import this_device, on_hopper
 from ..sparse.launches import launch_prepared, prepare_launch
@@ -58,7 +58,7 @@ def stored_operands(a, b):  # matrices, or batches of matrices
 @lru_cache(1024)
 def _prepared_launch(problem, scale, tile, device, backend):
     "Return the prepared launch of a problem on a device"
-    return prepare_launch(*product_launch(problem, scale, this_device(), tile), device)
+    return prepare_launch(*gemm_launch(problem, scale, this_device(), tile), device)
 
 
 def _as_batch(x):
@@ -66,7 +66,7 @@ def _as_batch(x):
     return x if x.dim() == 3 else x[None]
 
 
-def run_product(
+def run_gemm(
     stored_a,  # (M, K), or (K, M) with 'tn'; or a batch of these
     stored_b,  # (K, N), or (N, K) with 'nt'; or a batch of these
     out=None,  # receives the result, instead of a new tensor: of the same type, or float32
@@ -81,7 +81,7 @@ def run_product(
     act_grad=None,  # like out: receives the gradient of the activation instead
     column_sums=False,  # also sum the columns: of the result if there is a multiplier, else of `addend`
     accumulate=False,  # add the result to the contents of a float32 `out`
-    scale=1.0,  # factor of the product
+    scale=1.0,  # factor of A @ B
     tile=None,  # None: that of `calls.choose_tile`
 ):  # the result; with `column_sums` also the partial column sums, float32 (rows, N)
     "Launch the kernel for operands that were checked by `stored_operands`"

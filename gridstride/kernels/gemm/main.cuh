@@ -1,9 +1,9 @@
-// Host code of an exported product with an epilogue: makes random inputs, checks the results in double, and measures
-// the time. Defined above: the types Number (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B, the
-// parts of the epilogue (its activation is GELU), and the sizes (cases: products or groups, M, N, K; the last one is
-// timed). The launches are defined below.
+// Host code of an exported GEMM with an epilogue: makes random inputs, checks the results in double, and measures the
+// time. Defined above: the types Elem (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B, the
+// parts of the epilogue (its activation is GELU), and the sizes (cases: batch size or groups, M, N, K; the last one
+// is timed). The launches are defined below.
 struct Arrays {
-    Number *A, *B, *bias, *other, *saved;
+    Elem *A, *B, *bias, *other, *saved;
     Out *out, *before;
     float *sums;
     int *ends;
@@ -13,7 +13,7 @@ void launch(int case_index, const Arrays &x);
 
 template <class T> __global__ void fill(T *x, size_t size, int seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = T(random_number(i * 16 + seed));
+    if (i < size) x[i] = T(random_value(i * 16 + seed));
 }
 
 template <class T> T *allocate_random(size_t size, int seed) {
@@ -22,12 +22,12 @@ template <class T> T *allocate_random(size_t size, int seed) {
     return x;
 }
 
-__device__ double gelu_of(double x) { return x / 2 * (1 + erf(x * .70710678118654752)); }
-__device__ double gelu_grad_of(double x) {
+__device__ double gelu(double x) { return x / 2 * (1 + erf(x * .70710678118654752)); }
+__device__ double gelu_grad(double x) {
     return (1 + erf(x * .70710678118654752)) / 2 + x * .3989422804014327 * exp(-x * x / 2);
 }
 
-// Compares one of `row_step` rows and one of `col_step` columns, and counts wrong elements. The error bound is the
+// Compares every `row_step`-th row and every `col_step`-th column, and counts wrong elements. The error bound is the
 // rounding of the result, plus 16 * 2^-24 of the sum of the absolute values of its terms, plus 2^-20 of that sum for an
 // approximated activation or gradient
 __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, int col_step, int *num_wrong) {
@@ -35,7 +35,7 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
     if (row >= (GROUPS ? M : count * M) || c >= N) return;
     int z = GROUPS ? 0 : row / M, r = GROUPS ? row : row % M;
     if (GROUPS) while (row >= x.ends[z]) z++;
-    const Number *A = x.A + (GROUPS ? 0 : (size_t)z * M * K), *B = x.B + (size_t)z * K * N;
+    const Elem *A = x.A + (GROUPS ? 0 : (size_t)z * M * K), *B = x.B + (size_t)z * K * N;
     double sum = 0, abs_sum = 0;
     for (int i = 0; i < K; i++) {
         double product = (double)(float)A[a_transposed ? (size_t)i * M + r : (size_t)r * K + i];
@@ -44,13 +44,13 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
         abs_sum += fabs(product * SCALE);
     }
     size_t index = (size_t)row * N + c;
-    auto check_element = [&](double got, double want, double sum_error, double rounding) {
-        if (!(fabs(got - want) <= rounding * fabs(want) + sum_error)) atomicAdd(num_wrong, 1);
+    auto check_element = [&](double got, double expected, double sum_error, double rounding) {
+        if (!(fabs(got - expected) <= rounding * fabs(expected) + sum_error)) atomicAdd(num_wrong, 1);
     };
     if (BIASED) { sum += (float)x.bias[c]; abs_sum += fabs((float)x.bias[c]); }
-    if (SAVES) check_element((float)x.saved[index], gelu_grad_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * abs_sum, 0x1p-8);
+    if (SAVES) check_element((float)x.saved[index], gelu_grad(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * abs_sum, 0x1p-8);
     double other = (float)x.other[index], factor = 1;
-    if (ACTIVATES) { factor = 1.13; sum = gelu_of(sum); }
+    if (ACTIVATES) { factor = 1.13; sum = gelu(sum); }
     if (MULTIPLIES) { factor = fabs(other); sum *= other; }
     if (ADDS) { sum += other; abs_sum += fabs(other); }
     if (ACCUMULATES) { sum += (float)x.before[index]; abs_sum += fabs((float)x.before[index]); }
@@ -58,21 +58,21 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
                   UNIT_ROUNDOFF);
 }
 
-// Compares the column sums: of the result, which was rounded after it was summed, or of the added matrix
+// Compares the column sums: of the result, which was rounded after the summation, or of the addend
 __global__ void compare_sums(Arrays x, int M, int N, int rows, int *num_wrong) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= N) return;
-    double got = 0, want = 0, abs_sum = 0;
+    double got = 0, expected = 0, abs_sum = 0;
     for (int r = 0; r < rows; r++) got += x.sums[(size_t)r * N + c];
     for (int r = 0; r < M; r++) {
         double value = MULTIPLIES ? (float)x.out[(size_t)r * N + c] : (float)x.other[(size_t)r * N + c];
-        want += value;
+        expected += value;
         abs_sum += fabs(value);
     }
-    if (!(fabs(got - want) <= (MULTIPLIES ? UNIT_ROUNDOFF : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
+    if (!(fabs(got - expected) <= (MULTIPLIES ? UNIT_ROUNDOFF : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
 }
 
-// Exits if a result is wrong; checks all elements of small results and a sample of large ones
+// Exits if a result is wrong; checks all elements of small results, and a sample of large ones
 void check(int case_index, const Arrays &x) {
     auto [count, M, N, K, rows] = cases[case_index];
     static int *device_count = allocate<int>(1);
@@ -88,7 +88,7 @@ void check(int case_index, const Arrays &x) {
     exit(1);
 }
 
-// Returns the ends of the groups: the second group is empty, the others have different sizes
+// Returns the ends of the groups: the second group is empty, and the others differ in size
 int *make_ends(int count, int M) {
     std::vector<int> ends;
     for (int g = 0; g < count; g++)
@@ -106,15 +106,15 @@ int run() {
     for (int i = 0; i <= last; i++) {
         auto [count, M, N, K, rows] = cases[i];
         size_t num_rows = GROUPS ? M : (size_t)count * M, size = num_rows * N;
-        Arrays x = {allocate_random<Number>(num_rows * K, 0), allocate_random<Number>((size_t)count * K * N, 1),
-                    allocate_random<Number>(N, 2), allocate_random<Number>(size, 3), allocate<Number>(size),
+        Arrays x = {allocate_random<Elem>(num_rows * K, 0), allocate_random<Elem>((size_t)count * K * N, 1),
+                    allocate_random<Elem>(N, 2), allocate_random<Elem>(size, 3), allocate<Elem>(size),
                     allocate<Out>(size), allocate_random<Out>(size, 4), allocate<float>((size_t)rows * N + 1),
                     make_ends(count, M)};
         auto launch_case = [&] { launch(i, x); };
         auto run_checked = [&] {
             if (ACCUMULATES) OK(cudaMemcpy(x.out, x.before, size * sizeof(Out), cudaMemcpyDefault));
             else OK(cudaMemset(x.out, 0xff, size * sizeof(Out)));
-            OK(cudaMemset(x.saved, 0xff, size * sizeof(Number)));
+            OK(cudaMemset(x.saved, 0xff, size * sizeof(Elem)));
             launch_case();
             OK(cudaDeviceSynchronize());
             check(i, x);

@@ -1,11 +1,11 @@
-"""`mlp`: the two linear layers of a transformer block. Forward and backward are six products, with all other operations
-in their epilogues."""
+"""`mlp`: the two linear layers of a transformer block. The forward and backward passes are six GEMMs; all other
+operations are fused into their epilogues."""
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from .epilogues import Epilogue, check_activation, check_operand, multiply_with, check_gradient, flatten_rows
-from .launches import stored_operands, run_product
+from .launches import stored_operands, run_gemm
 from .plan import fallback_reason
 from ..common import make_context_current_once
 
@@ -14,7 +14,7 @@ def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
     "Raise `TypeError` or `ValueError` for invalid operands"
     check_activation('mlp', activation)
     if activation is None:
-        raise ValueError('mlp: activation must not be None: without one the two layers are one product; use matmul')
+        raise ValueError('mlp: activation must not be None: without one the two layers are one GEMM; use matmul')
     check_gradient('mlp', activation)
     for name, operand in dict(x=x, up=up, down=down).items():
         if not isinstance(operand, torch.Tensor) or operand.dim() < 2:
@@ -35,7 +35,7 @@ def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
 
 
 def unfused_reason(x, up, down, *biases):  # None if the kernels can
-    "Return the reason why the kernels cannot compute the products of `mlp` with fused epilogues"
+    "Return the reason why the kernels cannot compute `mlp` as GEMMs with fused epilogues"
     rows = flatten_rows(x)
     if reason := fallback_reason(rows, up.t()) or fallback_reason(up.t(), down.t()):
         return reason
@@ -53,10 +53,10 @@ class _Mlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, up, down, up_bias, down_bias, activation, residual):
         act_grad = x.new_empty(x.shape[0], up.shape[0])
-        hidden = run_product(x, up, None, 'nt', bias=up_bias, activation=activation, act_grad=act_grad)
+        hidden = run_gemm(x, up, None, 'nt', bias=up_bias, activation=activation, act_grad=act_grad)
         ctx.save_for_backward(x, up, down, act_grad, hidden)
         ctx.residual = residual
-        return run_product(hidden, down, None, 'nt', bias=down_bias, addend=x if residual else None)
+        return run_gemm(hidden, down, None, 'nt', bias=down_bias, addend=x if residual else None)
 
     @staticmethod
     @once_differentiable
@@ -66,11 +66,11 @@ class _Mlp(torch.autograd.Function):
         x, up, down, act_grad, hidden = ctx.saved_tensors
         needs_grad, residual = ctx.needs_input_grad, ctx.residual
         dy = dy.contiguous()
-        dz, up_bias_sums = run_product(dy, down, multiplier=act_grad, column_sums=True)
-        dx = run_product(dz, up, addend=dy if residual else None, column_sums=residual) if needs_grad[0] else None
+        dz, up_bias_sums = run_gemm(dy, down, multiplier=act_grad, column_sums=True)
+        dx = run_gemm(dz, up, addend=dy if residual else None, column_sums=residual) if needs_grad[0] else None
         dx, down_bias_sums = dx if needs_grad[0] and residual else (dx, dy)
-        grad_up = run_product(dz, x, None, 'tn') if needs_grad[1] else None
-        grad_down = run_product(dy, hidden, None, 'tn') if needs_grad[2] else None
+        grad_up = run_gemm(dz, x, None, 'tn') if needs_grad[1] else None
+        grad_down = run_gemm(dy, hidden, None, 'tn') if needs_grad[2] else None
         partial_sums = zip((up_bias_sums, down_bias_sums), needs_grad[3:])
         grad_biases = (sums.sum(0).to(x.dtype) if is_needed else None for sums, is_needed in partial_sums)
         return dx, grad_up, grad_down, *grad_biases, None, None
@@ -90,7 +90,7 @@ def mlp(
         mlp(x, up.weight, down.weight, up.bias, down.bias, residual=True)
 
     For 16-bit floats on a Hopper GPU the biases, the activation, its gradient and both additions of the residual are
-    fused into the epilogues of the products; otherwise torch applies them after the products. Raises TypeError and
+    fused into the epilogues of the GEMMs; otherwise torch applies them after the GEMMs. Raises TypeError and
     ValueError for invalid operands."""
     _check_operands(x, up, down, up_bias, down_bias, activation, residual)
     if not torch.compiler.is_compiling() and not unfused_reason(x, up, down, up_bias, down_bias):

@@ -1,6 +1,6 @@
 """Select the kernel that multiplies two matrices, or torch, with the reason: `plan`, `explain`, `tune`, `using`.
 
-A product is C = A @ B, with A of M x K, B of K x N and C of M x N elements. `stored_a` and `stored_b` are the operands
+A GEMM is C = A @ B, with A of M x K, B of K x N and C of M x N elements. `stored_a` and `stored_b` are the operands
 as their memory holds them: row-major (M, K) and (K, N), or with the layout 'tn' (K, M) for A, with 'nt' (N, K) for B.
 """
 
@@ -73,7 +73,7 @@ def using(
 
 
 def _supports(kernel, M, N, K, dtype):
-    "Return whether a kernel supports a product"
+    "Return whether a kernel supports a GEMM"
     return getattr(kernel, 'dtype', 'float32') == dtype and getattr(kernel, 'supports', lambda *_: True)(M, N, K)
 
 
@@ -83,7 +83,7 @@ def _layout_of(kernel):
 
 
 def _forced_kernels_for(M, N, K, dtype, layout):
-    "Return the kernels passed to `using` that support this product"
+    "Return the kernels passed to `using` that support this GEMM"
     return [kernel for kernel in _forced_kernels if layout == _layout_of(kernel) and _supports(kernel, M, N, K, dtype)]
 
 
@@ -171,7 +171,7 @@ def plan(
 
 
 def _cached_plan(M, N, K, dtype, device, layout='nn'):
-    "Return the plan for a product: measured by `tune`, or selected by estimate; cached"
+    "Return the plan for a GEMM: measured by `tune`, or selected by estimate; cached"
     key = (M, N, K, dtype, device, layout)
     if key not in _plans:
         if len(_plans) >= MAX_PLANS:
@@ -199,15 +199,15 @@ def _tuned_plan_for(*key):
     return _tuned_plans.get(key)
 
 
-# Most kernels read two row-major matrices, but both gradients of a product have one transposed operand. If no kernel
-# reads that layout, the operand is copied, provided that the copy takes at most a tenth of the product's time;
+# Most kernels read two row-major matrices, but both gradients of a GEMM have one transposed operand. If no kernel
+# reads that layout, the operand is copied, provided that the copy takes at most a tenth of the GEMM's time;
 # otherwise torch multiplies, because its kernels read either layout. All leading axes of `a` are rows. torch multiplies
 # all other operands: vectors, batches on both sides, other types, other devices, autocast, float32 where TF32 is
-# allowed, and products that `torch.compile` traces.
+# allowed, and GEMMs that `torch.compile` traces.
 #
-# Rates on an H100, by which `_is_copy_cheap` compares the times of a transpose's copy and of the product:
+# Rates on an H100, by which `_is_copy_cheap` compares the times of a transpose's copy and of the GEMM:
 COPY_RATE = 6e11  # bytes per second of torch's copy of a transpose
-FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of products
+FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of GEMMs
 
 _DTYPE_NAMES = {}  # torch's dtypes -> names; filled when torch is imported
 
@@ -371,7 +371,7 @@ def multiply(
 
 
 def _is_writable(out, a, b):
-    "Return whether a kernel can write the product to `out`"
+    "Return whether a kernel can write the result to `out`"
     return (
         out.shape == (*a.shape[:-1], b.shape[1])
         and out.dtype is a.dtype
@@ -436,7 +436,7 @@ def _measure_fastest(kernels, stored_a, stored_b, key):
 
 
 def _candidates(M, N, K, dtype, device, layout, tries):
-    "Return the kernels that `tune` measures for a product"
+    "Return the kernels that `tune` measures for a GEMM"
     if _forced_kernels:
         return _forced_kernels_for(M, N, K, dtype, layout)
     rank = RANKERS.get((dtype, layout))

@@ -1,15 +1,15 @@
-"""Skinny GEMMs: `SKINNY` multiplies a long A by a B of a few columns, as in the last layer of a classifier; `SKINNY_TN`
+"""Skinny GEMMs: `SKINNY` multiplies a tall A by a B of a few columns, as in the last layer of a classifier; `SKINNY_TN`
 computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
 
-A product of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte,
-where the GPU's ratio of peak rate to bandwidth is 17. So the product is memory-bound, and the kernel must read A once
+A GEMM of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte,
+where the GPU's ratio of peak rate to bandwidth is 17. So the GEMM is memory-bound, and the kernel must read A once
 and keep loads in flight all the time.
 """
 
 from ..ptx import PTX
 from .skinny_sources import add_src, multiply_terms_src, pipeline_src, reduce_src, rows_src, small_src, stages_src
 from .skinny_sources import terms_src, transposed_src, vector_src
-from ..ladder.rung import KernelLaunch, LaunchPlan, Product, Rung, with_constants
+from ..ladder.rung import KernelLaunch, LaunchPlan, GemmKernel, Rung, with_constants
 from ...utils import cdiv
 
 
@@ -27,12 +27,12 @@ LONG_ROW = 1792  # from this K on, few rows fit into shared memory if B has 13 c
 _ARRAYS = 'm', 'n', 'out'  # A, B and C, by the names of the ladder's `LaunchPlan`
 
 
-class Skinny(Product):
-    """A product A @ B for a B of at most `WIDEST` columns; with the layout 'tn' A is passed as its transpose, (K, M).
+class Skinny(GemmKernel):
+    """The GEMM A @ B for a B of at most `MAX_COLUMNS` columns; with the layout 'tn', A is passed transposed, as (K, M).
 
     SKINNY(A, B)"""
 
-    WIDEST = 32
+    MAX_COLUMNS = 32
     needs_ampere = True
 
     def __init__(self, name, layout='nn', **constants):
@@ -43,8 +43,8 @@ class Skinny(Product):
 
     def unsupported_reason(self, M, N, K):  # None if the shape is supported
         "Return the reason why this kernel cannot multiply (M x K) @ (K x N)"
-        if not (min(M, N, K) > 0 and N <= self.WIDEST):
-            return f'B may have 1 to {self.WIDEST} columns'
+        if not (min(M, N, K) > 0 and N <= self.MAX_COLUMNS):
+            return f'B may have 1 to {self.MAX_COLUMNS} columns'
 
     def pipeline_config(self, N, row_length):
         "Return the constants of the pipeline for N columns and stored rows of `row_length` elements"
@@ -81,7 +81,7 @@ class Skinny(Product):
         STAGES = (MAX_TERM_BYTES - self._term_bytes(N, K)) // (WARPS * 2048)
         if not (self._allows_special_kernels(K, device) and STAGES >= 3):
             return
-        if FEW_COLUMNS < N <= self.WIDEST and M >= device.sms * WARPS * 16 and M * K >= MIN_TERMS_ELEMENTS:
+        if FEW_COLUMNS < N <= self.MAX_COLUMNS and M >= device.sms * WARPS * 16 and M * K >= MIN_TERMS_ELEMENTS:
             return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
 
     def _term_bytes(self, N, K):
@@ -107,12 +107,12 @@ class Skinny(Product):
         WORKERS = PARTS * WARP_GROUPS
         STAGES = min(24, (MAX_TERM_BYTES - self._lo_bytes(N, WORKERS, K_STEPS)) // (32 * K))
         config = dict(COLUMNS=N, PARTS=PARTS, K_STEPS=K_STEPS, WARP_GROUPS=WARP_GROUPS)
-        config |= dict(ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
+        config |= dict(REDUCERS=min(2, 15 - WORKERS), STAGES=STAGES)
         min_k, min_elements = MIN_STAGES_SIZES[N <= FEW_COLUMNS]
         if not self._allows_special_kernels(K, device) or PARTS > MAX_WARPS:
             return
-        if 12 < N <= self.WIDEST and K >= min_k and M * K >= min_elements:
-            return dict(config, AHEAD=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
+        if 12 < N <= self.MAX_COLUMNS and K >= min_k and M * K >= min_elements:
+            return dict(config, IN_FLIGHT=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
 
     def _lo_bytes(self, N, num_workers, num_k_steps):
         "Return the bytes of shared memory for the lo terms of B"
@@ -124,7 +124,7 @@ class Skinny(Product):
             src = with_constants(PTX + terms_src + stages_src, config)
             num_workers = config['PARTS'] * config['WARP_GROUPS']
             smem_bytes = config['STAGES'] * 32 * K + self._lo_bytes(N, num_workers, config['K_STEPS'])
-            block = (32 * (num_workers + 1 + config['ADDERS']),)
+            block = (32 * (num_workers + 1 + config['REDUCERS']),)
             return KernelLaunch(src, 'skinny_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)
 
     def slabs_launch(self, M, N, K, device):

@@ -129,16 +129,16 @@ skinny_rows(const float *A, const float *B, float *C, int M, int N, int K) {
         if (lane > 0 || g >= groups) return;
         int bytes = min(R, M-g*R)*K*4;
         barrier_expect(address(full+warp), bytes);
-        bulk_copy_once(address(rows), A + (size_t)g*R*K, bytes, address(full+warp));
+        bulk_copy_evict_first(address(rows), A + (size_t)g*R*K, bytes, address(full+warp));
     };
     for (int i = threadIdx.x; i < K*COLUMNS; i += 32*WARPS) copy_async<4>(bt + i%COLUMNS*K + i/COLUMNS, B+i, true);
-    if (lane == 0) { barrier_init(address(full+warp), 1); barriers_ready(); }
+    if (lane == 0) { barrier_init(address(full+warp), 1); fence_mbarrier_init(); }
     fetch(begin);
     copies_wait_all();
     __syncthreads();                                                // B is complete
     for (int g = begin; g < groups; g += num_warps, phase ^= 1) {
         float o[R][COLUMNS] = {};
-        while (!barrier_over(address(full+warp), phase));
+        while (!barrier_completed(address(full+warp), phase));
         #pragma unroll 1
         for (int c = lane*4; c < K; c += 128) {
             Vector a[R];
@@ -167,7 +167,7 @@ skinny_rows(const float *A, const float *B, float *C, int M, int N, int K) {
 '''
 
 
-# With more columns the product becomes compute-bound: for 50000x784 and 32 columns the FMAs alone take 74,000 cycles,
+# With more columns the GEMM becomes compute-bound: for 50000x784 and 32 columns the FMAs alone take 74,000 cycles,
 # and the loads of A and B from shared memory 57,000. So tensor cores multiply three bf16 terms of both operands, as in
 # `bf16x6`: six products, small ones first, of 32 elements along K at a time. Float32 additions, which round, accumulate
 # the sums, and elements that may be wrong are computed again. On an H100 this takes 71 µs with other data in L2, where

@@ -1,8 +1,8 @@
 // C (M x N) = A (M x K) @ B (K x N) in float32 for a B of a few columns (a skinny GEMM): bulk copies load whole rows of
 // A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
 // share K), K_STEPS (the most steps of 16 elements along K per warp: each has as many or one less), WARP_GROUPS (groups
-// of PARTS warps, which take turns at stages), ADDERS (warps that add the partial sums, which take turns, too), STAGES
-// (of eight rows in shared memory), AHEAD (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
+// of PARTS warps, which take turns at stages), REDUCERS (warps that add the partial sums; they take turns, too), STAGES
+// (of eight rows in shared memory), IN_FLIGHT (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
 constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*WARP_GROUPS;       // tiles of 16 columns; warps that multiply
 
 // The rows of a block: eight in each of the first `rounds` stages; in a last stage all blocks share the remaining rows
@@ -16,7 +16,7 @@ struct Rows {
     __device__ int stages() const { return rounds + (count(rounds) > 0); }
 };
 
-__global__ void __launch_bounds__(32*(WORKERS+1+ADDERS), 1)
+__global__ void __launch_bounds__(32*(WORKERS+1+REDUCERS), 1)
 skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(128) float ring[];
     // a stage holds rows; it holds the partial sums of all parts of K; it is empty
@@ -30,22 +30,22 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             barrier_init(address(summed+s), PARTS*32);              // each lane arrives
             barrier_init(address(empty+s), 32);
         }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (warp == WORKERS) {                                          // loads rows
         for (int i = 0; i < stages && lane == 0; i++) {
             int s = i%STAGES, bytes = rows.count(i)*K*4;
-            if (i >= AHEAD) barrier_wait(address(full + (i-AHEAD)%STAGES), (i-AHEAD)/STAGES);
+            if (i >= IN_FLIGHT) barrier_wait(address(full + (i-IN_FLIGHT)%STAGES), (i-IN_FLIGHT)/STAGES);
             barrier_wait(address(empty+s), i/STAGES - 1);
             fence_for_tma();                                        // TMA overwrites partial sums
             barrier_expect(address(full+s), bytes);
-            bulk_copy_once(address(ring + s*8*K), A + (size_t)rows.first(i)*K, bytes, address(full+s));
+            bulk_copy_evict_first(address(ring + s*8*K), A + (size_t)rows.first(i)*K, bytes, address(full+s));
         }
         return;
     }
     if (warp > WORKERS) {                                           // adds the partial sums in order
-        for (int i = warp-WORKERS-1; i < stages; i += ADDERS) {
+        for (int i = warp-WORKERS-1; i < stages; i += REDUCERS) {
             int s = i%STAGES, first = rows.first(i), count = rows.count(i);
             const float *at = ring + (s*8 + g)*K + q*4;
             float o[TILES][4] = {};

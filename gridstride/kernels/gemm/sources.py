@@ -1,4 +1,5 @@
-"""Assemble the source of the product: `product.cuh` after PTX instructions, an activation, types and constants."""
+"""Assemble the source of a GEMM with an epilogue: `epilogue_gemm.cuh` after the PTX wrappers, an activation, types and
+constants."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +30,7 @@ _SIGMOID = '__device__ float sigmoid(float x) { return reciprocal(1 + exp2_of(-1
 
 
 def _grad_stub(activation):
-    "Return CUDA C of an `active_grad` that is never called, for an activation without a derivative; else ''"
+    "Return the CUDA C of an `active_grad` that is never called if the activation has no derivative; otherwise ''"
     has_grad = activation and ACTIVATIONS.get(activation, activation).grad
     return '' if has_grad else '__device__ float active_grad(float x) { return 1; }\n'
 
@@ -38,7 +39,7 @@ def _grad_stub(activation):
 def activation_source(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
 ) -> str:
-    "Return CUDA C of `active` and `active_grad`; the types Elem and Acc must be defined above it"
+    "Return the CUDA C of `active` and `active_grad`; it needs the types Elem and Acc"
     if activation is None:
         return ''
     expressions = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
@@ -49,21 +50,21 @@ def activation_source(
 
 
 @lru_cache(1024)
-def product_source(
+def gemm_source(
     dtype,  # of A and B: 'bfloat16', 'float16'
     out_dtype,  # of the result
     activation,  # as for `activation_source`
     constants,  # ((name in the source, int), ...)
 ) -> str:
-    "Return CUDA C of the product, ready to be compiled"
+    "Return the CUDA C of a GEMM with an epilogue, ready to be compiled"
     prefix = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', F16_TYPES[dtype]) + activation_source(activation)
-    types = ('Number', C_TYPES[dtype]), ('Out', C_TYPES[out_dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
+    types = ('Elem', C_TYPES[dtype]), ('Out', C_TYPES[out_dtype]), ('Acc', 'float')
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
-    return assemble_source(source('product'), types, constants, prefix + stubs + _grad_stub(activation))
+    return assemble_source(source('epilogue_gemm'), types, constants, prefix + stubs + _grad_stub(activation))
 
 
 @lru_cache(256)
 def activation_pass_source(dtype, activation) -> str:
-    "Return CUDA C of the kernels that apply an `Activation`, or its gradient, to an array"
-    types = ('Number', C_TYPES[dtype]), ('Elem', C_TYPES[dtype]), ('Acc', 'float')
+    "Return the CUDA C of the kernels that apply an `Activation` or its gradient to an array"
+    types = ('Elem', C_TYPES[dtype]), ('Acc', 'float')
     return assemble_source(source('pass'), types, (), activation_source(activation) + _grad_stub(activation))

@@ -1,4 +1,4 @@
-"""The ladder of Blackwell: bfloat16 products by TMA and `tcgen05.mma`, whose accumulators are in tensor memory. Names
+"""The ladder of Blackwell: bfloat16 GEMMs by TMA and `tcgen05.mma`, whose accumulators are in tensor memory. Names
 that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels have run on the emulator, but not on a
 GPU."""
 
@@ -50,15 +50,15 @@ store_row_src = (
     + r"""
 #include <cuda_bf16.h>
 
-// Stores the row of each thread: BN columns of tensor memory from `d` on, to row r and column c of out on
+// Stores BN columns of each thread's row of tensor memory, starting at `d`, to row r of out, starting at column c
 __device__ void store_row(u32 d, __nv_bfloat16 *out, int r, int c, int h, int w) {
     for (int x = 0; x < BN; x += 32) {
-        float sums[32];
-        tensor_load(sums, d + x);
+        float v[32];
+        tensor_load(v, d + x);
         tensor_wait_loads();                               // before it, nothing may overwrite or free d
         for (int i = 0; i < 32; i += 2)
             if (r < h && c + x + i < w)
-                *(__nv_bfloat162 *)&out[r*w + c + x + i] = __floats2bfloat162_rn(sums[i], sums[i+1]);
+                *(__nv_bfloat162 *)&out[r*w + c + x + i] = __floats2bfloat162_rn(v[i], v[i+1]);
     }
 }
 """
@@ -67,7 +67,7 @@ __device__ void store_row(u32 d, __nv_bfloat16 *out, int r, int c, int h, int w)
 multiply_tiles_src = r"""
 // Issues d (+)= the tile of m at `a` (128 x BK) @ the tile of n at `b` (BK x BN)
 __device__ void multiply(u32 d, u32 a, u32 b, bool more) {
-    for (int i = 0; i < BK; i += 16)                       // per product 16 along k: 32 bytes in m, 16 rows in n
+    for (int i = 0; i < BK; i += 16)                       // per MMA 16 along k: 32 bytes in m, 16 rows in n
         tensor_multiply(d, tensor_descriptor(a + i*2, 16), tensor_descriptor(b + i*128, BOX),
                         tensor_instruction(128, BN, true), more || i > 0);
 }
@@ -84,11 +84,11 @@ single_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
          __nv_bfloat16 *out, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2];
-    __shared__ u32 sums;                                   // the address of the accumulators in tensor memory
+    __shared__ u32 tmem;                                   // the address of the accumulators in tensor memory
     u32 a = address(shared), b = a + A_BYTES, full = address(bars), done = full + 8;
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32;
-    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); barriers_ready(); }
-    if (warp == 0) tensor_alloc(address(&sums), BN);
+    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); fence_mbarrier_init(); }
+    if (warp == 0) tensor_alloc(address(&tmem), BN);
     __syncthreads();
     for (int ph = 0; ph < cdiv(k, BK); ph++) {
         if (threadIdx.x == 0) {
@@ -96,16 +96,16 @@ single_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
             tma_load(a, m, r, ph*BK, full);
             for (int x = 0; x < BN; x += 64) tma_load(b + x/64*BOX, n, ph*BK, c + x, full);
             barrier_wait(full, ph);                        // both tiles have arrived
-            multiply(sums, a, b, ph > 0);
+            multiply(tmem, a, b, ph > 0);
             tensor_commit(done);
-            barrier_wait(done, ph);                        // the products are complete: both tiles may be overwritten
+            barrier_wait(done, ph);                        // the MMAs are complete: both tiles may be overwritten
         }
     }
     __syncthreads();
     tensor_fence_after();
-    store_row(sums + (warp << 21), out, r + threadIdx.x, c, h, w);     // a warp reaches 32 of the lanes: bits 16 to 22
+    store_row(tmem + (warp << 21), out, r + threadIdx.x, c, h, w);     // a warp reaches 32 of the lanes: bits 16 to 22
     __syncthreads();
-    if (warp == 0) tensor_free(sums, BN);
+    if (warp == 0) tensor_free(tmem, BN);
 }
 """,
     threads=128,
@@ -127,16 +127,16 @@ roles_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         __nv_bfloat16 *out, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES + 1];
-    __shared__ u32 sums;
+    __shared__ u32 tmem;
     u32 a = address(shared), b = a + STAGES*A_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES, done = empty + 8*STAGES;
     int r = blockIdx.y*BM, c = blockIdx.x*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
         barrier_init(done, 1);
-        barriers_ready();
+        fence_mbarrier_init();
     }
-    if (warp == 0) tensor_alloc(address(&sums), BN);
+    if (warp == 0) tensor_alloc(address(&tmem), BN);
     __syncthreads();
     if (warp == 0 && lane == 0) {                          // producer
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
@@ -150,18 +150,18 @@ roles_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
             int s = ph%STAGES, phase = ph/STAGES;
             barrier_wait(full + 8*s, phase);
-            multiply(sums, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
-            tensor_commit(empty + 8*s);                    // the stage is empty when these products are complete
+            multiply(tmem, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
+            tensor_commit(empty + 8*s);                    // the stage is empty when these MMAs are complete
         }
         tensor_commit(done);
     } else if (warp >= 2) {                                // the four warps that store: warp%4 selects their lanes
         barrier_wait(done, 0);
         tensor_fence_after();
         int row = warp%4*32;
-        store_row(sums + (row << 16), out, r + row + lane, c, h, w);
+        store_row(tmem + (row << 16), out, r + row + lane, c, h, w);
     }
     __syncthreads();
-    if (warp == 0) tensor_free(sums, BN);
+    if (warp == 0) tensor_free(tmem, BN);
 }
 """,
     threads=192,
@@ -179,17 +179,17 @@ __device__ void pair_alloc(u32 to, int columns) {
 __device__ void pair_free(u32 at, int columns) {
     asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" :: "r"(at), "r"(columns));
 }
-__device__ void pair_product(u32 d, u64 a, u64 b, u32 instruction, int more) {
+__device__ void pair_mma(u32 d, u64 a, u64 b, u32 instruction, int more) {
     asm volatile("{ .reg .pred more; setp.ne.b32 more, %4, 0;\n"
                  "tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, more; }"
                  :: "r"(d), "l"(a), "l"(b), "r"(instruction), "r"(more) : "memory");
 }
-// The mbarriers at this address in both blocks get an arrival
+// Arrives at the mbarriers at this address in both blocks
 __device__ void pair_commit(u32 bar) {
     asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
                  :: "r"(bar), "h"((short)3) : "memory");
 }
-// A TMA load to this block whose bytes are counted by the mbarrier of the first block
+// Issues a TMA load to this block; the mbarrier of the first block counts its bytes
 __device__ void pair_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
     asm volatile("{ .reg .b32 first; mapa.shared::cluster.u32 first, %4, 0;\n"
                  "cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -201,8 +201,8 @@ __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.
 // Issues d (+)= the tiles of m (256 x BK, half of the rows per block) @ those of n (BK x 2*BN, half of the columns)
 __device__ void pair_multiply(u32 d, u32 a, u32 b, bool more) {
     for (int i = 0; i < BK; i += 16)
-        pair_product(d, tensor_descriptor(a + i*2, 16), tensor_descriptor(b + i*128, BOX),
-                     tensor_instruction(256, 2*BN, true), more || i > 0);
+        pair_mma(d, tensor_descriptor(a + i*2, 16), tensor_descriptor(b + i*128, BOX),
+                 tensor_instruction(256, 2*BN, true), more || i > 0);
 }
 """
 
@@ -216,45 +216,45 @@ pair_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
        __nv_bfloat16 *out, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES + 1];
-    __shared__ u32 sums;
+    __shared__ u32 tmem;
     u32 a = address(shared), b = a + STAGES*A_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES, done = empty + 8*STAGES;
-    int own = rank(), r = blockIdx.x*BM, c = blockIdx.y*2*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
+    int rank_of_block = rank(), r = blockIdx.x*BM, c = blockIdx.y*2*BN, warp = threadIdx.x/32, lane = threadIdx.x%32;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
         barrier_init(done, 1);
-        barriers_ready();
+        fence_mbarrier_init();
     }
-    if (warp == 0) pair_alloc(address(&sums), 2*BN);
+    if (warp == 0) pair_alloc(address(&tmem), 2*BN);
     __syncthreads();
     cluster_sync();                                        // the barriers of both blocks are ready
     if (warp == 0 && lane == 0) {                          // each block loads its rows of m and its columns of n
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
             int s = ph%STAGES, phase = ph/STAGES;
             barrier_wait(empty + 8*s, phase-1);
-            if (own == 0) barrier_expect(full + 8*s, 2*(A_BYTES + B_BYTES));
+            if (rank_of_block == 0) barrier_expect(full + 8*s, 2*(A_BYTES + B_BYTES));
             pair_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
             for (int x = 0; x < BN; x += 64)
-                pair_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + own*BN + x, full + 8*s);
+                pair_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + rank_of_block*BN + x, full + 8*s);
         }
-    } else if (warp == 1 && lane == 0 && own == 0) {       // one thread of the first block multiplies for both
+    } else if (warp == 1 && lane == 0 && rank_of_block == 0) {  // one thread of the first block multiplies for both
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
             int s = ph%STAGES, phase = ph/STAGES;
             barrier_wait(full + 8*s, phase);
-            pair_multiply(sums, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
+            pair_multiply(tmem, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
             pair_commit(empty + 8*s);
         }
         pair_commit(done);
     } else if (warp >= 2) {                                // each block stores its rows
         barrier_wait(done, 0);
         tensor_fence_after();
-        u32 row = warp%4*32, d = sums + (row << 16);
+        u32 row = warp%4*32, d = tmem + (row << 16);
         store_row(d, out, r + row + lane, c, h, w);
         store_row(d + BN, out, r + row + lane, c + BN, h, w);
     }
     __syncthreads();
     cluster_sync();                                        // no block ends before the other has used its memory
-    if (warp == 0) pair_free(sums, 2*BN);
+    if (warp == 0) pair_free(tmem, 2*BN);
 }
 """,
     threads=192,
@@ -267,20 +267,20 @@ pair_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
 cancel_src = r"""
 // Requests the cancellation of a block that has not begun (cluster launch control). The response, 16 bytes, is complete
 // when the mbarrier has counted its bytes.
-__device__ void ask_for_block(u32 answer, u32 bar) {
+__device__ void try_cancel(u32 response, u32 bar) {
     barrier_expect(bar, 16);
     asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
-                 :: "r"(answer), "r"(bar) : "memory");
+                 :: "r"(response), "r"(bar) : "memory");
 }
-// Returns the x index of the block that was taken, or -1
-__device__ int taken_block(u32 answer) {
+// Returns the x index of the canceled block, or -1
+__device__ int canceled_block(u32 response) {
     int x = -1;
-    asm volatile("{ .reg .pred taken; .reg .b128 r;\n"
+    asm volatile("{ .reg .pred canceled; .reg .b128 r;\n"
                  "ld.shared.b128 r, [%1];\n"
-                 "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 taken, r;\n"
-                 "@taken clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %0, r; }"
-                 : "+r"(x) : "r"(answer) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");   // this read comes before the next answer
+                 "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 canceled, r;\n"
+                 "@canceled clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %0, r; }"
+                 : "+r"(x) : "r"(response) : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");   // this read precedes the next response
     return x;
 }
 """
@@ -295,30 +295,30 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
              __nv_bfloat16 *out, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES + 8];
-    __shared__ alignas(16) u32 answers[2][4];
-    __shared__ u32 sums;                                   // two tiles of accumulators: one is stored meanwhile
+    __shared__ alignas(16) u32 responses[2][4];
+    __shared__ u32 tmem;                                   // two tiles of accumulators: one is stored meanwhile
     u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
-    u32 done = empty + 8*STAGES, stored = done + 16, answered = stored + 16, read = answered + 16;
+    u32 done = empty + 8*STAGES, stored = done + 16, responded = stored + 16, read = responded + 16;
     int wide = cdiv(w, BN), warp = threadIdx.x/32, lane = threadIdx.x%32, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
         for (int s = 0; s < 2; s++) {
             barrier_init(done + 8*s, 1);
             barrier_init(stored + 8*s, 128);
-            barrier_init(answered + 8*s, 1);
+            barrier_init(responded + 8*s, 1);
             barrier_init(read + 8*s, 130);                 // the producer, the thread that multiplies, 128 that store
         }
-        barriers_ready();
+        fence_mbarrier_init();
     }
-    if (warp == 0) tensor_alloc(address(&sums), 2*BN);
+    if (warp == 0) tensor_alloc(address(&tmem), 2*BN);
     __syncthreads();
     bool produces = warp == 0 && lane == 0, multiplies = warp == 1 && lane == 0, stores = warp >= 2;
     for (int tile = blockIdx.x, t = 0; tile >= 0 && (produces || multiplies || stores); t++) {
         int r = tile/wide*BM, c = tile%wide*BN, i = t%2, phase_of_tile = t/2;
-        u32 d = sums + i*BN;
+        u32 d = tmem + i*BN;
         if (produces) {
             barrier_wait(read + 8*i, phase_of_tile-1);
-            ask_for_block(address(answers[i]), answered + 8*i);
+            try_cancel(address(responses[i]), responded + 8*i);
         }
         if (multiplies) {
             barrier_wait(stored + 8*i, phase_of_tile-1);
@@ -346,12 +346,12 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
             tensor_fence_before();
             barrier_arrive(stored + 8*i);
         }
-        barrier_wait(answered + 8*i, phase_of_tile);
-        tile = taken_block(address(answers[i]));
+        barrier_wait(responded + 8*i, phase_of_tile);
+        tile = canceled_block(address(responses[i]));
         barrier_arrive(read + 8*i);
     }
     __syncthreads();
-    if (warp == 0) tensor_free(sums, 2*BN);
+    if (warp == 0) tensor_free(tmem, 2*BN);
 }
 """,
     threads=192,
@@ -364,7 +364,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
 # NVFP4: elements of 4 bits, and scales that the tensor cores apply
 
 scaled_instructions_src = r"""
-// Copies the 128 x 4 scales of a tile, 512 bytes, to four columns of tensor memory, once per warp's band
+// Copies the 128 x 4 scales of a tile, 512 bytes, to four columns of tensor memory, once per warp
 __device__ void copy_scales(u32 to, u32 from) {
     u64 matrix = (from & 0x3ffff) >> 4 | 8ull << 16 | 8ull << 32 | 1ull << 46;  // 8 rows of 16 bytes, 128 bytes apart
     asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" :: "r"(to), "l"(matrix) : "memory");
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(128) nvfp4_k(const uint4 *a, const uint4 *b, c
     u32 a_at = address(tiles), b_at = a_at + 16384, sa_at = b_at + 8192, sb_at = sa_at + 2048;
     u32 full = address(bars), done = full + 8;
     int warp = threadIdx.x/32;
-    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); barriers_ready(); }
+    if (threadIdx.x == 0) { barrier_init(full, 1); barrier_init(done, 1); fence_mbarrier_init(); }
     if (warp == 0) tensor_alloc(address(&columns), 128);
     __syncthreads();
     u32 d = columns, sa = d + 64, sb = sa + 16;            // 64 columns of accumulators, then the scales
@@ -413,7 +413,7 @@ __global__ void __launch_bounds__(128) nvfp4_k(const uint4 *a, const uint4 *b, c
         float x;
         tensor_load(x, d + c + (warp << 21));
         tensor_wait_loads();
-        out[threadIdx.x*64 + c] = x*factor;                // the scales of both matrices
+        out[threadIdx.x*64 + c] = x*factor;                // the global scales of both matrices
     }
     __syncthreads();
     if (warp == 0) tensor_free(d, 128);
@@ -423,7 +423,7 @@ __global__ void __launch_bounds__(128) nvfp4_k(const uint4 *a, const uint4 *b, c
 _BARRIERS = tuple(f'barrier_{name}' for name in ('init', 'expect', 'wait'))
 nvfp4_src = (
     'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
-    + primitives('address', 'barriers_ready', *_BARRIERS, 'bulk_copy')
+    + primitives('address', 'fence_mbarrier_init', *_BARRIERS, 'bulk_copy')
     + TCGEN05
     + scaled_instructions_src
     + nvfp4_kernel_src

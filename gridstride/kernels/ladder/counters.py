@@ -1,4 +1,4 @@
-"""Registers, occupancy and the counters of Nsight Compute, which explain the time of a rung."""
+"""Registers, occupancy and Nsight Compute counters, which explain the time of a rung."""
 
 import ctypes
 
@@ -38,18 +38,18 @@ _STALL_TEXTS = dict(
     lg_throttle='the queue to global memory',
     barrier='the barrier',
     math_pipe_throttle='an arithmetic unit',
-    wait='the instruction before',
-    not_selected='its selection',
+    wait='the previous instruction',
+    not_selected='not selected',
     dispatch_stall='dispatch',
-    no_instruction='instructions',
+    no_instruction='instruction fetch',
     gmma='tensor cores',
     membar='a memory fence',
-    sleeping='its sleep',
+    sleeping='nanosleep',
     branch_resolving='a branch',
-    drain='stores to finish',
+    drain='pending stores',
     imc_miss='constant memory',
-    tex_throttle='the queue to textures',
-    misc='other things',
+    tex_throttle='the texture queue',
+    misc='other reasons',
 )
 _METRICS = dict(
     sectors='l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio',

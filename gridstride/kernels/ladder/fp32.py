@@ -1,4 +1,4 @@
-"""The ladder of the chapter `matmul_ladder`: float32 products; each step applies one more optimization.
+"""The ladder of the chapter `matmul_ladder`: float32 GEMMs; each step applies one more optimization.
 
 A name that ends in `_src` is CUDA C, and one that ends in `_changes` is a dict for `changed`, old text -> new text. The
 other objects are kernels.
@@ -45,10 +45,10 @@ def threads_per_block(BM, BN, TM, TN): # threads
 fill_src = r'''
 constexpr int threads = BM/TM * (BN/TN);       // per block
 
-// Loads H x W elements of `x` (h x w), from row r and column c on, into `tile`; zeros where out of bounds
+// Loads H x W elements of `x` (h x w), starting at (r, c), into `tile`; zeros out of bounds
 template<int H, int W>
 __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, int w) {
-    static_assert(H*W % threads == 0, "each thread fills equally many places");
+    static_assert(H*W % threads == 0, "each thread fills equally many elements");
     #pragma unroll
     for (int i = 0; i < H*W; i += threads) {
         int y = (i + threadIdx.x)/W, z = (i + threadIdx.x)%W;
@@ -104,8 +104,8 @@ patch = changed(column, {'column_k': 'patch_k', '''
 fill_quads_src = r'''
 constexpr int threads = BM/TM * (BN/TN);
 
-// Loads four elements of row r of `x` (h x w), from column c on, by one load if aligned; zeros where out of bounds
-__device__ float4 four(const float *x, int r, int c, int h, int w) {
+// Loads four elements of row r of `x` (h x w), starting at column c, by one load if aligned; zeros out of bounds
+__device__ float4 load_quad(const float *x, int r, int c, int h, int w) {
     const float *p = x + r*w + c;
     if (r < h && c+3 < w && (size_t)p%16 == 0) return *(const float4 *)p;
     auto one = [&](int i) { return r < h && c+i < w ? p[i] : 0; };
@@ -118,26 +118,26 @@ __device__ void fill(float (&tile)[H][W], const float *x, int r, int c, int h, i
     #pragma unroll
     for (int i = 0; i < H*W/4; i += threads) {
         int y = (i + threadIdx.x)/(W/4), z = (i + threadIdx.x)%(W/4)*4;
-        *(float4 *)&tile[y][z] = four(x, r+y, c+z, h, w);
+        *(float4 *)&tile[y][z] = load_quad(x, r+y, c+z, h, w);
     }
 }
 
-// Loads BM x W elements, from row r and column c on, transposed: tile[z][y] is row r+y, column c+z
+// Loads BM x W elements, starting at (r, c), transposed: tile[z][y] is row r+y, column c+z
 template<int W, int H>
-__device__ void fill_turned(float (&tile)[W][H], const float *x, int r, int c, int h, int w) {
+__device__ void fill_transposed(float (&tile)[W][H], const float *x, int r, int c, int h, int w) {
     static_assert(BM*W/4 % threads == 0, "each thread fills equally many quads");
     #pragma unroll
     for (int i = 0; i < BM*W/4; i += threads) {
         int y = (i + threadIdx.x)/(W/4), z = (i + threadIdx.x)%(W/4)*4;
-        float4 v = four(x, r+y, c+z, h, w);
+        float4 v = load_quad(x, r+y, c+z, h, w);
         tile[z][y] = v.x; tile[z+1][y] = v.y; tile[z+2][y] = v.z; tile[z+3][y] = v.w;
     }
 }
 
-// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
-template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `stride` elements
+template<int N> __device__ void load(float (&a)[N], const float *s, int stride) {
     #pragma unroll
-    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
+    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*stride];
 }
 '''
 
@@ -145,7 +145,7 @@ wide = changed(patch, {fill_src: fill_quads_src, 'patch_k': 'wide_k', '''
     __shared__ float ms[BM][BK], ns[BK][BN];
 ''': '''
     __shared__ __align__(16) float ms[BK][BM], ns[BK][BN];          // ms is transposed
-''', 'o[TM][TN] = {}, a[TM], b[TN];': 'o[TM][TN] = {};', 'fill(ms, ': 'fill_turned(ms, ', '''
+''', 'o[TM][TN] = {}, a[TM], b[TN];': 'o[TM][TN] = {};', 'fill(ms, ': 'fill_transposed(ms, ', '''
         for (int i = 0; i < BK; i++) {
             for (int y = 0; y < TM; y++) a[y] = ms[tr+y][i];
             for (int x = 0; x < TN; x++) b[x] = ns[i][tc+x];
@@ -153,8 +153,8 @@ wide = changed(patch, {fill_src: fill_quads_src, 'patch_k': 'wide_k', '''
         #pragma unroll
         for (int i = 0; i < BK; i++) {
             __align__(16) float a[TM], b[TN];
-            take(a, &ms[i][tr], 4);
-            take(b, &ns[i][tc], 4);
+            load(a, &ms[i][tr], 4);
+            load(b, &ns[i][tc], 4);
 '''}, name='wide')
 
 banked = changed(wide, {'wide_k': 'banked_k', '''
@@ -194,7 +194,7 @@ constexpr int threads = BM/TM * (BN/TN);
 
 struct Stage { float ms[BK][BM+4], ns[BK][BN]; };                   // both tiles of one phase
 
-// Starts an asynchronous copy of element (r, c) of `x` to shared memory; a zero where it is out of bounds
+// Starts an asynchronous copy of element (r, c) of `x` to shared memory; a zero if it is out of bounds
 __device__ void copy(float *to, const float *x, int r, int c, int h, int w) {
     bool in = r < h && c < w;
     __pipeline_memcpy_async(to, in ? x + r*w + c : x, 4, in ? 0 : 4);
@@ -216,10 +216,10 @@ __device__ void copy_phase(Stage &s, const float *m, const float *n,
     __pipeline_commit();
 }
 
-// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
-template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `stride` elements
+template<int N> __device__ void load(float (&a)[N], const float *s, int stride) {
     #pragma unroll
-    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
+    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*stride];
 }
 '''
 
@@ -242,8 +242,8 @@ staged_k(const float *m, const float *n, float *out, int h, int w, int k) {
         #pragma unroll
         for (int i = 0; i < BK; i++) {
             __align__(16) float a[TM], b[TN];
-            take(a, &s.ms[i][tr], dr);
-            take(b, &s.ns[i][tc], dc);
+            load(a, &s.ms[i][tr], dr);
+            load(b, &s.ns[i][tc], dc);
             for (int y = 0; y < TM; y++)
                 for (int x = 0; x < TN; x++) o[y][x] += a[y]*b[x];
         }
@@ -265,16 +265,16 @@ ahead = changed(staged, {'staged_k': 'ahead_k', '''
         #pragma unroll
         for (int i = 0; i < BK; i++) {
             __align__(16) float a[TM], b[TN];
-            take(a, &s.ms[i][tr], dr);
-            take(b, &s.ns[i][tc], dc);
+            load(a, &s.ms[i][tr], dr);
+            load(b, &s.ns[i][tc], dc);
             for (int y = 0; y < TM; y++)
                 for (int x = 0; x < TN; x++) o[y][x] += a[y]*b[x];
 ''': '''
     __pipeline_wait_prior(STAGES-2);
     __syncthreads();
     __align__(16) float a[2][TM], b[2][TN];                         // the elements in use, and the next ones
-    take(a[0], &stages[0].ms[0][tr], dr);
-    take(b[0], &stages[0].ns[0][tc], dc);
+    load(a[0], &stages[0].ms[0][tr], dr);
+    load(b[0], &stages[0].ns[0][tc], dc);
     for (int p = 0; p*BK < k; p++) {
         #pragma unroll
         for (int i = 0; i < BK; i++) {
@@ -283,8 +283,8 @@ ahead = changed(staged, {'staged_k': 'ahead_k', '''
                 __syncthreads();
             }
             Stage &s = stages[(p + (i+1)/BK)%STAGES];
-            take(a[(i+1)%2], &s.ms[(i+1)%BK][tr], dr);
-            take(b[(i+1)%2], &s.ns[(i+1)%BK][tc], dc);
+            load(a[(i+1)%2], &s.ms[(i+1)%BK][tr], dr);
+            load(b[(i+1)%2], &s.ns[(i+1)%BK][tc], dc);
             if (i == 0) copy_phase(stages[(p+STAGES-1)%STAGES], m, n, r, c, (p+STAGES-1)*BK, h, w, k);
             for (int y = 0; y < TM; y++)
                 for (int x = 0; x < TN; x++) o[y][x] += a[i%2][y]*b[i%2][x];
@@ -307,10 +307,10 @@ template<int N> __device__ void copy(float *to, const float *from, bool in) {
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);
 }
 
-// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `far` elements
-template<int N> __device__ void take(float (&a)[N], const float *s, int far) {
+// Loads N elements of a tile by 16-byte loads: four at `s`, then four more every `stride` elements
+template<int N> __device__ void load(float (&a)[N], const float *s, int stride) {
     #pragma unroll
-    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*far];
+    for (int y = 0; y < N; y += 4) *(float4 *)&a[y] = *(const float4 *)&s[y/4*stride];
 }
 '''
 
@@ -344,8 +344,8 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
     __syncthreads();
     float o[TM][TN] = {};
     __align__(16) float a[2][TM], b[2][TN];
-    take(a[0], &stages[0].ms[0][tr], dr);
-    take(b[0], &stages[0].ns[0][tc], dc);
+    load(a[0], &stages[0].ms[0][tr], dr);
+    load(b[0], &stages[0].ns[0][tc], dc);
     int use = 0, fill = STAGES-1;
     for (int p = 0; p < phases; p++) {
         int left = k - (p + STAGES-1)*BK;                       // elements left along k for the copies below
@@ -357,8 +357,8 @@ pointers_k(const float *m, const float *n, float *out, int h, int w, int k) {
                 __syncthreads();
                 use = use == STAGES-1 ? 0 : use+1;
             }
-            take(a[(i+1)%2], &stages[use].ms[(i+1)%BK][tr], dr);
-            take(b[(i+1)%2], &stages[use].ns[(i+1)%BK][tc], dc);
+            load(a[(i+1)%2], &stages[use].ms[(i+1)%BK][tr], dr);
+            load(b[(i+1)%2], &stages[use].ns[(i+1)%BK][tc], dc);
             if (i == 0) {
                 for (int j = 0; j < BM/MR; j++) copy_m(to, j, mz < left);
                 for (int j = 0; j < BK/NR; j++) copy_n(to, j, ny + j*NR < left);
@@ -387,10 +387,10 @@ partial_phase_first_changes = {'''
 ''': '''
     int phases = (k + BK-1)/BK, first = k - (phases-1)*BK;      // the partial phase comes first
     for (int p = 0; p < STAGES-1; p++) {
-        int some = p ? BK : first;
-        for (int i = 0; i < BM/MR; i++) copy_m(stages[p], i, p < phases && mz < some);
-        for (int i = 0; i < BK/NR; i++) copy_n(stages[p], i, p < phases && ny + i*NR < some);
-        next(some);
+        int count = p ? BK : first;
+        for (int i = 0; i < BM/MR; i++) copy_m(stages[p], i, p < phases && mz < count);
+        for (int i = 0; i < BK/NR; i++) copy_n(stages[p], i, p < phases && ny + i*NR < count);
+        next(count);
 ''', '''
         int left = k - (p + STAGES-1)*BK;                       // elements left along k for the copies below
 ''': '''
@@ -404,11 +404,11 @@ def whole_quads(h, w, k): # True, or the reason why not
 ptx_copy_changes = {'''
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);
 ''': '''
-    unsigned place = __cvta_generic_to_shared(to);
+    unsigned smem = __cvta_generic_to_shared(to);
     if (N == 4) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                             :: "r"(place), "l"(from), "r"(in ? 16 : 0));
+                             :: "r"(smem), "l"(from), "r"(in ? 16 : 0));
     else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                      :: "r"(place), "l"(from), "r"(in ? 4 : 0));
+                      :: "r"(smem), "l"(from), "r"(in ? 4 : 0));
 '''}
 lean = changed(pointers, {'pointers_k': 'lean_k', **partial_phase_first_changes, **ptx_copy_changes},
                name='lean', V=4, supports=whole_quads)
@@ -443,8 +443,8 @@ tile_order_changes = {'''
 ''': '''
     // Bands of GROUP tile rows, column-major within a band: concurrent blocks share rows and columns in L2
     int wide = gridDim.x, id = blockIdx.y*wide + blockIdx.x, top = id/(GROUP*wide)*GROUP;
-    int high = min(GROUP, (int)gridDim.y - top), rest = id%(GROUP*wide);
-    int row = (top + rest%high)*BM, col = rest/high*BN;
+    int rows = min(GROUP, (int)gridDim.y - top), i = id%(GROUP*wide);
+    int row = (top + i%rows)*BM, col = i/rows*BN;
 '''}
 
 row_stores_changes = {'''

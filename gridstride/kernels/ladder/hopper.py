@@ -1,4 +1,4 @@
-"""The ladder of the chapter `hopper_gemm`: bfloat16 products by TMA and `wgmma`; each step applies one more
+"""The ladder of the chapter `hopper_gemm`: bfloat16 GEMMs by TMA and `wgmma`; each step applies one more
 optimization. Names that end in `_src` are CUDA C.
 """
 
@@ -26,14 +26,14 @@ barriers_src = r'''
 __device__ void barrier_init(u32 bar, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
 }
-__device__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(bar) : "memory"); }
 __device__ void barrier_expect(u32 bar, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
 }
-__device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` has completed; phase -1 already has
-    asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
-                 :: "r"(bar), "r"(turn & 1) : "memory");
+__device__ void barrier_wait(u32 bar, int phase) {     // until phase `phase` has completed; phase -1 already has
+    asm volatile("{ .reg .pred done;\nagain: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@!done bra again; }"
+                 :: "r"(bar), "r"(phase & 1) : "memory");
 }
 '''
 
@@ -59,7 +59,7 @@ __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;"
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 
 // For the compiler, which does not see that wgmma writes d later: it must assume that d is read and written here
-template<int M, int N> __device__ void fence_sums(float (&d)[M][N]) {
+template<int M, int N> __device__ void fence_accumulators(float (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+f"(d[i/N][i%N]) :: "memory");
 }
@@ -73,7 +73,7 @@ __device__ u64 descriptor(u32 at, u32 lead) {
 multiply_src = r'''
 // Issues d (+)= the tile of m at `a` (64*M x BK) @ the tile of n at `b` (BK x BN), as one wgmma group
 template<int M> __device__ void multiply(float (&d)[M][BN/2], u32 a, u32 b, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK; i += 16)                       // per wgmma 16 along k: 32 bytes in m, 16 rows in n
@@ -119,7 +119,7 @@ warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
     __shared__ u64 bar[STAGES];
     u32 a = address(shared), b = a + A_BYTES, full = address(bar);
     int r = blockIdx.y*BM, c = blockIdx.x*BN;
-    if (threadIdx.x == 0) { barrier_init(full, 1); barriers_ready(); }
+    if (threadIdx.x == 0) { barrier_init(full, 1); fence_mbarrier_init(); }
     __syncthreads();
     float d[BM/64][BN/2];
     for (int ph = 0; ph < cdiv(k, BK); ph++) {
@@ -131,7 +131,7 @@ warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
         barrier_wait(full, ph);                            // both tiles have arrived
         multiply(d, a, b, ph > 0);
         wgmma_wait<0>();
-        fence_sums(d);
+        fence_accumulators(d);
         __syncthreads();                                   // both tiles may be overwritten
     }
     store(d, out, r, c, h, w);
@@ -150,24 +150,24 @@ ring_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
     int r = blockIdx.y*BM, c = blockIdx.x*BN;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (threadIdx.x < 128) {                               // consumer
         float d[BM/64][BN/2];
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(full + 8*s, turn);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(full + 8*s, phase);
             multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (threadIdx.x == 0) barrier_arrive(empty + 8*s);
         }
         store(d, out, r, c, h, w);
     } else if (threadIdx.x == 128) {                       // producer
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(empty + 8*s, turn-1);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(empty + 8*s, phase-1);
             barrier_expect(full + 8*s, A_BYTES + B_BYTES);
             tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
             for (int x = 0; x < BN; x += 64) tma_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + x, full + 8*s);
@@ -177,8 +177,8 @@ ring_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
 ''', threads=256, shared=tiles, tma_boxes=boxes, dtype='bfloat16', BM=128, BN=128, BK=64, STAGES=4)
 
 registers_src = r'''
-template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
-template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
+template<int N> __device__ void setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
+template<int N> __device__ void setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 '''
 
 consumers = Rung('consumers', hopper_src + registers_src + store_src + r'''
@@ -191,27 +191,27 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
     int r = blockIdx.y*BM, c = blockIdx.x*BN;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     int wg = threadIdx.x/128;
     if (wg < 2) {                                          // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         float d[1][BN/2];
         for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(full + 8*s, turn);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(full + 8*s, phase);
             multiply(d, a + s*A_BYTES + wg*64*128, b + s*B_BYTES, ph > 0);
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (threadIdx.x%128 == 0) barrier_arrive(empty + 8*s);
         }
         store(d, out, r + wg*64, c, h, w);
     } else {                                               // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int ph = 0; ph < cdiv(k, BK); ph++) {
-            int s = ph%STAGES, turn = ph/STAGES;
-            barrier_wait(empty + 8*s, turn-1);
+            int s = ph%STAGES, phase = ph/STAGES;
+            barrier_wait(empty + 8*s, phase-1);
             barrier_expect(full + 8*s, A_BYTES + B_BYTES);
             tma_load(a + s*A_BYTES, m, r, ph*BK, full + 8*s);
             for (int x = 0; x < BN; x += 64) tma_load(b + s*B_BYTES + x/64*BOX, n, ph*BK, c + x, full + 8*s);
@@ -222,7 +222,7 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
 
 tile_order_src = r'''
 // The tile row and tile column of tile `tile`: bands of GROUP tile rows, column-major within a band (L2 reuse)
-__device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
+__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
     int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
@@ -238,33 +238,33 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     int tall = cdiv(h, BM), wide = cdiv(w, BN), tr, tc, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     int wg = threadIdx.x/128;
     if (wg < 2) {                                          // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         float d[1][BN/2];
         for (int tile = blockIdx.x; tile < tall*wide; tile += gridDim.x) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
-                barrier_wait(full + 8*s, turn);
+                int s = ph%STAGES, phase = ph/STAGES;
+                barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*128, b + s*B_BYTES, idx > 0);
                 wgmma_wait<0>();
-                fence_sums(d);
+                fence_accumulators(d);
                 if (threadIdx.x%128 == 0) barrier_arrive(empty + 8*s);
             }
             store(d, out, tr*BM + wg*64, tc*BN, h, w);
         }
     } else {                                               // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x; tile < tall*wide; tile += gridDim.x) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
+                int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, m, tr*BM, idx, bar);
                 for (int x = 0; x < BN; x += 64) tma_load(b + s*B_BYTES + x/64*BOX, n, idx, tc*BN + x, bar);
@@ -279,11 +279,11 @@ clusters_src = r'''
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
 __device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier at the same address of another block
-    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+    asm volatile("{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote]; }"
                  :: "r"(bar), "r"(rank) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // one bit per block
+__device__ void tma_load_multicast(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {  // bit mask
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -300,37 +300,37 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;      // a tile belongs to a cluster now
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     cluster_sync();
     int wg = threadIdx.x/128;
     if (wg < 2) {                                          // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         float d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
-                barrier_wait(full + 8*s, turn);
+                int s = ph%STAGES, phase = ph/STAGES;
+                barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*128, b + s*B_BYTES, idx > 0);
                 wgmma_wait<0>();
-                fence_sums(d);
+                fence_accumulators(d);
                 if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);
             }
             store(d, out, (2*tr + rank())*BM + wg*64, tc*BN, h, w);
         }
     } else {                                               // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
+                int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, m, (2*tr + rank())*BM, idx, bar);
                 for (int x = rank()*BN/2; x < (rank()+1)*BN/2; x += 64)
-                    tma_load_for(b + s*B_BYTES + x/64*BOX, n, idx, tc*BN + x, bar, 3);
+                    tma_load_multicast(b + s*B_BYTES + x/64*BOX, n, idx, tc*BN + x, bar, 3);
             }
         }
     }
@@ -355,7 +355,7 @@ __device__ void tma_store(const TensorMap &x, int r, int c, u32 from) {
                  :: "l"(&x), "r"(c), "r"(r), "r"(from) : "memory");
 }
 __device__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-__device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ void stores_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 '''
 
@@ -365,7 +365,7 @@ __device__ void store_by_tma(float (&d)[BN/2], const TensorMap &out, int r, int 
     int lane = threadIdx.x%32, tr = lane%16;
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
-        if (lane == 0) stores_have_read();                 // the previous store has read them
+        if (lane == 0) stores_wait_read();                 // the previous store has read them
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -392,38 +392,38 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     cluster_sync();
     int wg = threadIdx.x/128, warp = threadIdx.x/32;
     if (wg < 2) {                                          // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         float d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
-                barrier_wait(full + 8*s, turn);
+                int s = ph%STAGES, phase = ph/STAGES;
+                barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*128, b + s*B_BYTES, idx > 0);
                 wgmma_wait<0>();
-                fence_sums(d);
+                fence_accumulators(d);
                 if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);
             }
             store_by_tma(d[0], out, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*2048);
         }
-        if (threadIdx.x%32 == 0) stores_have_read();
+        if (threadIdx.x%32 == 0) stores_wait_read();
     } else {                                               // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            place(tile, tall, wide, tr, tc);
+            tile_position(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
-                int s = ph%STAGES, turn = ph/STAGES;
+                int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
-                barrier_wait(empty + 8*s, turn-1);
+                barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, m, (2*tr + rank())*BM, idx, bar);
                 for (int x = rank()*BN/2; x < (rank()+1)*BN/2; x += 64)
-                    tma_load_for(b + s*B_BYTES + x/64*BOX, n, idx, tc*BN + x, bar, 3);
+                    tma_load_multicast(b + s*B_BYTES + x/64*BOX, n, idx, tc*BN + x, bar, 3);
             }
         }
     }

@@ -15,7 +15,7 @@ INSTRUCTIONS_PER_STEP = 32  # per warp
 
 def time_alone(
     src,  # CUDA C of a kernel (const int *x, float *out, long long *cycles, int steps), launched with 8 warps per SM
-    size,  # of the square bfloat16 product with equally many multiply-adds, for comparison
+    size,  # of the square bfloat16 GEMM with equally many multiply-adds, for comparison
     multiply_adds,  # per instruction; a warp executes 32 instructions per step
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     folder='recorded',

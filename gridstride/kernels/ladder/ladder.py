@@ -1,5 +1,4 @@
-"""`Ladder`: kernels of a matrix product, each checked and timed next to the library, with counters that explain its
-time."""
+"""`Ladder`: GEMM kernels, each checked and compared with the library, with counters that explain its time."""
 
 import re
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ import numpy as np
 from ...bench import clocks
 from ...bench.versus import compare
 from .counters import count_events, main_stall_reason, resources
-from .rung import Product, Rung
+from .rung import GemmKernel, Rung
 from ...support import plots
 from ...prof.show import Table
 from ...bench.keys import key
@@ -79,9 +78,9 @@ def _padded_shapes(h, w, k):
     return [(h, w, k), (h, round_up(w), round_up(k)), (round_up(h), round_up(w), round_up(k))]
 
 
-def ragged_shapes(product) -> list:  # of (h, w, k)
-    "Return supported shapes around the tile of a product"
-    tile_m, tile_n, tile_k = (getattr(product, 'constants', {}).get(name, 16) for name in ('BM', 'BN', 'BK'))
+def ragged_shapes(gemm) -> list:  # of (h, w, k)
+    "Return supported shapes around the tile of a GEMM"
+    tile_m, tile_n, tile_k = (getattr(gemm, 'constants', {}).get(name, 16) for name in ('BM', 'BN', 'BK'))
     candidates = [
         (1, 1, 1),
         (tile_m, tile_n, tile_k),
@@ -91,7 +90,7 @@ def ragged_shapes(product) -> list:  # of (h, w, k)
         (3, 2 * tile_n + 1, 5),
     ]
     supported_shapes = dict.fromkeys(
-        next((padded_shape for padded_shape in _padded_shapes(*shape) if _supports(product, padded_shape)), None)
+        next((padded_shape for padded_shape in _padded_shapes(*shape) if _supports(gemm, padded_shape)), None)
         for shape in candidates
     )
     return [shape for shape in supported_shapes if shape]
@@ -104,7 +103,7 @@ def shapes_for(rung) -> list:
 
 def check_product(
     rung,  # a `Rung`, or another function, called as `rung(m, n, out)`
-    shapes=None,  # (h, w, k) of each product; None: around the tile
+    shapes=None,  # (h, w, k) of each GEMM; None: around the tile
 ) -> int:  # number of shapes that were checked
     """Check a rung against a float64 reference. If the GPU does not support it, print the reason and check nothing.
 
@@ -113,11 +112,11 @@ def check_product(
     Raises AssertionError for a wrong result, ValueError if there is no shape to check."""
     import torch
 
-    if isinstance(rung, Product):
+    if isinstance(rung, GemmKernel):
         try:
             rung.require_gpu()
         except Unavailable as e:
-            print(f'{e}; it is not checked here')
+            print(f'{e}; it was not checked')
             return 0
     shapes = shapes_for(rung) if shapes is None else shapes
     if not shapes:
@@ -171,7 +170,7 @@ class Step:
 
     @property
     def flops(self):
-        "The number of floating-point operations of the product"
+        "The number of floating-point operations of the GEMM"
         return 2.0 * np.prod(self.shape, dtype=float)
 
     @property
@@ -372,7 +371,7 @@ class Ladder:
             raise Unavailable('Timing a ladder needs an NVIDIA GPU, and none was found')
         if isinstance(rung, Rung) and (reason := rung.unsupported_reason(*self.shape)):
             raise ValueError(f'{rung.name} does not support h, w, k = {self.shape}: {reason}')
-        if isinstance(rung, Product):
+        if isinstance(rung, GemmKernel):
             rung.require_gpu()
         m, n, reference = self._inputs_and_reference(_dtype_of(rung))
         fields = time_rung(rung, m, n, reference, self.seconds, self.baseline)
@@ -405,7 +404,7 @@ class Ladder:
         step = next((step for step in self.steps if step.name == name), None)
         if step is None:
             names = ', '.join(step.name for step in self.steps)
-            raise KeyError(f'this ladder has no rung {name!r}; it has {names}')
+            raise KeyError(f'no rung {name!r} in this ladder; available: {names}')
         return step
 
     def __len__(self):
@@ -444,9 +443,7 @@ class Ladder:
     def _note(self):
         "Return the lines below the table: warnings, a remark on local memory, and the machines of recordings"
         warnings = [f'in doubt, {step.name}: {warning}' for step in self.steps for warning in step.warnings]
-        local_memory_note = (
-            ['* some registers are kept in local memory'] if any(step.local for step in self.steps) else []
-        )
+        local_memory_note = ['* register spills to local memory'] if any(step.local for step in self.steps) else []
         marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
         return '\n'.join([*warnings, *local_memory_note, *(f'[{mark}]' for mark in marks)])
 
@@ -457,12 +454,12 @@ class Ladder:
 
     def table(self, side_branches=()) -> Table:  # names of steps on which no later step is built
         """Return a table of one row per rung, and one for the library. Each rung was timed interleaved with the
-        library, so the speedup over the rung before it is computed from the ratios to the library"""
+        library, so the speedup over the previous rung is computed from the ratios to the library"""
         header = [
             '<rung',
             'TFLOP/s',
             'of the library',
-            'times the one before',
+            'over the previous',
             'registers',
             'occupancy',
             'sectors/request',
@@ -470,7 +467,7 @@ class Ladder:
             'issues',
             'tensor cores',
             *self.metrics,
-            '<waits most for',
+            '<main stall reason',
         ]
         rows = [self._row(step, self._previous_step(step, side_branches)) for step in self.steps]
         if rows:

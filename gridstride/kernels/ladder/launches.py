@@ -1,4 +1,4 @@
-"""`Launcher`: a kernel with bound scalar arguments, for a low launch overhead; `MappedLauncher`: with tensor maps."""
+"""`Launcher`: a kernel with bound scalar arguments, for low launch overhead; `MappedLauncher` adds tensor maps."""
 
 import ctypes
 import threading
@@ -9,11 +9,11 @@ from ...cpp.launcher import launcher
 from ..tensor_maps import tensor_map
 from ...utils import dim3
 
-# A small product takes a few microseconds on a GPU, as long as a few Python calls. To keep the launch overhead low,
+# A small GEMM takes a few microseconds on a GPU, as long as a few Python calls. To keep the launch overhead low,
 # everything that is constant for a shape is prepared once: the grid, the sizes, the array of argument addresses. A call
 # then only stores the pointers and calls the driver. A kernel that loads by TMA takes tensor maps instead of pointers;
 # the map for an address is cached, too.
-MAX_CACHED = 64  # tensor maps per launcher, and shapes per product
+MAX_CACHED = 64  # tensor maps per launcher, and shapes per GEMM
 
 # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
 _COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6

@@ -33,7 +33,7 @@ _STALL_TEXTS = dict(
 
 
 def _num_multiplying_instructions(shape, multiply_adds=32):
-    "Return the number of instructions that a product needs, if each one does `multiply_adds` multiply-adds"
+    "Return the number of instructions that a GEMM needs, if each one does `multiply_adds` multiply-adds"
     return float(np.prod(shape, dtype=float)) / multiply_adds
 
 
@@ -43,7 +43,7 @@ def _count_loop(rung, op='FFMA'):
     loop = listing.loop()
     num_multiplying = sum(count for name, count in loop.ops().items() if name.startswith(op))
     if not num_multiplying:
-        raise ValueError(f'{rung.name}: its longest loop must have a multiply-add ({op}); there is none')
+        raise ValueError(f'{rung.name}: its longest loop must have a multiply-add ({op}); none was found')
     return {kind: count / num_multiplying for kind, count in loop.count().items()}, listing.by
 
 
@@ -52,7 +52,7 @@ class LessonLadder:
 
     def __init__(
         self,
-        shape,  # h, w, k of the product with which rungs are measured
+        shape,  # h, w, k of the GEMM with which rungs are measured
         record,  # CHAPTER_TOPIC: the prefix of the recordings' names
         bound,  # function: (wavefronts, instructions) per multiplying instruction -> upper bound in TFLOP/s
         seconds=0.3,  # time limit for a rung, and for the library
@@ -87,7 +87,7 @@ class LessonLadder:
         try:
             step = self.ladder.add_step(rung)[rung.name]
         except Unavailable as e:
-            status = f'{rung.name} is right. It is not timed' if num_checked else f'{rung.name} is not timed'
+            status = f'{rung.name} is correct, but not timed' if num_checked else f'{rung.name} is not timed'
             print(f'{status}: {e}.\n{self.static_table(rung, wavefronts)}')
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
@@ -108,7 +108,7 @@ class LessonLadder:
         "Compare the counts of the hardware with those on paper"
         counted_wavefronts, instructions = self.measured_counts(step.name)
         if counted_wavefronts is None:
-            print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; there are no hardware counters')
+            print(f'{wavefronts:.3f} wavefronts per {self.unit} on paper; hardware counters are not available')
             return
         print(
             f'per {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted_wavefronts:.3f} counted; '
@@ -128,7 +128,7 @@ class LessonLadder:
 
     def static_table(self, rung, wavefronts) -> Table:
         "Tabulate registers, occupancy and instructions of a rung, and the speed that they allow, without running it"
-        title = f'{rung.name}, without a clock'
+        title = f'{rung.name}, without timing'
         try:
             static_resources = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
             per_kind, compiler_name = _count_loop(rung, self.op)
@@ -157,7 +157,9 @@ class LessonLadder:
             if max(fractions) >= 0.01:
                 rows.append([text, *(f'{fraction:.0%}' for fraction in fractions)])
         machines = ', '.join(dict.fromkeys(self.ladder[name].made_on for name in names))
-        return Table(['<waiting for', *names], rows, f'What warps wait for ({machines})', 'shares below 1% are omitted')
+        return Table(
+            ['<waiting for', *names], rows, f'What warps wait for ({machines})', 'fractions below 1% are omitted'
+        )
 
     def table(self) -> Table:
         "Tabulate the speed and the counts of all steps, and the bounds from the counts"
@@ -204,16 +206,17 @@ def _print_guess(guess, baseline):
         raise TypeError(f'my_guess must be a number, {unit}; got {guess!r}')
 
 
-# A contest of kernels for one product, with the library among the candidates and the error of each result in the table.
+# A contest of GEMM kernels for one shape, with the library among the candidates and the error of each result in the
+# table.
 def time_products(
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     h,
     w,
     k,  # of h x k @ k x w
-    *kernels,  # rungs, or other hand-written products
+    *kernels,  # rungs, or other hand-written GEMMs
     seconds=0.3,  # time limit per candidate
 ) -> Contest:  # with a column `error`: the norm of the error, relative to the norm of the result
-    "Check hand-written products and `torch.matmul`, then time them interleaved"
+    "Check hand-written GEMMs and `torch.matmul`, then time them interleaved"
 
     @lru_cache
     def inputs_and_reference():
@@ -268,7 +271,7 @@ class InstructionCounts(dict):
             [name, *(f'{counts.get(kind, 0):.3f}' for kind in kinds), f'{self.total(name):.3f}']
             for name, counts in self.items()
         ]
-        title = f'Instructions in the longest loop, for one multiply-add ({self.compiler_name})'
+        title = f'Instructions in the longest loop, per multiply-add ({self.compiler_name})'
         return Table(['<', *kinds, 'all'], rows, title)
 
     def __repr__(self):

@@ -1,5 +1,5 @@
 """The ladder of the chapter `matmul_ladder` on paper: the bound of a kernel from its counts, wavefronts of a load, and
-`climb_to`, with which a sitting begins where the one before it ended."""
+`climb_to`, with which a session resumes where the previous one ended."""
 
 from contextlib import redirect_stdout
 from io import StringIO

@@ -13,9 +13,7 @@ def _check_matrix(label, tensor, dtype, shape=None):
     if tensor.ndim != 2:
         raise ValueError(f'{label} must be a matrix, with two axes; got the shape {tuple(tensor.shape)}')
     if shape and tuple(tensor.shape) != shape:
-        raise ValueError(
-            f'{label} must be {shape[0]}x{shape[1]}, like the product; got {tensor.shape[0]}x{tensor.shape[1]}'
-        )
+        raise ValueError(f'{label} must be {shape[0]}x{shape[1]}, like m @ n; got {tensor.shape[0]}x{tensor.shape[1]}')
     if tensor.dtype != dtype:
         received = str(tensor.dtype)[6:]
         raise TypeError(f'{label} must be {str(dtype)[6:]}; got {received}. Convert it with .to({dtype})')
@@ -39,7 +37,7 @@ def sizes(m, n, layout='nn') -> tuple:  # (h, k), (k, w)
     return m.shape if layout[0] == 'n' else m.shape[::-1], n.shape if layout[1] == 'n' else n.shape[::-1]
 
 
-def _shape_of_product(name, m, n, layout):
+def _result_shape(name, m, n, layout):
     "Return (rows, columns) of the product; raise `ValueError` for shapes that do not match"
     (h, k), (k2, w) = sizes(m, n, layout)
     if k == k2:
@@ -81,9 +79,9 @@ def raise_invalid_operands(
     "Raise `TypeError` or `ValueError` for the first requirement that `m`, `n` or `out` does not meet"
     for operand, tensor in (('m', m), ('n', n)):
         _check_matrix(f'{name}: {operand}', tensor, dtype)
-    product = _shape_of_product(name, m, n, layout)
+    shape = _result_shape(name, m, n, layout)
     if out is not None:
-        _check_matrix(f'{name}: out', out, dtype, product)
+        _check_matrix(f'{name}: out', out, dtype, shape)
     for operand, tensor in (('m', m), ('n', n), ('out', out)):
         if tensor is not None:
             _check_memory(f'{name}: {operand}', tensor)

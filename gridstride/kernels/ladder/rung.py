@@ -1,4 +1,4 @@
-"""`Rung`, a step of a ladder: a matrix-product kernel with its source and constants, called like a function."""
+"""`Rung`, a step of a ladder: a GEMM kernel with its source and constants, called like a function."""
 
 import inspect
 import re
@@ -128,7 +128,7 @@ class KernelLaunch(NamedTuple):
 
 
 class LaunchPlan(NamedTuple):
-    "All launches of a product for one shape, in order, and their workspaces"
+    "All launches of a GEMM for one shape, in order, and their workspaces"
 
     calls: list
     workspaces: dict = {}  # name -> (elements, dtype)
@@ -221,12 +221,12 @@ class PreparedLaunches:
 _DTYPE_BYTES = dict(float32=4, bfloat16=2)
 
 
-# The base class of all hand-written products, with one kernel or several: the launches are prepared once per shape and
+# The base class of all hand-written GEMMs, with one kernel or several: the launches are prepared once per shape and
 # device, and then launched on the current stream.
-class Product:
-    "`product(m, n)` multiplies with hand-written kernels; a subclass defines `launch_plan(h, w, k, device_properties)`"
+class GemmKernel:
+    "A hand-written GEMM: `gemm(m, n)` returns m @ n. A subclass defines `launch_plan(h, w, k, device_properties)`"
 
-    name, dtype = 'product', 'float32'
+    name, dtype = 'gemm', 'float32'
     layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is passed transposed
     # whether it has a static buffer in global memory, so that launches on different streams must be serialized
     has_static_buffer = False
@@ -236,12 +236,12 @@ class Product:
     tma_boxes = {}
 
     def unsupported_reason(self, h, w, k):  # None if the shape is supported
-        "Return the reason why this product does not support h x k @ k x w"
+        "Return the reason why this GEMM does not support h x k @ k x w"
         if min(h, w, k) < 1:
             return 'a size is 0'
 
     def supports(self, h, w, k) -> bool:
-        "Return whether this product supports h x k @ k x w"
+        "Return whether this GEMM supports h x k @ k x w"
         return self.unsupported_reason(h, w, k) is None
 
     def launch_plan(self, h, w, k, device_properties) -> LaunchPlan:
@@ -256,11 +256,11 @@ class Product:
     def require_support(self, h, w, k):
         "Raise `ValueError` for an unsupported shape, `Unavailable` on an unsupported GPU"
         if reason := self.unsupported_reason(h, w, k):
-            raise ValueError(f'{self.name} does not support {h}x{k} by {k}x{w}: {reason}')
+            raise ValueError(f'{self.name} does not support {h}x{k} @ {k}x{w}: {reason}')
         self.require_gpu()
 
     def require_gpu(self):
-        "Raise `Unavailable` if the current GPU does not support this product; the emulator supports all"
+        "Raise `Unavailable` if the current GPU does not support this GEMM; the emulator supports all"
         if self.needs_hopper:
             require_hopper(self.name, emulated=True)
         if self.needs_ampere:
@@ -381,8 +381,8 @@ def _last_kernel(src):
     return kernels(src)[-1].name
 
 
-class Rung(Product):
-    """A hand-written matrix-product kernel, called like a function: `rung(m, n)`.
+class Rung(GemmKernel):
+    """A hand-written GEMM kernel, called like a function: `rung(m, n)`.
 
     The kernel computes out (h x w) = m (h x k) @ n (k x w), all row-major; elsewhere this is C (M x N) = A (M x K) @
     B (K x N). `tma_boxes` has the boxes of the arguments that are passed as tensor maps: {'m': (rows, columns), 'n':
@@ -447,7 +447,7 @@ class Rung(Product):
         "Return a copy with other constants or arguments of `__init__`; raises `ValueError` for an unknown one"
         for option in () if 'src' in changes else changes:
             if option not in self._arguments and option not in self.constants:
-                raise ValueError(f'{self.name} has no {option}; its constants are {", ".join(self.constants)}')
+                raise ValueError(f'{self.name} has no constant {option}; available: {", ".join(self.constants)}')
         return type(self)(name or self.name, **{**self._arguments, **self.constants, **changes})
 
     def unsupported_reason(self, h, w, k):  # None if the shape is supported

@@ -20,44 +20,45 @@ from ...utils import cdiv
 # rules out a deadlock. All threads compute the same `Schedule`, so producer and consumers agree without
 # synchronization.
 schedule_src = r'''
-constexpr int CLUSTER = CM*CN;                                           // blocks; rows and columns of out per cluster:
-constexpr int HIGH = SWAP_AB ? BN*CN : BM*CM, WIDE = SWAP_AB ? BM*CM : BN*CN;
+constexpr int CLUSTER = CM*CN;                                           // blocks per cluster
+constexpr int CLUSTER_ROWS = SWAP_AB ? BN*CN : BM*CM, CLUSTER_COLS = SWAP_AB ? BM*CM : BN*CN;      // of out
 
 struct Piece { int tile, from, to, x, y; };    // steps `from` to `to` of a tile; x, y: along wgmma's rows and columns
 
-// Complete tiles first, then an equal part of the last `cut` tiles, which are split along k (stream-K)
+// Complete tiles first, then an equal part of the steps of the last `split_tiles` tiles (stream-K)
 struct Schedule {
-    int tall, wide, steps, clusters, whole, cut, sharers, share, pos, end;
+    int tile_rows, tile_cols, steps, clusters, next_tile, split_tiles, parts, part, pos, end;
     __device__ Schedule(int h, int w, int k, int cluster, int clusters)
-        : tall(cdiv(h, HIGH)), wide(cdiv(w, WIDE)), steps(cdiv(k, BK)), clusters(clusters), whole(cluster) {
-        cut = STREAM_K ? tall*wide%clusters : 0;
-        sharers = min(clusters, min(cut*8, cut*steps/4));    // at most 8 per tile, with at least 4 steps each
-        if (sharers <= cut) cut = sharers = 0;               // the parts would be too short
-        bool joins = cluster < sharers;
-        share = joins ? cluster : 0;
-        pos = joins ? begin(share) : 0;
-        end = joins ? begin(share + 1) : 0;
+        : tile_rows(cdiv(h, CLUSTER_ROWS)), tile_cols(cdiv(w, CLUSTER_COLS)), steps(cdiv(k, BK)), clusters(clusters),
+          next_tile(cluster) {
+        split_tiles = STREAM_K ? tile_rows*tile_cols%clusters : 0;
+        parts = min(clusters, min(split_tiles*8, split_tiles*steps/4));  // at most 8 per tile, at least 4 steps each
+        if (parts <= split_tiles) split_tiles = parts = 0;               // the parts would be too short
+        bool has_part = cluster < parts;
+        part = has_part ? cluster : 0;
+        pos = has_part ? begin(part) : 0;
+        end = has_part ? begin(part + 1) : 0;
     }
-    __device__ int begin(int share) { return (u32)(cut*steps*share)/(u32)sharers; }
+    __device__ int begin(int part) { return (u32)(split_tiles*steps*part)/(u32)parts; }
     __device__ bool next(Piece &p) {
-        int uncut = tall*wide - cut, tr, tc;
-        if (whole < uncut) {
-            p.tile = whole;
+        int whole_tiles = tile_rows*tile_cols - split_tiles, tr, tc;
+        if (next_tile < whole_tiles) {
+            p.tile = next_tile;
             p.from = 0; p.to = steps;
-            whole += clusters;
+            next_tile += clusters;
         } else if (pos < end) {
             int t = pos/steps;
-            p.tile = uncut + t;
+            p.tile = whole_tiles + t;
             p.from = pos - t*steps; p.to = min(steps, p.from + end - pos);
             pos += p.to - p.from;
         } else return false;
-        place(p.tile, tall, wide, tr, tc);
+        tile_position(p.tile, tile_rows, tile_cols, tr, tc);
         p.x = SWAP_AB ? tc : tr; p.y = SWAP_AB ? tr : tc;
         return true;
     }
     // Returns whether this later part also contains steps of the piece's tile
-    __device__ bool adds(int share, const Piece &p) {
-        return share < sharers && begin(share) < (p.tile - (tall*wide - cut) + 1)*steps;
+    __device__ bool contributes(int part, const Piece &p) {
+        return part < parts && begin(part) < (p.tile - (tile_rows*tile_cols - split_tiles) + 1)*steps;
     }
 };
 '''
@@ -114,7 +115,7 @@ __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memor
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
-    else tma_load_for(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
+    else tma_load_multicast(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 '''
 load_step_src = (
@@ -150,7 +151,7 @@ constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                         
 
 // Issues d (+)= the product of a step; da and db: the lower halves of the descriptors of its tiles
 __device__ void multiply_step(float (&d)[M][N/2], u32 da, u32 db, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK/16; i++)
@@ -169,7 +170,7 @@ store_results_src = r'''
 constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;        // columns of a TMA box of out
 
 // Synchronizes the threads that share a staging buffer for results: the warpgroup, or the warp
-__device__ void sync_storers(int wg) {
+__device__ void sync_stores(int wg) {
     if (SWAP_AB) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory");
     else __syncwarp();
 }
@@ -179,7 +180,7 @@ __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
 }
 
 // Writes a warp's 16 of 64 rows, and up to OUT_COLS columns from `c0` on, to the staging buffer at `to`
-__device__ void put_results(float *d, int c0, u32 to) {
+__device__ void stage_results(float *d, int c0, u32 to) {
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     u32 flip = OC == 64 ? lane%8 : OC == 32 ? lane/2%4 : lane/4%2;
     #pragma unroll
@@ -204,11 +205,11 @@ __device__ void store_results(float (&d)[M][N/2], const TensorMap &out, int x0, 
         #pragma unroll
         for (int from = 0; from < N; from += OUT_COLS) {
             int c0 = SWAP_AB ? min(from, N - OUT_COLS) : from;   // the last piece may overlap the previous one
-            if (sends) stores_have_read();
-            sync_storers(wg);
-            put_results(d[x], c0, mine);
+            if (sends) stores_wait_read();
+            sync_stores(wg);
+            stage_results(d[x], c0, mine);
             fence_for_tma();
-            sync_storers(wg);
+            sync_stores(wg);
             if (!sends) continue;
             if (SWAP_AB) tma_store(out, y0 + c0, x0 + x*64, mine);
             else for (int c = 0; c < OUT_COLS && c0 + c < N; c += OC)
@@ -232,14 +233,14 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     if (threadIdx.x == WGS*128) {
         prefetch(m); prefetch(n);
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     if (CLUSTER > 1) cluster_arrive();
     Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the other blocks start
     Piece p;
     if (CLUSTER > 1) cluster_wait(); else __syncthreads();
     if (wg == WGS) {                                        // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == WGS*128) while (work.next(p)) {
             int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK;    // serpentine
             for (int step = p.from, at = (by < 0 ? p.to - 1 : p.from)*BK; step < p.to; step++, at += by) {
@@ -250,7 +251,7 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
             }
         }
     } else {                                                // consumers
-        registers_up<WGS == 2 ? 232 : 240>();
+        setmaxnreg_inc<WGS == 2 ? 232 : 240>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         bool signals = t < CLUSTER && (t%CM == i || t/CM == j);              // thread t signals block t
         bool sends = SWAP_AB ? t == 0 : t%32 == 0;                           // one thread per warpgroup, or per warp
@@ -267,17 +268,17 @@ final_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
                 if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (signals) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            if (STREAM_K && p.from > 0) { store_partials(d, work.share*CLUSTER + me); continue; }  // not the first part
+            if (STREAM_K && p.from > 0) { store_partials(d, work.part*CLUSTER + me); continue; }  // not the first part
             if (STREAM_K && p.to < work.steps)
-                for (int c = work.share + 1; work.adds(c, p); c++) add_partials(d, c*CLUSTER + me);
+                for (int c = work.part + 1; work.contributes(c, p); c++) add_partials(d, c*CLUSTER + me);
             int x = (p.x*CM + i)*BM + wg*(A_OWN/128) + (SWAP_AB ? 0 : warp%4*16);
             int y = (p.y*CN + j)*BN + (SPLIT_N ? wg*N : 0);
             store_results(d, out, x, y, h, w, mine, sends, wg);
         }
-        if (sends) stores_have_read();
+        if (sends) stores_wait_read();
     }
     if (CLUSTER > 1) cluster_sync();                        // other blocks may still arrive at the barriers here
 }

@@ -115,7 +115,7 @@ __global__ void box(const __grid_constant__ TensorMap x, unsigned short *out, in
     u32 bar = address(&full);
     if (threadIdx.x == 0) {
         barrier_init(bar, 1);
-        barriers_ready();
+        fence_mbarrier_init();
         barrier_expect(bar, bytes);
         tma_load(address(s), x, row, col, bar);
     }
@@ -152,7 +152,7 @@ __global__ void accumulator(const __grid_constant__ TensorMap m, const __grid_co
     u32 bar = address(&full);
     if (threadIdx.x == 0) {
         barrier_init(bar, 1);
-        barriers_ready();
+        fence_mbarrier_init();
         barrier_expect(bar, sizeof(ms)+sizeof(ns));
         tma_load(address(ms), m, 0, 0, bar);
         tma_load(address(ns), n, 0, 0, bar);

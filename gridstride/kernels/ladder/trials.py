@@ -29,7 +29,7 @@ __all__ = [
     'compiler_resources',
     'count_per_engine',
     'HopperLadder',
-    'race_with_torch',
+    'compare_with_torch',
     'time_unchecked',
 ]
 __all__ += [
@@ -68,7 +68,7 @@ def check_kernel(
             with cpp.options(order=order):
                 check_product(rung, shapes if order == orders[0] else shapes[:2])
     device = 'this GPU' if on_hopper() else 'the emulator'
-    print(f'{rung.name} is right on {device}: h, w, k =', *shapes)
+    print(f'{rung.name} is correct on {device}: h, w, k =', *shapes)
 
 
 def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (the finding and its hint, the line of the kernel)
@@ -109,7 +109,7 @@ class HopperLadder(Ladder):
         )
 
     def expected_l2_bytes(self, BM, BN, blocks=1) -> int:
-        "Compute the bytes that the product loads from L2 if `blocks` blocks share each tile of n"
+        "Compute the bytes that the GEMM loads from L2 if `blocks` blocks share each tile of n"
         h, w, k = self.shape
         return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
 
@@ -141,12 +141,12 @@ class HopperLadder(Ladder):
 
 
 def _operands(shape, device='cuda'):
-    "Return random m and n of a product h, w, k, and an array for the result"
+    "Return random operands of an h, w, k GEMM, and an array for the result"
     m, n = inputs(*shape, 'bfloat16', device)
     return m, n, m.new_empty(shape[:2])
 
 
-def race_with_torch(
+def compare_with_torch(
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     shape,  # h, w, k
     *rungs,  # with different names

@@ -26,7 +26,7 @@ _STAGES = 2  # pages in shared memory, on a Hopper GPU
 # The fastest values on an H100:
 _MIN_PAGES, _MIN_PARTS = 4, 32  # more than _MIN_PARTS parts only if each has at least _MIN_PAGES pages
 _MAX_UNSPLIT_PAGES = 256  # per sequence: not splitting is faster for 8,192 keys, and slower for 32,768 keys
-_MAX_UNSHARED_PAGES = 1024  # of all sequences: up to so many, separate copies are 1 to 8% faster than multicast
+_MAX_UNSHARED_PAGES = 1024  # of all sequences: up to this number, separate copies are 1 to 8% faster than multicast
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
@@ -83,8 +83,8 @@ def decode_ampere(
 def decode_hopper(problem, scale, splits, gpu) -> tuple:  # `KernelLaunch`, boxes of q and of the cache, parts
     """Return the launch of the decode kernel on a Hopper GPU, with one block per SM.
 
-    Two blocks of a cluster attend to the same pages and share the copies by multicast. With few pages each block copies
-    for itself, because waiting for each other takes longer."""
+    The two blocks of a cluster attend to the same pages and share the loads by multicast. With few pages each block
+    loads its own copy, because the synchronization of the cluster would take longer."""
     row_tiles, num_parts = cdiv(problem.rows, 64), choose_parts(problem, splits, 64, gpu.sms)
     cluster_size = 1 if row_tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))

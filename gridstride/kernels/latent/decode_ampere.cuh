@@ -4,11 +4,11 @@ constexpr int ROW = 2*DIM, WARPS = 4, THREADS = 32*WARPS;      // ROW: bytes
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
 constexpr int COLUMNS = VALUES/WARPS;                          // of the result, per warp
 
-struct Shared { u32 q, k; float *scores; Number *p; float *rescale; };
+struct Shared { u32 q, k; float *scores; Elem *p; float *rescale; };
 
-__device__ Shared lay_out(char *p) {
+__device__ Shared shared_layout(char *p) {
     Shared s = {address(p), address(p + BM*ROW), (float *)(p + (BM + BN)*ROW)};
-    s.p = (Number *)(s.scores + BM*SCORE_STRIDE);
+    s.p = (Elem *)(s.scores + BM*SCORE_STRIDE);
     s.rescale = (float *)(s.p + BM*P_STRIDE);
     return s;
 }
@@ -21,17 +21,17 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 
-__device__ void copy_queries(u32 to, const Number *q, const Piece &p, int row, const Sizes &z) {
+__device__ void copy_queries(u32 to, const Elem *q, const Piece &p, int row, const Sizes &z) {
     for (int i = threadIdx.x; i < BM*(DIM/8); i += THREADS) {
         int r = i/(DIM/8), c = i%(DIM/8);
-        bool there = row + r < z.rows;
-        copy_async<16>(to + chunk_at(r, c), there ? q + ((long long)p.b*z.rows + row + r)*DIM + c*8 : q, there);
+        bool in_bounds = row + r < z.rows;
+        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*z.rows + row + r)*DIM + c*8 : q, in_bounds);
     }
 }
 // Starts copies of BN keys of one page, from `key` on; copies zeros instead of keys past `len`
-__device__ void copy_keys(u32 to, const Number *cache, const int *table, const Piece &p, int key, int len,
+__device__ void copy_keys(u32 to, const Elem *cache, const int *table, const Piece &p, int key, int len,
                           const Sizes &z) {
-    const Number *from = cache + ((long long)page_at(table, p.b, key/PAGE, z)*PAGE + key%PAGE)*DIM;
+    const Elem *from = cache + ((long long)page_at(table, p.b, key/PAGE, z)*PAGE + key%PAGE)*DIM;
     for (int i = threadIdx.x; i < BN*(DIM/8); i += THREADS) {
         int r = i/(DIM/8), c = i%(DIM/8);
         copy_async<16>(to + chunk_at(r, c), from + r*DIM + c*8, key + r < len);
@@ -65,7 +65,7 @@ __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum,
         x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*factor : MINUS_INFINITY;
         now = fmaxf(now, x[i]);
     }
-    now = of_quad_max(now);
+    now = quad_max(now);
     float base = now == MINUS_INFINITY ? 0 : now;              // avoids NaN for a row without a key so far
     float rescale = exp2_fast(row_max - base);
     sum *= rescale;
@@ -110,12 +110,12 @@ __device__ void accumulate_pv(float (&o)[BM/16][COLUMNS/2], const Shared &s) {
 
 __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s, float row_max, float sum,
                             const Results &to, const Piece &p, int row, const Sizes &z) {
-    int lane = threadIdx.x%32, mine = threadIdx.x/4;
-    sum = of_quad_sum(sum);
+    int lane = threadIdx.x%32, own_row = threadIdx.x/4;
+    sum = quad_sum(sum);
     __syncthreads();                                           // all threads have read `rescale`
     if (threadIdx.x%4 == 0) {
-        s.rescale[mine] = sum > 0 ? 1/sum : 0;
-        if (row + mine < z.rows) store_lse(to, p, row + mine, row_max + log2f(sum), z);
+        s.rescale[own_row] = sum > 0 ? 1/sum : 0;
+        if (row + own_row < z.rows) store_lse(to, p, row + own_row, row_max + log2f(sum), z);
     }
     __syncthreads();
     #pragma unroll
@@ -123,19 +123,20 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
         #pragma unroll
         for (int y = 0; y < 2; y++) {
             int i = m*16 + y*8 + lane/4;
-            if (row + i < z.rows) store_sums(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, z);
+            if (row + i < z.rows) store_output(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, z);
         }
 }
 
 __global__ void __launch_bounds__(THREADS, 2)
-decode(const Number *q, const Number *cache, const int *table, const int *lens, Number *out, float *lse,
-       float *part_out, float *part_lse, float factor, int batch, int rows, int heads, int pages, int wide, int parts) {
+decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem *out, float *lse,
+       float *part_out, float *part_lse, float factor, int batch, int rows, int heads, int pages, int table_columns,
+       int parts) {
     extern __shared__ __align__(128) char smem[];
-    Sizes z = {batch, rows, heads, pages, wide, parts};
+    Sizes z = {batch, rows, heads, pages, table_columns, parts};
     Results to = {out, lse, part_out, part_lse};
-    Shared s = lay_out(smem);
+    Shared s = shared_layout(smem);
     int row = blockIdx.x*BM;
-    for (Walk w = walk_of_block(lens, z); w.more();) {
+    for (PieceIterator w = pieces_of_block(lens, z); w.has_next();) {
         Piece p = w.next(lens, z);
         int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, z);
         float o[BM/16][COLUMNS/2] = {}, row_max = MINUS_INFINITY, sum = 0;

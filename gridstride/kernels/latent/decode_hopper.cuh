@@ -12,25 +12,25 @@ __device__ int first_of(int part) { return part == ROPE ? CHUNKS - 1 : (part - L
 __device__ int chunks_of(int part) { return part == ROPE ? 1 : COLUMNS/64; }
 
 struct Shared {
-    u32 q, pages, q_full, q_empty, full, empty, p_full, each_full, each_empty;
-    float *rescale, *each;                                        // factors of the accumulators: per page, at the end
+    u32 q, pages, q_full, q_empty, full, empty, p_full, inv_sum_full, inv_sum_empty;
+    float *rescale, *inv_sum;                                     // factors of the accumulators: per page, at the end
 };
 
-__device__ Shared lay_out(char *p) {
+__device__ Shared shared_layout(char *p) {
     Shared s;
     s.q = address(p); s.pages = s.q + BYTES;
-    s.rescale = (float *)(p + (1 + STAGES)*BYTES); s.each = s.rescale + STAGES*64;
-    s.q_full = address(s.each + 64); s.q_empty = s.q_full + 8;
-    s.each_full = s.q_empty + 8; s.each_empty = s.each_full + 8;
-    s.full = s.each_empty + 8; s.empty = s.full + 8*PARTS*STAGES; s.p_full = s.empty + 8*PARTS*STAGES;
+    s.rescale = (float *)(p + (1 + STAGES)*BYTES); s.inv_sum = s.rescale + STAGES*64;
+    s.q_full = address(s.inv_sum + 64); s.q_empty = s.q_full + 8;
+    s.inv_sum_full = s.q_empty + 8; s.inv_sum_empty = s.inv_sum_full + 8;
+    s.full = s.inv_sum_empty + 8; s.empty = s.full + 8*PARTS*STAGES; s.p_full = s.empty + 8*PARTS*STAGES;
     return s;
 }
 __device__ u32 barrier_of(u32 bars, const PipelineState &at, int part) { return bars + 8*(at.stage*PARTS + part); }
 
 // Arrives at a barrier, with one lane per warp
-__device__ void make_barriers(const Shared &s) {
+__device__ void init_barriers(const Shared &s) {
     barrier_init(s.q_full, 1); barrier_init(s.q_empty, 4);
-    barrier_init(s.each_full, 4); barrier_init(s.each_empty, 8);
+    barrier_init(s.inv_sum_full, 4); barrier_init(s.inv_sum_empty, 8);
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s.p_full + 8*i, 4);
         for (int part = 0; part < PARTS; part++) {
@@ -38,7 +38,7 @@ __device__ void make_barriers(const Shared &s) {
             barrier_init(s.empty + 8*(i*PARTS + part), (part == ROPE ? 8 : 4)*CLUSTER);
         }
     }
-    barriers_ready();
+    fence_mbarrier_init();
 }
 __device__ void arrive(u32 bar) {
     __syncwarp();
@@ -58,7 +58,7 @@ __device__ void load_part(const Shared &s, const TensorMap &cache, int page, int
     barrier_expect(full, (last - first)*CHUNK);
     for (int c = first; c < last; c++)
         if (CLUSTER == 1) tma_load(to + c*CHUNK, cache, page*PAGE, c*64, full);
-        else tma_load_for(to + c*CHUNK + rank()*(CHUNK/2), cache, page*PAGE + rank()*(PAGE/2), c*64, full, 3);
+        else tma_load_multicast(to + c*CHUNK + rank()*(CHUNK/2), cache, page*PAGE + rank()*(PAGE/2), c*64, full, 3);
 }
 __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int iteration) {
     barrier_wait(s.q_empty, iteration - 1);
@@ -67,12 +67,12 @@ __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int i
 }
 
 // `row`: the first of the block's 64 rows
-struct Work { Walk walk; const int *table, *lens; Results to; float factor; int row; Sizes z; };
+struct Work { PieceIterator pieces; const int *table, *lens; Results to; float factor; int row; Sizes z; };
 
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &cache, const Work &work) {
     PipelineState at;
-    Walk w = work.walk;
-    for (int iteration = 0; w.more(); iteration++) {
+    PieceIterator w = work.pieces;
+    for (int iteration = 0; w.has_next(); iteration++) {
         Piece p = w.next(work.lens, work.z);
         for (int j = p.first; j < p.last; j++, at.next()) {
             int page = page_at(work.table, p.b, j, work.z);
@@ -93,7 +93,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
         int part = (n + COLUMNS/64 - 1)/(COLUMNS/64), c = (n + CHUNKS - 1)%CHUNKS;
         if (c == first_of(part)) {
             barrier_wait(barrier_of(s.full, at, part), at.phase);
-            fence_sums(x);
+            fence_accumulators(x);
             wgmma_fence();
         }
         #pragma unroll
@@ -102,7 +102,7 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
     }
     wgmma_commit();
     wgmma_wait<0>();
-    fence_sums(x);
+    fence_accumulators(x);
 }
 
 // The online softmax of a thread's two rows: P relative to the highest score so far; `rescale`: the factor of earlier P
@@ -120,7 +120,7 @@ __device__ void online_softmax_step(float (&x)[32], OnlineSoftmax &r, float fact
         float row_max = r.row_max[y];
         #pragma unroll
         for (int i = 2*y; i < 32; i += 4) row_max = fmaxf(row_max, fmaxf(x[i], x[i + 1]));
-        row_max = of_quad_max(row_max);
+        row_max = quad_max(row_max);
         float base = row_max == MINUS_INFINITY ? 0 : row_max*factor;    // avoids NaN for a row without a key so far
         r.rescale[y] = exp2_fast(r.row_max[y]*factor - base);
         r.row_max[y] = row_max;
@@ -153,30 +153,30 @@ __device__ void store_p(const float (&x)[32], const OnlineSoftmax &r, const Shar
     arrive(s.p_full + 8*at.stage);
 }
 __device__ void finish_rows(const OnlineSoftmax &r, const Shared &s, const Work &work, const Piece &p, int iteration) {
-    barrier_wait(s.each_empty, iteration - 1);
+    barrier_wait(s.inv_sum_empty, iteration - 1);
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int i = row_of_thread() + 8*y;
-        float sum = of_quad_sum(r.row_sum[y]);
+        float sum = quad_sum(r.row_sum[y]);
         if (threadIdx.x%4 == 0) {
-            s.each[i] = sum > 0 ? 1/sum : 0;
+            s.inv_sum[i] = sum > 0 ? 1/sum : 0;
             if (work.row + i < work.z.rows)
                 store_lse(work.to, p, work.row + i,
                           sum > 0 ? r.row_max[y]*work.factor + log2f(sum) : MINUS_INFINITY, work.z);
         }
     }
-    arrive(s.each_full);
+    arrive(s.inv_sum_full);
 }
-__device__ void score(const Shared &s, const Work &work) {
+__device__ void compute_probabilities(const Shared &s, const Work &work) {
     PipelineState at;
-    Walk w = work.walk;
+    PieceIterator w = work.pieces;
     int last = work.z.rows - 1, row = work.row + row_of_thread();
-    for (int iteration = 0; uniform(w.more()); iteration++) {
+    for (int iteration = 0; uniform(w.has_next()); iteration++) {
         Piece p = w.next(work.lens, work.z);
         int len = uniform(work.lens[p.b]);
         p.first = uniform(p.first); p.last = uniform(p.last);
         int ends[2] = {end_of(min(row, last), len, work.z), end_of(min(row + 8, last), len, work.z)};
-        int least = end_of(work.row, len, work.z);             // the smallest of all 64 rows
+        int min_end = end_of(work.row, len, work.z);           // the smallest of all 64 rows
         OnlineSoftmax r = {{MINUS_INFINITY, MINUS_INFINITY}, {0, 0}, {1, 1}};
         barrier_wait(s.q_full, iteration);
         #pragma unroll 1
@@ -184,7 +184,7 @@ __device__ void score(const Shared &s, const Work &work) {
             float x[32];
             compute_scores(x, s, at);
             if (j + 1 == p.last) arrive(s.q_empty);
-            if ((j + 1)*PAGE > least) mask(x, ends, j*PAGE);
+            if ((j + 1)*PAGE > min_end) mask(x, ends, j*PAGE);
             online_softmax_step(x, r, work.factor);
             store_p(x, r, s, at);
         }
@@ -215,23 +215,23 @@ __device__ void load_p(u32 (&p)[PAGE/16][4], u32 page) {
 }
 __device__ void start_pv(float (&o)[2][COLUMNS/4], const u32 (&p)[PAGE/16][4], u32 values) {
     u32 v = half_descriptor(values, CHUNK);
-    fence_sums(o);
+    fence_accumulators(o);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < PAGE/16; i++)                          // 16 keys, which are 16 rows of V
         #pragma unroll
         for (int h = 0; h < 2; h++)
-            wgmma_kept<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3], advance(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
+            wgmma_rs<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3], advance(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
     wgmma_commit();
 }
 __device__ void accumulate_pv(const Shared &s, const Work &work, int half) {
     PipelineState at;
-    Walk w = work.walk;
-    for (int iteration = 0; uniform(w.more()); iteration++) {
+    PieceIterator w = work.pieces;
+    for (int iteration = 0; uniform(w.has_next()); iteration++) {
         Piece p = w.next(work.lens, work.z);
         int remainder = uniform(work.lens[p.b]%PAGE);
-        p.first = uniform(p.first); p.last = uniform(p.last); p.all = uniform(p.all);
-        float o[2][COLUMNS/4] = {}, each[2];
+        p.first = uniform(p.first); p.last = uniform(p.last); p.num_pages = uniform(p.num_pages);
+        float o[2][COLUMNS/4] = {}, inv_sum[2];
         #pragma unroll 1
         for (int j = p.first; j < p.last; j++, at.next()) {
             u32 page = s.pages + at.stage*BYTES, values = page + half*(COLUMNS/64)*CHUNK, x[PAGE/16][4];
@@ -239,43 +239,43 @@ __device__ void accumulate_pv(const Shared &s, const Work &work, int half) {
             barrier_wait(s.p_full + 8*at.stage, at.phase);
             load_p(x, page);
             rescale(o, s.rescale + at.stage*64);
-            if (remainder && j + 1 == p.all) clear_values(values, remainder, half);
+            if (remainder && j + 1 == p.num_pages) clear_values(values, remainder, half);
             start_pv(o, x, values);
             fence_for_tma();                                   // loads may overwrite P
             arrive_in_cluster(barrier_of(s.empty, at, ROPE));
             wgmma_wait<0>();
-            fence_sums(o);
+            fence_accumulators(o);
             arrive_in_cluster(barrier_of(s.empty, at, LEFT + half));
         }
-        barrier_wait(s.each_full, iteration);
-        for (int y = 0; y < 2; y++) each[y] = s.each[row_of_thread() + 8*y];
-        arrive(s.each_empty);
+        barrier_wait(s.inv_sum_full, iteration);
+        for (int y = 0; y < 2; y++) inv_sum[y] = s.inv_sum[row_of_thread() + 8*y];
+        arrive(s.inv_sum_empty);
         #pragma unroll
         for (int y = 0; y < 2; y++) {
             int i = work.row + row_of_thread() + 8*y;
             #pragma unroll
             for (int h = 0; h < 2 && i < work.z.rows; h++)
-                store_sums(o[h], y, each[y], work.to, p, i, half*COLUMNS + h*COLUMNS/2, work.z);
+                store_output(o[h], y, inv_sum[y], work.to, p, i, half*COLUMNS + h*COLUMNS/2, work.z);
         }
     }
 }
 
 __global__ void __launch_bounds__(512, 1)
 decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap cache, const int *table, const int *lens,
-       Number *out, float *lse, float *part_out, float *part_lse,
-       float factor, int batch, int rows, int heads, int pages, int wide, int parts) {
+       Elem *out, float *lse, float *part_out, float *part_lse,
+       float factor, int batch, int rows, int heads, int pages, int table_columns, int parts) {
     asm volatile("griddepcontrol.launch_dependents;");         // PDL: the merge may start when blocks of this grid end
     extern __shared__ __align__(1024) char smem[];
-    Shared s = lay_out(smem);
-    if (threadIdx.x == 384) { prefetch(q); prefetch(cache); make_barriers(s); }
-    Sizes z = {batch, rows, heads, pages, wide, parts};
-    Work work = {walk_of_block(lens, z), table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, z};
+    Shared s = shared_layout(smem);
+    if (threadIdx.x == 384) { prefetch(q); prefetch(cache); init_barriers(s); }
+    Sizes z = {batch, rows, heads, pages, table_columns, parts};
+    Work work = {pieces_of_block(lens, z), table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, z};
     if (CLUSTER > 1) cluster_sync();                           // the barriers of the other block are initialized, too
     int wg = uniform(threadIdx.x/128);
-    if (wg == 0) { registers_down<112>(); score(s, work); }
-    else if (wg < 3) { registers_up<176>(); accumulate_pv(s, work, wg - 1); }
+    if (wg == 0) { setmaxnreg_dec<112>(); compute_probabilities(s, work); }
+    else if (wg < 3) { setmaxnreg_inc<176>(); accumulate_pv(s, work, wg - 1); }
     else {
-        registers_down<48>();
+        setmaxnreg_dec<48>();
         if (threadIdx.x == 384) produce(s, q, cache, work);
     }
     if (CLUSTER > 1) cluster_sync();  // the other block may still arrive at this block's barriers

@@ -183,7 +183,7 @@ def latent_attention(
     dtypes on GPUs older than Ampere. `latent_attention_backend` returns the implementation. There is no gradient.
 
     Raises TypeError or ValueError for unsupported operands. The values in lens and table are checked only on the CPU,
-    because on a GPU the check would have to wait for the GPU; there, a page that is out of range stops the kernel.
+    because on a GPU the check would require a synchronization; there, the kernel traps if a page is out of range.
     Sources: DeepSeek-AI, DeepSeek-V2 (2024); Dao and others, Flash-Decoding (2023)."""
     if not torch.compiler.is_compiling():
         _check_operands(q, cache, table, lens)

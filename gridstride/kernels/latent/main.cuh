@@ -49,28 +49,28 @@ void check_row(int case_index, int b, int head, const std::vector<double> &keys,
     }
 }
 
-int hop(int n) { return n > CHECKED ? (n - 1) / CHECKED : 1; }
+int sampling_step(int n) { return n > CHECKED ? (n - 1) / CHECKED : 1; }
 
 // Exits if a result is wrong
 void check(int case_index, const Arrays &a) {
-    for (int b = 0; b < cases[case_index].batch; b += hop(cases[case_index].batch)) {
+    for (int b = 0; b < cases[case_index].batch; b += sampling_step(cases[case_index].batch)) {
         std::vector<double> keys;
         for (int i = 0; i * PAGE < length_of(case_index, b); i++) {
             const bf16 *first = a.cache + (size_t)page_of(case_index, b, i) * PAGE * DIM;
             std::vector<double> page = read_doubles(first, PAGE * DIM);
             keys.insert(keys.end(), page.begin(), page.end());
         }
-        for (int head = 0; head < HEADS; head += hop(HEADS)) check_row(case_index, b, head, keys, a);
+        for (int head = 0; head < HEADS; head += sampling_step(HEADS)) check_row(case_index, b, head, keys, a);
     }
 }
 
 Arrays arrays_of(int case_index) {
     int batch = cases[case_index].batch, width = table_width(case_index);
-    size_t rows = (size_t)batch * HEADS, of_q = rows * DIM, of_cache = (size_t)batch * width * PAGE * DIM;
-    Arrays a = {allocate<bf16>(of_q), allocate<bf16>(of_cache), allocate<bf16>(rows * VALUES), allocate<float>(rows),
-                allocate<int>(batch * width), allocate<int>(batch)};
-    fill_normal<<<(of_q + 255) / 256, 256>>>(a.q, of_q, 0);
-    fill_normal<<<(of_cache + 255) / 256, 256>>>(a.cache, of_cache, 1);
+    size_t rows = (size_t)batch * HEADS, q_size = rows * DIM, cache_size = (size_t)batch * width * PAGE * DIM;
+    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(cache_size), allocate<bf16>(rows * VALUES),
+                allocate<float>(rows), allocate<int>(batch * width), allocate<int>(batch)};
+    fill_normal<<<(q_size + 255) / 256, 256>>>(a.q, q_size, 0);
+    fill_normal<<<(cache_size + 255) / 256, 256>>>(a.cache, cache_size, 1);
     OK(cudaMemset(a.out, 0xff, rows * VALUES * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, rows * sizeof(float)));
     std::vector<int> table, lens;

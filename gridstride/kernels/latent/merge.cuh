@@ -1,5 +1,5 @@
 // Merges the partial results of sequences whose pages were split; a warp merges a row, or 1/SPLIT of its columns.
-constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // columns per warp, and per lane
+constexpr int COLUMNS = VALUES/SPLIT, LANE_COLUMNS = COLUMNS/32;  // columns per warp, and per lane
 
 __device__ float warp_max(float x) {
     for (int distance = 16; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, distance));
@@ -10,7 +10,7 @@ __device__ float warp_max(float x) {
 __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
 // The result of the parts of a row that are merged so far, relative to their highest lse.
-struct Merged { float o[EACH], row_max, sum; };
+struct Merged { float o[LANE_COLUMNS], row_max, sum; };
 
 // Adds up to 32 parts: each lane has the lse of one part, and the slot of its partial result.
 __device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &z) {
@@ -21,13 +21,13 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     m.sum = m.sum*rescale + warp_sum(own_weight);
     m.row_max = row_max;
     #pragma unroll
-    for (int c = 0; c < EACH; c++) m.o[c] *= rescale;
+    for (int c = 0; c < LANE_COLUMNS; c++) m.o[c] *= rescale;
     #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, own_weight, k);
         long long at = (long long)__shfl_sync(~0u, slot, k)*z.rows + i;
         #pragma unroll
-        for (int c = 0; c < EACH; c += 4) {
+        for (int c = 0; c < LANE_COLUMNS; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
             if (weight > 0) x = *(const float4 *)(part_out + at*VALUES + column(c));
             m.o[c] += x.x*weight;
@@ -38,33 +38,34 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     }
 }
 
-__device__ void store_merged(const Merged &m, Number *out, float *lse, long long at) {
+__device__ void store_merged(const Merged &m, Elem *out, float *lse, long long at) {
     float inverse_sum = m.sum > 0 ? 1/m.sum : 0;
     if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.row_max + log2f(m.sum))*LN2;
     #pragma unroll
-    for (int c = 0; c < EACH; c += 4)
+    for (int c = 0; c < LANE_COLUMNS; c += 4)
         *(uint2 *)(out + at*VALUES + column(c)) =
             make_uint2(pack(m.o[c]*inverse_sum, m.o[c + 1]*inverse_sum),
                        pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }
 
 __global__ void __launch_bounds__(256, 2)                       // enough registers to load four parts at once
-merge_parts(Number *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
-            int batch, int rows, int heads, int pages, int wide, int parts) {
-    Sizes z = {batch, rows, heads, pages, wide, parts};
+merge_parts(Elem *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
+            int batch, int rows, int heads, int pages, int table_columns, int parts) {
+    Sizes z = {batch, rows, heads, pages, table_columns, parts};
     int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // the number of rows is a multiple of 16
-    int total = count_pages(lens, batch, z), begin = count_pages(lens, b, z), all = pages_of(lens[b], z);
-    int first = all ? part_of(begin, total, z) : 0, end = all ? part_of(begin + all - 1, total, z) + 1 : 0;
+    int total = count_pages(lens, batch, z), begin = count_pages(lens, b, z), num_pages = pages_of(lens[b], z);
+    int first = num_pages ? part_of(begin, total, z) : 0;
+    int end = num_pages ? part_of(begin + num_pages - 1, total, z) + 1 : 0;
     // Waits until the partial results are written. All blocks wait, because a later launch must not begin before
     // decoding has ended.
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (end - first == 1) return;  // one block computed the whole sequence, and has stored the result
     Merged m = {{}, MINUS_INFINITY, 0};
     for (int from = first; from < end; from += 32) {
-        int part = from + threadIdx.x%32, slot = 2*part + (cut(part, total, z) < begin);
+        int part = from + threadIdx.x%32, slot = 2*part + (part_begin(part, total, z) < begin);
         // A part is empty if there are more parts than pages
-        bool there = part < end && cut(part, total, z) < cut(part + 1, total, z);
-        float own_lse = there ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
+        bool in_bounds = part < end && part_begin(part, total, z) < part_begin(part + 1, total, z);
+        float own_lse = in_bounds ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
         add_parts(m, own_lse, slot, min(32, end - from), part_out, i, z);
     }
     store_merged(m, out, lse, (long long)b*rows + i);

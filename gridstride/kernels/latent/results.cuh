@@ -8,17 +8,17 @@ __device__ float exp2_fast(float x) {
     return y;
 }
 
-__device__ float of_quad_max(float x) {
+__device__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
-__device__ float of_quad_sum(float x) {
+__device__ float quad_sum(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // The lse of a partial result is a base-2 logarithm, the lse of the result is a natural logarithm.
-struct Results { Number *out; float *lse, *part_out, *part_lse; };
+struct Results { Elem *out; float *lse, *part_out, *part_lse; };
 
 __device__ long long row_in(const Piece &p, int i, const Sizes &z) {
     return (long long)(p.slot < 0 ? p.b : p.slot)*z.rows + i;
@@ -28,12 +28,12 @@ __device__ void store_lse(const Results &to, const Piece &p, int i, float lse, c
 }
 
 // Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on.
-template<int N> __device__ void store_sums(const float (&o)[N], int y, float each, const Results &to, const Piece &p,
+template<int N> __device__ void store_output(const float (&o)[N], int y, float scale, const Results &to, const Piece &p,
                                            int i, int column, const Sizes &z) {
     long long at = row_in(p, i, z)*VALUES + column + threadIdx.x%4*2;
     #pragma unroll
     for (int c = 0; c < N/4; c++) {
-        float a = o[4*c + 2*y]*each, b = o[4*c + 2*y + 1]*each;
+        float a = o[4*c + 2*y]*scale, b = o[4*c + 2*y + 1]*scale;
         if (p.slot < 0) *(u32 *)(to.out + at + c*8) = pack(a, b);
         else *(float2 *)(to.part_out + at + c*8) = make_float2(a, b);
     }

@@ -17,7 +17,7 @@ def _assemble(dtype, name, constants, preamble, header=''):
     all_constants = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
     text = header + '\n'.join(map(source, ('schedule', 'results', name)))
     ptx = preamble.replace('bf16', F16_TYPES[dtype])
-    return assemble_source(text, (('Number', C_TYPES[dtype]),), all_constants, ptx)
+    return assemble_source(text, (('Elem', C_TYPES[dtype]),), all_constants, ptx)
 
 
 _TYPEDEFS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'

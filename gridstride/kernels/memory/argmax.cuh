@@ -8,7 +8,7 @@
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 struct Best { Value value; unsigned at; };
 
-__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // a is larger, or a NaN while b is none
+__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // a is larger, or a is NaN and b is not
 
 __device__ Best better(Best a, Best b) {                    // the one with the lower index if both are equal
     return beats(b.value, a.value) || (!beats(a.value, b.value) && b.at < a.at) ? b : a;
@@ -38,7 +38,7 @@ __device__ Best cluster_best(Best best, int blocks) {       // returns the clust
     cluster_sync();
     int b = threadIdx.x % 32 < blocks ? threadIdx.x % 32 : 0;
     if (rank() == 0 && threadIdx.x < 32) {
-        float words[] = {of_block((float *)&block_result, b), of_block((float *)&block_result + 1, b)};
+        float words[] = {load_from_block((float *)&block_result, b), load_from_block((float *)&block_result + 1, b)};
         memcpy(&best, words, sizeof best);
         best = warp_best(best);
     }

@@ -31,16 +31,16 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _repeated(run, by_torch, is_torchs_in_graphs):
+def _repeated(run, by_torch, use_torch_in_graphs):
     "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
     from ..call_tables import repeated
 
-    return repeated(run, by_torch, is_torchs_in_graphs=is_torchs_in_graphs)
+    return repeated(run, by_torch, use_torch_in_graphs=use_torch_in_graphs)
 
 
-def _call(op_name, run, x, *constants, by_torch=None, is_torchs_in_graphs=None):
+def _call(op_name, run, x, *constants, by_torch=None, use_torch_in_graphs=None):
     "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
-    repeated_run = _repeated(run, by_torch, is_torchs_in_graphs)
+    repeated_run = _repeated(run, by_torch, use_torch_in_graphs)
     if (result := repeated_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
@@ -97,7 +97,7 @@ def _plan_for(rows, width, element_bytes):
 
 
 def _sum_plan_for(rows, width, element_bytes):
-    "The same for sums: one large block per row spares small inputs a second launch, which takes longer than the sum"
+    "The same for sums: with one large block per row, small inputs need no second launch, which takes longer than a sum"
     plan = _plan_for(rows, width, element_bytes)
     is_long_row = _LONG_ROW_BYTES <= width * element_bytes < 4 * _LONG_ROW_BYTES
     return _LONG_ROW_PLAN if plan is _SMALL_PLAN and is_long_row else plan
@@ -156,7 +156,7 @@ _MIN_RAGGED_BYTES = 1024  # of a row; shorter rows are loaded element by element
 
 
 def _ragged_sum_launch(dtype, rows, width):
-    "Return the launch that sums rows that begin anywhere with vectorized loads; None if it is not suitable"
+    "Return the launch that sums rows that are not aligned, with vectorized loads; None if it is not suitable"
     element_bytes, (accumulator, _, out_dtype) = DTYPE_BYTES[dtype], _sum_types(dtype)
     vec_size = MAX_LOAD_BYTES // element_bytes
     partition = _partition(width, vec_size, element_bytes, _sum_plan_for(rows, width, element_bytes))
@@ -471,7 +471,7 @@ _FEW_ROWS, _FEW_ROWS_THREADS = 32, 256  # most of a tile of 64 rows would be idl
 
 def _few_rows_launch(element_bytes, matrices, rows, columns):
     "Return the launch that transposes matrices of few rows"
-    elements_per_thread = 4 if matrices * rows * columns < 2**20 else 16  # of small ones, so that each SM gets a block
+    elements_per_thread = 4 if matrices * rows * columns < 2**20 else 16  # few, so that each SM gets a block
     width = max(32, _FEW_ROWS_THREADS * elements_per_thread // rows // 32 * 32)
     constants = dict(HEIGHT=rows, WIDTH=width, THREADS=_FEW_ROWS_THREADS, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
@@ -501,7 +501,7 @@ def transpose(
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    options = dict(by_torch=_transpose_by_torch, is_torchs_in_graphs=_are_small_matrices)
+    options = dict(by_torch=_transpose_by_torch, use_torch_in_graphs=_are_small_matrices)
     return _call('transpose', _run_transpose, x, **options)
 
 
@@ -513,7 +513,7 @@ _TORCH_MAX_ELEMENTS = 2**16
 
 
 def _are_small_matrices(x):
-    "Return whether torch's kernel takes less time, but its call takes longer, measured by benchmarks/every_shape.py"
+    "Return whether torch's kernel is faster, although its call has more overhead; see benchmarks/every_shape.py"
     return x.shape[-2] <= _FEW_ROWS and x.numel() <= _TORCH_MAX_ELEMENTS
 
 

@@ -41,7 +41,7 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     __shared__ Sum warp_sums[WARPS], before_warp[2][WARPS], before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const long long full_tiles = width / TILE;              // full tiles
+    const long long full_tiles = width / TILE;
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || tile(round) >= full_tiles) return;
@@ -51,7 +51,7 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
-        barriers_ready();
+        fence_mbarrier_init();
         for (int s = 0; s < STAGES; s++) fill(s);
     }
     __syncthreads();

@@ -11,8 +11,8 @@ source = source_loader(__package__)  # source(name) -> the text of name.cuh
 TYPES = {
     dtype: (c_type, 'float' if 'float' in dtype else 'int') for dtype, c_type in C_TYPES.items() if dtype != 'float64'
 }
-_BULK_PRIMITIVES = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy'
-_CLUSTER_PRIMITIVES = 'address', 'rank', 'cluster_sync', 'of_block'
+_BULK_PRIMITIVES = 'address', 'barrier_init', 'fence_mbarrier_init', 'barrier_expect', 'barrier_wait', 'bulk_copy'
+_CLUSTER_PRIMITIVES = 'address', 'rank', 'cluster_sync', 'load_from_block'
 # C type -> its lowest value in C: minus infinity, or the smallest int
 _LOWEST_VALUES = {'float': '__int_as_float(0xff800000)', 'int': '(-2147483647 - 1)'}
 

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
     };
     if (thread == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
-        barriers_ready();
+        fence_mbarrier_init();
         for (int s = 0; s < STAGES; s++)
             if (blockIdx.x + (long long)s * gridDim.x < pieces) fill(s, blockIdx.x + (long long)s * gridDim.x);
     }

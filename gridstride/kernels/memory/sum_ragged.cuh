@@ -1,6 +1,6 @@
 
-// As `sum_rows`, by one block per row, for rows that begin anywhere: the first and the last elements of a row, which do
-// not fill a pack that begins at a multiple of 16 bytes, are loaded one by one.
+// Like `sum_rows`, with one block per row, for rows that are not aligned: the elements before the first and after the
+// last aligned pack of 16 bytes are loaded one by one.
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)
 sum_ragged_rows(const Elem *x, Out *out, long long width) {
     const Elem *elements = x + blockIdx.x * width;
@@ -22,7 +22,7 @@ sum_ragged_rows(const Elem *x, Out *out, long long width) {
     for (int a = 0; a < IN_FLIGHT; a++)
         if (i + a * stride < count)
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
-    const int first = threadIdx.x;                          // fewer than 2 * V elements are in no pack
+    const int first = threadIdx.x;                          // fewer than 2 * V elements remain
     if (first < width - count * V) sum[0] += (Sum)elements[first < head ? first : first + count * V];
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum all = block_sum(sum[0]);

@@ -1,17 +1,17 @@
 // Writes the selected elements to the front of another array, in their order, in one pass by decoupled look-back.
-// Defined above: what `order` needs (for elements that are not compared: KIND UNSIGNED), THREADS,
+// Defined above: the constants of `order` (for elements that are not compared: KIND UNSIGNED), THREADS,
 // UNIQUE (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
 // WITH_POSITIONS (the indices of the selected elements are written, too).
 constexpr int V = 4, LINES = 4, WARPS = THREADS / 32, LINE = 32 * V, WARP_TILE = LINES * LINE, TILE = WARPS * WARP_TILE;
 struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 
-// The status of a tile: a state, and a number of selected elements. INVALID: not counted yet; AGGREGATE: the number in
-// the tile (its aggregate); PREFIX: the number up to the end of the tile (the inclusive prefix).
+// The status of a tile: a state, and a count of selected elements. INVALID: not counted yet; AGGREGATE: the count of
+// the tile (its aggregate); PREFIX: the count up to the end of the tile (the inclusive prefix).
 typedef unsigned long long Word;
 enum : Word { INVALID = 0, AGGREGATE = 1ull << 62, PREFIX = 2ull << 62, VALUE_MASK = AGGREGATE - 1 };
 
 // Called by all lanes of a warp: returns the number of selected elements before tile `t`. It reads WINDOW tiles at a
-// time, because hundreds of tiles before this one are still at work.
+// time, because hundreds of preceding tiles may not have published their prefixes yet.
 constexpr int WINDOW = 128;
 __device__ Word look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
@@ -63,7 +63,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         else
             for (int v = 0; v < V; v++) pack[l].at[v] = i + v < size ? x[i + v] : Bits(0);
     }
-    unsigned packed = 0;                                    // the number per line, in 8 bits each
+    unsigned packed = 0;                                    // the count per line, in 8 bits each
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         long long i = first + l * LINE;
@@ -88,12 +88,12 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         unsigned before = __shfl_up_sync(~0u, inclusive, d);
         if (lane >= d) inclusive += before;
     }
-    const unsigned sums = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
+    const unsigned line_counts = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
     unsigned offset[LINES], warp_count = 0;
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         offset[l] = warp_count + (exclusive >> 8 * l & 255);
-        warp_count += sums >> 8 * l & 255;
+        warp_count += line_counts >> 8 * l & 255;
     }
     if (lane == 0) warp_sums[warp] = warp_count;
     __syncthreads();

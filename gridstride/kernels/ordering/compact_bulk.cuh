@@ -32,7 +32,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     extern __shared__ __align__(128) unsigned char ring[];
     Bits *exchange = (Bits *)(ring + STAGES * STAGE_BYTES);             // PER_STORE more elements than a tile
     __shared__ u64 filled[STAGES];
-    __shared__ unsigned of_warp[WARPS], before_warp[2][WARPS], in_tile[2];
+    __shared__ unsigned warp_counts[WARPS], before_warp[2][WARPS], in_tile[2];
     __shared__ long long before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
@@ -42,12 +42,12 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         if (round >= rounds || (tile(round) + 1) * TILE > size) return;
         u32 to = address(ring + round % STAGES * STAGE_BYTES), bar = address(filled + round % STAGES);
         barrier_expect(bar, STAGE_BYTES);
-        bulk_copy_once(to + X_BYTES, keep + tile(round) * TILE, TILE, bar);
-        bulk_copy_once(to, x + tile(round) * TILE, X_BYTES, bar);
+        bulk_copy_evict_first(to + X_BYTES, keep + tile(round) * TILE, TILE, bar);
+        bulk_copy_evict_first(to, x + tile(round) * TILE, X_BYTES, bar);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
-        barriers_ready();
+        fence_mbarrier_init();
         for (int s = 0; s < STAGES; s++) fill(s);
     }
     __syncthreads();
@@ -77,25 +77,25 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 }
                 __syncthreads();
             }
-            unsigned packed = 0, sums;                      // the count per line, in 8 bits each
+            unsigned packed = 0, line_counts;               // the count per line, in 8 bits each
             #pragma unroll
             for (int l = 0; l < LINES; l++) {               // bits 0, 8, 16, 24 of the flags to 0, 1, 2, 3
                 unsigned bits = (*(const unsigned *)(flags + first + l * LINE) & 0x01010101) * 0x10204080 >> 28;
                 selected |= bits << V * l;
                 packed |= __popc(bits) << 8 * l;
             }
-            unsigned exclusive = exclusive_warp_scan(packed, sums), of_lines = 0;
+            unsigned exclusive = exclusive_warp_scan(packed, line_counts), warp_count = 0;
             #pragma unroll
             for (int l = 0; l < LINES; l++) {
-                offset[l] = of_lines + (exclusive >> 8 * l & 255);
-                of_lines += sums >> 8 * l & 255;
+                offset[l] = warp_count + (exclusive >> 8 * l & 255);
+                warp_count += line_counts >> 8 * l & 255;
             }
-            if (lane == 0) of_warp[warp] = of_lines;
+            if (lane == 0) warp_counts[warp] = warp_count;
         }
-        __syncthreads();                                    // of_warp is complete, and exchange is written to `out`
+        __syncthreads();                                    // warp_counts is complete, exchange is written to `out`
         if (warp == 0) {
             if (next < rounds) {
-                unsigned all, before = exclusive_warp_scan(lane < WARPS ? of_warp[lane] : 0, all);
+                unsigned all, before = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, all);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
                 if (lane == 0) {
                     ((volatile Word *)status)[tile(next)] = KNOWN | all;

@@ -1,6 +1,6 @@
 // Counts how often each digit occurs at each position of the keys of a row, for all passes of a radix sort: one read.
 // Also clears the status words of the first pass.
-// Defined above: what `order` needs, THREADS, V (keys per load).
+// Defined above: the constants of `order`, THREADS, V (keys per load).
 constexpr int DIGITS = 256, PASSES = sizeof(Bits), COPIES = 32 / PASSES;
 struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
 

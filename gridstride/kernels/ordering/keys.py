@@ -8,7 +8,7 @@ UNSIGNED, SIGNED, FLOATING = range(3)  # as in order.cuh
 
 
 class KeyType(NamedTuple):
-    "What a kernel must know about a type of keys"
+    "The properties of a type of keys that a kernel depends on"
 
     bytes: int
     kind: int

@@ -3,7 +3,7 @@
 // case is timed). The launches are defined below.
 void launch(int case_index, const Key *x, Out *out);
 
-// Fills x with keys of which some are equal, or of all values if they have 32 random bits; the same in each run
+// Fills x with random keys, some of which are equal (for a sort: with 32 random bits); the same in each run
 __global__ void fill(Key *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
@@ -11,7 +11,7 @@ __global__ void fill(Key *x, size_t size) {
     x[i] = OPERATOR == SORT ? Key(h >> 32) : Key((int)((h >> 33) % 20011) - 10005);
 }
 
-// What a compaction keeps: the odd keys
+// Marks the keys that a compaction keeps: the odd ones
 __global__ void mark(const Key *x, unsigned char *keep, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) keep[i] = (long long)x[i] & 1;

@@ -1,11 +1,11 @@
 // One pass of a radix sort: writes the keys of each row, stably sorted by one digit, to another array. A block takes a
-// tile of the row; it finds out where its keys of each digit begin by decoupled look-back.
-// Defined above: what `order` and `rank` need, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (the source of the
-// values), the types Value, Payload and Stored (of a value that is read, exchanged and written), WITH_KEYS (whether
-// keys are written).
+// tile of the row, and finds the position of its first key of each digit by decoupled look-back.
+// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (the source
+// of the values), the types Value, Payload and Stored (of a value that is read, exchanged and written), WITH_KEYS
+// (whether keys are written).
 constexpr int TILE = THREADS * ITEMS;
 enum { NO_VALUES, POSITIONS, READ };
-// The status of a digit of a tile: a state and a number of keys. INVALID: not counted yet; AGGREGATE: the number in the
+// The status of a digit of a tile: a state and a count of keys. INVALID: not counted yet; AGGREGATE: the count of the
 // tile; PREFIX (the inclusive prefix): the index in the row after the last key of this digit of this tile.
 enum : unsigned { INVALID = 0, AGGREGATE = 1u << 30, PREFIX = 2u << 30, VALUE_MASK = AGGREGATE - 1 };
 constexpr int WINDOW = 4;                                   // tiles that a look-back reads at once

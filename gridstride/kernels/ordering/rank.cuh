@@ -2,8 +2,8 @@
 // Defined above: THREADS.
 constexpr int DIGITS = 256, WARPS = THREADS / 32;
 
-// Returns the lanes with the same digit. nvcc makes five instructions of a vote and its result; seven of the same
-// with `is_set ? votes : ~votes`.
+// Returns the mask of the lanes with the same digit. nvcc compiles the body of the loop to five instructions; with
+// `is_set ? votes : ~votes` it would be seven.
 __device__ __forceinline__ unsigned peers(unsigned digit) {
     unsigned same = ~0u;
     #pragma unroll

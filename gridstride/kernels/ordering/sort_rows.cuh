@@ -1,6 +1,6 @@
 // Sorts each row in one block, stably, by a radix sort in shared memory.
-// Defined above: what `order` and `rank` need, ITEMS (keys per thread), the type Stored (of a value), WITH_VALUES
-// (values are moved, too), WITH_POSITIONS (the index of each key is written instead of the keys).
+// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), the type Stored (of a value),
+// WITH_VALUES (values are moved, too), WITH_POSITIONS (the index of each key is written instead of the keys).
 constexpr int TILE = THREADS * ITEMS;
 
 __global__ void __launch_bounds__(THREADS)
@@ -26,7 +26,7 @@ sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_v
         __syncthreads();
         unsigned rank[ITEMS], digit[ITEMS];
         #pragma unroll
-        for (int i = 0; i < ITEMS; i++) {                   // what is past the end of the row stays there
+        for (int i = 0; i < ITEMS; i++) {                   // elements past the end of the row stay there
             digit[i] = first + i * 32 < width ? unsigned(order(key[i]) >> 8 * pass) & (DIGITS - 1) : DIGITS - 1;
             rank[i] = warp_rank(digit[i], counters[warp]);
         }

@@ -1,6 +1,6 @@
 // Sorts each row in one warp, stably, by a bitonic network of shuffles. A lane holds ITEMS elements: those at lane,
 // lane + 32, ... of the row. Elements are compared by key, then by position, so that equal keys keep their order.
-// Defined above: what `order` needs, THREADS, ITEMS (a power of two), the type Stored (of a value), WITH_VALUES,
+// Defined above: the constants of `order`, THREADS, ITEMS (a power of two), the type Stored (of a value), WITH_VALUES,
 // WITH_POSITIONS (the index of each key is written instead of the keys).
 struct Element { Bits ordered; int position; };
 

@@ -1,5 +1,5 @@
 """`sort` and `argsort`: a stable radix sort. Short rows are sorted by a warp or a block each; longer rows by a pass per
-byte of the keys, in which blocks find out where to write by decoupled look-back (onesweep)."""
+byte of the keys, in which blocks find their output positions by decoupled look-back (onesweep)."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from ...utils import cdiv
 _DIGITS = 256
 _MAX_SHORT = 256  # keys of a row that a warp sorts
 _MAX_ROW = 8192  # keys of a row that a block sorts
-_MAX_KEYS = 2**30 - 1  # keys of a row: a status word has 30 bits for a number
+_MAX_KEYS = 2**30 - 1  # keys of a row: a status word has 30 bits for a count
 _WARPS = 4  # rows per block that are sorted by a warp each
 
 
 class SortProblem(NamedTuple):
-    "What a plan depends on"
+    "The properties of a sort that determine its kernels"
 
     key: KeyType
     payload: str  # moved with the keys: 'none', 'values', or 'positions' (the result is the index of each key, no keys)
@@ -35,8 +35,8 @@ class SortProblem(NamedTuple):
         return max(self.key.bytes, self.value_bytes)
 
 
-# Tiles: the larger a tile, the longer are the runs of keys that its block writes, and the fewer tiles there are. The
-# constants are the fastest that were measured.
+# The larger a tile, the longer the runs of keys that its block writes, and the fewer tiles there are. The constants are
+# the fastest that were measured.
 class Tile(NamedTuple):
     "The tile of a block in a pass"
 

@@ -18,7 +18,14 @@ _PARTS = {  # kernel -> the texts that precede its own
     'compact': ('order',),
     'compact_bulk': (),
 }
-_BULK_PRIMITIVES = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
+_BULK_PRIMITIVES = (
+    'address',
+    'barrier_init',
+    'fence_mbarrier_init',
+    'barrier_expect',
+    'barrier_wait',
+    'bulk_copy_evict_first',
+)
 
 
 @lru_cache(1024)

@@ -1,5 +1,5 @@
-"""`topk`: one read of each row keeps the elements that may be among the k first, and a bitonic network sorts them. A
-large k is left to torch."""
+"""`topk`: the kernel reads each row once, keeps the elements that may be among the first k, and sorts them by a bitonic
+network. torch computes a large k."""
 
 from functools import lru_cache
 
@@ -40,7 +40,7 @@ def _source(key, k, threads, vec_size, largest, reads_candidates=False, is_final
     capacity = pow2_at_least(min_capacity)
     constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity)
     constants |= dict(CANDIDATES=reads_candidates, FINAL=is_final)
-    constants |= dict(CROWDED=min(max(256, 4 * k), capacity), GROUPS=min(threads, max(32, pow2_at_least(2 * k))))
+    constants |= dict(SORT_THRESHOLD=min(max(256, 4 * k), capacity), GROUPS=min(threads, max(32, pow2_at_least(2 * k))))
     constants |= dict(PDL_FIRST=pdl and not reads_candidates, PDL_SECOND=pdl and reads_candidates)
     loaded_type = ('Loaded', 'unsigned long long' if reads_candidates else UNSIGNED_TYPES[key.bytes])
     return kernel_source('topk', key, tuple(constants.items()), (loaded_type,), largest), 8 * (capacity + threads)

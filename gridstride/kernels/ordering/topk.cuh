@@ -1,8 +1,8 @@
 // Finds the K first elements of each row in the order of `order`, sorted, with one read of the row. `blocks` blocks
 // share a row: each of them writes its K first elements, as candidates, and a second launch finds the K first of these.
-// Defined above: what `order` needs (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS (elements
-// per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least
-// K + min(K, THREADS) * ITEMS), CROWDED (the buffer is sorted when it has more words), GROUPS (of threads, for the
+// Defined above: the constants of `order` (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS
+// (elements per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least K +
+// min(K, THREADS) * ITEMS), SORT_THRESHOLD (the buffer is sorted when it has more words), GROUPS (of threads, for the
 // first limit), CANDIDATES (reads the candidates of another launch), the type Loaded (of what a thread loads: Bits, or
 // Word of candidates), FINAL (writes values and indices), PDL_FIRST and PDL_SECOND (of two launches with programmatic
 // dependent launch).
@@ -15,8 +15,8 @@ constexpr int STEP = THREADS * ITEMS;
 constexpr Word NONE = ~0ull;
 __device__ __forceinline__ Word word(Bits ordered, unsigned index) { return (Word)ordered << 32 | index; }
 
-// Sorts the first `size` words of an array in shared memory by a bitonic network; `size` is a power of two. A warp that
-// exchanges words at a distance of up to 32 works on 64 words of its own.
+// Sorts the first `size` words of an array in shared memory by a bitonic network; `size` is a power of two. Exchanges
+// at a distance of up to 32 stay within the 64 words of one warp, so they need no barrier of the block.
 __device__ void sort_words(Word *at, int size) {
     __syncthreads();
     for (int length = 2; length <= size; length *= 2)
@@ -85,8 +85,8 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     load(begin);
     __syncthreads();
     if (CANDIDATES) {
-        // The candidates are sorted lists of K words. The first words of each list, together at least K, are up to the
-        // largest of the last of these.
+        // The candidates are sorted lists of K words. Take the first words of each list, together at least K: none is
+        // larger than the largest of the last words that are taken, which gives a limit.
         const int lists = width / K, first = (K + lists - 1) / lists;
         for (int i = tid; i < lists; i += THREADS) atomicMax(&group_minima[0], words[i * K + first - 1]);
         __syncthreads();
@@ -109,9 +109,9 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             for (int i = 0; i < ITEMS; i++) smallest_word = min(smallest_word, word_at(i));
             return smallest_word;
         };
-        if (!CANDIDATES && GROUPS > K && at == begin && end - begin > CROWDED)
+        if (!CANDIDATES && GROUPS > K && at == begin && end - begin > SORT_THRESHOLD)
             limit = limit_of(thread_min(), GROUPS, group_minima);
-        bool is_appended = false, is_crowded;
+        bool is_appended = false, is_full_buffer;
         do {                                                // a thread appends all its words below the limit, or none
             bool is_last = false;
             int num_below = 0;
@@ -120,7 +120,7 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             if (num_below && !is_appended) {
                 int to = atomicAdd(&count, num_below);
                 is_appended = to + num_below <= CAPACITY;
-                is_last = to + num_below > CROWDED;
+                is_last = to + num_below > SORT_THRESHOLD;
                 if (is_appended) {
                     #pragma unroll
                     for (int i = 0; i < ITEMS; i++) if (word_at(i) < limit) buffer[to++] = word_at(i);
@@ -129,20 +129,20 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
                     atomicExch(&has_failed, 1);
                 }
             }
-            is_crowded = __syncthreads_or(is_last);
-            if (!is_crowded) break;
+            is_full_buffer = __syncthreads_or(is_last);
+            if (!is_full_buffer) break;
             int num_kept = min(count, CAPACITY), size = pow2_at_least(max(num_kept, K));
-            is_crowded = has_failed;                        // then try again
+            is_full_buffer = has_failed;                    // then try again
             for (int i = num_kept + tid; i < size; i += THREADS) buffer[i] = NONE;
             sort_words(buffer, size);
             if (num_kept >= K) limit = min(limit, buffer[K - 1]);
-            if (is_crowded && THREADS > K) limit = min(limit, limit_of(thread_min(), THREADS, group_minima));
+            if (is_full_buffer && THREADS > K) limit = min(limit, limit_of(thread_min(), THREADS, group_minima));
             if (tid == 0) {
                 count = min(num_kept, K);
                 has_failed = 0;
             }
             __syncthreads();
-        } while (is_crowded);
+        } while (is_full_buffer);
     }
     __syncthreads();
     int num_words = count, size = pow2_at_least(max(num_words, K));

@@ -1,8 +1,8 @@
-"""Quantized matrices: formats, packing, products, and linear layers. The modules need torch, so they are imported on
+"""Quantized matrices: formats, packing, GEMMs, and linear layers. The modules need torch, so they are imported on
 first use.
 
 The modules: `formats` and `block_formats` (quantization in plain torch), `fragments` (the element order that tensor
-cores read), `packed` (packing, and products with few rows), `mixed` (products with many rows), `eight_bits` (products
+cores read), `packed` (packing, and GEMMs with few rows), `mixed` (GEMMs with many rows), `eight_bits` (GEMMs
 of 8-bit types), `linear` (`QuantLinear`), `model_conversion` (`quantize` and `dequantize`), `calls` (the launches),
 `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
 """

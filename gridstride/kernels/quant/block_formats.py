@@ -1,6 +1,6 @@
-"""Block-scaled formats in plain torch: small floats, of which some consecutive elements of a row share a scale that is
-a small float, too. MXFP8 and MXFP4 are formats of the Open Compute Project's Microscaling specification, NVFP4 is
-NVIDIA's; the tensor cores of Blackwell GPUs multiply all three without dequantization.
+"""Block-scaled formats in plain torch: the elements are narrow floats, and consecutive elements of a row share a scale,
+which is a narrow float, too. MXFP8 and MXFP4 are formats of the Open Compute Project's Microscaling specification,
+NVFP4 is NVIDIA's; the tensor cores of Blackwell GPUs multiply all three without dequantization.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class BlockFormat(NamedTuple):
 
     @property
     def bits(self) -> float:
-        "Bits per element, with its fraction of the scale"
+        "Bits per element, including those of the scale, divided by the block size"
         return (8 if self.element == 'e4m3' else 4) + 8 / self.block
 
 
@@ -47,9 +47,9 @@ def e2m1_codes(x):  # of uint8
     >>> e2m1_codes(torch.tensor([0.3, -2.5, 100.0])).tolist()
     [1, 12, 7]"""
     values = torch.tensor(E2M1_VALUES, device=x.device)
-    middles, magnitude = (values[1:] + values[:-1]) / 2, x.float().abs()
-    codes = torch.bucketize(magnitude, middles)  # of a tie the lower one
-    is_odd_tie = (codes % 2 == 1) & (magnitude == middles[codes.clamp(max=len(middles) - 1)])
+    midpoints, magnitude = (values[1:] + values[:-1]) / 2, x.float().abs()
+    codes = torch.bucketize(magnitude, midpoints)  # for a tie, the lower code
+    is_odd_tie = (codes % 2 == 1) & (magnitude == midpoints[codes.clamp(max=len(midpoints) - 1)])
     return (codes + is_odd_tie).to(torch.uint8) | torch.signbit(x).to(torch.uint8) << 3
 
 

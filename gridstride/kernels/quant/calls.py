@@ -1,4 +1,4 @@
-"""Choose the launch of a product with a quantized matrix: its kernel, tiling and source."""
+"""Choose the launch of a GEMM with a quantized matrix: its kernel, tiling and source."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from .sources import KINDS, kernel_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
-MAX_ROWS = 64  # rows of x in one product
+MAX_ROWS = 64  # rows of x in one GEMM
 _CODEBOOK_TABLE_BYTES = 4 * 256 * 32  # shared memory for the table of all pairs of NF4 values
 GROUPS = 32, 64, 128, 'row'  # group sizes: columns that share a scale; 'row': all columns of a row
 
@@ -72,7 +72,7 @@ def pairs_bytes(kind) -> int:
 
 
 def zeros_array(kind, has_zeros) -> str:
-    "Return the name of the array that the kernels read as `zeros`; an absent one is replaced, and not read"
+    "Return the name of the array that is passed as `zeros`; without zero points, one that the kernels do not read"
     return 'matrix_scale' if kind == 'nvfp4' else 'zeros' if has_zeros else 'scales'
 
 

@@ -5,15 +5,15 @@
 // type of the accumulators.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of the tiles of one stage
 
-// Keeps the compiler from moving accesses of the accumulators across a call, like `fence_sums` for floats.
-template<int M, int N> __device__ void fence_sums(int (&d)[M][N]) {
+// Keeps the compiler from moving accesses of the accumulators across a call, like `fence_accumulators` for floats.
+template<int M, int N> __device__ void fence_accumulators(int (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+r"(d[i/N][i%N]) :: "memory");
 }
 
 // Issues d (+)= the product of one stage for 64 rows.
 __device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK; i += 32) wgmma(d[0], descriptor(a + i, 16), descriptor(b + i, 16), more || i > 0);
@@ -29,7 +29,7 @@ __device__ void tile_position(int tile, int tile_rows, int tile_columns, int &tr
 }
 
 // Waits until at most one TMA store still reads shared memory.
-__device__ void oldest_store_has_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two buffers
 // of 2048 bytes (double buffering), the first of them at s.
@@ -43,7 +43,7 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
         u32 piece = s + x/64%2*2048;
-        if (lane == 0) oldest_store_has_read();                     // frees the buffer that is filled next
+        if (lane == 0) stores_wait_read_but_one();                  // frees the buffer that is filled next
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -74,12 +74,12 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
     int tile_rows = (M + 2*BM-1)/(2*BM), tile_columns = (N + BN-1)/BN, tr, tc, s = 0, phase = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     cluster_sync();
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
     if (wg < 2) {                                                   // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         Sum d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tile_rows*tile_columns; tile += gridDim.x/2) {
             tile_position(tile, tile_rows, tile_columns, tr, tc);
@@ -92,14 +92,14 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
                 if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (t < 2) barrier_arrive_at(empty + 8*last, t);
             last = -1;
             store_scaled(d[0], out, a_scales, b_scales, M, N, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*4096);
         }
-        if (threadIdx.x%32 == 0) stores_have_read();
+        if (threadIdx.x%32 == 0) stores_wait_read();
     } else {                                                        // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tile_rows*tile_columns; tile += gridDim.x/2) {
             tile_position(tile, tile_rows, tile_columns, tr, tc);
             for (int idx = 0; idx < K; idx += BK) {
@@ -107,7 +107,7 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
                 tma_load(a + s*A_BYTES, a_map, (2*tr + rank())*BM, idx, bar);
-                tma_load_for(b + s*B_BYTES + half*BK, b_map, tc*BN + half, idx, bar, 3);
+                tma_load_multicast(b + s*B_BYTES + half*BK, b_map, tc*BN + half, idx, bar, 3);
                 if (++s == STAGES) { s = 0; phase++; }
             }
         }

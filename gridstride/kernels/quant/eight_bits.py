@@ -1,7 +1,7 @@
-"""8-bit products A @ B.T (e4m3 or int8) with one scale per row of A and of B, on the tensor cores of a Hopper GPU.
+"""8-bit GEMMs A @ B.T (e4m3 or int8) with one scale per row of A and of B, on the tensor cores of a Hopper GPU.
 
 A is M x K and B is N x K. Both are K-major, the only layout that 8-bit `wgmma` supports, so B is stored like the weight
-of a linear layer. int8 products with few rows of A use dp4a instead. The tensor cores accumulate e4m3 products with a
+of a linear layer. int8 GEMMs with few rows of A use dp4a instead. The tensor cores accumulate e4m3 products with a
 precision of about 14 bits, and int8 products exactly.
 """
 
@@ -82,7 +82,7 @@ def wgmma_launches(
     return [KernelLaunch(src, 'multiply_rows', arrays, (M, N, K), grid, (384,), SMEM_BYTES)]
 
 
-MAX_DP4A_ROWS = 8  # int8 products with at most this many rows of A use dp4a
+MAX_DP4A_ROWS = 8  # int8 GEMMs with at most this many rows of A use dp4a
 _DP4A_WARPS, _DP4A_COLUMNS = 4, 2  # warps per block; columns of the result (rows of B) per warp
 
 
@@ -92,7 +92,7 @@ def dp4a_launches(
     N,
     K,
 ) -> list:  # of `KernelLaunch`
-    "Return the launch of the int8 product (M x K) @ (N x K).T that uses dp4a"
+    "Return the launch of the int8 GEMM (M x K) @ (N x K).T that uses dp4a"
     rows = next(rows for rows in (1, 2, 4, 8) if M <= rows)
     constants = dict(ROWS=rows, WARP_COLUMNS=_DP4A_COLUMNS, WARPS=_DP4A_WARPS)
     src = assemble_source(source('few_rows'), (('Out', C_TYPES['bfloat16']),), tuple(constants.items()))
@@ -114,7 +114,7 @@ def _launcher(kernel_launch, device, backend):  # `device` is only a part of the
 
 
 def _uses_dp4a(kind, M):
-    "Return whether the product uses dp4a: int8, and few rows of A"
+    "Return whether the GEMM uses dp4a: int8, and few rows of A"
     return kind == 'int8' and M <= MAX_DP4A_ROWS
 
 
@@ -170,7 +170,7 @@ def multiply_int8(
     b_scales,  # (N, 1) of float32
 ):  # (M, N) of bfloat16
     """Compute (a * a_scales) @ (b * b_scales).T; sums along K are exact up to 2^31 - 1. `formats.symmetric` returns the
-    values and the scales of an operand. Products with up to `MAX_DP4A_ROWS` rows of a use dp4a.
+    values and the scales of an operand. GEMMs with up to `MAX_DP4A_ROWS` rows of a use dp4a.
 
         multiply_int8(a, b, a_scales, b_scales)
 

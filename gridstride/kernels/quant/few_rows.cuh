@@ -7,7 +7,7 @@ __device__ int dot(const int4 &a_pack, const int4 &b_pack, int sum) {
     return __dp4a(a_pack.w, b_pack.w, __dp4a(a_pack.z, b_pack.z, sum));
 }
 
-__device__ int sum_of_warp(int x) {
+__device__ int warp_sum(int x) {
     #pragma unroll
     for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(32 * WARPS)
 multiply_few(const int4 *a, const int4 *b, Out *out, const float *a_scales, const float *b_scales, int M, int N,
              int K) {
     const int lane = threadIdx.x % 32, loads = K / 16, first = (blockIdx.x * WARPS + threadIdx.x / 32) * WARP_COLUMNS;
-    int sums[WARP_COLUMNS][ROWS] = {};
+    int acc[WARP_COLUMNS][ROWS] = {};
     #pragma unroll 2
     for (int idx = lane; idx < loads; idx += 32) {
         int4 b_pack[WARP_COLUMNS];
@@ -27,14 +27,14 @@ multiply_few(const int4 *a, const int4 *b, Out *out, const float *a_scales, cons
         for (int r = 0; r < ROWS; r++) {
             const int4 a_pack = a[(size_t)min(r, M - 1) * loads + idx];
             #pragma unroll
-            for (int c = 0; c < WARP_COLUMNS; c++) sums[c][r] = dot(a_pack, b_pack[c], sums[c][r]);
+            for (int c = 0; c < WARP_COLUMNS; c++) acc[c][r] = dot(a_pack, b_pack[c], acc[c][r]);
         }
     }
     #pragma unroll
     for (int c = 0; c < WARP_COLUMNS; c++)
         #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const int sum = sum_of_warp(sums[c][r]), column = first + c;
+            const int sum = warp_sum(acc[c][r]), column = first + c;
             if (lane == (c * ROWS + r) % 32 && column < N && r < M)
                 out[(size_t)r * N + column] = Out(sum * a_scales[r] * b_scales[column]);
         }

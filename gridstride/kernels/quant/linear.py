@@ -66,9 +66,9 @@ class QuantLinear(torch.nn.Module):
     """A linear layer with a quantized weight; `QuantLinear.from_linear` converts a `torch.nn.Linear`.
 
     x has any shape (..., columns). On a GPU of compute capability 8.0 or more, and if x has the dtype of the scales (or
-    any 16-bit dtype, if these are bytes),
-    `mixed.choose_method` selects a matvec, a mixed-input GEMM, or dequantization and a product by torch. In all other
-    cases torch dequantizes the weight and multiplies. x and the bias have gradients, the weight has none."""
+    any 16-bit dtype if the scales are bytes), `mixed.choose_method` selects a matvec, a mixed-input GEMM, or
+    dequantization followed by a GEMM of torch. In all other cases torch dequantizes the weight and multiplies. x and
+    the bias have gradients, the weight has none."""
 
     def __init__(self, packed, bias=None, dtype=None):
         super().__init__()

@@ -4,7 +4,7 @@
 // tolerance (UNIT_ROUNDOFF). The launches are defined below.
 void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
 
-constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
+constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, GROUP_COLUMNS = GROUP ? GROUP : STEP;
 
 __device__ unsigned random_bits(unsigned long long i) { return hashed(i) >> 32; }
 
@@ -46,11 +46,12 @@ float weight_at(const std::vector<unsigned char> &words, int steps, int row, int
 void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigned char> &words,
            const std::vector<Elem> &scales, const std::vector<Elem> &y) {
     auto [batch, rows, columns] = cases[case_index];
-    int steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
+    int steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / GROUP_COLUMNS) : 1;
     std::vector<double> w(columns);
     for (int row = 0; row < rows; row += rows > 1000 ? 97 : 1) {
         for (int c = 0; c < columns; c++) {
-            size_t scale = ((size_t)(row / 16) * groups + (GROUP ? c / SHARE : 0)) * 16 + row % 8 * 2 + row % 16 / 8;
+            size_t group = (size_t)(row / 16) * groups + (GROUP ? c / GROUP_COLUMNS : 0);
+            size_t scale = group * 16 + row % 8 * 2 + row % 16 / 8;
             w[c] = weight_at(words, steps, row, c) * (double)(float)scales[scale];
         }
         for (int b = 0; b < batch; b++) {
@@ -73,7 +74,8 @@ void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigne
 // Runs a product; returns its time if it is `timed`, else 0.
 double run_case(int case_index, bool timed) {
     auto [batch, rows, columns] = cases[case_index];
-    size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
+    size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP;
+    size_t groups = GROUP ? steps * (STEP / GROUP_COLUMNS) : 1;
     size_t bytes = tiles * steps * 16 * STEP * BITS / 8, count = tiles * groups * 16, in = (size_t)batch * columns;
     Elem *x = allocate<Elem>(in), *scales = allocate<Elem>(count), *y = allocate<Elem>((size_t)batch * rows);
     unsigned char *words = allocate<unsigned char>(bytes);
@@ -91,7 +93,7 @@ int run() {
     cudaDeviceProp gpu;
     double ms = run_cases(std::size(cases), gpu, run_case);
     auto [batch, rows, columns] = *(std::end(cases) - 1);
-    double bytes = (double)rows * columns * (BITS + (GROUP ? 16. / SHARE : 0)) / 8;
+    double bytes = (double)rows * columns * (BITS + (GROUP ? 16. / GROUP_COLUMNS : 0)) / 8;
     printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f GB/s, %s\n", NAME, batch, rows, columns, ms, bytes / ms / 1e6,
            gpu.name);
     return 0;

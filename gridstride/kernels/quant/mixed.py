@@ -1,4 +1,4 @@
-"""Products with a quantized matrix for many rows of x: a mixed-input GEMM on a Hopper GPU, and dequantization.
+"""GEMMs with a quantized matrix for many rows of x: a mixed-input GEMM on a Hopper GPU, and dequantization.
 
 `matvec` (module `packed`) is memory-bound, and the fastest for up to 16 rows. With more rows the tensor cores are
 the limiter: `mixed_gemm.cuh` dequantizes w in registers, from which `wgmma` reads it. With very many rows, and on GPUs
@@ -79,7 +79,7 @@ TILES = tuple(
 class KindCost(NamedTuple):
     "Times that depend on the kind of the weights, in microseconds"
 
-    launch: float  # per product
+    launch: float  # per GEMM
     stage: float  # per stage, for any tile, if the tensor cores are not the limiter
     warpgroup: float  # for dequantization, per stage and warpgroup
     row: float  # per stage, row of x and warpgroup, if the tensor cores are the limiter
@@ -95,12 +95,12 @@ _KIND_COSTS = dict(
 )
 # not fitted: kinds whose elements are dequantized with as many instructions
 _KIND_COSTS |= dict(mxfp8=_KIND_COSTS['fp8'], nvfp4=_KIND_COSTS['int4'])
-_WAVE_US, _SPLIT_K_US = 2.85, 1.55  # per wave of blocks, per product with split-K
+_WAVE_US, _SPLIT_K_US = 2.85, 1.55  # per wave of blocks, per GEMM with split-K
 _STORE_ROW_US, _MERGE_ROW_US = 0.0051, 0.0094  # per row of x and warpgroup: stores by TMA, stores with split-K
 _W_BYTES_PER_US = 2.73e6
-# Dequantization to memory, and torch's product, fitted to the same weights
+# Dequantization to memory, and torch's GEMM, fitted to the same weights
 _UNPACK_US, _CODEBOOK_US, _UNPACK_BYTES_PER_US = 4.17, 2.1, 3.55e6
-_MIN_UNPACK_US = 50  # Python takes so long to call both
+_MIN_UNPACK_US = 50  # the overhead of Python's calls of both
 _TORCH_US, _TORCH_BYTES_PER_US, _TORCH_FLOP_PER_US = 4.17, 3.59e6, 7.9e8
 
 
@@ -124,7 +124,7 @@ def estimate_mixed(tile, kind, batch, rows, columns, sms=132) -> float:
 
 
 def estimate_unpacked(kind, batch, rows, columns) -> float:
-    "Estimate the microseconds of dequantization to memory and torch's product"
+    "Estimate the microseconds of dequantization to memory and torch's GEMM"
     w_elements, xy_elements = rows * columns, (rows + columns) * batch
     unpack_us = _UNPACK_US + _CODEBOOK_US * (kind == 'nf4') + w_elements * (BITS[kind] / 8 + 2) / _UNPACK_BYTES_PER_US
     memory_us = 2 * (w_elements + xy_elements) / _TORCH_BYTES_PER_US

@@ -6,7 +6,7 @@
 // A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
 // (blocks of a cluster that share the columns: split-K), STAGES, BIAS, CONSUMER_REGISTERS (registers of a consumer
 // thread), TMA_STORES (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x
-// per store), RASTER (tiles of x that blocks share), and the names of store_transposed.cuh and store_sums.cuh.
+// per store), RASTER (tiles of x that blocks share), and the names of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -108,7 +108,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     const u32 full = address(barriers), empty = full + 8 * STAGES;
     const int steps = (k + STEP - 1) / STEP, row_tiles = (rows + BM - 1) / BM, columns = (batch + BN - 1) / BN;
     const int tiles = row_tiles * columns;
-    const int q = rank(), begin = q * steps / CK, end = (q + 1) * steps / CK;
+    const int k_part = rank(), begin = k_part * steps / CK, end = (k_part + 1) * steps / CK;
     if (threadIdx.x == 128 * WGS) {
         prefetch(x), prefetch(w);
         if constexpr (GROUP > 0) prefetch(scale_map);
@@ -116,30 +116,30 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     }
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8 * s, 1); barrier_init(empty + 8 * s, WGS); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     // Blocks that run at the same time share up to RASTER column tiles, so that w is read from L2, not from DRAM.
-    const auto locate = [&](int tile) {                     // returns the indices of a tile along w and x
+    const auto tile_position = [&](int tile) {              // returns the indices of a tile along w and x
         const int group = tile / (row_tiles * RASTER), in_group = tile % (row_tiles * RASTER);
         const int width = min(RASTER, columns - group * RASTER);
         return make_int2(in_group / width, group * RASTER + in_group % width);
     };
     // Without TMA stores, a block has a single tile, because its accumulators overwrite the stages.
-    const int2 own = locate(blockIdx.x / CK);
-    const int first_w = own.x * BM, first_x = own.y * BN;
+    const int2 block_tile = tile_position(blockIdx.x / CK);
+    const int first_w = block_tile.x * BM, first_x = block_tile.y * BN;
     const auto row_scale = [&](int row) {                   // those of rows r and r + 8 of a tile are adjacent
         if (HAS_MATRIX_SCALE) return *(const float *)zeros * NVFP4_FACTOR;
         return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
     };
     int s = 0, phase = 0;
     if (wg == WGS) {                                        // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 128 * WGS)
             for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
-                const int2 at = locate(tile);
+                const int2 at = tile_position(tile);
                 for (int half = 2 * begin; half < 2 * end; half++) {
                     const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES);
                     const int w_tile = at.x * 4 * WGS;
@@ -157,13 +157,13 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                 }
             }
     } else {                                                // consumers
-        registers_up<CONSUMER_REGISTERS>();
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
         if constexpr (KIND == NF4) { fill_codebook<128 * WGS>(codebook); consumers_sync(); }     // while TMA loads
         float d[1][BN / 2];
         u32 a[2][4][4];
         const u64 first_rows = descriptor(address(shared), 16);         // of x in the first stage
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
-            const int2 at = locate(tile);
+            const int2 at = tile_position(tile);
             const int first_tile = at.x * 4 * WGS + warp;           // of this warp's 16 rows of w
             const size_t pair_at = min(first_tile, (rows + 15) / 16 - 1) * 8 + r;
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
@@ -188,11 +188,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     if (++s == STAGES) { s = 0; phase++; }
                     if (half == 0 || step + 1 < end) load_next(data[1 - half]);     // while this stage is dequantized
                     dequantize(data[half], codebook, offset, a[half]);
-                    fence_sums(d);
+                    fence_accumulators(d);
                     wgmma_fence();
                     #pragma unroll
                     for (int j = 0; j < 4; j++)
-                        wgmma_kept<false>(d[0], a[half][j][0], a[half][j][1], a[half][j][2], a[half][j][3],
+                        wgmma_rs<false>(d[0], a[half][j][0], a[half][j][1], a[half][j][2], a[half][j][3],
                                           x_rows + j * 2, step > begin || half || j);
                     wgmma_commit();
                     wgmma_wait<1>();                        // the previous product is complete: its stage is free
@@ -200,7 +200,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     last = now;
                 }
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if constexpr (TMA_STORES) {
                 if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
                 if constexpr (GROUP == 0) {
@@ -224,15 +224,15 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             }
         }
         if constexpr (TMA_STORES) {
-            if (threadIdx.x % 128 == 0) stores_have_read();
+            if (threadIdx.x % 128 == 0) stores_wait_read();
         } else if constexpr (CK == 1) {
             consumers_sync();
-            store_sums((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, 0);
+            store_split_k((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, 0);
         }
     }
     if constexpr (CK > 1) {
         cluster_sync();
-        if (wg < WGS) store_sums((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, q);
+        if (wg < WGS) store_split_k((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, k_part);
         cluster_sync();                                     // other blocks may still read this block's partial sums
     }
 }

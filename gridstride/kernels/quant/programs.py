@@ -1,4 +1,4 @@
-"""Standalone programs of products with quantized weights, for `export`."""
+"""Standalone programs of GEMMs with quantized weights, for `export`."""
 
 from .block_formats import BLOCK_FORMATS
 from .calls import matvec_launches
@@ -55,7 +55,7 @@ _EIGHT_BIT_SIGNATURE = (
 
 
 def _eight_bit_program(name, kind, description, sizes, lines):
-    "Return the `Program` of a product of two 8-bit operands"
+    "Return the `Program` of an 8-bit GEMM"
     constants = f'''constexpr bool INTEGERS = {str(kind == 'int8').lower()};
 // per 32 elements along K, an e4m3 accumulator keeps about 13 bits of the largest term, which may far exceed the mean
 constexpr double TERM_TOLERANCE = {1e-6 if kind == 'int8' else 2**-10};'''
@@ -100,9 +100,9 @@ def _dp4a_program():
 
 
 def programs() -> list:  # of `Program`
-    """Return programs of `matvec` (one per kind, one in float16, one for 16 rows of x) and of the 8-bit products.
+    """Return programs of `matvec` (one per kind, one in float16, one for 16 rows of x) and of the 8-bit GEMMs.
 
-    Block-scaled kinds are left out: the host code of these programs has no scales of 8 bits."""
+    Block-scaled kinds are omitted, because the host code of these programs does not support 8-bit scales."""
     variants = [(kind, 'bfloat16', 1) for kind in KINDS if kind not in BLOCK_FORMATS]
     variants += [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
     return [

@@ -15,7 +15,7 @@ __global__ void fill(unsigned char *x, float *scales, int rows, int columns, uns
     x[i] = !INTEGERS && (byte & 127) == 127 ? byte - 1 : byte;
 }
 
-float number_of(unsigned char byte) {
+float decode(unsigned char byte) {
     if (INTEGERS) return (signed char)byte;
     int exponent = byte >> 3 & 15, fraction = byte & 7;
     float x = exponent ? std::ldexp(8.f + fraction, exponent - 10) : std::ldexp((float)fraction, -9);
@@ -28,14 +28,14 @@ struct Arrays { unsigned char *a, *b; float *a_scales, *b_scales; __nv_bfloat16 
 void check(int case_index, const Arrays &arrays) {
     auto [M, N, K] = cases[case_index];
     std::vector<unsigned char> a = read(arrays.a, (size_t)M * K), b = read(arrays.b, (size_t)N * K);
-    std::vector<float> by_a = read(arrays.a_scales, M), by_b = read(arrays.b_scales, N);
+    std::vector<float> a_scales = read(arrays.a_scales, M), b_scales = read(arrays.b_scales, N);
     std::vector<__nv_bfloat16> out = read(arrays.out, (size_t)M * N);
-    int down = M > 1000 ? 211 : 1, right = N > 1000 ? 97 : 1;
-    for (int r = 0; r < M; r += down)
-        for (int c = 0; c < N; c += right) {
-            double sum = 0, size = 0, scale = (double)by_a[r] * by_b[c], got = (float)out[(size_t)r * N + c];
+    int row_step = M > 1000 ? 211 : 1, column_step = N > 1000 ? 97 : 1;
+    for (int r = 0; r < M; r += row_step)
+        for (int c = 0; c < N; c += column_step) {
+            double sum = 0, size = 0, scale = (double)a_scales[r] * b_scales[c], got = (float)out[(size_t)r * N + c];
             for (int i = 0; i < K; i++) {
-                double p = (double)number_of(a[(size_t)r * K + i]) * number_of(b[(size_t)c * K + i]);
+                double p = (double)decode(a[(size_t)r * K + i]) * decode(b[(size_t)c * K + i]);
                 sum += p;
                 size += std::abs(p);
             }

@@ -1,10 +1,10 @@
-"""Assemble the CUDA C of the quantized products: types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the quantized GEMMs: types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
 from .formats import nf4_codebook
 from ..flash.sources import wgmma_from_registers
-from ..ptx import PTX, STORE_SUMS, STORE_TRANSPOSED, primitives
+from ..ptx import PTX, STORE_SPLIT_K, STORE_TRANSPOSED, primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -13,7 +13,7 @@ source = source_loader(__package__)  # source(name) -> the text of name.cuh
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
 FLOATS = tuple(_FLOATS)
 _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'expect', 'wait'))
-_COPY_PRIMITIVES = 'address', 'barriers_ready', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_once'
+_COPY_PRIMITIVES = 'address', 'fence_mbarrier_init', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_evict_first'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
 KINDS = 'int4', 'int8', 'nf4', 'fp8', 'mxfp8', 'nvfp4'  # in the order of the C enum
 # Computed here, because a call during which torch computes it could not be repeated from a table (`call_tables`)
@@ -36,6 +36,6 @@ def kernel_source(
         PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
     )
     preamble += instructions.replace('bf16', ptx_name) + source('dequantize')
-    preamble += (STORE_TRANSPOSED + STORE_SUMS) * (name == 'mixed_gemm')
+    preamble += (STORE_TRANSPOSED + STORE_SPLIT_K) * (name == 'mixed_gemm')
     types = (('Elem', C_TYPES[dtype]),)
     return assemble_source(source(name), types, constants, preamble)

@@ -27,7 +27,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
             const size_t at = (size_t)next_row_tile * steps + next * CHUNK;
             const u32 to = address(ring + s * STAGE), bar = full + 8 * s;
             barrier_expect(bar, size * (WORDS + PAIRS * (1 + ZEROS)));
-            bulk_copy_once(to, w + at * (WORDS / 16), size * WORDS, bar);
+            bulk_copy_evict_first(to, w + at * (WORDS / 16), size * WORDS, bar);
             if constexpr (GROUP > 0) bulk_copy(to + CHUNK * WORDS, scales + at * (PAIRS / 4), size * PAIRS, bar);
             if constexpr (GROUP > 0 && ZEROS)
                 bulk_copy(to + CHUNK * (WORDS + PAIRS), zeros + at * (PAIRS / 4), size * PAIRS, bar);
@@ -37,7 +37,7 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
     if (lane == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(full + 8 * s, 1);
         if (warp == 0) barrier_init(x_ready, 1);
-        barriers_ready();
+        fence_mbarrier_init();
         if (warp == 0) {                                    // copy x first: all warps wait for it
             barrier_expect(x_ready, batch * k * 2);
             for (int row = 0; row < batch; row++)

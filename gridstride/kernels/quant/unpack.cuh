@@ -9,9 +9,10 @@ __device__ void store_eight(Elem *to, int columns, uint4 v) {
             if (c < columns) to[c] = ((const Elem *)&v)[c];
 }
 
-// Scales a pair of elements; for NVFP4, whose block scales are in it, by the scale of the matrix, rounded once
-__device__ u32 finish(u32 a, u32 by, float matrix_scale) {
-    if constexpr (!HAS_MATRIX_SCALE) return mul2(a, by);
+// Multiplies a pair of elements by the scale of their block; for NVFP4, whose elements already contain the scales of
+// their blocks, by the scale of the matrix, with a single rounding
+__device__ u32 apply_scale(u32 a, u32 scale, float matrix_scale) {
+    if constexpr (!HAS_MATRIX_SCALE) return mul2(a, scale);
     const Pair two = *(const Pair *)&a;
     const Pair scaled = {Elem((float)two.x * matrix_scale), Elem((float)two.y * matrix_scale)};
     return *(const u32 *)&scaled;
@@ -22,9 +23,9 @@ unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int
     extern __shared__ u32 codebook[];                       // for NF4
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, steps = (k + STEP - 1) / STEP;
     if constexpr (KIND == NF4) { fill_codebook<32 * WARPS>(codebook); __syncthreads(); }
-    const int all = (rows + 15) / 16 * steps;
+    const int total_steps = (rows + 15) / 16 * steps;
     const float matrix_scale = HAS_MATRIX_SCALE ? *(const float *)zeros * NVFP4_FACTOR : 1;
-    for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < all; at += gridDim.x * WARPS) {
+    for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < total_steps; at += gridDim.x * WARPS) {
         const int tile = at / steps, step = at % steps;
         uint4 words[LOADS];
         #pragma unroll
@@ -32,9 +33,9 @@ unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int
         #pragma unroll
         for (int j = 0; j < 4; j++) {                       // 32 columns
             const int group = GROUP ? at * SCALES + lane_group(j * 32 / LANE_COLUMNS, t) : tile;
-            const u32 pair = decode_scales(load_scales(scales, group * 8 + r)), by[2] = {upper(pair), lower(pair)};
+            const u32 pair = decode_scales(load_scales(scales, group * 8 + r)), scale[2] = {upper(pair), lower(pair)};
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT}, a[2][4];
-            if constexpr (KIND == NVFP4) offset[0] = by[0], offset[1] = by[1];
+            if constexpr (KIND == NVFP4) offset[0] = scale[0], offset[1] = scale[1];
             if constexpr (ZEROS) {
                 offset[0] = add2(NO_ZERO_POINT, upper(zeros[group * 8 + r]));
                 offset[1] = add2(NO_ZERO_POINT, lower(zeros[group * 8 + r]));
@@ -48,8 +49,10 @@ unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int
                 const int row = tile * 16 + i * 8 + r;
                 if (row < rows)
                     store_eight(to + (size_t)row * k + column, k - column,
-                                {finish(a[0][i], by[i], matrix_scale), finish(a[0][i + 2], by[i], matrix_scale),
-                                 finish(a[1][i], by[i], matrix_scale), finish(a[1][i + 2], by[i], matrix_scale)});
+                                {apply_scale(a[0][i], scale[i], matrix_scale),
+                                 apply_scale(a[0][i + 2], scale[i], matrix_scale),
+                                 apply_scale(a[1][i], scale[i], matrix_scale),
+                                 apply_scale(a[1][i + 2], scale[i], matrix_scale)});
             }
         }
     }

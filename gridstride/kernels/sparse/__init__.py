@@ -1,7 +1,7 @@
-"""Sparse matrices: their formats, and products that skip the zeros. The modules need torch, so they are imported on
-first use.
+"""Sparse matrices: their formats, and matrix multiplication that skips the zeros. The modules need torch, so they are
+imported on first use.
 
-The modules: `formats` (2:4 sparsity in plain torch), `two_four`, `blocks` and `csr` (products with 2:4, block and
+The modules: `formats` (2:4 sparsity in plain torch), `two_four`, `blocks` and `csr` (multiplication by 2:4, block and
 unstructured sparsity), `linear` (`TwoFourLinear`), `model_conversion` (`prune_24` and `densify`), `launches` (with
 tensor maps), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).
 """

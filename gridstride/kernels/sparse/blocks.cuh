@@ -8,7 +8,7 @@ constexpr bool SPLIT_N = BR == 64;
 
 // Issues d (+)= the product of a block
 __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < 4; i++) wgmma<false, false>(d[0], a + i*32/16, b + i*32/16, more || i > 0);
@@ -25,11 +25,11 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = row_tiles*((n + BN-1)/BN), s = 0, phase = 0;
     if (threadIdx.x == 256) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     __syncthreads();
     if (wg == 2) {                                                  // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 256) for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             int tr = tile%row_tiles, tc = tile/row_tiles;
             for (int i = row_offsets[tr]; i < row_offsets[tr + 1]; i++) {
@@ -42,9 +42,9 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
             }
         }
     } else {                                                        // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         int t = threadIdx.x%128;
-        u32 mine = o + wg*OUT*256;
+        u32 buffer = o + wg*OUT*256;
         u64 da = descriptor(a + (SPLIT_N ? 0 : wg*64*128), 16), db = descriptor(b + (SPLIT_N ? wg*N*128 : 0), 16);
         float d[M][N/2];
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -61,10 +61,10 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
                 if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
-            store_transposed(d, y, nullptr, 0, tc*BN + (SPLIT_N ? wg*N : 0), tr*BR + (SPLIT_N ? 0 : wg*64), mine, wg);
+            store_transposed(d, y, nullptr, 0, tc*BN + (SPLIT_N ? wg*N : 0), tr*BR + (SPLIT_N ? 0 : wg*64), buffer, wg);
         }
-        if (t == 0) stores_have_read();
+        if (t == 0) stores_wait_read();
     }
 }

@@ -103,7 +103,7 @@ def blocks_launch(
     block_rows,  # rows of a block
     gpu,  # a `Device`
 ) -> tuple:  # a `KernelLaunch`, and the (box, swizzle) of values, x and y
-    "Return the launch of the product with a block-sparse matrix, and the boxes of its tensor maps"
+    "Return the launch of the SpMM with a block-sparse matrix, and the boxes of its tensor maps"
     wgmma_columns = _X_ROWS_PER_BLOCK if block_rows == 128 else _X_ROWS_PER_BLOCK // 2
     constants = dict(BR=block_rows, STAGES=_STAGES, M=1, N=wgmma_columns, OUT=_ROWS_PER_STORE, BIAS=False)
     src, row_blocks = blocks_source(dtype, tuple(constants.items()), wgmma_columns), cdiv(rows, block_rows)

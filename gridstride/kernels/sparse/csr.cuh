@@ -11,17 +11,17 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *row_offsets, con
     float sum[V] = {};
     int end = row_offsets[row + 1];
     for (int at = row_offsets[row]; at < end; at += 32) {           // 32 elements per iteration, one per lane
-        bool there = at + lane < end;
-        int column = there ? columns[at + lane] : 0;
-        float value = there ? float(values[at + lane]) : 0;
+        bool in_bounds = at + lane < end;
+        int column = in_bounds ? columns[at + lane] : 0;
+        float value = in_bounds ? float(values[at + lane]) : 0;
         #pragma unroll 4
         for (int i = 0; i < min(32, end - at); i++) {
             int from = __shfl_sync(~0u, column, i);
-            float by = __shfl_sync(~0u, value, i);
+            float scale = __shfl_sync(~0u, value, i);
             if (c >= n) continue;
             Vector v = *(const Vector *)(x + (size_t)from*n + c);
             #pragma unroll
-            for (int j = 0; j < V; j++) sum[j] += by*float(v.v[j]);
+            for (int j = 0; j < V; j++) sum[j] += scale*float(v.v[j]);
         }
     }
     if (c >= n) return;

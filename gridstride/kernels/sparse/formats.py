@@ -160,7 +160,7 @@ def search_order(
     """Search for an order of the columns in which pruning keeps larger elements: prune w[:, order], and multiply by
     x[:, order].
 
-    Each round takes random pairs of groups, and splits their eight columns in the best of 35 ways, so the kept
+    Each iteration takes random pairs of groups, and splits their eight columns in the best of 35 ways, so the kept
     magnitude never decreases. Raises ValueError unless the number of columns is a multiple of 8. Source: Pool and Yu,
     "Channel Permutations for N:M Sparsity"."""
     _check_matrix('search_order', w)

@@ -19,7 +19,7 @@ __host__ __device__ inline unsigned random_bits(unsigned long long i) {
 
 __global__ void fill(Elem *x, size_t size) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < size) x[i] = Elem(random_number(i << 1));
+    if (i < size) x[i] = Elem(random_value(i << 1));
 }
 
 // Each thread makes four elements of a row, two of them nonzero, and writes their indices to a word of the metadata. At
@@ -32,7 +32,7 @@ __global__ void fill_24(Matrix w, int rows, int k) {
     unsigned nibble = pairs[random_bits(i << 1 | 1) % 6], at = r % 8 * 4 + c % 64 / 16;
     for (int j = 0; j < 4; j++) w.dense[(size_t)r * k + c + j] = Elem(0.f);
     for (int j = 0; j < 2; j++) {
-        Elem v(random_number((i * 2 + j) << 1 | 1));
+        Elem v(random_value((i * 2 + j) << 1 | 1));
         w.values[i * 2 + j] = v;
         w.dense[(size_t)r * k + c + (nibble >> 2 * j & 3)] = v;
     }
@@ -47,7 +47,7 @@ __global__ void fill_nonzeros(Matrix w, int rows, int k) {
         for (int i = threadIdx.x; i < block_height * block_width; i += blockDim.x) {
             int row = r * block_height + i / block_width, column = w.columns[at] * block_width + i % block_width;
             bool in_bounds = row < rows && column < k;
-            Elem v(in_bounds ? random_number(((size_t)at * block_height * block_width + i) << 1 | 1) : 0.f);
+            Elem v(in_bounds ? random_value(((size_t)at * block_height * block_width + i) << 1 | 1) : 0.f);
             w.values[(size_t)at * block_height * block_width + i] = v;
             if (in_bounds) w.dense[(size_t)row * k + column] = v;
         }
@@ -133,7 +133,7 @@ int run() {
     cudaDeviceProp gpu;
     double ms = run_cases(std::size(cases), gpu, run_case);
     auto [rows, n, k] = *(std::end(cases) - 1);
-    printf("PASS %-34s %dx%d, %d  %9.4f ms  %7.1f TFLOP/s with the zeros, %s\n", NAME, rows, k, n, ms,
+    printf("PASS %-34s %dx%d, %d  %9.4f ms  %7.1f TFLOP/s as a dense product, %s\n", NAME, rows, k, n, ms,
            2. * rows * n * k / ms / 1e9, gpu.name);
     return 0;
 }

@@ -49,9 +49,9 @@ def _speedup_note(layer):
             f'{dtype_name(values)} on {device_name}:\ntorch multiplies, with dense weights.'
         )
     x, w = torch.randn(_TIMED_ROWS, layer.in_features, device=values.device).to(values.dtype), layer.weight
-    products = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
+    calls = (lambda: layer(x)), (lambda: F.linear(x, w, layer.bias))
     with torch.no_grad():  # CUDA graphs, so that the times have no launch overhead
-        sparse_seconds, dense_seconds = (bench(capture(product, 1)).median for product in products)
+        sparse_seconds, dense_seconds = (bench(capture(call, 1)).median for call in calls)
     speedup = dense_seconds / sparse_seconds
     return (
         f'{_TIMED_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} elements, the largest of these '

@@ -1,8 +1,8 @@
-"""Assemble the CUDA C of the sparse products: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the SpMM kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
 
 from functools import lru_cache
 
-from ..ptx import PTX, STORE_SUMS, STORE_TRANSPOSED, primitives, wgmma
+from ..ptx import PTX, STORE_SPLIT_K, STORE_TRANSPOSED, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
@@ -48,12 +48,12 @@ __device__ void mma_sp(float (&d)[4], const u32 (&a)[4], const u32 (&b)[4], u32 
 def hopper_source(
     file_names,  # without `.cuh`, in order
     dtype,  # 'bfloat16', 'float16'
-    product_functions,  # CUDA C of the functions that issue products
+    mma_functions,  # CUDA C of the functions that issue MMA instructions
     constants,  # ((name in the source, its integer value), ...)
     store=STORE_TRANSPOSED,  # CUDA C of the functions that store accumulators
 ) -> str:
-    "Return the source of a product on a Hopper GPU"
-    preamble = (PTX + product_functions).replace('bf16', F16_TYPES[dtype])
+    "Return the source of an SpMM on a Hopper GPU"
+    preamble = (PTX + mma_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Elem', C_TYPES[dtype]),)
     text = '\n'.join((store, *map(source, file_names)))
     return assemble_source(text, types, constants, preamble)
@@ -61,8 +61,8 @@ def hopper_source(
 
 @lru_cache(1024)
 def split_source(dtype, n, constants) -> str:
-    "Return the source of the 2:4 product with split-K; `n`: columns per `wgmma`"
-    return hopper_source(('two_four_split',), dtype, wgmma_sp(n), constants, STORE_SUMS)
+    "Return the source of the 2:4 SpMM with split-K; `n`: columns per `wgmma`"
+    return hopper_source(('two_four_split',), dtype, wgmma_sp(n), constants, STORE_SPLIT_K)
 
 
 @lru_cache(1024)
@@ -71,13 +71,13 @@ def blocks_source(
     constants,
     n,  # columns per `wgmma`
 ) -> str:
-    "Return the source of the product with a block-sparse matrix"
+    "Return the source of the SpMM with a block-sparse matrix"
     return hopper_source(('blocks',), dtype, wgmma(n), constants)
 
 
 @lru_cache
 def mma_sp_source(dtype, constants) -> str:
-    "Return the source of the product that uses `mma.sp`"
+    "Return the source of the SpMM that uses `mma.sp`"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix'
     preamble = 'typedef unsigned u32;\n' + primitives(*primitive_names) + MMA_SP.replace('bf16', F16_TYPES[dtype])
     return assemble_source(source('two_four_warps'), (('Elem', C_TYPES[dtype]),), constants, preamble)
@@ -85,7 +85,7 @@ def mma_sp_source(dtype, constants) -> str:
 
 @lru_cache
 def few_rows_source(dtype, constants) -> str:
-    "Return the source of the product with few rows of x, which uses `mma.sp`"
+    "Return the source of the SpMM with few rows of x, which uses `mma.sp`"
     preamble = 'typedef unsigned u32;\n' + MMA_SP.replace('bf16', F16_TYPES[dtype])
     return assemble_source(source('two_four_few'), (('Elem', C_TYPES[dtype]),), constants, preamble)
 
@@ -95,5 +95,5 @@ def csr_source(
     dtype,
     vec_size,  # elements per load
 ) -> str:
-    "Return the source of the products with CSR matrices"
+    "Return the source of the SpMM with CSR matrices"
     return assemble_source(source('csr'), (('Elem', C_TYPES[dtype]),), (('V', vec_size),))

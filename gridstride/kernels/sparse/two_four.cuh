@@ -22,12 +22,12 @@ __device__ void tile_position(int tile, int row_tiles, int column_tiles, int &tr
 template<int PARTS, int ROWS, int ROW_BYTES>
 __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
     if (PARTS == 1) tma_load(to, x, r, c, bar);
-    else tma_load_for(to + part*(ROWS/PARTS)*ROW_BYTES, x, r + part*(ROWS/PARTS), c, bar, blocks);
+    else tma_load_multicast(to + part*(ROWS/PARTS)*ROW_BYTES, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 
 // Issues d (+)= the product of one stage, with the first or the second of two words of metadata.
 __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M], bool second, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int x = 0; x < M; x++) wgmma_sp<0>(d[x], a + x*64*BK/16, b, second ? metadata[x].y : metadata[x].x, more);
@@ -40,7 +40,7 @@ __device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M],
 // Keeps a word of metadata in its register until the product is complete: the tensor cores read it until then, which
 // the compiler does not know. The condition makes the compiler believe that the word is used again. It never holds,
 // because a word of 0 would contain a position twice, so no thread sleeps.
-__device__ void keep(const uint2 (&metadata)[M], bool second) {
+__device__ void keep_alive(const uint2 (&metadata)[M], bool second) {
     #pragma unroll
     for (int x = 0; x < M; x++)
         asm volatile("{ .reg .pred none; setp.eq.b32 none, %0, 0;\n@none nanosleep.u32 %0; }"
@@ -60,11 +60,11 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
     int steps = (k + 4*BK-1)/(4*BK)*4;                              // a multiple of 4; elements beyond k are zeros
     if (threadIdx.x == WGS*128) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     cluster_sync();
     if (wg == WGS) {                                                // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
         if (threadIdx.x == WGS*128)
         for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
@@ -79,10 +79,10 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
             }
         }
     } else {                                                        // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         int t = threadIdx.x%128, last = -1, pairs = (k + 2*BK-1)/(2*BK), tiles = (rows + 63)/64;
         bool signals = t < CLUSTER && (t%CM == i || t/CM == j);
-        u32 mine = o + wg*OUT*256;
+        u32 buffer = o + wg*OUT*256;
         u64 da = narrow_descriptor(a + wg*M*64*BK), db = descriptor(b, 16);
         float d[M][N/2];
         for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
@@ -101,7 +101,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                     barrier_wait(full + 8*s, phase);
                     multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), e[i/2], i%2, step + i > 0);
                     wgmma_wait<1>();                        // the previous product is complete: its stage is free
-                    keep(e[(i + 3)%4/2], (i + 1)%2);
+                    keep_alive(e[(i + 3)%4/2], (i + 1)%2);
                     if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
                     last = s;
                     if (++s == STAGES) { s = 0; phase++; }
@@ -111,13 +111,13 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                 }
             }
             wgmma_wait<0>();
-            keep(e[1], true);
-            fence_sums(d);
+            keep_alive(e[1], true);
+            fence_accumulators(d);
             if (signals) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            store_transposed(d, y, bias, rows, (tc*CN + j)*BN, row, mine, wg);
+            store_transposed(d, y, bias, rows, (tc*CN + j)*BN, row, buffer, wg);
         }
-        if (t == 0) stores_have_read();
+        if (t == 0) stores_wait_read();
     }
     cluster_sync();  // other blocks may still arrive at this block's barriers
 }

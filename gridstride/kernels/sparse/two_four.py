@@ -58,7 +58,7 @@ def unpack_24(packed: TwoFour):  # (rows, columns)
 
 
 class Tile(NamedTuple):
-    "The tile of the product on a Hopper GPU"
+    "The tile of the SpMM on a Hopper GPU"
 
     BM: int  # rows of w per block
     BN: int  # rows of x per block
@@ -90,7 +90,7 @@ def estimate_cycles(
     k,
     sms=132,
 ) -> float:
-    """Estimate the cycles of the product.
+    """Estimate the cycles of the SpMM.
 
     In a step, the tensor cores, shared memory and the copies work at the same time. A step takes about as long as the
     slowest of the three, and longer if several take similar times: the estimate is (a^4 + b^4 + c^4)^(1/4)."""
@@ -118,7 +118,7 @@ _SPLIT_SMEM_BYTES, _MAX_SPLIT_STAGES = 220 * 1024, 10
 
 
 def estimate_split(tile, rows, n, k, sms=132) -> float:
-    """Estimate the microseconds of the product with split-K.
+    """Estimate the microseconds of the SpMM with split-K.
 
     Fitted to 480 measured times of 12 weights with 16 to 1,024 rows of x on an H200, where shared memory is the limiter
     of a stage. The tiles that are chosen are on average 1% slower than the fastest."""
@@ -187,7 +187,7 @@ def split_launch(dtype, rows, n, k, has_bias, tile) -> tuple:  # a `KernelLaunch
     "Return the launch of x @ w.T (+ bias) with split-K on a Hopper GPU, and the boxes of its tensor maps"
     stage_bytes, warpgroups = 144 * tile.BM + 256 * tile.BN, tile.BM // 64
     stages = min(_MAX_SPLIT_STAGES, _SPLIT_SMEM_BYTES // stage_bytes)
-    smem_bytes = max(stages * stage_bytes, 4 * tile.BN * (tile.BM + 4))  # the sums, after the pipeline
+    smem_bytes = max(stages * stage_bytes, 4 * tile.BN * (tile.BM + 4))  # the partial sums, after the pipeline
     constants = dict(tile._asdict(), WGS=warpgroups, STAGES=stages, BIAS=has_bias)
     src = split_source(dtype, tile.BN, tuple(constants.items()))
     grid, block = (cdiv(rows, tile.BM) * cdiv(n, tile.BN) * tile.CK,), (128 * (warpgroups + 1),)

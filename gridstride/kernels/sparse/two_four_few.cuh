@@ -33,7 +33,7 @@ template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], con
 __global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Elem *values, const Elem *x, Elem *y,
                                                               const u32 *metadata, const Elem *bias, int rows, int n,
                                                               int k) {
-    __shared__ float sums[WARPS][N_TILES * 8][ROWS];
+    __shared__ float partial_sums[WARPS][N_TILES * 8][ROWS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = blockIdx.x * ROWS, row = first_row + lane / 4;
     int tiles = (k + TILE_K - 1) / TILE_K;                  // the metadata has tiles of 64 rows and 128 columns
     const u32 *words = metadata + ((size_t)(first_row / 64) * tiles * 4 + first_row % 64 / 16) * 64 + lane * 2;
@@ -48,14 +48,14 @@ __global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Elem *values
     #pragma unroll
     for (int j = 0; j < N_TILES; j++)
         #pragma unroll
-        for (int i = 0; i < 4; i++) sums[warp][j * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = d[j][i];
+        for (int i = 0; i < 4; i++) partial_sums[warp][j * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = d[j][i];
     __syncthreads();
     for (int i = threadIdx.x; i < N_TILES * 8 * ROWS; i += 32 * WARPS) {
         int r = first_row + i % ROWS, c = i / ROWS;
         if (r >= rows || c >= n) continue;
         float sum = BIAS ? float(bias[r]) : 0;
         #pragma unroll
-        for (int w = 0; w < WARPS; w++) sum += sums[w][c][i % ROWS];
+        for (int w = 0; w < WARPS; w++) sum += partial_sums[w][c][i % ROWS];
         y[(size_t)c * rows + r] = Elem(sum);
     }
 }

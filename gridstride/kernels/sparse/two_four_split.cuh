@@ -1,14 +1,14 @@
-// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k where there are too few tiles for all SMs: the CK
-// blocks of a cluster share the columns of a tile of w (split-K), and add up their sums. `values`, `metadata`, x and y
-// are those of two_four.cuh. A stage has 128 elements along k, of which w stores 64, and their metadata. Defined above:
+// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, with too few tiles for all SMs: the CK blocks of a
+// cluster share the columns of a tile of w (split-K), and add their partial sums. `values`, `metadata`, x and y are
+// those of two_four.cuh. A stage has 128 elements along k, of which w stores 64, and their metadata. Defined above:
 // BM and BN (rows of w and of x per block), WGS (consumer warpgroups, of 64 rows of w each), STAGES, CK, the
-// constants of `store_sums.cuh`, and wgmma_sp.
+// constants of `store_split_k.cuh`, and wgmma_sp.
 constexpr int A_BYTES = BM * 128, HALF_B_BYTES = BN * 128, B_BYTES = 2 * HALF_B_BYTES, WORD_BYTES = BM * 16;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES + WORD_BYTES;
 
 // Issues d (+)= the product of a stage.
 __device__ void multiply(float (&d)[1][BN / 2], u64 a, u64 b, uint2 metadata, bool more) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     wgmma_sp<0>(d[0], a, b, metadata.x, more);
     wgmma_sp<1>(d[0], a + 32 / 16, b + 64 / 16, metadata.x, 1);
@@ -18,7 +18,7 @@ __device__ void multiply(float (&d)[1][BN / 2], u64 a, u64 b, uint2 metadata, bo
 }
 
 // Keeps the metadata in its registers until the product is complete: see two_four.cuh.
-__device__ void keep(u32 metadata) {
+__device__ void keep_alive(u32 metadata) {
     asm volatile("{ .reg .pred none; setp.eq.b32 none, %0, 0;\n@none nanosleep.u32 %0; }" :: "r"(metadata) : "memory");
 }
 
@@ -29,18 +29,19 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
     __shared__ u64 barriers[2 * STAGES];
     const u32 a = address(shared), b = a + STAGES * A_BYTES, words = b + STAGES * B_BYTES;
     const u32 full = address(barriers), empty = full + 8 * STAGES;
-    const int steps = (k + 127) / 128, bands = (rows + BM - 1) / BM, row_tiles = (rows + 63) / 64;
-    const int q = rank(), tile = blockIdx.x / CK, first_row = tile % bands * BM, first_n = tile / bands * BN;
-    const int begin = q * steps / CK, end = (q + 1) * steps / CK;
+    const int steps = (k + 127) / 128, row_blocks = (rows + BM - 1) / BM, row_tiles = (rows + 63) / 64;
+    const int k_part = rank(), tile = blockIdx.x / CK;
+    const int first_row = tile % row_blocks * BM, first_n = tile / row_blocks * BN;
+    const int begin = k_part * steps / CK, end = (k_part + 1) * steps / CK;
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8 * s, 1); barrier_init(empty + 8 * s, WGS); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     if constexpr (CK > 1) cluster_sync(); else __syncthreads();
     int s = 0, phase = 0;
     if (wg == WGS) {                                        // producer
-        registers_down<40>();
+        setmaxnreg_dec<40>();
         if (threadIdx.x == 128 * WGS)
             for (int step = begin; step < end; step++) {
                 const u32 bar = full + 8 * s;
@@ -57,7 +58,7 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
                 if (++s == STAGES) { s = 0; phase++; }
             }
     } else {                                                // consumers
-        registers_up<232>();
+        setmaxnreg_inc<232>();
         const u64 da = descriptor(a + wg * 64 * 128, 16), db = descriptor(b, 16);
         const int t = threadIdx.x % 128, lane = t % 32, warp = t / 32;
         float d[1][BN / 2] = {};
@@ -71,23 +72,23 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
                 e[i] = *(const uint2 *)(shared + STAGES * (A_BYTES + B_BYTES) + s * WORD_BYTES + wg * 1024 + t * 8);
                 multiply(d, da + s * (A_BYTES / 16), db + s * (B_BYTES / 16), e[i], step + i > begin);
                 wgmma_wait<1>();                            // the previous product is complete: its stage is free
-                keep(e[1 - i].x), keep(e[1 - i].y);
+                keep_alive(e[1 - i].x), keep_alive(e[1 - i].y);
                 if (last >= 0 && t == 0) barrier_arrive(empty + 8 * last);
                 last = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
         wgmma_wait<0>();
-        keep(e[0].x), keep(e[0].y), keep(e[1].x), keep(e[1].y);
-        fence_sums(d);
-        asm volatile("bar.sync 1, %0;" :: "n"(128 * WGS) : "memory");      // the stages are reused for the sums
-        float *mine = (float *)shared + wg * 64 + warp * 16 + lane / 4;
+        keep_alive(e[0].x), keep_alive(e[0].y), keep_alive(e[1].x), keep_alive(e[1].y);
+        fence_accumulators(d);
+        asm volatile("bar.sync 1, %0;" :: "n"(128 * WGS) : "memory");      // the stages are reused for the partial sums
+        float *fragment = (float *)shared + wg * 64 + warp * 16 + lane / 4;
         #pragma unroll
         for (int i = 0; i < BN / 2; i++)
-            mine[(i / 4 * 8 + lane % 4 * 2 + i % 2) * PITCH + i / 2 % 2 * 8] = d[0][i];
+            fragment[(i / 4 * 8 + lane % 4 * 2 + i % 2) * PITCH + i / 2 % 2 * 8] = d[0][i];
         asm volatile("bar.sync 1, %0;" :: "n"(128 * WGS) : "memory");
     }
     if constexpr (CK > 1) cluster_sync();
     const auto no_scale = [](int) { return 1.f; };
-    if (wg < WGS) store_sums((const float *)shared, no_scale, bias, y, n, rows, first_row, first_n, q);
-    if constexpr (CK > 1) cluster_sync();                   // other blocks may still read this block's sums
+    if (wg < WGS) store_split_k((const float *)shared, no_scale, bias, y, n, rows, first_row, first_n, k_part);
+    if constexpr (CK > 1) cluster_sync();                   // other blocks may still read this block's partial sums
 }

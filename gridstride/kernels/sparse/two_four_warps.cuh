@@ -1,7 +1,7 @@
 // Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, by `mma.sp`, for GPUs from Ampere on. `values` (rows
 // x k/2) has the nonzero elements, `metadata` their positions, one word per thread and 64 elements along k. x is n x k,
 // y is n x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64. Defined above:
-// STAGES, BIAS, Number (a 16-bit float), and mma_sp.
+// STAGES, BIAS, Elem (a 16-bit float), and mma_sp.
 constexpr int BM = 128, BN = 128, BK = 64;
 constexpr int A_ROW = BK/2*2 + 16, B_ROW = BK*2 + 16;               // bytes, padded against bank conflicts
 constexpr int A_BYTES = BM*A_ROW, STAGE = A_BYTES + BN*B_ROW;
@@ -10,13 +10,13 @@ constexpr int A_BYTES = BM*A_ROW, STAGE = A_BYTES + BN*B_ROW;
 __device__ void load(u32 to, const Elem *values, const Elem *x, int r, int c, int at, int rows, int n, int k) {
     for (int i = threadIdx.x; i < BM*BK/16; i += 256) {
         int row = i/(BK/16), col = i%(BK/16)*8, from = at/2 + col;
-        bool there = r + row < rows && from < k/2;
-        copy_async<16>(to + row*A_ROW + col*2, values + (there ? (size_t)(r + row)*(k/2) + from : 0), there);
+        bool in_bounds = r + row < rows && from < k/2;
+        copy_async<16>(to + row*A_ROW + col*2, values + (in_bounds ? (size_t)(r + row)*(k/2) + from : 0), in_bounds);
     }
     for (int i = threadIdx.x; i < BN*BK/8; i += 256) {
         int row = i/(BK/8), col = i%(BK/8)*8, from = at + col;
-        bool there = c + row < n && from < k;
-        copy_async<16>(to + A_BYTES + row*B_ROW + col*2, x + (there ? (size_t)(c + row)*k + from : 0), there);
+        bool in_bounds = c + row < n && from < k;
+        copy_async<16>(to + A_BYTES + row*B_ROW + col*2, x + (in_bounds ? (size_t)(c + row)*k + from : 0), in_bounds);
     }
     copies_commit();
 }

@@ -1,8 +1,8 @@
-// out (M x N) = epilogue(scale * A (M x K) @ B (K x N)) for 16-bit floats, accumulated in float32. There are `count`
-// products, whose matrices are contiguous in memory; or, if GROUPED (a grouped GEMM), the rows of A and of out belong
-// to `count` groups: group g ends before row `ends[g]` and has its own B.
+// out (M x N) = epilogue(scale * A (M x K) @ B (K x N)) for 16-bit floats, accumulated in float32. A batch has `count`
+// matrices, contiguous in memory. If GROUPED (a grouped GEMM), the rows of A and of out belong to `count` groups
+// instead: group g ends before row `ends[g]` and has its own B.
 //
-// Defined above this source: Number (the type of A and B), Out (float, or Number), BM, BN, BK, STAGES, WGS (consumer
+// Defined above this source: Elem (the type of A and B), Out (float, or Elem), BM, BN, BK, STAGES, WGS (consumer
 // warpgroups), CM and CN (blocks of a cluster along M, which share tiles of B, or along N, which share tiles of A),
 // BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per thread), PDL (programmatic dependent launch: the
 // kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (memory holds the transpose), wgmma.
@@ -12,7 +12,7 @@
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M_BLOCKS = BM/64/WGS;
 constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // complete TMA boxes along N
 constexpr int CLUSTER = CM*CN, CLUSTER_ROWS = BM*CM, CLUSTER_COLS = BN*CN;    // in blocks, rows and columns
-constexpr int GROUP = 16;                                                // rows of tiles in a band (L2 reuse)
+constexpr int GROUP = 16;                                                // tile rows traversed together (L2 reuse)
 constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // results are stored by TMA
 
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
@@ -23,13 +23,13 @@ __device__ void tma_load(u32 to, const TensorMap &x, int z, int r, int c, u32 ba
                  "[%0], [%1, {%2, %3, %4}], [%5];"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar) : "memory");
 }
-__device__ void tma_load_for(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, short blocks) {
+__device__ void tma_load_multicast(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, short blocks) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3, %4}], [%5], %6;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar), "h"(blocks) : "memory");
 }
 
-// The position of a cluster's tile: its product or group, its first row and column, and the end of the group's rows
+// The position of a cluster's tile: its matrix or group, its first row and column, and the end of the group's rows
 struct Tile { int z, row, column, end; };
 
 struct Schedule {
@@ -50,9 +50,9 @@ struct Schedule {
             else if (index < tile_rows*tile_cols) t.z = z;
             else if (z == count-1) return false;
             else { tiles_before += tile_rows*tile_cols; begin = end; end = ends[z+1]; continue; }
-            int band = index/(GROUP*tile_cols), position = index%(GROUP*tile_cols);
-            int rows = min(GROUP, tile_rows - band*GROUP);
-            t.row = begin + (band*GROUP + position%rows)*CLUSTER_ROWS;
+            int first = index/(GROUP*tile_cols)*GROUP, position = index%(GROUP*tile_cols);
+            int rows = min(GROUP, tile_rows - first);
+            t.row = begin + (first + position%rows)*CLUSTER_ROWS;
             t.column = position/rows*CLUSTER_COLS + blockIdx.x%CLUSTER/CM*BN;
             t.end = end;
             tile += gridDim.x/CLUSTER;
@@ -66,10 +66,10 @@ template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, int part) {
     static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
     if (PARTS == 1) tma_load(to, x, z, r, c, bar);
-    else tma_load_for(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
+    else tma_load_multicast(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
 
-// Loads the tiles of a step, from `k` on along K, for block `rank` of the cluster: its part of each shared box
+// Loads the tiles of a step, starting at `k` along K, for block `rank` of the cluster: its part of each shared box
 __device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, const Tile &t, int k, u32 bar,
                           int rank) {
     int row = t.row + rank%CM*BM, za = GROUPED ? 0 : t.z;
@@ -79,9 +79,9 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, 
     else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, B, t.z, k, t.column + x, bar, rank);
 }
 
-// Issues d (+)= the product of a step; da and db are the descriptors of its tiles
+// Issues the wgmma instructions of a step: d (+)= its part of A @ B. da and db are the descriptors of its tiles
 __device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool accumulate) {
-    fence_sums(d);
+    fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK/16; i++)
@@ -107,26 +107,26 @@ __device__ void transpose_quad(u32 (&v)[4]) {
         }
     }
 }
-__device__ float2 unpack(u32 x) { return make_float2(float(((Number *)&x)[0]), float(((Number *)&x)[1])); }
+__device__ float2 unpack(u32 x) { return make_float2(float(((Elem *)&x)[0]), float(((Elem *)&x)[1])); }
 
-// The operands of an epilogue besides the product
+// The operands of the epilogue
 struct EpilogueOperands {
-    const Number *__restrict__ bias, *__restrict__ other;   // (N); like out: the addend or the factor
-    Number *saved;                                          // like out: receives the activation's input or gradient
+    const Elem *__restrict__ bias, *__restrict__ other;   // (N); like out: the addend or the factor
+    Elem *saved;                                          // like out: receives the activation's input or gradient
     float *sums;                                            // partial column sums: one row per warp of rows of out
     float scale;
 };
 
-constexpr int AHEAD = 2;                                    // groups of 32 columns whose loads are in flight together
-struct LoadedOperand { uint4 rows[AHEAD][2*M_BLOCKS]; };
+constexpr int IN_FLIGHT = 2;                                // groups of 32 columns whose loads are in flight together
+struct LoadedOperand { uint4 rows[IN_FLIGHT][2*M_BLOCKS]; };
 
-// Loads the other matrix (factor or addend): per thread and row, eight columns of each of AHEAD groups of 32 columns,
-// from column `c0` of the tile on
+// Loads the other matrix (factor or addend): per thread and row, eight columns of each of IN_FLIGHT groups of 32
+// columns, starting at column `c0` of the tile
 __device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, int row, int c0, size_t first, int N) {
     LoadedOperand res = {};
     if (MULTIPLIED || ADDED)
         #pragma unroll
-        for (int j = 0; j < AHEAD; j++)
+        for (int j = 0; j < IN_FLIGHT; j++)
             #pragma unroll
             for (int x = 0; x < 2*M_BLOCKS; x++) {                 // 2*M_BLOCKS rows, 8 apart in a block of 64 rows
                 int r = row + x*8 + x/2*48, c = t.column + c0 + j*32 + threadIdx.x%4*8;
@@ -137,7 +137,7 @@ __device__ LoadedOperand load_operand(const EpilogueOperands &o, const Tile &t, 
 
 // Reduces eight values per lane over the lanes with the same lane%4. Returns one of the eight sums: its index is lane/4
 // with the three bits reversed
-__device__ float add_rows(float (&v)[8]) {
+__device__ float reduce_rows(float (&v)[8]) {
     #pragma unroll
     for (int bit = 16, n = 4; n > 0; bit /= 2, n /= 2) {
         bool upper = threadIdx.x & bit;
@@ -155,13 +155,13 @@ __device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
                  :: "l"(&x), "r"(c), "r"(r), "r"(z), "r"(from) : "memory");
 }
 // Waits until at most one of the thread's TMA stores still reads shared memory
-__device__ void wait_for_all_stores_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `buffer` (double buffering)
 __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 buffer, int &pieces) {
     int lane = threadIdx.x%32, tr = lane%16;
     u32 piece = buffer + pieces++%2*2048;
-    if (lane == 0) wait_for_all_stores_but_one();
+    if (lane == 0) stores_wait_read_but_one();
     __syncwarp();
     #pragma unroll
     for (int g = 0; g < 8; g += 2)
@@ -172,8 +172,8 @@ __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, i
 }
 
 // Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `to`: the address of
-// the thread's first element; `rows`, `columns`: how many remain from there on
-__device__ void store_rows(u32 (&v)[2][8], Number *to, int rows, int columns, int N) {
+// the thread's first element; `rows`, `columns`: how many remain
+__device__ void store_rows(u32 (&v)[2][8], Elem *to, int rows, int columns, int N) {
     #pragma unroll
     for (int i = 0; i < 4; i++) {                           // two halves of the rows, two of the columns
         u32 four[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
@@ -183,8 +183,9 @@ __device__ void store_rows(u32 (&v)[2][8], Number *to, int rows, int columns, in
     }
 }
 
-// Applies the epilogue to a warpgroup's accumulators, 64*BLOCKS_M rows from `top` on and 2*REGS columns, and stores the
-// results up to column `column_end`. `row`: the thread's first row; `first_row`: the product's first row in `out`
+// Applies the epilogue to a warpgroup's accumulators, 64*BLOCKS_M rows starting at `top` and 2*REGS columns, and stores
+// the results up to column `column_end`. `row`: the thread's first row; `first_row`: the first row of its matrix in
+// `out`
 template<int BLOCKS_M, int REGS>
 __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_map, const TensorMap &saved_map,
                        Out *out, const EpilogueOperands &o, const Tile &t, int row, int top, LoadedOperand loaded,
@@ -193,7 +194,8 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
     LoadedOperand next;
     #pragma unroll
     for (int c = 0; c < 2*REGS; c += 64) {
-        if (c/32%AHEAD == 0 && c + 32*AHEAD < 2*REGS) next = load_operand(o, t, row, c + 32*AHEAD, first_row, N);
+        if (c/32%IN_FLIGHT == 0 && c + 32*IN_FLIGHT < 2*REGS)
+            next = load_operand(o, t, row, c + 32*IN_FLIGHT, first_row, N);
         float2 bias[8] = {};
         float sum[2][8] = {};
         #pragma unroll
@@ -201,14 +203,14 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
             if (t.column + c + g*8 < N) bias[g] = unpack(__ldg((const u32 *)(o.bias + t.column + c + g*8 + q*2)));
         #pragma unroll
         for (int i = 0; i < BLOCKS_M; i++) {
-            u32 v[2][8] = {}, kept[2][8];
+            u32 v[2][8] = {}, saved[2][8];
             #pragma unroll
             for (int x = 0; x < 2; x++) {                   // rows 0 to 7, rows 8 to 15
                 int r = row + i*64 + x*8;
                 u32 operand[8];
                 #pragma unroll
                 for (int b = 0; b < 2 && (MULTIPLIED || ADDED); b++) {
-                    uint4 packed = loaded.rows[(c/32 + b)%AHEAD][2*i + x];
+                    uint4 packed = loaded.rows[(c/32 + b)%IN_FLIGHT][2*i + x];
                     u32 four[4] = {packed.x, packed.y, packed.z, packed.w};
                     transpose_quad(four);
                     #pragma unroll
@@ -219,7 +221,7 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
                     float *e = &d[i][(c/8 + g)*4 + x*2];
                     float2 y = {e[0]*o.scale + bias[g].x, e[1]*o.scale + bias[g].y}, other = {};
                     if (MULTIPLIED || ADDED) other = unpack(operand[g]);
-                    if (SAVED) kept[x][g] = SAVE_GRAD ? pack(active_grad(y.x), active_grad(y.y)) : pack(y.x, y.y);
+                    if (SAVED) saved[x][g] = SAVE_GRAD ? pack(active_grad(y.x), active_grad(y.y)) : pack(y.x, y.y);
                     if (ACTIVATION) y = {active(y.x), active(y.y)};
                     if (MULTIPLIED) y = {y.x*other.x, y.y*other.y};
                     if (ADDED) y = {y.x + other.x, y.y + other.y};
@@ -239,24 +241,24 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
             int r = top + i*64 + warp*16, rows_left = t.end - row - i*64;
             size_t at = (first_row + row + i*64)*N + t.column + c;
             if (STAGED && c + 64 <= 2*REGS) store_by_tma(v, out_map, t.z, r, t.column + c, buffer, pieces);
-            else if (sizeof(Out) == 2) store_rows(v, (Number *)out + at, rows_left, column_end - t.column - c, N);
-            if (SAVED && STAGED) store_by_tma(kept, saved_map, t.z, r, t.column + c, buffer, pieces);
-            else if (SAVED) store_rows(kept, o.saved + at, rows_left, N - t.column - c, N);
+            else if (sizeof(Out) == 2) store_rows(v, (Elem *)out + at, rows_left, column_end - t.column - c, N);
+            if (SAVED && STAGED) store_by_tma(saved, saved_map, t.z, r, t.column + c, buffer, pieces);
+            else if (SAVED) store_rows(saved, o.saved + at, rows_left, N - t.column - c, N);
         }
         #pragma unroll
         for (int b = 0; b < 2 && COLUMN_SUMS; b++) {
-            float total = add_rows(sum[b]);
+            float total = reduce_rows(sum[b]);
             int column = t.column + c + b*32 + (lane/16*2 + lane/8%2)*8 + q*2 + lane/4%2;
             if (column < N) o.sums[(size_t)(top/(64*BLOCKS_M)*4 + warp)*N + column] = total;
         }
-        if ((c/32 + 2)%AHEAD == 0) loaded = next;
+        if ((c/32 + 2)%IN_FLIGHT == 0) loaded = next;
     }
 }
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap B,
          const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap saved_map, Out *out,
-         Number *saved, const Number *bias, const Number *other, float *sums, const int *ends, int count, int M, int N,
+         Elem *saved, const Elem *bias, const Elem *other, float *sums, const int *ends, int count, int M, int N,
          int K, float scale) {
     static_assert(BN%64 == 0 || !(MULTIPLIED || ADDED || SAVED || COLUMN_SUMS || ACCUMULATE),
                   "the epilogue handles 64 columns at a time");
@@ -269,7 +271,7 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
         prefetch(A);
         prefetch(B);
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*CLUSTER); }
-        barriers_ready();
+        fence_mbarrier_init();
     }
     if (CLUSTER > 1) cluster_sync(); else __syncthreads();
     if (PDL) {                                            // after the wait, the writes of earlier kernels are visible
@@ -279,9 +281,9 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
     Schedule work(ends, count, M, N);
     Tile t;
     if (wg == WGS) {                                        // producer: one thread issues TMA loads
-        registers_down<PRODUCER_REGS>();
+        setmaxnreg_dec<PRODUCER_REGS>();
         if (threadIdx.x == WGS*128) for (bool backward = false; work.next(t); backward = !backward)
-            for (int step = 0; step < steps; step++) {      // alternate directions: the last tiles are still in L2
+            for (int step = 0; step < steps; step++) {      // alternates directions: the last tiles are still in L2
                 int k = (backward ? steps-1 - step : step)*BK;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
@@ -289,7 +291,7 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
                 if (++s == STAGES) { s = 0; phase++; }
             }
     } else {                                                // consumers
-        registers_up<CONSUMER_REGS>();
+        setmaxnreg_inc<CONSUMER_REGS>();
         int last = -1, pieces = 0;                      // the stage of the previous step; pieces stored so far
         bool signals = threadIdx.x%128 < CLUSTER;       // thread t signals block t
         u64 da = descriptor(a + wg*M_BLOCKS*64*128, 16), db = descriptor(b, B_TRANSPOSED ? 16 : BOX);
@@ -308,13 +310,13 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
             size_t first = GROUPED ? 0 : (size_t)t.z*M;
             LoadedOperand loaded = load_operand(operands, t, row, 0, first, N);       // in flight during the last step
             wgmma_wait<0>();
-            fence_sums(d);
+            fence_accumulators(d);
             if (signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
             last = -1;
             int right = BN%64 ? min(N, t.column + BN) : N;  // otherwise TMA clips at N
             apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, buffer, pieces, first, right, N);
         }
-        if (threadIdx.x%32 == 0) stores_have_read();
+        if (threadIdx.x%32 == 0) stores_wait_read();
     }
     if (CLUSTER > 1) cluster_sync();                             // other blocks may still arrive at the barriers here
 }
