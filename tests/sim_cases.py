@@ -1189,6 +1189,6 @@ UNCOMPILED = [  # body, error, what it says
      r'a bound that(.|\n)*line 5: for i in range')]
 
 PYTHON_ERRORS = [  # body, error, note
-    ('x[t] = threadIdx.x', NameError, 'it cuda.threadIdx.'),
-    ('x[t] = cuda.blockdim.x', AttributeError, 'it cuda.blockDim.'), ('x[t] = nowhere', NameError, 'in k'),
+    ('x[t] = threadIdx.x', NameError, 'mean cuda.threadIdx?'),
+    ('x[t] = cuda.blockdim.x', AttributeError, 'mean cuda.blockDim?'), ('x[t] = nowhere', NameError, 'in k'),
     ('x[t] += "a"', TypeError, 'in k')]
