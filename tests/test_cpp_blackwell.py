@@ -299,7 +299,7 @@ __global__ void __cluster_dims__(2, 1, 1) sparse_pair(const u32 *tiles, const u3
     u32 done = address(&bar), lanes = i/32*32 << 16;
     for (int j = i; j < 8192; j += 128) s[j] = tiles[own*8192 + j];
     fence_for_tma();
-    if (i == 0) { barrier_init(done, 1); barriers_ready(); }
+    if (i == 0) { barrier_init(done, 1); fence_mbarrier_init(); }
     if (i < 32)
         asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], 64;"
                      :: "r"(address(&at)) : "memory");
