@@ -343,18 +343,24 @@ def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():
 def last(x, out, i):
     out[0] = x[-1]
     out[1] = x[i]
-    out[2] = x[cuda.threadIdx.x - 1]
+
+
+@cuda.jit
+def rotated(x, out): out[cuda.threadIdx.x] = x[cuda.threadIdx.x - 1]
 
 
 def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
     "One that differs between threads, or lies before the array, is a finding in any case"
-    out = zeros(3)
+    out = zeros(2)
     with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 2): last[1, 1](zeros(4), out, -1)
     with as_gpu.python_kernels():
         x = np.arange(4, dtype=np.float32)
-        with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 4): last[1, 1](x, out, -2)
-        assert list(out) == [3, 2, 0]
+        last[1, 1](x, out, -2)
+        assert list(out) == [3, 2]
         with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 3): last[1, 1](x, out, -5)
+        with finding('memcheck before', line=rotated.py_func.__code__.co_firstlineno + 1): rotated[1, 2](x, out)
+        rotated[1, 1](x, out)  # one thread has one index
+        assert list(out) == [3, 2]
 
 
 # Whole programs, each in a process of its own
