@@ -240,12 +240,19 @@ struct Detector : BlockClock {
         if (c.write.time < block_start) return false;
         if (!read) c.read = {self, now, location};
         else if (c.read.thread == self) c.read.time = now, c.read.location = location;
-        else if (w->uses_warps) return false;
+        else if (w->uses_warps) record_read(c, {self, now, location}, block_start);
         else {
             if (read2 && is_of_other_warp(c) && any_acquired) return false;   // one of the two may happen before this
             if (!read2 || is_of_other_warp(c)) c.second_read = {self, now, location};
             tag_reads(off / 4, c);
         }
+        return true;
+    }
+    // The same for words of shared memory
+    bool fast_shared_accesses(uintptr_t off, unsigned bytes, bool write, uint32_t location) {
+        if (off >= shared_cap - bytes || (off | bytes) % 4 || (write && pending.active)) return false;
+        for (const uintptr_t end = off + bytes; off < end; off += 4)
+            if (!(!write && is_tagged(off)) && !fast_shared_access(off, write, location)) return false;
         return true;
     }
     void tag_reads(uintptr_t word, const Cell &c) {

@@ -92,7 +92,11 @@ void must_be_aligned(const void *p, unsigned bytes, const char *operation, int l
     if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misaligned_operand(p, bytes, operation, line);
 }
 void report_access(const void *p, unsigned bytes, bool write, int line) {
-    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));
+    if (!detector.on) return;
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    const uint32_t location = line_bit | uint32_t(line);
+    if (!detector.fast_shared_accesses(a - detector.shared_base, bytes, write, location))
+        detector.access(a, bytes, write, location);
 }
 void Worker::dynamic(const char *name, const Shape &shape) {
     const size_t num_elements = shape.itemsize ? launch->shared / shape.itemsize : 0;

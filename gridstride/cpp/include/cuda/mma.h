@@ -97,9 +97,9 @@ GRIDSTRIDE_NO_TSAN void load_or_store(const char *function, F &f, P *p, unsigned
     // but CUDA's own samples violate that.
     gridstride::must_be_aligned(p, sizeof f.x, function, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
-    const int step = transposed ? 1 : run;
+    const int step = transposed ? 1 : run, lane = gridstride::lane();
     for (int i = 0; i < F::num_elements; i += step) {
-        const int index = F::element_index(gridstride::lane(), i), major = index / F::inner, minor = index % F::inner;
+        const int index = F::element_index(lane, i), major = index / F::inner, minor = index % F::inner;
         P *element = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
         const unsigned bytes = unsigned(step * sizeof(P));
         gridstride::report_access(element, bytes, stores, line);
