@@ -69,6 +69,28 @@ def make_kernels():
         if 0 < r < a.shape[0] - 1 and 0 < c < a.shape[1] - 1:
             out[r, c] = (a[r - 1, c] + a[r + 1, c] + a[r, c - 1] + a[r, c + 1]) / 4
 
+    @cuda.jit(device=True)
+    def change(state, out):
+        for j in range(3): out[j] = state[(j + 1) % 3] * state[(j + 2) % 3] - state[j]
+
+    @cuda.jit(device=True)
+    def advance(state, step, rates, middle):
+        change(state, rates)
+        for j in range(3): middle[j] = state[j] + step * rates[j] / 2
+        change(middle, rates)
+        for j in range(3): state[j] += step * rates[j]
+
+    @cuda.jit
+    def midpoint(initial, steps, out):
+        i = cuda.grid(1)
+        if i < initial.shape[0]:
+            state = cuda.local.array(3, np.float64)
+            rates = cuda.local.array(3, np.float64)
+            middle = cuda.local.array(3, np.float64)
+            for j in range(3): state[j] = initial[i, j]
+            for n in range(steps): advance(state, 1e-2, rates, middle)
+            out[i] = state[0]
+
     offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 12, 1000))])
     series = rng.normal(size=120)
     few, many = (rng.normal(size=(n, 3)) for n in (4, 256))
@@ -81,6 +103,9 @@ def make_kernels():
                       (rng.normal(size=4000), np.zeros(16))),
         'stencil': ('4-point stencil, 64 x 64', stencil, ((4, 4), (16, 16)), (rng.normal(size=(64, 64)),) * 2),
         'trajectories 256': ('ODE, 256 threads, 200 steps each', trajectories, (8, 32), (many, 200, np.zeros(256))),
+        'midpoint 32': ('ODE in local arrays and device functions, 32 threads', midpoint, (1, 32),
+                        (many[:32], 50, np.zeros(32))),
+        'midpoint 1': ('the same, 1 thread', midpoint, (1, 1), (many[:1], 50, np.zeros(1))),
         'trajectories 4': ('ODE, 4 threads, 200 steps each', trajectories, (1, 32), (few, 200, np.zeros(4))),
     }
 
