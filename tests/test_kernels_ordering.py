@@ -140,6 +140,23 @@ def test_resident_blocks_compact_by_rounds(name, monkeypatch):
     compaction.compact_launches.cache_clear()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['float32', 'uint8'])
+def test_warps_of_resident_blocks_count_ahead(name, monkeypatch):
+    "Elements loaded to registers (float32) and by bulk copies (uint8); the tiles as above"
+    for name_of_limit in ('_MIN_BULK_BYTES', '_MIN_RESIDENT_BYTES'): monkeypatch.setattr(compaction, name_of_limit, 1)
+    monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
+    few_warps = {size: compaction.Resident(2, 1, stages, 2, 1) for size, stages in ((1, 3), (4, 0))}
+    monkeypatch.setattr(compaction, '_RESIDENT', few_warps)
+    compaction.compact_launches.cache_clear()
+    x, keep = keys(name, (12_000,)), torch.rand(12_000, generator=torch.Generator().manual_seed(1)) < .4
+    for n in (1024, 3*1024, 12_000): same(compact(x[:n], keep[:n]), x[:n][keep[:n]])
+    for all_or_nothing in (keep | True, keep & False): same(compact(x, all_or_nothing), x[all_or_nothing])
+    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 12_000, False, 16, False, compaction.this_device())
+    assert calls[0].cooperative and calls[0].grid == (3,) and tiles == 12
+    compaction.compact_launches.cache_clear()
+
+
 ADVERSE = {'ascending': lambda n: torch.arange(n), 'equal': lambda n: torch.zeros(n, dtype=torch.int64),
            'one thread': lambda n: (torch.arange(n) % 256 == 5)*1000 + torch.arange(n) % 97}
 
@@ -227,13 +244,13 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 
 @pytest.mark.parametrize('name', ['count_digits', 'onesweep', 'sort_rows', 'sort_short_rows', 'topk', 'compact',
-                                  'compact_bulk'])
+                                  'compact_bulk', 'compact_resident'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     problem = sorts.SortProblem(KEY_TYPES['float32'], 'positions', 4, 1, 2**20, False)
     calls = [*sorts.onesweep_launches(problem, 4, H100)[0],
              *(c for width in (99, 999) for c in sorts.row_launches(problem._replace(width=width))),
              *top_k.topk_launches(KEY_TYPES['float32'], 8, 1, 999, True, 4, H100)[0],
-             *(c for size in (999, 2**28)
+             *(c for size in (999, 2**21, 2**28)
                for c in compaction.compact_launches(KEY_TYPES['int32'], size, False, 16, False, H100)[0])]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -18,7 +18,7 @@ _ITEMS = 16  # elements per thread, as in compact.cuh
 _V = 4  # elements per load, as in compact.cuh
 
 
-# On a Hopper GPU bulk copies prefetch the tiles of blocks that are all resident
+# On a Hopper GPU bulk copies prefetch the tiles of blocks that are all resident, for inputs of a few rounds
 class Bulk(NamedTuple):
     "The tiling of compact_bulk.cuh"
 
@@ -50,11 +50,54 @@ def _bulk_launches(key, size, device) -> tuple:  # (launches, tiles)
     return [bulk_launch._replace(cooperative=True)], tiles
 
 
+# Larger inputs: the warps of resident blocks count several rounds ahead, which takes longer to begin
+class Resident(NamedTuple):
+    "The constants of compact_resident.cuh"
+
+    warps: int  # that write elements
+    vectors: int  # 512 elements of a warp's chunk
+    stages: int  # chunks in shared memory per warp, or 0: elements are loaded to registers
+    ahead: int  # rounds between counting and writing
+    lag: int  # rounds that are counted before the counts of the first one are added up
+
+    @property
+    def tile(self):
+        "Return the elements of a tile, which a block processes in a round"
+        return 512 * self.warps * self.vectors
+
+    def smem_bytes(self, element_bytes):
+        "Return the bytes of the stages"
+        return self.stages * self.tile * element_bytes
+
+
+# bytes per element -> the fastest of about ten for 2^28 elements on an H200
+_RESIDENT = {
+    1: Resident(16, 4, 4, 4, 2),
+    2: Resident(16, 2, 6, 4, 2),
+    4: Resident(22, 1, 0, 4, 2),
+    8: Resident(14, 1, 0, 4, 2),
+}
+_MIN_RESIDENT_BYTES = 2**24
+
+
+def _resident_launches(key, size, device) -> tuple:  # (launches, tiles)
+    "Return the launch that writes the elements that flags select on a Hopper GPU, and the number of its tiles"
+    resident = _RESIDENT[key.bytes]
+    tiles = cdiv(size, resident.tile)
+    constants = {name.upper(): value for name, value in resident._asdict().items()} | dict(BLOCKS=device.sms)
+    src = kernel_source('compact_resident', KeyType(key.bytes, 0), tuple(constants.items()))
+    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
+    block, smem_bytes = (32 * (resident.warps + 2),), resident.smem_bytes(key.bytes)
+    resident_launch = KernelLaunch(src, 'compact_resident', arrays, sizes, (device.sms,), block, smem_bytes)
+    return [resident_launch._replace(cooperative=True)], tiles
+
+
 @lru_cache(1024)
 def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, device) -> tuple:  # (launches, tiles)
     "Return the launch that writes the selected elements, and the number of its tiles"
     if device.hopper and not is_unique and alignment == MAX_LOAD_BYTES and size * key.bytes >= _MIN_BULK_BYTES:
-        return _bulk_launches(key, size, device)
+        is_large = size * key.bytes >= _MIN_RESIDENT_BYTES
+        return (_resident_launches if is_large else _bulk_launches)(key, size, device)
     threads = _THREADS[key.bytes]
     threads = threads if size >= 2 * device.sms * threads * _ITEMS else _SMALL_THREADS
     constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=alignment > 1, WITH_POSITIONS=with_positions)
@@ -66,7 +109,7 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
 
 
 def _alignment(bits, keep):
-    "Return `MAX_LOAD_BYTES` if bulk copies can begin at the arrays; `_V` if a thread can load `_V` elements; else 1"
+    "Return `MAX_LOAD_BYTES` if the arrays begin at its multiples; `_V` if a thread can load `_V` elements; else 1"
     load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
     address, flags_address = bits.data_ptr(), 0 if keep is None else keep.data_ptr()
     if address % MAX_LOAD_BYTES == 0 and flags_address % MAX_LOAD_BYTES == 0:
@@ -82,7 +125,8 @@ def _select(bits, key, keep=None, with_positions=False):
     if not size:
         return out, positions, total.zero_()
     launches, tiles = compact_launches(key, size, keep is None, _alignment(bits, keep), with_positions, this_device())
-    status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device)
+    words = torch.uint32 if launches[0].name == 'compact_resident' else torch.int64
+    status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device).view(words)
     unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
     flags = keep if keep is not None else bits.view(torch.uint8)
     arrays = dict(keep=flags, out=out, positions=unused, total=total, status=status[1:], ticket=status[:1])

@@ -82,6 +82,8 @@ def _compact_plan(program, rows, width) -> Plan:
     workspaces = dict(keep=('unsigned char', size, False), status=(word, tiles, True), ticket=(word, 1, True))
     workspaces |= dict(total=('long long', 1, False))
     arrays = dict(x='(unsigned *)x', out='(unsigned *)out', positions='(long long *)nullptr')
+    if kernel_launches[0].name == 'compact_resident':
+        arrays['status'] = '(unsigned *)status'
     return Plan(kernel_launches, workspaces, arrays)
 
 

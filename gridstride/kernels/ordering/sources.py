@@ -17,15 +17,10 @@ _PARTS = {  # kernel -> the texts that precede its own
     'topk': ('order',),
     'compact': ('order',),
     'compact_bulk': (),
+    'compact_resident': (),
 }
-_BULK_PRIMITIVES = (
-    'address',
-    'barrier_init',
-    'fence_mbarrier_init',
-    'barrier_expect',
-    'barrier_wait',
-    'bulk_copy_evict_first',
-)
+_BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'expect', 'arrive', 'wait'))
+_BULK_PRIMITIVES = 'address', 'fence_mbarrier_init', 'bulk_copy_evict_first', *_BARRIER_PRIMITIVES
 
 
 @lru_cache(1024)
@@ -40,7 +35,7 @@ def kernel_source(
     constants = (('KIND', key.kind), ('MANTISSA', key.mantissa), ('DESCENDING', descending), *constants)
     types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
     preamble = ''.join(source(part) for part in _PARTS[name])
-    if name == 'compact_bulk':
+    if name in ('compact_bulk', 'compact_resident'):
         preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_BULK_PRIMITIVES)
     return assemble_source(source(name), types, constants, preamble)
 
