@@ -99,11 +99,21 @@ __device__ void unpack(const u32 *words, const u32 *codebook, const u32 (&offset
         else a[i] = from_e4m3(words[i / 2] >> i % 2 * 8);
 }
 
-template<int THREADS> __device__ void fill_codebook(u32 *codebook) {        // the caller synchronizes the threads
+// Fills the codebook; the caller synchronizes the threads. Each lane selects one of the 16 values without a load: one
+// from constant memory would miss its cache in each launch.
+template<int THREADS> __device__ void fill_codebook(u32 *codebook) {
+    const int lane = threadIdx.x % 32;
+    float value = 0;
+    #pragma unroll
+    for (int i = 0; i < 16; i++)
+        if (lane % 16 == i) value = CODEBOOK[i];
+    const Pair both = {Elem(value), Elem(value)};
+    const u32 bits = *(const u32 *)&both;
     #pragma unroll 4
-    for (int i = threadIdx.x; i < 256 * 32; i += THREADS) {
-        Pair two = {Elem(CODEBOOK[i / 32 % 16]), Elem(CODEBOOK[i / 32 / 16])};
-        codebook[i] = *(const u32 *)&two;
+    for (int i = threadIdx.x; i < 256 * 32 / 4; i += THREADS) {
+        const u32 low = __shfl_sync(~0u, bits, i / 8 % 16), high = __shfl_sync(~0u, bits, i / 8 / 16);
+        const u32 pair = __byte_perm(low, high, 0x5410);
+        ((uint4 *)codebook)[i] = {pair, pair, pair, pair};
     }
 }
 

@@ -31,7 +31,7 @@ def kernel_source(
     preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     preamble += f'typedef {pair_type} Pair;\nconstexpr u32 MAGIC = {magic};\n'
     preamble += f'constexpr int FRACTION = {fraction_bits};\nenum {{ {", ".join(KINDS).upper()} }};\n'
-    preamble += f'__constant__ float CODEBOOK[] = {{{_CODEBOOK}}};\n'
+    preamble += f'__device__ const float CODEBOOK[] = {{{_CODEBOOK}}};\n'
     instructions = (
         PTX + wgmma_from_registers(dict(constants)['BN']) if name == 'mixed_gemm' else primitives(*_PRIMITIVES[name])
     )
