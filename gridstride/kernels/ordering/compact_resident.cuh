@@ -2,8 +2,8 @@
 // at a multiple of 16 bytes. All blocks are resident at once; in each round every block processes one tile, and each of
 // its writing warps a chunk of the tile:
 // - The writing warps count the flags of a tile AHEAD rounds before they write its elements, so that the other blocks
-//   know the counts in time. For each group of 32 elements, a warp keeps the mask of the selected ones, and the number
-//   of those before them in the chunk. It loads the selected elements to registers one round before it writes them. All
+//   know the counts in time. A warp keeps a mask of the selected elements per group of 32, and the number of those
+//   before the group in the chunk. It loads the selected elements to registers one round before it writes them. All
 //   elements of one or two bytes are instead prefetched to shared memory, by bulk copies, because loads of so few bytes
 //   per thread are slow.
 // - The publishing warp adds up the counts of a tile, and publishes their sum.
