@@ -209,6 +209,7 @@ MIXED = [('int4', 'bfloat16', 128, 70, 200, 256, True, False, MixedTile(64)),
          ('nf4', 'bfloat16', 64, 130, 70, 384, True, False, MixedTile(128, 1, 2)),
          ('fp8', 'float16', 'row', 33, 131, 264, False, False, MixedTile(64, 2, 2)),
          ('int8', 'bfloat16', 'row', 65, 130, 1024, True, True, MixedTile(64, 1, 8)),
+         mark_exhaustive(('int4', 'bfloat16', 128, 70, 130, 768, False, False, MixedTile(64, 1, 5))),
          ('nvfp4', 'bfloat16', None, 70, 200, 144, True, False, MixedTile(64)),
          mark_exhaustive(('nvfp4', 'float16', None, 33, 131, 272, False, False, MixedTile(64, 2, 2))),
          ('mxfp8', 'bfloat16', None, 70, 200, 160, True, False, MixedTile(64))]

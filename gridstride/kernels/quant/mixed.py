@@ -71,9 +71,16 @@ def stages_of(tile, kind, group, has_zeros, rows) -> int:
     return min(_MAX_STAGES, (_SMEM_BYTES - other_bytes) // _stage_bytes(tile, kind, group, has_zeros))
 
 
-TILES = tuple(
-    MixedTile(BN, WGS, CK) for BN in (64, 96, 128, 160, 192, 224, 256) for WGS in (1, 2) for CK in (1, 2, 4, 8)
-)
+def _tiles_of(splits):
+    "Return the tiles whose columns are shared by so many blocks, one of `splits`"
+    heights = 64, 96, 128, 160, 192, 224, 256
+    return tuple(MixedTile(BN, WGS, CK) for BN in heights for WGS in (1, 2) for CK in splits)
+
+
+TILES = _tiles_of((1, 2, 4, 8))
+# Clusters of five and six blocks use more SMs if w has few rows and many columns; fewer of them are resident
+_OTHER_TILES, _RESIDENT_CLUSTERS = _tiles_of((5, 6)), {5: 20, 6: 16}  # blocks -> clusters, as measured on an H200
+_MIN_GAIN = 0.06  # of the estimate, because estimates differ from times
 
 
 class KindCost(NamedTuple):
@@ -118,7 +125,8 @@ def estimate_mixed(tile, kind, batch, rows, columns, sms=132) -> float:
     if tile.CK == 1:  # persistent blocks
         gemm_us = cdiv(num_tiles, sms) * tile_us + _WAVE_US
     else:
-        waves = cdiv(num_tiles, max(1, resident_clusters(tile.CK, sms)))
+        clusters = _RESIDENT_CLUSTERS.get(tile.CK) or max(1, resident_clusters(tile.CK, sms))
+        waves = cdiv(num_tiles, clusters)
         gemm_us = waves * (tile_us + _WAVE_US) + _SPLIT_K_US
     return cost.launch + _overlapped_time(gemm_us, rows * columns * BITS[kind] / 8 / _W_BYTES_PER_US)
 
@@ -141,11 +149,16 @@ def choose_method(kind, batch, rows, columns, gpu):  # gpu: a `Device`
         return 'matvec' if batch <= MAX_ROWS else 'unpack'
     if batch <= _MAX_MATVEC_ROWS:
         return 'matvec'
+
+    def estimate(tile):
+        return estimate_mixed(tile, kind, batch, rows, columns, gpu.sms)
+
     steps = cdiv(columns, STEP)
-    tiles = [tile for tile in TILES if tile.CK <= steps]
-    tile = min(tiles, key=lambda tile: estimate_mixed(tile, kind, batch, rows, columns, gpu.sms))
+    tile = min((tile for tile in TILES if tile.CK <= steps), key=estimate)
+    other = min((tile for tile in _OTHER_TILES if tile.CK <= steps), key=estimate, default=tile)
+    tile = other if estimate(other) < (1 - _MIN_GAIN) * estimate(tile) else tile
     unpack_us = estimate_unpacked(kind, batch, rows, columns)
-    is_mixed_faster = estimate_mixed(tile, kind, batch, rows, columns, gpu.sms) < max(unpack_us, _MIN_UNPACK_US)
+    is_mixed_faster = estimate(tile) < max(unpack_us, _MIN_UNPACK_US)
     return tile if is_mixed_faster else 'unpack'
 
 
