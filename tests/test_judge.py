@@ -263,8 +263,8 @@ def test_a_file_that_is_not_a_submission(text, said, tmp_path):
 @pytest.mark.parametrize('call,error,said', [
     (lambda: judge(3), TypeError, saying('path', 'int')),
     (lambda: judge(softmax, 'softmax'), TypeError, '`write_submission`'),
-    (lambda: verdict('return data', device='gpu'), ValueError, saying('device', "'gpu'", "'cpu'", "'cuda'")),
-    (lambda: verdict('return data', limit=0), ValueError, saying('limit is', 0, 'positive')),
+    (lambda: verdict('return data', device='gpu'), ValueError, saying('device', "'cpu'", "'cuda'", "'gpu'")),
+    (lambda: verdict('return data', limit=0), ValueError, saying('limit must', 'positive', 0)),
     (lambda: write_submission(lambda data: data, 'softmax'), FormError, 'lambda'),
     (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'no source'),
     (lambda: write_submission(verdict, 'soft max'), FormError, saying('leaderboard', "'soft max'")),
