@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.conv import problems, products
+from gridstride.kernels.conv import implicit_gemm, problems
 from gridstride.kernels.ladder.ladder import Gpu
 
 import rows
@@ -53,7 +53,7 @@ def normal(dtype, *shape): return torch.randn(shape, device='cuda').to(dtype)
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
-CHOICES = (problems, '_why_cudnn_is_faster'), (products, 'is_faster')
+CHOICES = (problems, '_why_cudnn_is_faster'), (implicit_gemm, 'is_faster')
 CHOSEN, OURS = [getattr(*choice) for choice in CHOICES], (lambda problem, x: None, lambda problem: True)
 
 

@@ -579,7 +579,8 @@ def test_a_cell_shows_its_machine_code_for_blackwell(monkeypatch):
     shown, defined = [], {}
     monkeypatch.setattr('IPython.display.display', lambda *items: shown.extend(items))
     monkeypatch.setattr(cpp_magic, 'show_sass', None)
-    with pytest.raises(ValueError, match='gridstride.asm'): cpp_magic.cuda('--sass sm_100a', TENSOR_CELL, defined)
+    with pytest.raises(ValueError, match=saying('gridstride.asm')):
+        cpp_magic.cuda('--sass sm_100a', TENSOR_CELL, defined)
     load_ipython_extension(SimpleNamespace(register_magic_function=lambda *args: None))
     cpp_magic.cuda('--sass sm_100a', TENSOR_CELL, defined)
     usage, listing = shown

@@ -286,3 +286,18 @@ def test_sizes_are_those_in_contributing():
     wrong = [f'{k}: {n} lines, {was} in the table' for k, found in sizes().items()
              for n, was in zip(found, written[k]) if abs(n - was) > max(60, was/10)]
     assert not wrong, '\n'.join(wrong + ['Update the table of CONTRIBUTING.md, and say why it grew:', *size_rows()])
+
+
+def imported_names(path):
+    "Yield (module, name) of the package that a script imports"
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or '').startswith('gridstride'):
+            yield from ((node.module, alias.name) for alias in node.names if alias.name != '*')
+
+
+def test_scripts_import_what_the_package_has():
+    "Benchmarks and checks on a GPU, which no test imports"
+    scripts = [*(ROOT/'benchmarks').glob('*.py'), *(ROOT/'tests/kernels').glob('*.py')]
+    missing = {(p.name, module, name) for p in scripts for module, name in imported_names(p)
+               if not hasattr(importlib.import_module(module), name) and not is_module([*module.split('.'), name])}
+    assert len(scripts) > 30 and not missing

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from checking import compiled_together, differs_elsewhere, run
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d
-from gridstride.kernels.conv import problems, products
+from gridstride.kernels.conv import implicit_gemm, problems
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16
 # (images, channels, height, width), kernel, stride, padding, dilation
@@ -75,7 +75,7 @@ def check_depthwise(dtype, layout, shape, *kernel_and_options):
 
 def dense_is_right():
     "Whatever `conv2d` would choose"
-    products.is_faster = lambda problem: True
+    implicit_gemm.is_faster = lambda problem: True
     random.seed(1)
     for i in range(40):
         n, channels, out_channels = random.randint(1, 6), 8*random.randint(1, 40), 8*random.randint(1, 40)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <initializer_list>
 #include "device_attributes.h"
+#include "emulator.h"
 #include "runtime_errors.h"
 
 struct cudaDeviceProp {

@@ -36,9 +36,11 @@ using IntHeaderOnlyArrayRef = torch::IntArrayRef;
 #if defined(__CUDACC__) || defined(GRIDSTRIDE_EMULATOR)
 namespace accelerator {
 using DeviceIndex = int32_t;
+#pragma GCC visibility push(hidden)   // as its base class
 struct DeviceGuard : torch::cuda::CUDAGuard {
     explicit DeviceGuard(DeviceIndex device) : CUDAGuard(torch::DeviceIndex(device)) {}
 };
+#pragma GCC visibility pop
 inline DeviceIndex getCurrentDeviceIndex() { return torch::cuda::current_device(); }
 }
 #endif
