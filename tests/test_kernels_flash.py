@@ -107,7 +107,7 @@ def test_gradients():
 def test_registers_that_warpgroups_ask_for_are_there():
     "A launch has 168 per thread, as many as 384 threads can have; a request for more than others released deadlocks"
     text = sources.source('backward_hopper')
-    down, up = (int(re.search(rf'registers_{o}<(\d+)>', text)[1]) for o in ('down', 'up'))
+    down, up = (int(re.search(rf'setmaxnreg_{o}<(\d+)>', text)[1]) for o in ('dec', 'inc'))
     assert 65536//384//8*8 == 168 and down + 2*up <= 3*168
 
 

@@ -268,7 +268,7 @@ def test_blocks_share_copies_of_many_pages():
 
 def test_registers_that_warpgroups_ask_for_are_there():
     "A launch has 128 per thread; a request for more than others released deadlocks"
-    asked = re.findall(r'registers_(?:up|down)<(\d+)>', sources.source('decode_hopper'))
+    asked = re.findall(r'setmaxnreg_(?:inc|dec)<(\d+)>', sources.source('decode_hopper'))
     score, add, produce = map(int, asked)
     assert score + 2*add + produce <= 65536//128
 

@@ -531,7 +531,7 @@ def attention_pair(
         problem, _check_scale(q, scale), *pair_options, bool(float32_out), num_parts
     )
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse)
-    arrays |= dict(arrived=arrival_counter, wanted=expected_count)
+    arrays |= dict(arrived=arrival_counter, expected=expected_count)
     launch_mapped(kernel_launch, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair_options, num_parts))
     return out, lse
 
