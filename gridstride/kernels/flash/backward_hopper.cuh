@@ -18,21 +18,21 @@ __device__ Shared shared_layout(char *p) {
     return s;
 }
 
-// The block's keys, and the steps of BM rows, `first` to `last`, that attend to some of them
-struct Keys { Tile t; int head, key, first, last; };             // head of k and v
+// The block's keys, and the steps of BM rows that attend to some of them, from `first` up to but excluding `end`
+struct Keys { Tile t; int head, key, first, end; };              // head of k and v
 
-__device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
-    int tiles = cdiv(z.keys, BN), shared = z.heads/z.group, head = n/tiles;
+__device__ Keys keys_of(int n, const Sizes &dims, const int *lens) {
+    int tiles = cdiv(dims.keys, BN), shared = dims.heads/dims.group, head = n/tiles;
     int tile = ORDERED && SKIPS_EARLY_ROWS ? tiles - 1 - n%tiles : n%tiles;
-    Keys k = {{head/shared, 0, 0, z.rows, z.keys, 0, 0}, head%shared, tile*BN, 0, 0};
+    Keys k = {{head/shared, 0, 0, dims.rows, dims.keys, 0, 0}, head%shared, tile*BN, 0, 0};
     if (LENS) {
-        k.t.rows = min(z.rows, lens[k.t.batch]);
-        k.t.keys = min(z.keys, lens[z.batch + k.t.batch]);
+        k.t.rows = min(dims.rows, lens[k.t.batch]);
+        k.t.keys = min(dims.keys, lens[dims.batch + k.t.batch]);
     }
     if (CAUSAL) k.first = k.key/BM;
-    if (WINDOW) k.first = max(k.first, max(0, k.key - z.window + 1)/BM);
-    int end = WINDOW ? min(k.t.rows, k.key + BN - 1 + z.window) : k.t.rows;
-    k.last = k.key < k.t.keys ? max(k.first, cdiv(end, BM)) : k.first;
+    if (WINDOW) k.first = max(k.first, max(0, k.key - dims.window + 1)/BM);
+    int end = WINDOW ? min(k.t.rows, k.key + BN - 1 + dims.window) : k.t.rows;
+    k.end = k.key < k.t.keys ? max(k.first, cdiv(end, BM)) : k.first;
     return k;
 }
 
@@ -41,31 +41,31 @@ __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
 struct RowStats { const float *lse_log2, *delta; int first, padded; };
 
 __device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const RowStats &stats, int row,
-                          int head, int batch, int heads, PipelineState &at) {
-    u32 q_full = s.q_full + 8*at.stage, dout_full = s.dout_full + 8*at.stage;
+                          int head, int batch, int heads, PipelineState &pipe) {
+    u32 q_full = s.q_full + 8*pipe.stage, dout_full = s.dout_full + 8*pipe.stage;
     long long first = ((long long)batch*heads + head)*stats.padded + stats.first + row;
-    barrier_wait(s.empty + 8*at.stage, at.phase - 1);
+    barrier_wait(s.empty + 8*pipe.stage, pipe.phase - 1);
     barrier_expect(q_full, TILE + BM*4);
-    for (int c = 0; c < PARTS; c++) tma_load(s.q + at.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
-    bulk_copy(s.lse_log2 + at.stage*BM*4, stats.lse_log2 + first, BM*4, q_full);
+    for (int c = 0; c < PARTS; c++) tma_load(s.q + pipe.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
+    bulk_copy(s.lse_log2 + pipe.stage*BM*4, stats.lse_log2 + first, BM*4, q_full);
     barrier_expect(dout_full, TILE + BM*4);
     for (int c = 0; c < PARTS; c++)
-        tma_load(s.dout + at.stage*TILE + c*BM*128, dout, c*64, row, head, batch, dout_full);
-    bulk_copy(s.delta + at.stage*BM*4, stats.delta + first, BM*4, dout_full);
-    at.next();
+        tma_load(s.dout + pipe.stage*TILE + c*BM*128, dout, c*64, row, head, batch, dout_full);
+    bulk_copy(s.delta + pipe.stage*BM*4, stats.delta + first, BM*4, dout_full);
+    pipe.next();
 }
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
-                        const TensorMap &dout, const RowStats &stats, const Keys &keys, const Sizes &z) {
-    PipelineState at;
+                        const TensorMap &dout, const RowStats &stats, const Keys &keys, const Sizes &dims) {
+    PipelineState pipe;
     barrier_expect(s.kv_full, 2*K_BYTES);
     for (int c = 0; c < PARTS; c++) {
         tma_load(s.k + c*BN*128, k, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
         tma_load(s.v + c*BN*128, v, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
     }
-    for (int g = 0; g < z.group; g++)
+    for (int g = 0; g < dims.group; g++)
         #pragma unroll 1
-        for (int i = keys.first; i < keys.last; i++)
-            load_step(s, q, dout, stats, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
+        for (int i = keys.first; i < keys.end; i++)
+            load_step(s, q, dout, stats, i*BM, keys.head*dims.group + g, keys.t.batch, dims.heads, pipe);
 }
 
 // Issues s = a warpgroup's 64 keys (or values) times the transpose of BM rows of q (or dout)
@@ -145,10 +145,10 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
 // For ORDERED (deterministic dq): returns how many blocks add to the rows from `row` on before this block. A block
 // waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first, so waits
 // are rare.
-__device__ int rank_of(const Keys &keys, const Sizes &z, int row) {
+__device__ int rank_of(const Keys &keys, const Sizes &dims, int row) {
     if (!SKIPS_EARLY_ROWS) return keys.key/BN;
     // the last key that these rows attend to
-    int last = min(row + BM - 1 + (CAUSAL ? 0 : z.window - 1), keys.t.keys - 1);
+    int last = min(row + BM - 1 + (CAUSAL ? 0 : dims.window - 1), keys.t.keys - 1);
     return last/BN - keys.key/BN;
 }
 // Signals that this warpgroup has added to its rows, one step later: then its atomics have finished, and the fence is
@@ -178,37 +178,37 @@ __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const f
     }
 }
 
-__device__ void consume(const Shared &m, char *smem, const Keys &keys, const Sizes &z, const RowStats &stats,
+__device__ void consume(const Shared &m, char *smem, const Keys &keys, const Sizes &dims, const RowStats &stats,
                         float4 *dq_sums, int *semaphores, const Out &out, float factor, float scale) {
     int wg = threadIdx.x/128, first_key = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, buffer = 0;
     int tiles = stats.padded/BM, tiles_before = stats.first/BM;
     u32 ds_rows = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
     int *pending = nullptr;
-    PipelineState at;
+    PipelineState pipe;
     float dk[HD/2], dv[HD/2];
     #pragma unroll
     for (int i = 0; i < HD/2; i++) dk[i] = dv[i] = 0;
-    if (keys.first < keys.last) barrier_wait(m.kv_full, 0);
-    for (int g = 0; g < z.group; g++)
+    if (keys.first < keys.end) barrier_wait(m.kv_full, 0);
+    for (int g = 0; g < dims.group; g++)
         #pragma unroll 1
-        for (int i = keys.first; i < keys.last; i++, buffer ^= 1) {
+        for (int i = keys.first; i < keys.end; i++, buffer ^= 1) {
             float s[BM/2], dp[BM/2], dq[HD/4];
-            u32 p[BM/4], ds[BM/4], q = m.q + at.stage*TILE, dout = m.dout + at.stage*TILE;
-            barrier_wait(m.q_full + 8*at.stage, at.phase);
+            u32 p[BM/4], ds[BM/4], q = m.q + pipe.stage*TILE, dout = m.dout + pipe.stage*TILE;
+            barrier_wait(m.q_full + 8*pipe.stage, pipe.phase);
             start_transposed(s, m.k + wg*64*128, q);
-            barrier_wait(m.dout_full + 8*at.stage, at.phase);
+            barrier_wait(m.dout_full + 8*pipe.stage, pipe.phase);
             start_transposed(dp, m.v + wg*64*128, dout);
             wgmma_wait<1>();                               // S is complete
             fence_accumulators(s);
-            add_bias_transposed(s, keys, keys.head*z.group + g, first_key, i*BM, factor);
-            if (!is_full_tile(i*BM, BM, keys.key, keys.t, z.window))
-                mask_transposed(s, first_key, i*BM, keys.t, z.window);
-            compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + at.stage*BM*4), factor);
+            add_bias_transposed(s, keys, keys.head*dims.group + g, first_key, i*BM, factor);
+            if (!is_full_tile(i*BM, BM, keys.key, keys.t, dims.window))
+                mask_transposed(s, first_key, i*BM, keys.t, dims.window);
+            compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + pipe.stage*BM*4), factor);
             pack_operand(p, s);
             start_gradient(dv, p, dout);
             wgmma_wait<1>();                               // dP is complete
             fence_accumulators(dp);
-            compute_ds(dp, s, (const float2 *)(smem + (m.delta - m.k) + at.stage*BM*4));
+            compute_ds(dp, s, (const float2 *)(smem + (m.delta - m.k) + pipe.stage*BM*4));
             pack_operand(ds, dp);
             store_ds(ds_rows + buffer*D_BYTES, ds);
             start_gradient(dk, ds, q);
@@ -219,19 +219,19 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             fence_accumulators(dq);
             fence_accumulators(dk);
             fence_accumulators(dv);
-            barrier_arrive(m.empty + 8*at.stage);
-            at.next();
-            long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
+            barrier_arrive(m.empty + 8*pipe.stage);
+            pipe.next();
+            long long head = (long long)keys.t.batch*dims.heads + keys.head*dims.group + g;
             long long part = (head*tiles + tiles_before + i)*2 + wg;
             if (ORDERED) {
                 if (pending) signal_added(pending);
                 pending = semaphores + part;
-                wait_for_rank(pending, rank_of(keys, z, i*BM));
+                wait_for_rank(pending, rank_of(keys, dims, i*BM));
             }
             add_dq(dq_sums + part*(HD/16)*128, dq);
         }
     if (ORDERED && pending) signal_added(pending);
-    store_gradients(out, dk, dv, keys, first_key, z.keys, scale);
+    store_gradients(out, dk, dv, keys, first_key, dims.keys, scale);
 }
 
 __global__ void __launch_bounds__(384, 1)
@@ -243,8 +243,8 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
                    long long v_batch, long long v_head, long long v_row) {
     extern __shared__ __align__(1024) char smem[];
     Shared s = shared_layout(smem);
-    Sizes z = {batch, heads, group, rows, keys, window, section};
-    Keys block_keys = keys_of(blockIdx.x, z, lens);
+    Sizes dims = {batch, heads, group, rows, keys, window, section};
+    Keys block_keys = keys_of(blockIdx.x, dims, lens);
     RowStats stats = {lse_log2, delta, first, padded};
     if (threadIdx.x == 256) {
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
@@ -257,10 +257,10 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
     __syncthreads();
     if (threadIdx.x >= 256) {
         setmaxnreg_dec<24>();
-        if (threadIdx.x == 256 && block_keys.first < block_keys.last) produce(s, q, k, v, dout, stats, block_keys, z);
+        if (threadIdx.x == 256 && block_keys.first < block_keys.end) produce(s, q, k, v, dout, stats, block_keys, dims);
     } else {
         setmaxnreg_inc<240>();
         Out out = {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row};
-        consume(s, smem, block_keys, z, stats, dq_sums, semaphores, out, factor, scale);
+        consume(s, smem, block_keys, dims, stats, dq_sums, semaphores, out, factor, scale);
     }
 }

@@ -76,12 +76,12 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
                   long long out_batch, long long out_head, long long out_row) {
     extern __shared__ __align__(128) char smem[];
     u32 qs = address(smem), stages = qs + Q_BYTES;                     // a stage: keys, then values
-    Sizes z = {batch, heads, group, rows, keys, window, section};
+    Sizes dims = {batch, heads, group, rows, keys, window, section};
     Array q = {q_at, q_batch, q_head, q_row}, k = {k_at, k_batch, k_head, k_row}, v = {v_at, v_batch, v_head, v_row};
-    Tile t = tile_of(blockIdx.x, z, lens);
+    Tile t = tile_of(blockIdx.x, dims, lens);
     auto fetch = [&](int j) {
         u32 to = stages + (j - t.first)%2*2*K_BYTES;
-        if (j < t.last) {
+        if (j < t.end) {
             copy_rows<BN>(to, k, t.batch, t.head/group, j*BN, t.keys);
             copy_rows<BN>(to + K_BYTES, v, t.batch, t.head/group, j*BN, t.keys);
         }
@@ -99,7 +99,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
         for (int i = 0; i < HD/2; i++) o[m][i] = 0;
     }
     #pragma unroll 1
-    for (int j = t.first; j < t.last; j++) {
+    for (int j = t.first; j < t.end; j++) {
         copies_wait<0>();                        // this thread's copies for this step have arrived
         __syncthreads();                        // all threads' copies have arrived, and the previous stage is free
         fetch(j + 1);
@@ -117,5 +117,5 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     }
     #pragma unroll
     for (int m = 0; m < 2; m++)
-        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row, 0, rows}, t, row + 16*m, z, factor);
+        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row, 0, rows}, t, row + 16*m, dims, factor);
 }

@@ -26,12 +26,12 @@ __device__ void init_barriers(const Shared &s) {
 
 // The producer issues loads in the order in which consumers use them
 __device__ void load_keys(u32 to, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
-                          PipelineState &at) {
-    barrier_wait(empty + 8*at.stage, at.phase - 1);
-    barrier_expect(full + 8*at.stage, K_BYTES);
+                          PipelineState &pipe) {
+    barrier_wait(empty + 8*pipe.stage, pipe.phase - 1);
+    barrier_expect(full + 8*pipe.stage, K_BYTES);
     for (int c = 0; c < PARTS; c++)
-        tma_load(to + at.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*at.stage);
-    at.next();
+        tma_load(to + pipe.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*pipe.stage);
+    pipe.next();
 }
 __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
     barrier_expect(full, WGS*Q_BYTES);
@@ -40,24 +40,24 @@ __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
             tma_load(to + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, full);
 }
 template<class Map>
-__device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &z, const int *lens,
+__device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &dims, const int *lens,
                         unsigned *tile_counter, volatile int *buffer_tile) {
     PipelineState key, value;
-    int tiles = count_tiles(z), iteration = 0;
+    int tiles = count_tiles(dims), iteration = 0;
     // dynamic scheduler: a block takes the next tile from a counter, which wraps around to 0 after the last one
     for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(tile_counter, tiles - 1), iteration++) {
         bool more = n < tiles;
-        int buffer = iteration%Q_BUFFERS, tile = more ? nth_tile(n, z) : tiles;
-        Tile t = tile_of(more ? tile : 0, z, lens);
-        int head = t.head/z.group;
-        if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
+        int buffer = iteration%Q_BUFFERS, tile = more ? nth_tile(n, dims) : tiles;
+        Tile t = tile_of(more ? tile : 0, dims, lens);
+        int head = t.head/dims.group;
+        if (more && t.first < t.end) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
         barrier_wait(s.q_empty + 8*buffer, iteration/Q_BUFFERS - 1);
         buffer_tile[buffer] = tile;
         if (!more) { barrier_arrive(s.q_full + 8*buffer); return; }
         load_rows(s.q + buffer*WGS*Q_BYTES, q, t, s.q_full + 8*buffer);
         #pragma unroll 1
-        for (int j = t.first; j < t.last; j++) {
-            if (j + 1 < t.last) load_keys(s.k, k, (j + 1)*BN, head, t, s.k_full, s.k_empty, key);
+        for (int j = t.first; j < t.end; j++) {
+            if (j + 1 < t.end) load_keys(s.k, k, (j + 1)*BN, head, t, s.k_full, s.k_empty, key);
             load_keys(s.v, v, j*BN, head, t, s.v_full, s.v_empty, value);
         }
     }
@@ -83,14 +83,14 @@ __device__ void start_pv(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
 
 __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4; }
 
-struct Work { const Sizes &z; const int *lens; Out out; float factor; };
+struct Work { const Sizes &dims; const int *lens; Out out; float factor; };
 
 // Software pipelining: S of the next step is issued before P @ V of this one, and both run while the warpgroup
 // computes exponentials. Ping-pong: warpgroups take turns at WARPGROUP_BARRIER, so that the exponentials of one overlap
 // with the products of another.
 __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_tile) {
-    const Sizes &z = work.z;
-    int wg = uniform(threadIdx.x/128), tiles = count_tiles(z), iteration = 0;
+    const Sizes &dims = work.dims;
+    int wg = uniform(threadIdx.x/128), tiles = count_tiles(dims), iteration = 0;
     bool signals = threadIdx.x%128 == 0;
     u32 ks = half_descriptor(m.k, 16), vs = half_descriptor(m.v, BN*128);
     PipelineState key, value;
@@ -101,14 +101,14 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_
         barrier_wait(m.q_full + 8*buffer, iteration/Q_BUFFERS);
         int n = buffer_tile[buffer];
         if (n >= tiles) return;
-        Tile t = tile_of(n, z, work.lens);
+        Tile t = tile_of(n, dims, work.lens);
         int row = t.row + wg*64 + row_of_thread();
         float s[BN/2], o[HD/2];
         u32 p[BN/4];
         OnlineSoftmax r = {{INITIAL_MAX, INITIAL_MAX}, {0, 0}, {1, 1}};
         #pragma unroll
         for (int i = 0; i < HD/2; i++) o[i] = 0;
-        if (t.first < t.last) {
+        if (t.first < t.end) {
             barrier_wait(m.k_full + 8*key.stage, key.phase);
             start_scores(s, q, ks + key.stage*(K_BYTES/16));
             wgmma_wait<0>();
@@ -116,12 +116,12 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_
             if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, t.first*BN, t, work.factor);
-            if (!is_full_tile(t.row + wg*64, 64, t.first*BN, t, z.window)) mask(s, row, t.first*BN, t, z.window);
+            if (!is_full_tile(t.row + wg*64, 64, t.first*BN, t, dims.window)) mask(s, row, t.first*BN, t, dims.window);
             online_softmax_step(s, r, work.factor);
             pack_p(p, s);
         }
         #pragma unroll 1
-        for (int j = t.first + 1; j < t.last; j++) {
+        for (int j = t.first + 1; j < t.end; j++) {
             barrier_wait(m.k_full + 8*key.stage, key.phase);
             if (WGS > 1) named_sync(WARPGROUP_BARRIER + wg, 256);
             start_scores(s, q, ks + key.stage*(K_BYTES/16));
@@ -133,7 +133,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_
             if (signals) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
             add_bias(s, row, j*BN, t, work.factor);
-            if (!is_full_tile(t.row + wg*64, 64, j*BN, t, z.window)) mask(s, row, j*BN, t, z.window);
+            if (!is_full_tile(t.row + wg*64, 64, j*BN, t, dims.window)) mask(s, row, j*BN, t, dims.window);
             bool max_rises = online_softmax_step(s, r, work.factor);
             keep_before(r.row_sum[0] + r.row_sum[1], m.q);
             wgmma_wait<0>();
@@ -145,7 +145,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_
             pack_p(p, s);
         }
         barrier_arrive(m.q_empty + 8*buffer);
-        if (t.first < t.last) {
+        if (t.first < t.end) {
             barrier_wait(m.v_full + 8*value.stage, value.phase);
             start_pv(o, p, vs + value.stage*(K_BYTES/16));
             wgmma_wait<0>();
@@ -153,7 +153,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_
             if (signals) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
         }
-        store_rows(o, r, work.out, t, row, z, work.factor);
+        store_rows(o, r, work.out, t, row, dims, work.factor);
     }
 }
 
@@ -165,7 +165,7 @@ __device__ void attend(char *smem, int *buffer_tile, const TensorMap &q, Map &k,
     __syncthreads();
     if (threadIdx.x >= WGS*128) {
         setmaxnreg_dec<WGS == 2 ? 24 : 32>();
-        if (threadIdx.x == WGS*128) produce(s, q, k, v, work.z, work.lens, tile_counter, buffer_tile);
+        if (threadIdx.x == WGS*128) produce(s, q, k, v, work.dims, work.lens, tile_counter, buffer_tile);
     } else {
         setmaxnreg_inc<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
         consume(s, work, buffer_tile);

@@ -6,7 +6,7 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
                   long long out_batch, long long out_head, long long out_row, int first, int total_rows) {
     extern __shared__ __align__(1024) char smem[];
     __shared__ int buffer_tile[Q_BUFFERS];
-    Sizes z = {batch, heads, group, rows, keys, window, section};
+    Sizes dims = {batch, heads, group, rows, keys, window, section};
     Out to = {out, lse, out_batch, out_head, out_row, first, total_rows};
-    attend(smem, buffer_tile, q, k, v, {z, lens, to, factor}, tile_counter);
+    attend(smem, buffer_tile, q, k, v, {dims, lens, to, factor}, tile_counter);
 }

@@ -18,10 +18,10 @@ __device__ void wait_for_other(TwoArrays &x, int head) {
     x.ready = part + 1;
 }
 __device__ void load_keys(u32 to, TwoArrays &x, int key, int head, const Tile &t, u32 full, u32 empty,
-                          PipelineState &at) {
+                          PipelineState &pipe) {
     bool other = key >= t.own_steps*BN;
     if (other) wait_for_other(x, t.batch*x.kv_heads + head);
-    load_keys(to, other ? x.other : x.own, other ? key - t.own_steps*BN : key, head, t, full, empty, at);
+    load_keys(to, other ? x.other : x.own, other ? key - t.own_steps*BN : key, head, t, full, empty, pipe);
 }
 
 __global__ void __launch_bounds__(128*(WGS + 1), 1)
@@ -33,11 +33,11 @@ attention_forward_pair(const __grid_constant__ TensorMap q, const __grid_constan
                        int parts) {
     extern __shared__ __align__(1024) char smem[];
     __shared__ int buffer_tile[Q_BUFFERS];
-    Sizes z = {batch, heads, group, rows, keys, window, section, from, other_keys, order};
+    Sizes dims = {batch, heads, group, rows, keys, window, section, from, other_keys, order};
     int kv_heads = heads/group;
     TwoArrays all_k = {k, other_k, arrived, expected, kv_heads, batch*kv_heads, parts, 0};
     TwoArrays all_v = {v, other_v, arrived, expected, kv_heads, batch*kv_heads, parts, 0};
     long long row = HD, head = row*rows;                     // the output is contiguous
     Out to = {out, lse, head*heads, head, row, 0, rows};
-    attend(smem, buffer_tile, q, all_k, all_v, {z, nullptr, to, factor}, tile_counter);
+    attend(smem, buffer_tile, q, all_k, all_v, {dims, nullptr, to, factor}, tile_counter);
 }

@@ -105,14 +105,14 @@ __device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float scale, 
 // MERGE_OUT: merges with the results of other keys, which the output already holds; each is weighted by its sum of
 // exponentials
 __device__ void store_rows(float (&o)[HD/2], const OnlineSoftmax &r, const Out &out, const Tile &t, int row,
-                           const Sizes &z, float factor) {
+                           const Sizes &dims, float factor) {
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int i = row + 8*y;
-        bool in_bounds = i < z.rows, is_leader = in_bounds && threadIdx.x%4 == 0;
+        bool in_bounds = i < dims.rows, is_leader = in_bounds && threadIdx.x%4 == 0;
         float sum = quad_sum(r.row_sum[y]), scale = i < t.rows && sum > 0 ? 1/sum : 0;
         float now = scale > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
-        float *lse = out.lse + ((long long)t.batch*z.heads + t.head)*out.total_rows + out.first + i;
+        float *lse = out.lse + ((long long)t.batch*dims.heads + t.head)*out.total_rows + out.first + i;
         out_t *at = out.at + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
         if (MERGE_OUT) {
             float old = __shfl_sync(~0u, is_leader ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4);

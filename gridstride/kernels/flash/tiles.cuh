@@ -2,32 +2,33 @@
 // group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `other_keys` keys of a second
 // array, and `order` has the order of the tiles.
 struct Sizes { int batch, heads, group, rows, keys, window, section, from, other_keys; const int *order; };
-// The steps of BN keys of a tile, `first` to `last`; steps from `own_steps` on are of the second array
-struct Tile { int batch, head, row, rows, keys, first, last, own_steps, from, other_keys; };
+// The steps of BN keys of a tile, from `first` up to but excluding `end`. Steps from `own_steps` on read keys of the
+// second array.
+struct Tile { int batch, head, row, rows, keys, first, end, own_steps, from, other_keys; };
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
-__device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows, BM); }
+__device__ int count_tiles(const Sizes &dims) { return dims.batch*dims.heads*cdiv(dims.rows, BM); }
 
 // Returns the index of the nth tile that blocks take
-__device__ int nth_tile(int n, const Sizes &z) { return PAIR ? z.order[n] : n; }
+__device__ int nth_tile(int n, const Sizes &dims) { return PAIR ? dims.order[n] : n; }
 
 // The L2 cache holds the keys and values of `section` heads, so blocks finish these heads before they begin others. The
 // last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the end would
 // leave other SMs idle.
-__device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
-    int row_tiles = cdiv(z.rows, BM), all_heads = z.batch*z.heads;
-    int section = n/(z.section*row_tiles), index = n%(z.section*row_tiles);
-    int heads = min(z.section, all_heads - section*z.section), head = section*z.section + index%heads;
-    Tile t = {head/z.heads, head%z.heads, (row_tiles - 1 - index/heads)*BM, z.rows, z.keys, 0, 0, 0, z.from,
-              z.other_keys};
+__device__ Tile tile_of(int n, const Sizes &dims, const int *lens) {
+    int row_tiles = cdiv(dims.rows, BM), all_heads = dims.batch*dims.heads;
+    int section = n/(dims.section*row_tiles), index = n%(dims.section*row_tiles);
+    int heads = min(dims.section, all_heads - section*dims.section), head = section*dims.section + index%heads;
+    Tile t = {head/dims.heads, head%dims.heads, (row_tiles - 1 - index/heads)*BM, dims.rows, dims.keys, 0, 0, 0,
+              dims.from, dims.other_keys};
     if (LENS) {
-        t.rows = min(z.rows, lens[t.batch]);
-        t.keys = min(z.keys, lens[z.batch + t.batch]);
+        t.rows = min(dims.rows, lens[t.batch]);
+        t.keys = min(dims.keys, lens[dims.batch + t.batch]);
     }
-    int end = CAUSAL ? min(t.keys, t.row + BM) : WINDOW ? min(t.keys, t.row + BM - 1 + z.window) : t.keys;
-    if (WINDOW) t.first = max(0, t.row - z.window + 1)/BN;
-    t.last = t.own_steps = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
-    if (PAIR && t.row < t.rows && t.row + BM > z.from) t.last += cdiv(z.other_keys, BN);
+    int end = CAUSAL ? min(t.keys, t.row + BM) : WINDOW ? min(t.keys, t.row + BM - 1 + dims.window) : t.keys;
+    if (WINDOW) t.first = max(0, t.row - dims.window + 1)/BN;
+    t.end = t.own_steps = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
+    if (PAIR && t.row < t.rows && t.row + BM > dims.from) t.end += cdiv(dims.other_keys, BN);
     return t;
 }
 

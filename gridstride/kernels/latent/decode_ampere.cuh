@@ -21,17 +21,18 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 
-__device__ void copy_queries(u32 to, const Elem *q, const Piece &p, int row, const Sizes &z) {
+__device__ void copy_queries(u32 to, const Elem *q, const Piece &p, int row, const Sizes &dims) {
     for (int i = threadIdx.x; i < BM*(DIM/8); i += THREADS) {
         int r = i/(DIM/8), c = i%(DIM/8);
-        bool in_bounds = row + r < z.rows;
-        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*z.rows + row + r)*DIM + c*8 : q, in_bounds);
+        bool in_bounds = row + r < dims.rows;
+        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*dims.rows + row + r)*DIM + c*8 : q,
+                       in_bounds);
     }
 }
 // Starts copies of BN keys of one page, from `key` on; copies zeros instead of keys past `len`
 __device__ void copy_keys(u32 to, const Elem *cache, const int *table, const Piece &p, int key, int len,
-                          const Sizes &z) {
-    const Elem *from = cache + ((long long)page_at(table, p.b, key/PAGE, z)*PAGE + key%PAGE)*DIM;
+                          const Sizes &dims) {
+    const Elem *from = cache + ((long long)page_at(table, p.b, key/PAGE, dims)*PAGE + key%PAGE)*DIM;
     for (int i = threadIdx.x; i < BN*(DIM/8); i += THREADS) {
         int r = i/(DIM/8), c = i%(DIM/8);
         copy_async<16>(to + chunk_at(r, c), from + r*DIM + c*8, key + r < len);
@@ -109,13 +110,13 @@ __device__ void accumulate_pv(float (&o)[BM/16][COLUMNS/2], const Shared &s) {
 }
 
 __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s, float row_max, float sum,
-                            const Results &to, const Piece &p, int row, const Sizes &z) {
+                            const Results &to, const Piece &p, int row, const Sizes &dims) {
     int lane = threadIdx.x%32, own_row = threadIdx.x/4;
     sum = quad_sum(sum);
     __syncthreads();                                           // all threads have read `rescale`
     if (threadIdx.x%4 == 0) {
         s.rescale[own_row] = sum > 0 ? 1/sum : 0;
-        if (row + own_row < z.rows) store_lse(to, p, row + own_row, row_max + log2f(sum), z);
+        if (row + own_row < dims.rows) store_lse(to, p, row + own_row, row_max + log2f(sum), dims);
     }
     __syncthreads();
     #pragma unroll
@@ -123,7 +124,7 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
         #pragma unroll
         for (int y = 0; y < 2; y++) {
             int i = m*16 + y*8 + lane/4;
-            if (row + i < z.rows) store_output(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, z);
+            if (row + i < dims.rows) store_output(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, dims);
         }
 }
 
@@ -132,17 +133,17 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
        float *part_out, float *part_lse, float factor, int batch, int rows, int heads, int pages, int table_columns,
        int parts) {
     extern __shared__ __align__(128) char smem[];
-    Sizes z = {batch, rows, heads, pages, table_columns, parts};
+    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
     Results to = {out, lse, part_out, part_lse};
     Shared s = shared_layout(smem);
     int row = blockIdx.x*BM;
-    for (PieceIterator w = pieces_of_block(lens, z); w.has_next();) {
-        Piece p = w.next(lens, z);
-        int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, z);
+    for (PieceIterator it = pieces_of_block(lens, dims); it.has_next();) {
+        Piece p = it.next(lens, dims);
+        int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, dims);
         float o[BM/16][COLUMNS/2] = {}, row_max = MINUS_INFINITY, sum = 0;
-        copy_queries(s.q, q, p, row, z);
-        for (int key = p.first*PAGE; key < min(len, p.last*PAGE); key += BN) {
-            copy_keys(s.k, cache, table, p, key, len, z);
+        copy_queries(s.q, q, p, row, dims);
+        for (int key = p.first*PAGE; key < min(len, p.end*PAGE); key += BN) {
+            copy_keys(s.k, cache, table, p, key, len, dims);
             copies_commit();
             copies_wait<0>();
             __syncthreads();
@@ -153,6 +154,6 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
             accumulate_pv(o, s);
             __syncthreads();                                   // all threads have read the keys
         }
-        store_piece(o, s, row_max, sum, to, p, row, z);
+        store_piece(o, s, row_max, sum, to, p, row, dims);
     }
 }

@@ -1,15 +1,15 @@
-// Decoding with a latent KV cache for a Hopper GPU; a block processes 64 rows of q, a page of the cache per step.
+// MLA decoding (a latent KV cache) for a Hopper GPU; a block processes 64 rows of q, a page of the cache per step.
 // Warp-specialized: one producer thread issues TMA loads of pages. One consumer warpgroup computes S and P. Two other
 // warpgroups compute P @ V for half of the columns of V each, while the first one computes the P of the next page. If
 // two blocks of a cluster have rows of the same sequence, each loads half of a page and multicasts it to both.
-constexpr int CHUNK = PAGE*128, CHUNKS = DIM/64;               // bytes of 64 rows of 64 columns; of a page
-constexpr int BYTES = CHUNKS*CHUNK, COLUMNS = VALUES/2;        // of a page, or of q; of a half
+constexpr int CHUNK = PAGE*128, CHUNKS = DIM/64;               // bytes of 64 rows of 64 columns; chunks per page
+constexpr int PAGE_BYTES = CHUNKS*CHUNK, HALF_COLUMNS = VALUES/2;  // bytes of a page, or of q; columns of a half of V
 // The parts of a page, which are loaded and released separately, in this order: the RoPE columns, and the two halves of
 // the values. The RoPE columns are needed only for S, so P overwrites them when S is complete. The part is free again
 // as soon as P is in registers.
 enum { ROPE, LEFT, RIGHT, PARTS };
-__device__ int first_of(int part) { return part == ROPE ? CHUNKS - 1 : (part - LEFT)*(COLUMNS/64); }
-__device__ int chunks_of(int part) { return part == ROPE ? 1 : COLUMNS/64; }
+__device__ int first_of(int part) { return part == ROPE ? CHUNKS - 1 : (part - LEFT)*(HALF_COLUMNS/64); }
+__device__ int chunks_of(int part) { return part == ROPE ? 1 : HALF_COLUMNS/64; }
 
 struct Shared {
     u32 q, pages, q_full, q_empty, full, empty, p_full, inv_sum_full, inv_sum_empty;
@@ -18,16 +18,15 @@ struct Shared {
 
 __device__ Shared shared_layout(char *p) {
     Shared s;
-    s.q = address(p); s.pages = s.q + BYTES;
-    s.rescale = (float *)(p + (1 + STAGES)*BYTES); s.inv_sum = s.rescale + STAGES*64;
+    s.q = address(p); s.pages = s.q + PAGE_BYTES;
+    s.rescale = (float *)(p + (1 + STAGES)*PAGE_BYTES); s.inv_sum = s.rescale + STAGES*64;
     s.q_full = address(s.inv_sum + 64); s.q_empty = s.q_full + 8;
     s.inv_sum_full = s.q_empty + 8; s.inv_sum_empty = s.inv_sum_full + 8;
     s.full = s.inv_sum_empty + 8; s.empty = s.full + 8*PARTS*STAGES; s.p_full = s.empty + 8*PARTS*STAGES;
     return s;
 }
-__device__ u32 barrier_of(u32 bars, const PipelineState &at, int part) { return bars + 8*(at.stage*PARTS + part); }
+__device__ u32 barrier_of(u32 bars, const PipelineState &pipe, int part) { return bars + 8*(pipe.stage*PARTS + part); }
 
-// Arrives at a barrier, with one lane per warp
 __device__ void init_barriers(const Shared &s) {
     barrier_init(s.q_full, 1); barrier_init(s.q_empty, 4);
     barrier_init(s.inv_sum_full, 4); barrier_init(s.inv_sum_empty, 8);
@@ -40,6 +39,7 @@ __device__ void init_barriers(const Shared &s) {
     }
     fence_mbarrier_init();
 }
+// Arrives at a barrier, with one lane per warp
 __device__ void arrive(u32 bar) {
     __syncwarp();
     if (threadIdx.x%32 == 0) barrier_arrive(bar);
@@ -51,33 +51,33 @@ __device__ void arrive_in_cluster(u32 bar) {
 }
 
 // The producer issues loads in the order in which consumers use them
-__device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const PipelineState &at) {
-    u32 full = barrier_of(s.full, at, part), to = s.pages + at.stage*BYTES;
-    int first = first_of(part), last = first + chunks_of(part);
-    barrier_wait(barrier_of(s.empty, at, part), at.phase - 1);
-    barrier_expect(full, (last - first)*CHUNK);
-    for (int c = first; c < last; c++)
+__device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const PipelineState &pipe) {
+    u32 full = barrier_of(s.full, pipe, part), to = s.pages + pipe.stage*PAGE_BYTES;
+    int first = first_of(part), end = first + chunks_of(part);
+    barrier_wait(barrier_of(s.empty, pipe, part), pipe.phase - 1);
+    barrier_expect(full, (end - first)*CHUNK);
+    for (int c = first; c < end; c++)
         if (CLUSTER == 1) tma_load(to + c*CHUNK, cache, page*PAGE, c*64, full);
         else tma_load_multicast(to + c*CHUNK + rank()*(CHUNK/2), cache, page*PAGE + rank()*(PAGE/2), c*64, full, 3);
 }
 __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int iteration) {
     barrier_wait(s.q_empty, iteration - 1);
-    barrier_expect(s.q_full, BYTES);
+    barrier_expect(s.q_full, PAGE_BYTES);
     for (int c = 0; c < CHUNKS; c++) tma_load(s.q + c*CHUNK, q, row, c*64, s.q_full);
 }
 
 // `row`: the first of the block's 64 rows
-struct Work { PieceIterator pieces; const int *table, *lens; Results to; float factor; int row; Sizes z; };
+struct Work { PieceIterator pieces; const int *table, *lens; Results to; float factor; int row; Sizes dims; };
 
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &cache, const Work &work) {
-    PipelineState at;
-    PieceIterator w = work.pieces;
-    for (int iteration = 0; w.has_next(); iteration++) {
-        Piece p = w.next(work.lens, work.z);
-        for (int j = p.first; j < p.last; j++, at.next()) {
-            int page = page_at(work.table, p.b, j, work.z);
-            for (int part = 0; part < PARTS; part++) load_part(s, cache, page, part, at);
-            if (j == p.first) load_queries(s, q, p.b*work.z.rows + work.row, iteration);
+    PipelineState pipe;
+    PieceIterator it = work.pieces;
+    for (int iteration = 0; it.has_next(); iteration++) {
+        Piece p = it.next(work.lens, work.dims);
+        for (int j = p.first; j < p.end; j++, pipe.next()) {
+            int page = page_at(work.table, p.b, j, work.dims);
+            for (int part = 0; part < PARTS; part++) load_part(s, cache, page, part, pipe);
+            if (j == p.first) load_queries(s, q, p.b*work.dims.rows + work.row, iteration);
         }
     }
 }
@@ -86,13 +86,13 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &ca
 __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4; }
 
 // S = Q @ K^T, by the first warpgroup
-__device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineState &at) {
-    u32 keys = half_descriptor(s.pages + at.stage*BYTES, 16), qs = half_descriptor(s.q, 16);
+__device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineState &pipe) {
+    u32 keys = half_descriptor(s.pages + pipe.stage*PAGE_BYTES, 16), qs = half_descriptor(s.q, 16);
     #pragma unroll
     for (int n = 0; n < CHUNKS; n++) {                         // the RoPE columns first
-        int part = (n + COLUMNS/64 - 1)/(COLUMNS/64), c = (n + CHUNKS - 1)%CHUNKS;
+        int part = (n + HALF_COLUMNS/64 - 1)/(HALF_COLUMNS/64), c = (n + CHUNKS - 1)%CHUNKS;
         if (c == first_of(part)) {
-            barrier_wait(barrier_of(s.full, at, part), at.phase);
+            barrier_wait(barrier_of(s.full, pipe, part), pipe.phase);
             fence_accumulators(x);
             wgmma_fence();
         }
@@ -105,11 +105,12 @@ __device__ void compute_scores(float (&x)[32], const Shared &s, const PipelineSt
     fence_accumulators(x);
 }
 
-// The online softmax of a thread's two rows: P relative to the highest score so far; `rescale`: the factor of earlier P
+// The online softmax of a thread's two rows, with the maximum score so far; `rescale`: the factor for the accumulators
+// of earlier pages
 struct OnlineSoftmax { float row_max[2], row_sum[2], rescale[2]; };
 
 __device__ void mask(float (&x)[32], const int (&ends)[2], int key) {
-    int first = key + threadIdx.x%4*2;  // signed: `end` is negative if there are more new tokens than keys
+    int first = key + threadIdx.x%4*2;  // signed: an end is negative if there are more new tokens than keys
     #pragma unroll
     for (int i = 0; i < 32; i++)
         if (first + i/4*8 + i%2 >= ends[i/2%2]) x[i] = MINUS_INFINITY;
@@ -139,18 +140,18 @@ __device__ u32 p_address(u32 page, int i) {
     int lane = threadIdx.x%32, row = threadIdx.x%128/32*16 + lane/8%2*8 + lane%8;
     return page + (CHUNKS - 1)*CHUNK + row*128 + ((2*i + lane/16) ^ row%8)*16;
 }
-__device__ void store_p(const float (&x)[32], const OnlineSoftmax &r, const Shared &s, const PipelineState &at) {
-    u32 page = s.pages + at.stage*BYTES;
+__device__ void store_p(const float (&x)[32], const OnlineSoftmax &r, const Shared &s, const PipelineState &pipe) {
+    u32 page = s.pages + pipe.stage*PAGE_BYTES;
     #pragma unroll
     for (int i = 0; i < PAGE/16; i++) {
         const float *e = x + 8*i;
         stmatrix(p_address(page, i), pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
     }
     if (threadIdx.x%4 == 0) {
-        s.rescale[at.stage*64 + row_of_thread()] = r.rescale[0];
-        s.rescale[at.stage*64 + row_of_thread() + 8] = r.rescale[1];
+        s.rescale[pipe.stage*64 + row_of_thread()] = r.rescale[0];
+        s.rescale[pipe.stage*64 + row_of_thread() + 8] = r.rescale[1];
     }
-    arrive(s.p_full + 8*at.stage);
+    arrive(s.p_full + 8*pipe.stage);
 }
 __device__ void finish_rows(const OnlineSoftmax &r, const Shared &s, const Work &work, const Piece &p, int iteration) {
     barrier_wait(s.inv_sum_empty, iteration - 1);
@@ -160,50 +161,50 @@ __device__ void finish_rows(const OnlineSoftmax &r, const Shared &s, const Work 
         float sum = quad_sum(r.row_sum[y]);
         if (threadIdx.x%4 == 0) {
             s.inv_sum[i] = sum > 0 ? 1/sum : 0;
-            if (work.row + i < work.z.rows)
+            if (work.row + i < work.dims.rows)
                 store_lse(work.to, p, work.row + i,
-                          sum > 0 ? r.row_max[y]*work.factor + log2f(sum) : MINUS_INFINITY, work.z);
+                          sum > 0 ? r.row_max[y]*work.factor + log2f(sum) : MINUS_INFINITY, work.dims);
         }
     }
     arrive(s.inv_sum_full);
 }
 __device__ void compute_probabilities(const Shared &s, const Work &work) {
-    PipelineState at;
-    PieceIterator w = work.pieces;
-    int last = work.z.rows - 1, row = work.row + row_of_thread();
-    for (int iteration = 0; uniform(w.has_next()); iteration++) {
-        Piece p = w.next(work.lens, work.z);
+    PipelineState pipe;
+    PieceIterator it = work.pieces;
+    int last = work.dims.rows - 1, row = work.row + row_of_thread();
+    for (int iteration = 0; uniform(it.has_next()); iteration++) {
+        Piece p = it.next(work.lens, work.dims);
         int len = uniform(work.lens[p.b]);
-        p.first = uniform(p.first); p.last = uniform(p.last);
-        int ends[2] = {end_of(min(row, last), len, work.z), end_of(min(row + 8, last), len, work.z)};
-        int min_end = end_of(work.row, len, work.z);           // the smallest of all 64 rows
+        p.first = uniform(p.first); p.end = uniform(p.end);
+        int ends[2] = {end_of(min(row, last), len, work.dims), end_of(min(row + 8, last), len, work.dims)};
+        int min_end = end_of(work.row, len, work.dims);        // the smallest of all 64 rows
         OnlineSoftmax r = {{MINUS_INFINITY, MINUS_INFINITY}, {0, 0}, {1, 1}};
         barrier_wait(s.q_full, iteration);
         #pragma unroll 1
-        for (int j = p.first; j < p.last; j++, at.next()) {
+        for (int j = p.first; j < p.end; j++, pipe.next()) {
             float x[32];
-            compute_scores(x, s, at);
-            if (j + 1 == p.last) arrive(s.q_empty);
+            compute_scores(x, s, pipe);
+            if (j + 1 == p.end) arrive(s.q_empty);
             if ((j + 1)*PAGE > min_end) mask(x, ends, j*PAGE);
             online_softmax_step(x, r, work.factor);
-            store_p(x, r, s, at);
+            store_p(x, r, s, pipe);
         }
         finish_rows(r, s, work, p, iteration);
     }
 }
 
-// The other two warpgroups, each with two accumulators of 64 registers per thread. One product of 256 columns would
-// need more registers than the assembler allows for a block of 512 threads
-__device__ void rescale(float (&o)[2][COLUMNS/4], const float *rescale) {
+// The other two warpgroups, each with two accumulators of 64 registers per thread. One wgmma with N = 256 would need
+// more registers than ptxas allows for a block of 512 threads
+__device__ void rescale(float (&o)[2][HALF_COLUMNS/4], const float *rescale) {
     float a = rescale[row_of_thread()], b = rescale[row_of_thread() + 8];
     if (!__any_sync(~0u, a != 1 || b != 1)) return;            // the maximum did not rise, as for most pages
     #pragma unroll
-    for (int i = 0; i < COLUMNS/2; i++) o[i/(COLUMNS/4)][i%(COLUMNS/4)] *= i/2%2 ? b : a;
+    for (int i = 0; i < HALF_COLUMNS/2; i++) o[i/(HALF_COLUMNS/4)][i%(HALF_COLUMNS/4)] *= i/2%2 ? b : a;
 }
 // Sets the values of keys past the end to 0: their P is 0, but 0 times a NaN in the cache is NaN
 __device__ void clear_values(u32 values, int from, int half) {
-    for (int i = threadIdx.x%128; i < (PAGE - from)*(COLUMNS/8); i += 128) {
-        u32 at = values + i%(COLUMNS/64)*CHUNK + from*128 + i/(COLUMNS/64)*16;
+    for (int i = threadIdx.x%128; i < (PAGE - from)*(HALF_COLUMNS/8); i += 128) {
+        u32 at = values + i%(HALF_COLUMNS/64)*CHUNK + from*128 + i/(HALF_COLUMNS/64)*16;
         asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" :: "r"(at), "r"(0) : "memory");
     }
     fence_for_tma();
@@ -213,7 +214,7 @@ __device__ void load_p(u32 (&p)[PAGE/16][4], u32 page) {
     #pragma unroll
     for (int i = 0; i < PAGE/16; i++) ldmatrix(p[i], p_address(page, i));
 }
-__device__ void start_pv(float (&o)[2][COLUMNS/4], const u32 (&p)[PAGE/16][4], u32 values) {
+__device__ void start_pv(float (&o)[2][HALF_COLUMNS/4], const u32 (&p)[PAGE/16][4], u32 values) {
     u32 v = half_descriptor(values, CHUNK);
     fence_accumulators(o);
     wgmma_fence();
@@ -221,31 +222,32 @@ __device__ void start_pv(float (&o)[2][COLUMNS/4], const u32 (&p)[PAGE/16][4], u
     for (int i = 0; i < PAGE/16; i++)                          // 16 keys, which are 16 rows of V
         #pragma unroll
         for (int h = 0; h < 2; h++)
-            wgmma_rs<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3], advance(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
+            wgmma_rs<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3],
+                           advance(v, h*(HALF_COLUMNS/128)*CHUNK + i*16*128), 1);
     wgmma_commit();
 }
 __device__ void accumulate_pv(const Shared &s, const Work &work, int half) {
-    PipelineState at;
-    PieceIterator w = work.pieces;
-    for (int iteration = 0; uniform(w.has_next()); iteration++) {
-        Piece p = w.next(work.lens, work.z);
+    PipelineState pipe;
+    PieceIterator it = work.pieces;
+    for (int iteration = 0; uniform(it.has_next()); iteration++) {
+        Piece p = it.next(work.lens, work.dims);
         int remainder = uniform(work.lens[p.b]%PAGE);
-        p.first = uniform(p.first); p.last = uniform(p.last); p.num_pages = uniform(p.num_pages);
-        float o[2][COLUMNS/4] = {}, inv_sum[2];
+        p.first = uniform(p.first); p.end = uniform(p.end); p.num_pages = uniform(p.num_pages);
+        float o[2][HALF_COLUMNS/4] = {}, inv_sum[2];
         #pragma unroll 1
-        for (int j = p.first; j < p.last; j++, at.next()) {
-            u32 page = s.pages + at.stage*BYTES, values = page + half*(COLUMNS/64)*CHUNK, x[PAGE/16][4];
-            barrier_wait(barrier_of(s.full, at, LEFT + half), at.phase);
-            barrier_wait(s.p_full + 8*at.stage, at.phase);
+        for (int j = p.first; j < p.end; j++, pipe.next()) {
+            u32 page = s.pages + pipe.stage*PAGE_BYTES, values = page + half*(HALF_COLUMNS/64)*CHUNK, x[PAGE/16][4];
+            barrier_wait(barrier_of(s.full, pipe, LEFT + half), pipe.phase);
+            barrier_wait(s.p_full + 8*pipe.stage, pipe.phase);
             load_p(x, page);
-            rescale(o, s.rescale + at.stage*64);
+            rescale(o, s.rescale + pipe.stage*64);
             if (remainder && j + 1 == p.num_pages) clear_values(values, remainder, half);
             start_pv(o, x, values);
             fence_for_tma();                                   // loads may overwrite P
-            arrive_in_cluster(barrier_of(s.empty, at, ROPE));
+            arrive_in_cluster(barrier_of(s.empty, pipe, ROPE));
             wgmma_wait<0>();
             fence_accumulators(o);
-            arrive_in_cluster(barrier_of(s.empty, at, LEFT + half));
+            arrive_in_cluster(barrier_of(s.empty, pipe, LEFT + half));
         }
         barrier_wait(s.inv_sum_full, iteration);
         for (int y = 0; y < 2; y++) inv_sum[y] = s.inv_sum[row_of_thread() + 8*y];
@@ -254,8 +256,8 @@ __device__ void accumulate_pv(const Shared &s, const Work &work, int half) {
         for (int y = 0; y < 2; y++) {
             int i = work.row + row_of_thread() + 8*y;
             #pragma unroll
-            for (int h = 0; h < 2 && i < work.z.rows; h++)
-                store_output(o[h], y, inv_sum[y], work.to, p, i, half*COLUMNS + h*COLUMNS/2, work.z);
+            for (int h = 0; h < 2 && i < work.dims.rows; h++)
+                store_output(o[h], y, inv_sum[y], work.to, p, i, half*HALF_COLUMNS + h*HALF_COLUMNS/2, work.dims);
         }
     }
 }
@@ -268,8 +270,9 @@ decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap ca
     extern __shared__ __align__(1024) char smem[];
     Shared s = shared_layout(smem);
     if (threadIdx.x == 384) { prefetch(q); prefetch(cache); init_barriers(s); }
-    Sizes z = {batch, rows, heads, pages, table_columns, parts};
-    Work work = {pieces_of_block(lens, z), table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, z};
+    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
+    PieceIterator pieces = pieces_of_block(lens, dims);
+    Work work = {pieces, table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, dims};
     if (CLUSTER > 1) cluster_sync();                           // the barriers of the other block are initialized, too
     int wg = uniform(threadIdx.x/128);
     if (wg == 0) { setmaxnreg_dec<112>(); compute_probabilities(s, work); }

@@ -13,7 +13,7 @@ __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32
 struct Merged { float o[LANE_COLUMNS], row_max, sum; };
 
 // Adds up to 32 parts: each lane has the lse of one part, and the slot of its partial result.
-__device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &z) {
+__device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &dims) {
     float row_max = fmaxf(m.row_max, warp_max(lse));
     // Finite even for a row without keys, to avoid NaN
     float base = row_max == MINUS_INFINITY ? 0 : row_max;
@@ -25,7 +25,7 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, own_weight, k);
-        long long at = (long long)__shfl_sync(~0u, slot, k)*z.rows + i;
+        long long at = (long long)__shfl_sync(~0u, slot, k)*dims.rows + i;
         #pragma unroll
         for (int c = 0; c < LANE_COLUMNS; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
@@ -51,22 +51,22 @@ __device__ void store_merged(const Merged &m, Elem *out, float *lse, long long a
 __global__ void __launch_bounds__(256, 2)                       // enough registers to load four parts at once
 merge_parts(Elem *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
             int batch, int rows, int heads, int pages, int table_columns, int parts) {
-    Sizes z = {batch, rows, heads, pages, table_columns, parts};
+    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
     int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // the number of rows is a multiple of 16
-    int total = count_pages(lens, batch, z), begin = count_pages(lens, b, z), num_pages = pages_of(lens[b], z);
-    int first = num_pages ? part_of(begin, total, z) : 0;
-    int end = num_pages ? part_of(begin + num_pages - 1, total, z) + 1 : 0;
+    int total = count_pages(lens, batch, dims), begin = count_pages(lens, b, dims), num_pages = pages_of(lens[b], dims);
+    int first = num_pages ? part_of(begin, total, dims) : 0;
+    int end = num_pages ? part_of(begin + num_pages - 1, total, dims) + 1 : 0;
     // Waits until the partial results are written. All blocks wait, because a later launch must not begin before
     // decoding has ended.
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (end - first == 1) return;  // one block computed the whole sequence, and has stored the result
     Merged m = {{}, MINUS_INFINITY, 0};
     for (int from = first; from < end; from += 32) {
-        int part = from + threadIdx.x%32, slot = 2*part + (part_begin(part, total, z) < begin);
+        int part = from + threadIdx.x%32, slot = 2*part + (part_begin(part, total, dims) < begin);
         // A part is empty if there are more parts than pages
-        bool in_bounds = part < end && part_begin(part, total, z) < part_begin(part + 1, total, z);
+        bool in_bounds = part < end && part_begin(part, total, dims) < part_begin(part + 1, total, dims);
         float own_lse = in_bounds ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
-        add_parts(m, own_lse, slot, min(32, end - from), part_out, i, z);
+        add_parts(m, own_lse, slot, min(32, end - from), part_out, i, dims);
     }
     store_merged(m, out, lse, (long long)b*rows + i);
 }

@@ -20,17 +20,17 @@ __device__ float quad_sum(float x) {
 // The lse of a partial result is a base-2 logarithm, the lse of the result is a natural logarithm.
 struct Results { Elem *out; float *lse, *part_out, *part_lse; };
 
-__device__ long long row_in(const Piece &p, int i, const Sizes &z) {
-    return (long long)(p.slot < 0 ? p.b : p.slot)*z.rows + i;
+__device__ long long row_in(const Piece &p, int i, const Sizes &dims) {
+    return (long long)(p.slot < 0 ? p.b : p.slot)*dims.rows + i;
 }
-__device__ void store_lse(const Results &to, const Piece &p, int i, float lse, const Sizes &z) {
-    (p.slot < 0 ? to.lse : to.part_lse)[row_in(p, i, z)] = p.slot < 0 ? lse*LN2 : lse;
+__device__ void store_lse(const Results &to, const Piece &p, int i, float lse, const Sizes &dims) {
+    (p.slot < 0 ? to.lse : to.part_lse)[row_in(p, i, dims)] = p.slot < 0 ? lse*LN2 : lse;
 }
 
 // Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on.
 template<int N> __device__ void store_output(const float (&o)[N], int y, float scale, const Results &to, const Piece &p,
-                                           int i, int column, const Sizes &z) {
-    long long at = row_in(p, i, z)*VALUES + column + threadIdx.x%4*2;
+                                           int i, int column, const Sizes &dims) {
+    long long at = row_in(p, i, dims)*VALUES + column + threadIdx.x%4*2;
     #pragma unroll
     for (int c = 0; c < N/4; c++) {
         float a = o[4*c + 2*y]*scale, b = o[4*c + 2*y + 1]*scale;
