@@ -156,7 +156,7 @@ def test_vectorize_reduces_and_refuses_as_numba_does():
         add(np.zeros(2, 'i4'), np.zeros(2, 'i4'))
     with pytest.raises(TypeError, match='needs signatures'):
         sim.vectorize(slope)
-    with pytest.raises(TypeError, match="result's type"):
+    with pytest.raises(TypeError, match=r'float32\(float32, float32\)'):
         sim.vectorize(['(float32,)'])(slope)
     for wrong in ('float33(float32)', 'float32(float32'):
         with pytest.raises(TypeError, match='a signature'):
@@ -201,7 +201,7 @@ def test_guvectorize_loops_over_parts():
     a, b = rng.integers(0, 9, (5, 3, 2)), rng.integers(0, 9, (5, 2, 4))
     assert (multiply(a, b) == a @ b).all() and (multiply(a, b[1]) == a @ b[1]).all()
     assert multiply(a.astype(np.float32), b.astype(np.float32)).dtype == np.float32
-    with pytest.raises(ValueError, match='axis k .*size 3; expected 2'):
+    with pytest.raises(ValueError, match=r'\bk\b.*\b3\b.*\b2\b'):
         multiply(a, np.zeros((3, 4), int))
 
 

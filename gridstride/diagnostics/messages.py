@@ -368,8 +368,8 @@ WORDS = {
     ('racecheck', 'host_race'): Words(
         _RACE + ': the host {now} it while {first} may still {before} it',
         dict(
-            python='Wait for it first: stream.synchronize(), or cuda.synchronize().',
-            cuda='Wait for it first: cudaStreamSynchronize, or cudaDeviceSynchronize().',
+            python='Synchronize first: stream.synchronize(), or cuda.synchronize().',
+            cuda='Synchronize first: cudaStreamSynchronize(stream), or cudaDeviceSynchronize().',
         ),
     ),
     ('racecheck', 'same_value'): Words(

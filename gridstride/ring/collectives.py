@@ -317,7 +317,7 @@ def _check_product(x, w, op_name):
         _check_operand(name, tensor)
     if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or (x.dtype, x.device) != (w.dtype, w.device):
         actual = ' @ '.join(f'{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}' for tensor in (x, w))
-        raise ValueError(f'{op_name}: expected (rows, K) @ (K, N) of one type and device; got {actual}')
+        raise ValueError(f'{op_name}: expected (rows, K) @ (K, N) of the same dtype, on the same device; got {actual}')
 
 
 @lru_cache

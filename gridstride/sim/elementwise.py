@@ -145,7 +145,7 @@ def _parse_signature(signature):
     result = getattr(signature, 'result', None) or getattr(signature, 'return_type', None)
     if result is None:
         raise TypeError(
-            f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)'; got {signature}"
+            f"vectorize(target='cuda') needs the return type, too: 'float32(float32, float32)'; got {signature}"
         )
     *argument_types, result_type = (np.dtype(t if isinstance(t, type) else str(t)) for t in (*signature.args, result))
     return tuple(argument_types), result_type

@@ -53,7 +53,7 @@ class Mem:
         initcheck does not track them."""
         if dtype not in self.reinterpreted:
             if self.data.strides[0] != self.data.itemsize:
-                raise NotSimulated(f'{self.name} as elements of {dtype}: its memory has gaps')
+                raise NotSimulated(f'a view of {self.name} as {dtype}: its memory is not contiguous')
             whole = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
             data = self.data.view(np.uint8)[:whole].view(dtype)
             mem = self.reinterpreted[dtype] = Mem(data, self.name, self.space)
@@ -420,7 +420,7 @@ def _gather(ctx, active, items, index, site):
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
         problem = 'a tuple of several types that is indexed differently in different threads'
         raise ctx.unsupported_error(
-            site, active, problem, 'Make its elements of one type, or use an array.', NotCompiled
+            site, active, problem, 'Give its elements the same type, or use an array.', NotCompiled
         )
     if isinstance(items[0], tuple):
         return tuple(_gather(ctx, active, part, index, site) for part in zip(*items))

@@ -63,7 +63,7 @@ class Vector:
         return str(self.type)
 
 
-_ONE_TYPE_HINT = 'Make vectors of one type in both branches.'
+_ONE_TYPE_HINT = 'Make vectors of the same type in both branches.'
 
 
 def _attribute_names(vector_type):

@@ -163,7 +163,7 @@ class tensor:
 
     def __invert__(self):
         if not self.dtype.is_int():
-            raise compile_error(f'~ of {self.type}: it inverts the bits of integers')
+            raise compile_error(f'~ of {self.type}', 'Invert masks or integers only.')
         return with_undef(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
@@ -526,7 +526,7 @@ def where(condition, x, y):
 def _common_pointers(x, y):
     "Return (data, data, type, region) of two pointers: addresses in bytes if their regions differ"
     if x.dtype is not y.dtype:
-        raise compile_error(f'the values of tl.where must have one type; got {x.dtype} and {y.dtype}')
+        raise compile_error(f'the values of tl.where must have the same type; got {x.dtype} and {y.dtype}')
     if x.region is y.region:
         return x.data, y.data, x.dtype, x.region
     return addresses(x), addresses(y), x.dtype, None

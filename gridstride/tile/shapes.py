@@ -191,7 +191,7 @@ def join(a, b):
     "Stack two blocks along a new last axis"
     x, y = broadcast(block_of(a), block_of(b))
     if x.dtype is not y.dtype:
-        raise compile_error(f'the blocks of tl.join must have one type; got {x.dtype} and {y.dtype}')
+        raise compile_error(f'the blocks of tl.join must have the same type; got {x.dtype} and {y.dtype}')
     return combine_elements(x, y, lambda a, b: np.stack([a, b], -1))
 
 

@@ -165,8 +165,8 @@ def _(fn, rng, ranks):
         if result != expected:
             step = next((i for i, (a, b) in enumerate(zip(result, expected)) if a != b), min(len(result), ranks - 1))
             raise AssertionError(
-                f'rank {rank} of {ranks} sends to {result}; expected {len(expected)} ranks, and in step {step + 1} '
-                f'the rank that multiplies the rows of rank {rank} then'
+                f'rank {rank} of {ranks} sends to {result}; expected {len(expected)} ranks: in step {step + 1}, send '
+                f'to the rank that multiplies the rows of rank {rank} in that step'
             )
 
 

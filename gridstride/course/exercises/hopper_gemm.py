@@ -317,8 +317,8 @@ def _(fn, rng, h, w):
     judge_in_both_orders(lambda: check(run_relu(src, x).float(), expected))
     if h >= 64 and one_warp_does_all(src, x, expected):
         raise AssertionError(
-            'the result is right, but one warp or one thread changes all elements of a box: distribute them over '
-            'its 128 threads'
+            'the result is right, but one warp or one thread computes all elements of a box: distribute them over the '
+            "block's 128 threads"
         )
 
 

@@ -182,10 +182,17 @@ def _(fn, rng, h, w):
         check_distribution(t, 'written', h, f'wrote {h} results')
     line = find_double(fn, x, y, out)
     if n := int((out != expected).sum()):
-        why = f'this line, as C, computes in float64: {line}' if line else 'the kernel computes in another order'
+        why = (
+            f'this line, translated to C, computes in float64: {line}'
+            if line
+            else 'the kernel computes in another order'
+        )
         raise AssertionError(f'{n} of {h} results differ in their last bits from those of float32 alone: {why}')
     if line:
-        raise AssertionError(f'the bits are right, but this line, as C, computes in float64 and then rounds: {line}')
+        raise AssertionError(
+            'the results are bit-identical, but this line, translated to C, computes in float64 and then rounds: '
+            f'{line}'
+        )
 
 
 def count_tile_loads(n):

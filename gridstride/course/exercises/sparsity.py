@@ -99,11 +99,10 @@ def _(fn, rng, h, w):
     adding = count_threads(t, 'atomic')
     rows = len(set(r))
     if adding < rows:
-        subject = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
+        subject = f'only {adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'no thread adds'
         raise AssertionError(
-            f'the result is right, but {subject} by an atomic, for {rows} row{"s" * (rows > 1)} with nonzeros: let '
-            f'each '
-            'thread take one row of the matrix and add at its column indices'
+            f'the result is right, but {subject} atomically, for {rows} row{"s" * (rows > 1)} with nonzeros: let each '
+            'thread process one row of the matrix, and add to `out` at the column indices of the row'
         )
 
 

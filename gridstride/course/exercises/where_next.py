@@ -145,7 +145,7 @@ def _(fn, rng, h, w, k, tile):
     fn(block := _Watched(0, 0), m, n, first, *tile)
     if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
         raise AssertionError(
-            'block (0, 0) wrote outside its tile of `out`: let each program store one tile, with `ct.store`'
+            'block (0, 0) wrote outside its tile of `out`: let each block store one tile, with `ct.store`'
         )
     th, tw, tk = tile
     if block.loaded != {(th, tk), (tk, tw)}:

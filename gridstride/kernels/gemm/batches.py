@@ -138,7 +138,7 @@ def _check_groups(a, b, group_ends):
         raise TypeError(f'grouped_mm: ends must be {expected}; got a {type(group_ends).__name__}')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
         received = f'{dtype_name(a)}{tuple(a.shape)} and {dtype_name(b)}{tuple(b.shape)}'
-        raise ValueError(f'grouped_mm: a must be (rows, K) and b (groups, K, N), of one type; got {received}')
+        raise ValueError(f'grouped_mm: a must be (rows, K) and b (groups, K, N), of the same dtype; got {received}')
     if group_ends.dtype != torch.int32 or group_ends.shape != b.shape[:1] or not group_ends.is_contiguous():
         layout = '' if group_ends.is_contiguous() else ', not contiguous'
         received = f'{dtype_name(group_ends)}{tuple(group_ends.shape)}{layout}'
