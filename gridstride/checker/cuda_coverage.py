@@ -56,7 +56,7 @@ def _device_functions(sources):
     found = {}
     for file, text in sources.items():
         try:
-            found[file] = {f.name: f.line for f in functions(text) if f.words & {'__global__', '__device__'}}
+            found[file] = {f.name: f.line for f in functions(text) if f.specifiers & {'__global__', '__device__'}}
         except WrongSource:  # host code that this reader does not support
             continue
     return found

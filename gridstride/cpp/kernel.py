@@ -172,7 +172,7 @@ def _resolve_kernels(src, name):
     if not kernel_of_name:
         raise WrongSource(f'no __global__ function in {_quote_source(src)}: a kernel begins with `__global__ void`')
     num_definitions = Counter(
-        (function.scope, function.name) for function in functions(src) if '__global__' in function.words
+        (function.scope, function.name) for function in functions(src) if '__global__' in function.specifiers
     )
     if repeated_name := next((name for (_, name), n in num_definitions.items() if n > 1), None):
         problem = f'{repeated_name} is the name of several kernels, which cuda_kernel cannot distinguish'

@@ -210,7 +210,7 @@ def _choose_functions(functions, funcs):
                 raise not_on_host_error(name, functions)
         return [f for f in candidates if f.name in names]
     exported_functions = [
-        f for f in candidates if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}
+        f for f in candidates if f.name != 'main' and not f.template and not f.specifiers & {'inline', 'static'}
     ]
     if not exported_functions:
         problem = 'this source has no host function that Python could call'

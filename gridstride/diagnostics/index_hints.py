@@ -127,7 +127,7 @@ def _wrong_connective_hint(lines, names):
 
 
 def _find_wrong_connective(line, names):
-    """Find a guard that returns only if all indices are past the end, or that lets a thread in if one is in bounds.
+    """Find a guard that returns only if all indices are past the end, or that is true if only one is in bounds.
 
     Returns (the variables that it compares, the fields of the hint), or None."""
     m = re.search(r'\bif\b\s*(.*)', line)
@@ -173,7 +173,7 @@ def _swap_row_and_column(expr, guards, lines):
     if not (m := _ROW_MAJOR.fullmatch(expr) or _COLUMN_FIRST.fullmatch(expr)):
         return None
     row, width, column = m['row'], m['width'], m['column']
-    bounds = {guard.name: guard.bound for guard in reversed(guards) if guard.sign == '<'}
+    bounds = {guard.name: guard.bound for guard in reversed(guards) if guard.operator == '<'}
     if bounds.get(row) != width or bounds.get(column) in (None, width):
         return None
     return f'{column}*{width} + {row}' if (_axis_of(row, lines), _axis_of(column, lines)) == ('x', 'y') else None

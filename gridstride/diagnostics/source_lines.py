@@ -1,7 +1,7 @@
-"""Parses the learner's lines for a hint: the elements that a line accesses, its variables, the guards around it.
+"""Parses the learner's lines for a hint: the elements that a line accesses, its variables, and the guards around it.
 
 These functions use regular expressions and count brackets, so they work for Numba's dialect and for CUDA C. A finding
-whose line they cannot parse keeps the hint of its own row.
+whose line they cannot parse keeps the general hint of its message.
 """
 
 import re
@@ -100,10 +100,10 @@ def variables_in(expr):
 
 
 class Guard(NamedTuple):
-    "A comparison that lets a thread in: `i < n`"
+    "A bounds check, a comparison that is true for the threads that access memory: `i < n`"
 
     name: str  # of the variable
-    sign: str  # < or <=
+    operator: str  # < or <=
     bound: str
     comparison: str = ''  # as the source has it: `i >= n` before a `return`
 
@@ -119,16 +119,18 @@ class Guard(NamedTuple):
 
     @property
     def includes_bound(self):
-        "Whether the guard lets the bound itself in"
-        return self.sign == '<=' and '-' not in self.bound
+        "Whether the guard is true for the bound itself, too"
+        return self.operator == '<=' and '-' not in self.bound
 
 
-def _make_guard(name, sign, bound, offset):
+def _make_guard(name, operator, bound, offset):
     "Return the guard for a comparison with `bound` plus `offset`; `i <= n-1` becomes `i < n`"
-    comparison = f'{name} {sign} {bound}{offset}'
-    sign = '<=' if sign in ('<=', '>') else '<'
+    comparison = f'{name} {operator} {bound}{offset}'
+    operator = '<=' if operator in ('<=', '>') else '<'
     return Guard(
-        name, *(('<', bound) if sign + offset.replace(' ', '') == '<=-1' else (sign, bound + offset)), comparison
+        name,
+        *(('<', bound) if operator + offset.replace(' ', '') == '<=-1' else (operator, bound + offset)),
+        comparison,
     )
 
 
@@ -153,7 +155,7 @@ def guards_of(names, lines):
 
 
 def share_loop(location, until):
-    "Return whether a loop around the location also contains line `until`, the same one or a later one"
+    "Return whether a loop around the location also contains line `until`, which is not before it"
     preceding_lines = location.preceding_lines.split('\n') if location.preceding_lines else []
     following_lines = location.following_lines.split('\n')
     current = following_lines[0] or ' ' * _indent_after(preceding_lines) + location.source
@@ -190,27 +192,25 @@ def _is_in_indented_loop(lines, n):
 def _is_in_braced_loop(lines, n):
     "Return whether line `n` of CUDA C is in a loop that contains the last line as well"
     is_loop_brace = []  # per open `{`: whether it opens the body of a loop
-    num_head_brackets = None  # open brackets since the head of a loop began; None elsewhere
+    num_open_parens = None  # open parentheses in the header of a loop; None elsewhere
     depth = 0
     for i, line in enumerate(lines):
         if n == i == len(lines) - 1:
-            return any(is_loop_brace) or num_head_brackets is not None or bool(re.search(r'\b(for|while|do)\b', line))
+            return any(is_loop_brace) or num_open_parens is not None or bool(re.search(r'\b(for|while|do)\b', line))
         if i == len(lines) - 1:
             break
         for m in re.finditer(r'\b(?:for|while|do)\b|[{};()]', line):
-            is_loop_brace, num_head_brackets = _update_loop_state(m[0], is_loop_brace, num_head_brackets)
+            is_loop_brace, num_open_parens = _update_loop_state(m[0], is_loop_brace, num_open_parens)
             depth = min(depth, len(is_loop_brace)) if i > n else len(is_loop_brace)
     return any(is_loop_brace[:depth])
 
 
-def _update_loop_state(token, is_loop_brace, num_head_brackets):
-    "Return the two counters of `_is_in_braced_loop` after a token"
+def _update_loop_state(token, is_loop_brace, num_open_parens):
+    "Return the state of `_is_in_braced_loop` after a token"
     if token in ('for', 'while', 'do'):
         return is_loop_brace, 0
     if token in '{}':
-        return ([*is_loop_brace, num_head_brackets is not None] if token == '{' else is_loop_brace[:-1]), None
+        return ([*is_loop_brace, num_open_parens is not None] if token == '{' else is_loop_brace[:-1]), None
     if token == ';':
-        return is_loop_brace, num_head_brackets or None
-    return is_loop_brace, num_head_brackets if num_head_brackets is None else num_head_brackets + (
-        1 if token == '(' else -1
-    )
+        return is_loop_brace, num_open_parens or None
+    return is_loop_brace, num_open_parens if num_open_parens is None else num_open_parens + (1 if token == '(' else -1)

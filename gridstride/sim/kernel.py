@@ -53,7 +53,7 @@ class Kernel(InspectableKernel):
 
     @functools.cached_property
     def program(self):
-        "Rewrite the function for lanes, once"
+        "The vectorized function"
         return Program(self.py_func, is_kernel=True)
 
     def __getitem__(self, config):
@@ -141,7 +141,7 @@ class Device:
 
     @functools.cached_property
     def program(self):
-        "Rewrite the function for lanes, once"
+        "The vectorized function"
         return Program(self.py_func)
 
     def __call__(self, *args):

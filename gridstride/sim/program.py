@@ -1,4 +1,4 @@
-"""A kernel or device function, read from its source and rewritten for lanes."""
+"""A kernel or device function, vectorized: its source is rewritten to run in all lanes at once."""
 
 import ast
 
@@ -44,13 +44,13 @@ def _definition(source, fn):
 
 
 # Packages make many device functions with different closures from one `def`. The rewritten code does not depend on the
-# values of the closure, so that these functions share it.
+# values of the closure, so these functions share it.
 _MAX_REWRITTEN = 1000
 _rewritten = {}  # (code of a function, its source, ...) -> what `_rewrite` returned
 
 
-def _rewrite_once(py_func, source, function_node, rewriter):
-    "Return what `_rewrite` returns for a function, or has returned for another function with the same code and source"
+def _rewrite_cached(py_func, source, function_node, rewriter):
+    "Return what `_rewrite` returns for a function, cached per code and source"
     key = (py_func.__code__, py_func.__name__, rewriter.file, source, rewriter.offset)
     key += rewriter.may_spin, rewriter.is_kernel
     if key not in _rewritten:
@@ -61,13 +61,13 @@ def _rewrite_once(py_func, source, function_node, rewriter):
 
 
 def _rewrite(function_node, rewriter):
-    "Rewrite a function for lanes; returns (its syntax tree, its code, the constants that it uses, its sites)"
+    "Vectorize a function; returns (its syntax tree, its code, the constants that it uses, its sites)"
     tree = fix_locations(rewrite_function(function_node, rewriter), rewriter.offset)
     return tree, compile(tree, rewriter.file, 'exec'), rewriter.constants, rewriter.sites
 
 
 class Program:
-    """A kernel or device function, rewritten for lanes.
+    """A kernel or device function, vectorized: rewritten to run in all lanes at once.
 
     `Program(f)(ctx, active, *args)` runs it in the lanes of `active`; `.text` is the rewritten source. A function that
     `may_spin`, because it waits for other blocks, becomes a generator."""
@@ -84,7 +84,7 @@ class Program:
         rewriter = rewriter_of(py_func.__name__, file, source.splitlines(), first_line - 1, self.may_spin, is_kernel)
         check_constants(function_node, values_read, is_kernel, rewriter.fail)
         self.params = [arg.arg for arg in function_node.args.args]
-        self.tree, code, constants, self.sites = _rewrite_once(py_func, source, function_node, rewriter)
+        self.tree, code, constants, self.sites = _rewrite_cached(py_func, source, function_node, rewriter)
         self.file = file
         self.py_func = py_func
         self.name = py_func.__name__
@@ -111,7 +111,7 @@ class Program:
         return self.call(ctx, active, None, args, kw)
 
     def call(self, ctx, active, site, args, keywords):
-        "Call the program from the running function at `site`; the launch calls a kernel, with the site None"
+        "Call the program from the running function at `site`, which is None for the launch of a kernel"
         if keywords or len(args) != len(self.params):
             args = self._complete(args, keywords)
         call_sites = () if site is None else (ctx.program.sites[site], *ctx.call_sites)

@@ -624,7 +624,7 @@ def _unused_values(node):
 
 
 def rewrite_function(fn, rewriter):
-    "Rewrite a `def` for lanes: adds parameters for the context and the mask, and defines all variables at the start"
+    "Vectorize a `def` over lanes: adds parameters for the context and the mask, and defines all variables at the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.local_names = _locals(fn).union(arg.arg for arg in fn.args.args)

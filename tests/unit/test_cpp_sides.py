@@ -2,7 +2,7 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
-from gridstride.cpp.lint.callers import Unit, mark_host_functions, drop_mark_reports, find_wrong_calls
+from gridstride.cpp.lint.callers import Unit, mark_host_functions, drop_mark_warnings, find_wrong_calls
 from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.rewriters.rewrite import to_cpp
 
@@ -93,7 +93,7 @@ def test_an_array_of_unknown_length_is_reported_whatever_the_compiler_calls_it(s
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
     found = list(find_wrong_calls(log, [Unit(text, 'k.cu', src)], (), 1))
     assert len(found) == 1 and 'run time' in str(found[0]) and 'k.cu, line 1' in str(found[0])
-    assert 'warning' not in drop_mark_reports(log)
+    assert 'warning' not in drop_mark_warnings(log)
 
 
 @pytest.mark.parametrize('named', ['int f(int)', 'f', 'T f(T) [with T = int]', 'f<int>'])
@@ -105,7 +105,7 @@ def test_a_use_of_the_hosts_function_is_reported_however_the_compiler_names_it(n
     what = named.partition(' [with')[0]
     assert len(said) == 1 and said[0][1:] == ['  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']
     assert said[0][0].startswith(f'{what} ') and '`__device__`' in said[0][0]
-    assert 'warning' not in drop_mark_reports(log)
+    assert 'warning' not in drop_mark_warnings(log)
 
 
 def test_deprecations_of_clangs_library_are_not_reported():
@@ -115,4 +115,4 @@ def test_deprecations_of_clangs_library_are_not_reported():
            "k.cu:1:36: note: in instantiation of function template specialization 'std::stable_sort<int *>' requested "
            'here\n')
     warning = "k.cu:2:5: warning: format specifies type 'int' but the argument has type 'float' [-Wformat]\n"
-    assert drop_mark_reports(log) == '' and drop_mark_reports(log + warning) == warning
+    assert drop_mark_warnings(log) == '' and drop_mark_warnings(log + warning) == warning

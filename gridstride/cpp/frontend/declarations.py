@@ -49,16 +49,16 @@ class Declaration(NamedTuple):
     start: int
     first: int
     declarators: object  # a generator of `Declarator`s
-    words: set  # its specifiers
+    specifiers: set
 
 
 def read_declaration(code, i) -> Declaration:
     "Return the declaration that contains the specifier at `i`"
     if i not in code.declarations:  # cached, because several rewriters read it
-        start, first, words = _read_declaration(code, i)
-        code.declarations[i] = start, first, _CachedIterator(_declarators(code, first)), words
-    start, first, declarators, words = code.declarations[i]
-    return Declaration(start, first, iter(declarators), words)
+        start, first, specifiers = _read_declaration(code, i)
+        code.declarations[i] = start, first, _CachedIterator(_declarators(code, first)), specifiers
+    start, first, declarators, specifiers = code.declarations[i]
+    return Declaration(start, first, iter(declarators), specifiers)
 
 
 class _CachedIterator:
@@ -82,10 +82,12 @@ def _read_declaration(code, i):
     start = _declaration_start(code, i)
     first = skip_specifiers(code, start, len(code))
     if code.outer[start:first].count(code.outer[start]) == first - start:
-        words = code.expanded_words(start, first)
+        specifiers = code.expanded_words(start, first)
     else:
-        words = {w for j in range(start, first) if code.outer[j] == code.outer[start] for w in code.expand_alias(j)}
-    return start, first, words
+        specifiers = {
+            w for j in range(start, first) if code.outer[j] == code.outer[start] for w in code.expand_alias(j)
+        }
+    return start, first, specifiers
 
 
 def _declaration_start(code, i):

@@ -35,14 +35,16 @@ class Function(NamedTuple):
     line: int
     template: str
     scope: str
-    words: frozenset  # its specifiers, and other words before its name
+    specifiers: frozenset  # and other words before its name
     signature: str  # the whole head on one line, without comments
     has_body: bool
 
     @property
     def is_host(self):
         "Whether the host can call it"
-        return '__global__' not in self.words and ('__device__' not in self.words or '__host__' in self.words)
+        return '__global__' not in self.specifiers and (
+            '__device__' not in self.specifiers or '__host__' in self.specifiers
+        )
 
 
 class Head(NamedTuple):
@@ -107,13 +109,13 @@ def _functions_of(code):
         if opening is None or opening not in code.match or code[opening - 2] in ('::', '~'):
             continue
         declaration_start = code.skip_template_header(head.start)
-        words = frozenset(code.expanded_words(declaration_start, opening - 1))
+        specifiers = frozenset(code.expanded_words(declaration_start, opening - 1))
         template = code.text(range(head.start, declaration_start)) if declaration_start > head.start else ''
         result_type = _result_type(code, declaration_start, opening, head.end)
         signature = code.text(range(head.start, head.end - (code[head.end - 1] == 'try')))
         location = code.line(opening - 1), template, namespace_of(code, opening)
         yield Function(
-            code[opening - 1], result_type, _params(code, opening), *location, words, signature, head.is_definition
+            code[opening - 1], result_type, _params(code, opening), *location, specifiers, signature, head.is_definition
         )
 
 
@@ -293,7 +295,7 @@ def kernels_in(code: Code) -> list:
     "Return a list with a `Function` per kernel of `code`: its definition if there is one, otherwise its declaration"
     kernel_of = {}
     for function in read_functions(code):
-        if '__global__' in function.words and (
+        if '__global__' in function.specifiers and (
             function.has_body or (function.scope, function.name, len(function.params)) not in kernel_of
         ):
             kernel_of[function.scope, function.name, len(function.params)] = function

@@ -1,8 +1,8 @@
 """Rejects calls of host functions in device code, with the compiler's help.
 
 Only a compiler can determine which overload, constructor, operator or destructor is called. So `mark_host_functions`
-marks host functions as deprecated, the compiler warns of each use, and `find_wrong_calls` rejects those in device code,
-as nvcc does.
+marks host functions as deprecated, the compiler warns about each use, and `find_wrong_calls` rejects those in device
+code, as nvcc does.
 """
 
 import os, re
@@ -22,7 +22,15 @@ from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVIC
 _AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # device code may also have a function of this name
 _PTX_MACROS = tuple(f'GRIDSTRIDE_PTX_{o}' for o in ('IN', 'OUT', 'INOUT', 'STORE'))  # of rewritten operands
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
-_UNMARKED_WORDS = _DEVICE_SPECIFIERS | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
+_UNMARKED_SPECIFIERS = _DEVICE_SPECIFIERS | {
+    'typedef',
+    'using',
+    'static_assert',
+    'namespace',
+    'extern',
+    'new',
+    'delete',
+}
 _ACCESS_SPECIFIERS = {'public', 'private', 'protected'}
 
 
@@ -32,12 +40,12 @@ class _FunctionDeclaration(NamedTuple):
     first: int  # after the template header
     paren: int  # the `(` of its parameters
     owner: str  # its class, '' for none
-    words: set  # its specifiers
+    specifiers: set  # and other words before its name
     has_body: bool
 
     @property
     def is_for_gpu(self):
-        return '__global__' in self.words or '__device__' in self.words and '__host__' not in self.words
+        return '__global__' in self.specifiers or '__device__' in self.specifiers and '__host__' not in self.specifiers
 
 
 @lru_cache(16)  # for the files of a few programs
@@ -48,7 +56,7 @@ def mark_host_functions(
     inline_specifiers='',  # for functions to inline, so that findings name the calls; '': inline none
     registers_kernels=False,  # whether the program launches kernels by addresses of type `void *`
 ) -> str:
-    """Mark host functions and host variables as deprecated, so that the compiler reports their uses.
+    """Mark host functions and host variables as deprecated, so that the compiler warns about their uses.
 
     A function with PTX, which expands to long code, gets `ptx_specifiers`, so that it is compiled only if used."""
     try:
@@ -65,16 +73,16 @@ def mark_host_functions(
     host_functions = _drop_overloaded(
         code,
         host_functions,
-        [function for function in functions if _may_have_macro(function) or function.words & _DEVICE_SPECIFIERS],
+        [function for function in functions if _may_have_macro(function) or function.specifiers & _DEVICE_SPECIFIERS],
     )
     marks = [
-        (function.first, 'constexpr' if 'constexpr' in function.words else 'host')
+        (function.first, 'constexpr' if 'constexpr' in function.specifiers else 'host')
         for function in host_functions
         if code[function.paren - 2] != '::'
     ]
     marks += host_variables(code, _all_heads(code))
     insertions = [(i, _mark_attribute(kind)) for i, kind in sorted(marks)] + [
-        (i, ptx_specifiers) for i in _private_ptx_functions(code, functions) if ptx_specifiers
+        (i, ptx_specifiers) for i in _ptx_functions_to_make_static(code, functions) if ptx_specifiers
     ]
     marked_tokens = {i for i, _ in insertions}
     tokens_to_inline = functions_to_inline(code, functions, _end_of_body) if inline_specifiers else ()
@@ -89,7 +97,7 @@ def entry_of(kernel: str) -> str:
 
 
 def _template_arguments(code, first):
-    "Return the arguments, `<T, n>`, by which the template with token `first` after its header names itself, or ''"
+    "Return `<T, n>`, the parameters of the template whose header ends before token `first`, as arguments; '' for none"
     opening = code.opening_angle(first - 1) if code[first - 1] == '>' else None
     if opening is None or code[opening - 1] != 'template':
         return ''
@@ -106,7 +114,7 @@ def _template_arguments(code, first):
 def _entry_edits(code, functions, registers_kernels):
     "Yield edits that insert `entry_of` at the beginning of each kernel of `functions`"
     for function in functions:
-        if not function.has_body or '__global__' not in function.words:
+        if not function.has_body or '__global__' not in function.specifiers:
             continue
         body = code.find_stop(code.match[function.paren] + 1, ('{', ';'))
         if code[body] == '{':
@@ -133,20 +141,11 @@ def _mark_attribute(kind):
     return f'__attribute__((deprecated("gridstride, {kind}"))) '
 
 
-_NON_PRIVATE_WORDS = {
-    'extern',
-    'static',
-    'inline',
-    '__inline__',
-    '__forceinline__',
-    'constexpr',
-    'operator',
-    '__global__',
-}
+_KEEPS_LINKAGE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
 
 
-def _private_ptx_functions(code, functions):
-    "Yield the first token of each plain device function of `functions` that contains PTX and is declared only once"
+def _ptx_functions_to_make_static(code, functions):
+    "Yield the first token of each device function of `functions` that contains PTX and can get internal linkage"
     ptx_tokens = sorted(
         [i for i in code.find('ptx') if (code[i - 2], code[i - 1]) == ('gridstride', '::')]
         + [i for macro in _PTX_MACROS for i in code.find(macro)]
@@ -157,7 +156,7 @@ def _private_ptx_functions(code, functions):
         if (
             not (function.has_body and is_plain_device)
             or function.owner
-            or function.words & _NON_PRIVATE_WORDS
+            or function.specifiers & _KEEPS_LINKAGE
             or _may_have_macro(function)
         ):
             continue
@@ -199,10 +198,10 @@ def _functions_in_heads(code):
         paren = _parameters_start(code, first, head.end)
         if paren is None or paren not in code.match or code[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        words = code.expanded_words(first, paren - 1)
-        if owner or code[paren - 2] == '::' or paren - 1 > first or 'operator' in words:
+        specifiers = code.expanded_words(first, paren - 1)
+        if owner or code[paren - 2] == '::' or paren - 1 > first or 'operator' in specifiers:
             yield _FunctionDeclaration(
-                first, paren, owner or _class_of_definition(code, paren), words, head.is_definition
+                first, paren, owner or _class_of_definition(code, paren), specifiers, head.is_definition
             )
 
 
@@ -269,32 +268,32 @@ def _overload_key(code, function):
 
 def _may_have_macro(function):
     "Return whether a word before the function may be a macro with an execution space specifier"
-    return any(map(str.isupper, function.words)) and any(
-        len(w) > 1 and w.isupper() and w != function.owner for w in function.words
+    return any(map(str.isupper, function.specifiers)) and any(
+        len(w) > 1 and w.isupper() and w != function.owner for w in function.specifiers
     )
 
 
-_NO_TYPES = frozenset(('~', 'inline', 'static'))
+_NON_TYPE_TOKENS = frozenset(('~', 'inline', 'static'))
 
 
 def _is_host(code, function):
     "Return whether `function` is certainly a host function; False if this depends on a macro or the compiler"
     name, next_token = code[function.paren - 1], code.match[function.paren] + 1
     if (
-        not _UNMARKED_WORDS.isdisjoint(function.words)
+        not _UNMARKED_SPECIFIERS.isdisjoint(function.specifiers)
         or _may_have_macro(function)
         or name in _AMBIGUOUS_NAMES
         and not function.owner
     ):
         return False
     if (
-        'friend' in function.words
+        'friend' in function.specifiers
         and not function.has_body
         or code[next_token] != '{'
         and code[code.find_stop(next_token, ('=', ';', '{'))] == '='
     ):
         return False
-    return not _NO_TYPES.issuperset(code.texts[function.first : function.paren - 1]) or name == function.owner
+    return not _NON_TYPE_TOKENS.issuperset(code.texts[function.first : function.paren - 1]) or name == function.owner
 
 
 class Unit(NamedTuple):
@@ -305,7 +304,7 @@ class Unit(NamedTuple):
     original: str
 
 
-_USE_REPORT = re.compile(
+_USE_WARNING = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<function>.*)' is deprecated: "
     r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<object>variable|array)|"
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
@@ -324,13 +323,13 @@ def find_wrong_calls(
     tab: int,  # the tab width of the log's columns
 ):
     "Yield a `WrongSource` per use of a marked function in device code"
-    reports = list(_USE_REPORT.finditer(log))
-    if not reports:
+    warnings = list(_USE_WARNING.finditer(log))
+    if not warnings:
         return
     unit_lines = [(unit, _locations_in(unit)) for unit in units]
     macros = {m for unit in units for m in _DEFINES_DEVICE.findall(unit.text)}
-    for m, next_report in zip(reports, [*reports[1:], None]):
-        context = log[m.end() : next_report.start() if next_report else len(log)]
+    for m, next_warning in zip(warnings, [*warnings[1:], None]):
+        context = log[m.end() : next_warning.start() if next_warning else len(log)]
         if m['kind'] in extensions or _is_declared_by_macro(macros, _DECLARED_HERE.search(context), unit_lines):
             continue
         for use_match in filter(None, (_FIRST_USED_HERE.search(context), m)):
@@ -344,19 +343,19 @@ _CONTEXT_LINE = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In fil
 _DIAGNOSTIC_LINE = re.compile(r': (?:warning|(?:fatal )?error): ')
 
 
-_WARNINGS_OF_MARKS = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
+_MARK_WARNINGS = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
 
 
-def drop_mark_reports(
+def drop_mark_warnings(
     log: str,  # of a compiler
 ) -> str:
-    """Remove the reports of marked functions, with their locations, from the log.
+    """Remove the warnings about marked functions, with their locations, from the log.
 
-    Other warnings of deprecated functions are removed, too: libstdc++ itself causes some with clang, in its sort."""
+    Other warnings about deprecated functions are removed, too: with clang, `std::sort` of libstdc++ causes some."""
     kept_lines, is_skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC_LINE.search(line):
-            is_skipping = any(mark_host_functions in line for mark_host_functions in _WARNINGS_OF_MARKS)
+            is_skipping = any(warning in line for warning in _MARK_WARNINGS)
             while is_skipping and kept_lines and _CONTEXT_LINE.search(kept_lines[-1]):
                 kept_lines.pop()
         if not is_skipping or _CONTEXT_LINE.search(line):
@@ -381,7 +380,7 @@ def _locations_in(unit):
 
 
 def _find_location(unit_lines, m, tab):
-    "Return (`Unit`, position in its text, text of the line) of a report; None if it is in no unit"
+    "Return (`Unit`, position in its text, text of the line) of a warning; None if it is in no unit"
     location, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
     for unit, lines in unit_lines:
         if location in lines:
@@ -400,9 +399,9 @@ def _is_declared_by_macro(macros, m, unit_lines):
 def device_code(
     text: str,  # C++ for the emulator
 ):
-    """Return the `Code` of a text, and a list of (`)` of the parameters, end of the body) of its device functions.
+    """Return the `Code` of a text, and (index of the `)` of its parameters, end of its body) per device function.
 
-    They include kernels. Default arguments are omitted, because the caller evaluates them."""
+    Kernels are device functions, too. Default arguments are omitted, because the caller evaluates them."""
     code = read(text).main
     return code, _bodies_of(code, lambda function: function.is_for_gpu)
 
@@ -413,7 +412,7 @@ def host_device_code(
 ):
     "Return the same as `device_code`, for `__host__ __device__` functions"
     code = read(text).main
-    return code, _bodies_of(code, lambda function: {'__host__', '__device__'} <= function.words)
+    return code, _bodies_of(code, lambda function: {'__host__', '__device__'} <= function.specifiers)
 
 
 def _bodies_of(code, is_selected):
@@ -425,14 +424,14 @@ def _bodies_of(code, is_selected):
     return [(closing_paren, end) for first, closing_paren, end in functions if not _is_conditional(code, first, end)]
 
 
-def _is_in_device_code(text, pos, report):
-    "Return whether the use at position `pos` is an error in device code; `report` is the compiler's, as a match"
+def _is_in_device_code(text, pos, warning):
+    "Return whether the use at position `pos` is an error in device code; `warning`: the compiler's, as a `re.Match`"
     code, bodies = device_code(text)
     i = min(bisect(range(len(code)), pos, key=code.end), len(code) - 1)
     body = next(((a, b) for a, b in bodies if a <= i < b), None)
-    if body is None or not code.is_evaluated(i) or report['object'] and is_unused_template(code, code.match[body[0]]):
+    if body is None or not code.is_evaluated(i) or warning['object'] and is_unused_template(code, code.match[body[0]]):
         return False
-    return report['object'] != 'array' or not _is_constant(code, i)
+    return warning['object'] != 'array' or not _is_constant(code, i)
 
 
 def is_unused_template(
@@ -481,7 +480,7 @@ def _end_of_body(code, p):
 
 
 def _is_conditional(code, start, end):
-    "Return whether preprocessor lines in `start:end` distinguish host and device code"
+    "Return whether preprocessor directives in `start:end` distinguish host and device code"
     return code.has_directive(start + 1, end + 1, 'CUDA')
 
 
@@ -501,7 +500,7 @@ _VARIABLE_LENGTH_MESSAGE = (
 
 
 def _wrong_call(m, use_match, unit):
-    "Make the `WrongSource` for the report `m`; `use_match` is the match with the location of the use"
+    "Make the `WrongSource` for the warning `m`; `use_match` is the match with the location of the use"
     template = (
         _VARIABLE_LENGTH_MESSAGE
         if m['vla'] or m['clang']

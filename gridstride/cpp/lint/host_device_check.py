@@ -31,7 +31,7 @@ def reject_wrong_execution_space(
     space_of_name = {k: v.pop() for k, v in spaces.items() if len(v) == 1 and k not in ambiguous}
     _reject_launches(code, space_of_name)
     if '__CUDACC__' in code.src or '__CUDA_ARCH__' in code.src:
-        return  # preprocessor lines distinguish host and device code
+        return  # preprocessor directives distinguish host and device code
     device_functions, uses_std = (
         {k for k, v in space_of_name.items() if v == 'device'},
         'using namespace std' in code.src,
@@ -41,13 +41,13 @@ def reject_wrong_execution_space(
         paren = parameters_start(code, head)
         if paren is None or not head.is_definition or code[paren - 2] == '::':
             continue  # a name in a member function may refer to another member of its class
-        words = code.expanded_words(head.start, paren)
+        specifiers = code.expanded_words(head.start, paren)
         body = range(head.end + 1, code.match.get(head.end, head.end))
-        if words & {'__global__', '__device__'} and 'template' not in words:
+        if specifiers & {'__global__', '__device__'} and 'template' not in specifiers:
             _reject_host_keywords(code, body)
-            if '__host__' not in words:
+            if '__host__' not in specifiers:
                 _reject_host_library(code, body, uses_std)
-        may_run_on_gpu = words & {'__global__', '__device__', 'template', 'constexpr'}
+        may_run_on_gpu = specifiers & {'__global__', '__device__', 'template', 'constexpr'}
         if not may_run_on_gpu and not code.find_between('__device__', body.start, body.stop):
             _reject_calls(code, body, device_functions, unqualified_names)
     _reject_arguments(code, functions, {k for k, v in space_of_name.items() if v == 'host'})
@@ -115,15 +115,15 @@ def _reject_host_library(code, body, uses_std):
 def _execution_space(function):
     "Return 'kernel', 'host' or 'device'; None for a function of both execution spaces, or if it is unknown"
     if (
-        'constexpr' in function.words
-        or any(map(str.isupper, function.words))
-        and any(len(w) > 1 and w.isupper() for w in function.words)
+        'constexpr' in function.specifiers
+        or any(map(str.isupper, function.specifiers))
+        and any(len(w) > 1 and w.isupper() for w in function.specifiers)
     ):
         return None
-    if '__global__' in function.words:
+    if '__global__' in function.specifiers:
         return 'kernel'
-    if '__device__' in function.words:
-        return None if '__host__' in function.words or function.template else 'device'
+    if '__device__' in function.specifiers:
+        return None if '__host__' in function.specifiers or function.template else 'device'
     return 'host'
 
 
@@ -162,7 +162,7 @@ def _reject_arguments(code, functions, host_functions):
         return  # the source has a specialization, which perhaps does not call the argument
     is_device_template = {}  # name -> per overload, whether it is a template of device code
     for function in functions:
-        is_device_code = function.words & {'__global__', '__device__'} and '__host__' not in function.words
+        is_device_code = function.specifiers & {'__global__', '__device__'} and '__host__' not in function.specifiers
         is_device_template.setdefault(_join_scope(function.scope, function.name), []).append(
             '<' in function.template and is_device_code
         )

@@ -39,13 +39,13 @@ def _declarators(code, class_name, head):
     if '\0gs_' in '\0'.join(code.texts[first - 1 : head.end] if first else ['', *code.texts[: head.end]]):
         return  # a name of the rewritten source
     declaration = read_declaration(code, first)
-    may_have_macro = any(len(w) > 1 and w.isupper() for w in declaration.words)
+    may_have_macro = any(len(w) > 1 and w.isupper() for w in declaration.specifiers)
     if (
         declaration.start != first
         or may_have_macro
-        or declaration.words & _WORDS_OF_OTHER_DECLARATIONS
+        or declaration.specifiers & _WORDS_OF_OTHER_DECLARATIONS
         or class_name
-        and 'static' not in declaration.words
+        and 'static' not in declaration.specifiers
     ):
         return
     if '{' not in code.texts[first : declaration.first]:
@@ -78,10 +78,10 @@ def _kind(code, declaration, declarator, constant_types):
         or code[declarator.init + 1] == '['
     ):
         return None
-    is_constexpr = 'constexpr' in declaration.words
+    is_constexpr = 'constexpr' in declaration.specifiers
     if not (
         is_constexpr
-        or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else declaration.words)}
+        or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else declaration.specifiers)}
     ):
         return 'variable'
     return None if code[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'

@@ -56,12 +56,12 @@ def functions_to_inline(
 
 def _may_inline(code, function, num_uses):
     if (
-        '__device__' not in function.words
-        or '__global__' in function.words
+        '__device__' not in function.specifiers
+        or '__global__' in function.specifiers
         or num_uses[name := code[function.paren - 1]] < 2
     ):
         return False  # one use is its definition
-    if not _NEVER_INLINED.isdisjoint(function.words) or not _NEVER_INLINED.isdisjoint(
+    if not _NEVER_INLINED.isdisjoint(function.specifiers) or not _NEVER_INLINED.isdisjoint(
         code.texts[function.first : function.paren]
     ):
         return False

@@ -17,7 +17,7 @@ def reject_invalid_kernels(
 ):
     "Raise `WrongSource` for an invalid declaration of a kernel, and for a `__constant__` variable in a function"
     for function in functions:
-        if '__global__' in function.words and (message := _describe_flaw(function)):
+        if '__global__' in function.specifiers and (message := _describe_flaw(function)):
             i = next(i for i in code.find(function.name) if code.line(i) == function.line)
             raise code.error(WrongSource, message, i)
     for i in code.find_specifiers('__global__'):
@@ -33,7 +33,7 @@ def reject_invalid_kernels(
 def _describe_flaw(function):
     "Describe the error in the declaration of a kernel; None if there is none"
     if word := next(
-        (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.words), None
+        (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.specifiers), None
     ):
         return _REMOVE_SPECIFIER.format(name=function.name, word=word)
     for p in function.params:

@@ -115,7 +115,7 @@ def _kernels_by_name(code):
     "Return {name: the declarations of kernels with this name}"
     kernels = {}
     for function in read_functions(code):
-        if '__global__' in function.words:
+        if '__global__' in function.specifiers:
             kernels.setdefault(function.name, []).append(function)
     return kernels
 

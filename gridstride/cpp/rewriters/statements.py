@@ -49,7 +49,7 @@ def rewrite_statements(edits: Edits):
         _reject_results(code, functions)
         reject_invalid_kernels(code, functions)
         reject_wrong_execution_space(code, functions)
-        other_functions = {function.name for function in functions if '__global__' not in function.words}
+        other_functions = {function.name for function in functions if '__global__' not in function.specifiers}
         _reject_calls(
             code, {k.name for k in kernels_in(code)} - other_functions - HOST_AND_DEVICE_FUNCTIONS - _C_FUNCTIONS
         )
@@ -103,7 +103,7 @@ class _HidingNames:
         self.classes = {}
         self.local_names = []
         self.function_names = {
-            (function.scope, function.name) for function in functions if '__global__' not in function.words
+            (function.scope, function.name) for function in functions if '__global__' not in function.specifiers
         }
         for i in declarations:
             opening = code.outer[i]
@@ -253,7 +253,7 @@ def _is_in_lambda(code, i, body):
 def _reject_results(code: Code, functions):
     for function in functions:
         if (
-            '__global__' in function.words
+            '__global__' in function.specifiers
             and function.result_type
             and set(function.result_type.split()) <= _RESULT_TYPE_WORDS
         ):

@@ -54,7 +54,7 @@ def _rewrite_shared(edits, declaration, declarators):
 def _shared_reference(edits, declaration, declarator, common_type):
     "Return C++ code for the reference that replaces `declarator`; `common_type` is that of all declarators"
     code = edits.code
-    is_dynamic = 'extern' in declaration.words
+    is_dynamic = 'extern' in declaration.specifiers
     is_at_file_scope = code.macro is None and code.scope(declaration.start) == 'namespace'
     function = 'dynamic_shared' if is_dynamic else 'file_shared' if is_at_file_scope else 'shared'
     suffix = _parenthesize_bounds(
@@ -173,7 +173,7 @@ def _device_variables(code, shared=()):
             continue
         declarators = [first, *declaration.declarators]
         end = declarators[-1].end
-        are_constants = 'const' in declaration.words and all(
+        are_constants = 'const' in declaration.specifiers and all(
             _is_scalar_constant(code, declarator) for declarator in declarators
         )
         if not are_constants or any(
@@ -221,7 +221,7 @@ def _external_variables(text):
         return  # rewriting this file reports the error
     for declaration, declarators in _device_variables(code, _AnyName()):
         for declarator in declarators:
-            if 'static' not in declaration.words and (name := _qualified_name(code, declaration, declarator)):
+            if 'static' not in declaration.specifiers and (name := _qualified_name(code, declaration, declarator)):
                 yield name, _is_declaration(declarator, declaration), _bounds(code, declarator)
 
 
@@ -252,23 +252,23 @@ def _stays_cpp_variable(code, i):
         return False
     ends_with_name = code[first.name_end] == ''  # the tokens after the macro's use are unknown
     if _is_symbol(code, declaration, first):
-        return code.scope(i) == 'type' or 'const' in declaration.words and _is_scalar_constant(code, first)
-    return ends_with_name and code.macro is not None and not declaration.words & _NON_SYMBOL_SPECIFIERS
+        return code.scope(i) == 'type' or 'const' in declaration.specifiers and _is_scalar_constant(code, first)
+    return ends_with_name and code.macro is not None and not declaration.specifiers & _NON_SYMBOL_SPECIFIERS
 
 
 def _is_declaration(declarator, declaration):
     "Return whether the variable has `extern` and no initializer; to nvcc it is the definition if there is no other"
-    return 'extern' in declaration.words and declarator.init == declarator.end
+    return 'extern' in declaration.specifiers and declarator.init == declarator.end
 
 
 def _is_symbol(code, declaration, declarator):
     "Return whether the declaration with this first declarator declares a device variable"
-    if declaration.words & _NON_SYMBOL_SPECIFIERS or code[declaration.start - 1] == 'template':
+    if declaration.specifiers & _NON_SYMBOL_SPECIFIERS or code[declaration.start - 1] == 'template':
         return False
     if code[declarator.name_end] == '(':
         return _is_literal(code, declarator.name_end + 1)
     if code[declarator.name_end] == '':
-        return bool(declaration.words & {'__constant__', '__managed__'})
+        return bool(declaration.specifiers & {'__constant__', '__managed__'})
     return (
         code[declarator.name_end] in ('[', '=', '{', ',', ';', ')')
         or skip_attribute(code, declarator.name_end) > declarator.name_end
@@ -296,7 +296,7 @@ def _rewrite_symbol(edits, declaration, declarators, defined_names, has_referenc
         is_declaration = _is_declaration(declarator, declaration) and (shared_name is not None or name in defined_names)
         linkage = '' if name in has_reference else 'static '
         if shared_name is not None:
-            linkage = 'extern ' if 'const' in declaration.words else ''
+            linkage = 'extern ' if 'const' in declaration.specifiers else ''
         prefix = alignments + ('extern ' if is_declaration else linkage) + common_type
         if n:
             edits.replace_tokens(declarator.first - 1, declarator.first - 1, f'; {prefix}')
@@ -313,7 +313,7 @@ def _rewrite_symbol(edits, declaration, declarators, defined_names, has_referenc
 
 def _shared_name(edits, declaration, declarator):
     "Return the qualified name of a variable that other files access, too; None for any other variable"
-    if edits.code.macro is not None or 'static' in declaration.words or not edits.shared:
+    if edits.code.macro is not None or 'static' in declaration.specifiers or not edits.shared:
         return None
     name = _qualified_name(edits.code, declaration, declarator)
     return name if name in edits.shared else None
@@ -330,7 +330,7 @@ def _insert_shared_reference(edits, declaration, declarator, qualified_name, is_
     if is_declaration:
         edits.insert(pos, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {name}, gs_init_{name})')
         return
-    space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.words)
+    space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.specifiers)
     edits.insert(pos, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {name}, gs_init_{name}, {edits.quote(name)}, '{space}')")
 
 
@@ -366,7 +366,7 @@ def _insert_reference(edits, declaration, declarator, name, is_declaration, has_
         return
     has_size = not (is_declaration and code[declarator.name_end] == '[' and code[declarator.name_end + 1] == ']')
     if has_size:
-        space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.words)
+        space = next(v for k, v in _KIND_OF_SPECIFIER.items() if k in declaration.specifiers)
         if code.macro is None:
             reference = f"GRIDSTRIDE_OWN_SYMBOL({name}, '{space}')"
         else:

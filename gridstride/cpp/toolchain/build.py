@@ -31,7 +31,7 @@ from .compilers import (
     loop_flags,
     nvcc,
 )
-from ..lint.callers import Unit, mark_host_functions, drop_mark_reports, find_wrong_calls
+from ..lint.callers import Unit, mark_host_functions, drop_mark_warnings, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from ..frontend.edits import NotEmulated
 from .includes import Headers, current_folder, files_used_by, fingerprint_of, folders_in_environment, includes_any
@@ -131,7 +131,7 @@ def compile_module(
         else:
             status, log = compile_with_headers(command, folder)
         if log and not status:
-            with open(folder / (LOG if ': warning: ' in drop_mark_reports(log) else _MARKS_LOG), 'a') as f:
+            with open(folder / (LOG if ': warning: ' in drop_mark_warnings(log) else _MARKS_LOG), 'a') as f:
                 f.write(log)
         return status, log
 
@@ -408,7 +408,7 @@ def emulate_rewritten(
 
 def _clean(log):
     "Return a compiler's log without the reports about marks, and with the learner's names of files"
-    return drop_mark_reports(log).replace(f'{ORIGINALS_FOLDER}/', '')
+    return drop_mark_warnings(log).replace(f'{ORIGINALS_FOLDER}/', '')
 
 
 def _shared_variables_of(files, headers):

@@ -8,40 +8,40 @@ namespace torch {
 template <class T, size_t N, template <class> class Traits, class Index> class GenericAccessor {
 protected:
     typename Traits<T>::PtrType pointer;
-    const Index *lengths, *steps;
+    const Index *sizes_, *strides_;
 public:
     using PtrType = typename Traits<T>::PtrType;
-    GRIDSTRIDE_HOST_DEVICE GenericAccessor(PtrType pointer, const Index *lengths, const Index *steps)
-        : pointer(pointer), lengths(lengths), steps(steps) {}
-    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return lengths[d]; }
-    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return steps[d]; }
+    GRIDSTRIDE_HOST_DEVICE GenericAccessor(PtrType pointer, const Index *sizes, const Index *strides)
+        : pointer(pointer), sizes_(sizes), strides_(strides) {}
+    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return sizes_[d]; }
+    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return strides_[d]; }
     GRIDSTRIDE_HOST_DEVICE PtrType data() const { return pointer; }
     GRIDSTRIDE_HOST_DEVICE decltype(auto) operator[](Index i) const {
-        if constexpr (N == 1) return (pointer[i * steps[0]]);
-        else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * steps[0], lengths + 1, steps + 1);
+        if constexpr (N == 1) return (pointer[i * strides_[0]]);
+        else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * strides_[0], sizes_ + 1, strides_ + 1);
     }
 };
 template <class T, size_t N> class TensorAccessor : public GenericAccessor<T, N, DefaultPtrTraits, int64_t> {
 public:
     using GenericAccessor<T, N, DefaultPtrTraits, int64_t>::GenericAccessor;
-    IntArrayRef sizes() const { return {this->lengths, N}; }
-    IntArrayRef strides() const { return {this->steps, N}; }
+    IntArrayRef sizes() const { return {this->sizes_, N}; }
+    IntArrayRef strides() const { return {this->strides_, N}; }
 };
 
 template <class T, size_t N, template <class> class Traits, class Index> class GenericPackedTensorAccessor {
     typename Traits<T>::PtrType pointer;
-    Index lengths[N], steps[N];
+    Index sizes_[N], strides_[N];
 public:
     using PtrType = typename Traits<T>::PtrType;
     GenericPackedTensorAccessor(PtrType pointer, const int64_t *sizes, const int64_t *strides) : pointer(pointer) {
-        for (size_t d = 0; d < N; d++) { lengths[d] = Index(sizes[d]); steps[d] = Index(strides[d]); }
+        for (size_t d = 0; d < N; d++) { sizes_[d] = Index(sizes[d]); strides_[d] = Index(strides[d]); }
     }
-    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return lengths[d]; }
-    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return steps[d]; }
+    GRIDSTRIDE_HOST_DEVICE Index size(int d) const { return sizes_[d]; }
+    GRIDSTRIDE_HOST_DEVICE Index stride(int d) const { return strides_[d]; }
     GRIDSTRIDE_HOST_DEVICE PtrType data() const { return pointer; }
     GRIDSTRIDE_HOST_DEVICE decltype(auto) operator[](Index i) const {
-        if constexpr (N == 1) return (pointer[i * steps[0]]);
-        else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * steps[0], lengths + 1, steps + 1);
+        if constexpr (N == 1) return (pointer[i * strides_[0]]);
+        else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * strides_[0], sizes_ + 1, strides_ + 1);
     }
 };
 template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
