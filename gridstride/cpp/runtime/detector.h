@@ -311,7 +311,7 @@ struct Detector : BlockClock {
             ((others[1].mask & words && others[1].time >= launch_start) ||
                 (others->mask & words && (others->log_words() != log_words || others->thread_of(item) != self))))
             return false;
-        if (write && runs[1].mask & words && runs[1].time >= launch_start) return false;
+        if (runs[1].mask & words && runs[1].time >= launch_start) return false;   // perhaps of another thread
         runs->mask = uint16_t(runs->mask | words), runs[1].drop(words);
         return true;
     }
@@ -329,7 +329,8 @@ struct Detector : BlockClock {
             return may_conflict(runs[0], item, log_words, words, since) ||
                    may_conflict(runs[1], item, log_words, words, since);
         };
-        if ((n == 16 && word % 4) || conflicts(line.writes) || ((write || has_unordered) && conflicts(line.reads)) ||
+        // A run has one thread per word. The cell of a word that several threads read has two of them.
+        if ((n == 16 && word % 4) || conflicts(line.writes) || conflicts(line.reads) ||
             (has_unordered && line.has(Run::flushed_bit)))
             return cells.expand(offset, n), false;
         if (!is_usable_word<n, write>(offset, (line.writes[0].mask | line.writes[1].mask) & words)) return false;
