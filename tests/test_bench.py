@@ -314,7 +314,7 @@ def short(monkeypatch):
 
 def test_short_kernels_are_timed_in_two_more_ways(short):
     t = short()
-    assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01)
+    assert t.back_to_back == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01)
     assert '8 µs a call' in str(t) and 'in a CUDA graph' in str(t)
     assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.warnings)+1
 
@@ -395,7 +395,7 @@ def test_sizes(rng):
 
 
 def test_a_flush_is_one_of_three():
-    with pytest.raises(ValueError, match="'reads': True"): clocks.Events('reads')
+    with pytest.raises(ValueError, match="'reads'"): clocks.Events('reads')
 
 
 # Ceilings
@@ -515,7 +515,7 @@ def test_a_graph_of_a_short_kernel():
     import torch
     x = torch.randn(1000, device='cuda')
     t = bench(torch.square, x, check=lambda got: check(got, x*x))
-    assert 0 < t.graph < t.row and not any('CUDA graph' in d for d in t.warnings)
+    assert 0 < t.graph < t.back_to_back and not any('CUDA graph' in d for d in t.warnings)
 
 
 @pytest.mark.gpu

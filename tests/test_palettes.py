@@ -71,7 +71,7 @@ def test_text_on_each_colour_can_be_read():
 
 
 def test_a_dark_plot_has_the_colours_of_a_dark_picture_and_its_lines_can_be_seen():
-    dark = {**plots._DARK_OF_COLOR, **plots._DARK_OF_GROUND}
+    dark = {**plots._DARK_OF_COLOR, **plots._DARK_OF_BACKGROUND}
     assert all(dark[o] == draw._DARK_OF_COLOR[o] for o in (draw.INK, draw.CARD, draw.EMPTY))
     assert all(contrast(o, dark[plots.CARD]) >= 4 for o in DARK_PLOTS)
 
