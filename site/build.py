@@ -9,7 +9,7 @@ import pages
 
 HERE = Path(__file__).resolve().parent
 LITE = HERE / 'lite/build.py'  # builds the lessons that run in the browser
-DOWNLOAD_FAILED = 3  # the exit status of `LITE` if it cannot download its packages
+DOWNLOAD_FAILED, WITHOUT_COMPILER = 3, 4  # exit statuses of `LITE`: no packages, or no compiler of CUDA C
 
 
 def run_sphinx(out, cache, jobs):
@@ -46,12 +46,16 @@ def build(
     gc.set_threshold(200_000)  # pages stay in memory, and each garbage collection traverses all of them
     site_folder = folder / '_build'
     browser_build = subprocess.Popen([sys.executable, LITE, site_folder / 'lite'], cwd=HERE.parent) if lite else None
-    status = build_pages(folder, lite, jobs)
-    if browser_build and browser_build.wait() == DOWNLOAD_FAILED:
+    lessons = pages.read(pages.LITE)
+    status = build_pages(folder, lessons['lessons'] if lite else [], jobs)
+    built = browser_build.wait() if browser_build else 0
+    if built == DOWNLOAD_FAILED:
         print('The lessons for the browser were not built, so no page has "Run here".', file=sys.stderr)
-        status = build_pages(folder, False, jobs)
-    elif browser_build:
-        status = status or browser_build.returncode
+        status = build_pages(folder, [], jobs)
+    elif built == WITHOUT_COMPILER:
+        status = build_pages(folder, lessons['without_compiler'], jobs)
+    else:
+        status = status or built
     num_pages = len([p for p in site_folder.rglob('*.html') if 'lite' not in p.parts])
     if status:
         print('The site has errors: see above.', file=sys.stderr)
@@ -60,10 +64,10 @@ def build(
     return status
 
 
-def build_pages(folder, run_here, jobs):
-    "Build the pages, with or without links to the lessons in the browser; returns the exit status"
+def build_pages(folder, lessons_here, jobs):
+    "Build the pages, with links to the lessons that run in the browser; returns the exit status"
     cache = folder / '_cache'
-    pages.write(cache / 'source', cache / 'reference.json', run_here)
+    pages.write(cache / 'source', cache / 'reference.json', lessons_here)
     return run_sphinx(folder / '_build', cache, jobs)
 
 

@@ -164,9 +164,10 @@ def how_to_open(
     path_to_root = '../' * len(path.relative_to(ROOT).parts[:-1])
     run_here_link = ''
     if path.stem in lite['lessons']:
+        compiler = '' if path.stem in lite['without_compiler'] else f', and a compiler of {lite["compiler_megabytes"]} MB'
         run_here_link = (
             f'<a class="run-here" href="{path_to_root}{lite["page"].format(name=path.stem)}">Run here</a> '
-            f'<span>in your browser, nothing to install; the first time it loads {lite["megabytes"]} MB</span>'
+            f'<span>in your browser, nothing to install; the first time it loads {lite["megabytes"]} MB{compiler}</span>'
         )
     links = launch_links(path.name, settings(ROOT)) if number else {}
     elsewhere = ''.join(f'<a href="{address}">{text}</a> ' for text, address in links.items())
@@ -298,10 +299,10 @@ def source_pages(
 
 def sources(
     reference_cache,  # the file with the reference of the last build
-    run_here,  # whether pages link to the lessons that run in the browser
+    lessons_here,  # the names of the lessons that run in the browser
 ) -> dict:  # {path: text or bytes}
     "Make all sources that Sphinx reads"
-    lite = read(LITE) if run_here else {'lessons': []}
+    lite, run_here = dict(read(LITE), lessons=lessons_here), bool(lessons_here)
     pages = {
         str(p.relative_to(ROOT)): notebook_page(p, lite)
         for folder in ('nbs', 'nbs/inside', 'nbs/lib')
@@ -328,11 +329,11 @@ def sources(
 def write(
     folder,  # of the sources
     reference_cache,  # the file with the reference of the last build
-    run_here,  # whether pages link to the lessons that run in the browser
+    lessons_here,  # the names of the lessons that run in the browser
 ):
     "Write the sources to `folder`, and delete all other files; files that are current are not touched"
     content_of_file = {
-        folder / k: v.encode() if isinstance(v, str) else v for k, v in sources(reference_cache, run_here).items()
+        folder / k: v.encode() if isinstance(v, str) else v for k, v in sources(reference_cache, lessons_here).items()
     }
     for p in [p for p in folder.rglob('*') if p.is_file() and p not in content_of_file]:
         p.unlink()

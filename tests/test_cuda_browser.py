@@ -1,9 +1,11 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
 import re
+from pathlib import Path
 
 import pytest
 from browsers import chromium, needs_chromium
+from exhaustive import mark_exhaustive
 from test_lite import build, lite, served  # noqa: F401  (`lite` is a fixture)
 
 compiler = build.compiler
@@ -72,3 +74,39 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         page.click('#run')
         page.wait_for_selector('#run:enabled', timeout=400_000)
         assert page.text_content('#result').strip() == '42'
+
+
+PROGRAMS = Path(__file__).parent/'cuda'
+# not stopped, as a GPU does not: tests/test_cpp_programs.py has the warnings
+WARNED = {'46_return_before_a_barrier', '88_return_before_the_grid'}
+NOT_AS_NATIVELY = {}  # program -> why
+
+
+def differences(page, url, path):
+    "Run a program of tests/cuda in the playground; return how it differs from what its first line expects"
+    text = path.read_text()
+    page.goto(f'{url}/playground/index.html')
+    page.fill('#program', text)
+    page.click('#run')
+    page.wait_for_selector('#run:enabled', timeout=400_000)
+    code, said = page.get_attribute('#result', 'data-code') or '', page.text_content('#result')
+    if path.parent.name == 'right' or path.stem in WARNED: return [(path.stem, code, said)]*bool(code)
+    kind, wanted = re.match(r'// expect: (\w+) line ([\d or]+)$', text.splitlines()[0]).groups()
+    line = str(*lines_of(page, 'now'))
+    return [(path.stem, code, line, said)]*(code.split(' ')[0] != kind or line not in wanted.split(' or '))
+
+
+EVERY_EIGHTH = [p for kind in ('wrong', 'right') for p in sorted((PROGRAMS/kind).glob('*.cu'))]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize('part', [mark_exhaustive(pytest.param(i, id=f'part {i}')) for i in range(8)])
+@needs_chromium
+def test_programs_of_the_emulator_end_as_natively(lite, part):  # noqa: F811
+    "Those of tests/cuda: wrong ones are found on their line, right ones are silent"
+    if not compiler.is_ready(): pytest.skip(NOT_FETCHED)
+    with served(lite) as server, chromium() as browser:
+        page = browser.new_page()
+        found = [d for path in EVERY_EIGHTH[part::8] for d in differences(page, server.url, path)]
+    assert not [d for d in found if d[0] not in NOT_AS_NATIVELY]

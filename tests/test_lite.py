@@ -12,8 +12,10 @@ import pytest
 import torch
 from browsers import chromium, needs_chromium
 from gridstride.course import lessons
+from gridstride.course.curriculum import lesson_of_file
 from found import names
 from gridstride.course.publishing import is_setup
+from gridstride.support.array_memory import owner
 
 ROOT = Path(__file__).resolve().parents[1]
 LITE = ROOT/'site/lite'
@@ -30,35 +32,51 @@ def load(name, path):
 
 fetch = load('lite_fetch', LITE/'fetch.py')
 notebooks = load('lite_notebooks', LITE/'notebooks.py')
-standin = load('torch_in_the_browser', LITE/'browser/torch/__init__.py')
+COMPILER = SETTINGS['compiler_megabytes']
+
+
+def load_package(name, path):
+    "A package of `site/lite`, whose modules import each other"
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+standin = load_package('torch_in_the_browser', LITE/'browser/torch/__init__.py')
 
 
 # The stand-in for torch
 
 def sources():
-    "The code of lessons 01 to 04, their solutions and their exercises"
+    "The Python code that runs in the browser: of lessons, their solutions and their exercises"
     for n in SETTINGS['lessons']:
-        nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{n}.ipynb'), SETTINGS['lessons'])
-        yield from (notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code')
+        nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{n}.ipynb'), SETTINGS['lessons'], n, COMPILER)
+        code = [notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code']
+        yield from (s for s in code if not s.startswith('%%'))
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
-        yield (ROOT/f'gridstride/course/exercises/{n[3:]}.py').read_text(encoding='utf-8')
+        yield (ROOT/f'gridstride/course/exercises/{lesson_of_file(f"{n}.ipynb").chapter}.py').read_text(encoding='utf-8')
 
 
-OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', '__name__', '__init__'}  # of strings, NumPy and ours
+OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', 'ceil', 'log2', 'det', 'histogram', 'index', '__name__',
+          '__init__'}  # of strings, math, NumPy and ours
+
+
+ON_A_GPU = {'bfloat16', 'compile', 'profiler'}  # only a GPU runs the lines that use these
 
 
 def test_torch_in_the_browser_has_what_the_lessons_use():
     nodes = [n for s in sources() for n in ast.walk(notebooks.parse(s)) if isinstance(n, ast.Attribute)]
     of = {m: {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id == m} for m in ('torch', 'np')}
-    assert len(of['torch']) > 12 and not {f for f in of['torch'] if not hasattr(standin, f)}
+    assert len(of['torch']) > 12 and not {f for f in of['torch'] if not hasattr(standin, f)} - ON_A_GPU
     methods = {n.attr for n in nodes} & set(dir(torch.Tensor)) - OTHERS - of['torch'] - of['np']
     assert len(methods) > 20 and not {m for m in methods if m not in dir(standin.Tensor)}
 
 
 def test_what_torch_in_the_browser_lacks_is_reported():
     for ask in (lambda: standin.einsum, lambda: standin.zeros(2).backward):
-        with pytest.raises(AttributeError, match='01 to 04'): ask()
+        with pytest.raises(AttributeError, match='01 to 16'): ask()
 
 
 SAME = '''
@@ -81,6 +99,16 @@ def test_torch_in_the_browser_gives_what_torch_gives(code):
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape and got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-6)  # both round once to the same type
+
+
+def test_memory_in_the_browser_begins_where_kernels_need_it():
+    "At multiples of the 32 bytes of a sector, of results, too; a part of a tensor shares its memory"
+    made = [standin.zeros(3), standin.randn(5), standin.arange(7) + 1, standin.cat([standin.ones(1)]*3).double().clone()]
+    assert not [x for x in made if x.data_ptr() % 32 or owner(x).ctypes.data != x.data_ptr()]
+    x = standin.arange(12.).reshape(3, 4)
+    x[1:].fill_(5)
+    assert x.sum() == 6 + 8*5 and x[1].as_strided((2,), (2,), 1).tolist() == [1, 3]
+    assert x[1].untyped_storage().nbytes() == 48
 
 
 def test_random_tensors_of_torch_in_the_browser():
@@ -261,12 +289,13 @@ def test_without_bytecode_sources_stay(node, why, tmp_path, monkeypatch, capsys)
 # The notebooks
 
 def test_what_needs_a_compiler_is_shown_with_its_outputs():
-    read = {n: lessons.read(ROOT/'nbs'/f'{n}.ipynb') for n in SETTINGS['lessons']}
-    nbs = {n: (nb, notebooks.page(nb, SETTINGS['lessons'])) for n, nb in read.items()}
+    names = SETTINGS['without_compiler']
+    read = {n: lessons.read(ROOT/'nbs'/f'{n}.ipynb') for n in names}
+    nbs = {n: (nb, notebooks.page(nb, names, n)) for n, nb in read.items()}
     shown = {n: [c for c in page['cells'] if notebooks.COMPILED in notebooks.source(c)] for n, (_, page) in nbs.items()}
-    assert [len(shown[n]) for n in SETTINGS['lessons']] == [3, 2, 0, 0]
-    assert '__global__ void grey' in notebooks.source(shown[SETTINGS['lessons'][0]][0])
-    assert '307,200 values agree' in notebooks.source(shown[SETTINGS['lessons'][0]][1])
+    assert [len(shown[n]) for n in names] == [3, 2, 0, 0]
+    assert '__global__ void grey' in notebooks.source(shown[names[0]][0])
+    assert '307,200 values agree' in notebooks.source(shown[names[0]][1])
     for n, (nb, page) in nbs.items():
         assert len(page['cells']) == len(nb['cells']), 'one more explains the browser; none installs the package'
         assert not any(map(is_setup, page['cells'])) and 'colab.' not in notebooks.source(page['cells'][0])
@@ -274,7 +303,22 @@ def test_what_needs_a_compiler_is_shown_with_its_outputs():
         assert code and not any(c['outputs'] for c in code)
         assert not any('cuda_kernel(' in (text := notebooks.source(c)) or text.startswith('#|') for c in code)
         linked = {l for c in page['cells'] for l in re.findall(r'\]\((\w+)\.ipynb', notebooks.source(c))}
-        assert linked <= set(SETTINGS['lessons'])
+        assert linked <= set(names)
+
+
+def test_cells_that_do_not_run_in_a_browser_are_shown_with_their_outputs():
+    "As recorded.json lists them, with the reason; all others run"
+    for n, recorded in notebooks.RECORDED.items():
+        nb = lessons.read(ROOT/'nbs'/f'{n}.ipynb')
+        cells = {c['id']: c for c in nb['cells']}
+        assert recorded.keys() <= cells.keys(), 'run `node site/lite/run_lessons.mjs` again'
+        page = {c['id']: c for c in notebooks.page(nb, SETTINGS['lessons'], n, COMPILER)['cells']}
+        for id_, why in recorded.items():
+            text, outputs = notebooks.source(page[id_]), cells[id_]['outputs']
+            assert why in text and notebooks.source(cells[id_]) in text and notebooks.printed(outputs) in text
+            assert len(page[id_].get('attachments', {})) == len(notebooks.pictures(outputs)) == text.count('attachment:')
+        left = [c for c in page.values() if c['cell_type'] == 'code']
+        assert len(left) > .8*len([c for c in nb['cells'] if c['cell_type'] == 'code' and not is_setup(c)]), n
 
 
 # In the browser
@@ -413,7 +457,8 @@ def solution(nb, name):
 def try_lesson(context, url, name):
     """Run a lesson to its end in the browser, solve its first exercise by typing, and draw a picture in its last cell;
     returns the exercise"""
-    nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{name}.ipynb'), SETTINGS['lessons'], build.compiler.is_ready())
+    compiler_megabytes = COMPILER if build.compiler.is_ready() else None
+    nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{name}.ipynb'), SETTINGS['lessons'], name, compiler_megabytes)
     page, code = open_page(context, url, name), [c for c in nb['cells'] if c['cell_type'] == 'code']
     folded = [c for c in code if c['metadata'].get('jupyter', {}).get('source_hidden')]  # without a prompt that counts
     assert run_all(page, len(code) - len(folded)) == [], name
@@ -428,7 +473,8 @@ def try_lesson(context, url, name):
 def to_try():
     """The names of lessons: 04, where threads start, the simulator finds what is wrong, and drawings move; or each
     where GRIDSTRIDE_PAGES requests it"""
-    return SETTINGS['lessons'] if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else SETTINGS['lessons'][3:]
+    known = SETTINGS['lessons' if build.compiler.is_ready() else 'without_compiler']
+    return known if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else known[3:4]
 
 
 def first_picture():

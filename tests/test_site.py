@@ -210,7 +210,9 @@ def test_pages_that_run_in_the_browser_state_how_much_they_load():
     lite = json.loads((ROOT/'site/lite/lite.json').read_text('utf-8'))
     boxes = {name: pages.how_to_open(ROOT/f'nbs/{name}.ipynb', lite) for name in LESSONS}
     assert [name for name, box in boxes.items() if f'href="../lite/notebooks/index.html?path={name}.ipynb"' in box
-            and f'{lite["megabytes"]} MB' in box] == lite['lessons'] == LESSONS[:4]
+            and f'{lite["megabytes"]} MB' in box] == lite['lessons']
+    assert lite['without_compiler'] == LESSONS[:4]
+    assert [name for name, box in boxes.items() if f'{lite["compiler_megabytes"]} MB' in box] == lite['lessons'][4:]
 
 
 def test_the_home_page_runs_the_race_only_where_notebooks_run():

@@ -3,7 +3,7 @@
     python site/lite/build.py [FOLDER]     (site/_build/lite)
 
 Needs the extra `site`. Pyodide's files are fetched once (`fetch.py`); nothing happens when nothing has changed.
-Exit status 3: Pyodide is not available, for the reason that is printed.
+Exit status 3: Pyodide is not available, 4: the compiler of CUDA C is not, for the reason that is printed.
 """
 
 import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
@@ -13,6 +13,7 @@ HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
 import compiler, fetch, lighter, notebooks, race
+from gridstride.course import curriculum
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
 OVERRIDES = {
@@ -22,7 +23,9 @@ OVERRIDES = {
 UNUSED = ['ssl', 'jedi']  # the kernel requires them, but the lessons do not: empty wheels save 4 MB
 RACE = 'Run the cell with Shift+Enter. The finding names both accesses; `sim.cuda.syncthreads()` between them fixes it.'
 PYTHON_MEGABYTES = 9  # Pyodide and NumPy, compressed
-LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons']
+SETTINGS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))
+LESSONS = SETTINGS['lessons']
+
 
 
 def sources() -> list:  # of paths
@@ -65,11 +68,25 @@ def write_wheel(folder, name, version, files) -> Path:  # files: path in the whe
 
 def package_files(has_compiler):
     "Return the files of a wheel: the package, and the replacements for what a browser lacks"
-    package = {str(p.relative_to(ROOT)): p.read_bytes() for p in sorted((ROOT / 'gridstride').rglob('*.py'))}
+    python = sorted((ROOT / 'gridstride').rglob('*.py'))
+    kernels = sorted((ROOT / 'gridstride').rglob('*.cuh'))  # what lessons include; headers are with the compiler
     return {
-        **package,
+        **{str(p.relative_to(ROOT)): p.read_bytes() for p in [*python, *kernels]},
+        **recordings(),
         'in_browser/served.py': f'HAS_COMPILER = {has_compiler}\n'.encode(),
         **{str(p.relative_to(HERE / 'browser')): p.read_bytes() for p in sorted((HERE / 'browser').rglob('*.py'))},
+    }
+
+
+def recordings() -> dict:  # path in the wheel -> bytes
+    "Return the recorded results that the lessons in the browser read"
+    folder, texts = ROOT / 'nbs/recorded', [(ROOT / 'nbs' / f'{n}.ipynb').read_text(encoding='utf-8') for n in LESSONS]
+    slugs = [curriculum.lesson_of_file(f"{n}.ipynb").chapter for n in LESSONS]
+    return {
+        f'gridstride/recorded/{p.relative_to(folder)}': p.read_bytes()
+        for p in sorted(folder.rglob('*'))
+        if p.is_file()
+        and ((top := p.relative_to(folder).parts[0]).startswith(tuple(slugs)) or any(top in text for text in texts))
     }
 
 
@@ -221,11 +238,12 @@ def write_compiler(folder) -> bool:  # whether it is available
     return True
 
 
-def write_pages(folder, has_compiler):
-    "Write the notebooks for the browser"
+def write_pages(folder, compiler_megabytes):
+    "Write the notebooks for the browser; without the compiler, only those that make sense without it"
     folder.mkdir()
-    for p in [*(ROOT / 'nbs' / f'{n}.ipynb' for n in LESSONS), HERE / 'scratch.ipynb']:
-        nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), LESSONS, has_compiler)
+    names = LESSONS if compiler_megabytes else SETTINGS['without_compiler']
+    for p in [*(ROOT / 'nbs' / f'{n}.ipynb' for n in names), HERE / 'scratch.ipynb']:
+        nb = notebooks.page(json.loads(p.read_text(encoding='utf-8')), names, p.stem, compiler_megabytes)
         (folder / p.name).write_text(json.dumps(nb, ensure_ascii=False, indent=1), encoding='utf-8')
     (folder / 'race.ipynb').write_text(json.dumps(notebooks.with_one_cell(RACE, race.PROGRAM)), encoding='utf-8')
 
@@ -242,7 +260,7 @@ def build(out: Path) -> bool:  # whether there was anything to do
         lite, made = Path(tmp) / 'lite', Path(tmp) / 'made'
         lite.mkdir()
         has_compiler = write_compiler(made / 'cuda')
-        write_pages(lite / 'pages', has_compiler)
+        write_pages(lite / 'pages', compiler.megabytes(made / 'cuda') if has_compiler else None)
         packages = write_pyodide(made / 'pyodide', extension_folder(), has_compiler)
         write_playground(made / 'playground', now, has_compiler)
         (lite / 'jupyter-lite.json').write_text(json.dumps(settings(packages)))
@@ -266,6 +284,7 @@ def main(argv):
         return 3
     size = sum(p.stat().st_size for p in out.rglob('*') if p.is_file())
     print(f"{out}: {'built' if new else 'unchanged'}, {size / 1e6:.0f} MB")
+    return 0 if (out / 'cuda').is_dir() else 4
 
 
 if __name__ == '__main__':

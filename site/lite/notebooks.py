@@ -1,14 +1,21 @@
-"Makes the notebooks for the browser: without outputs; cells that need a C++ compiler are shown instead of run."
+"""Makes the notebooks for the browser: without outputs. Cells that cannot run there are text, with recorded outputs.
 
-import ast, copy, re
+Which cells these are is computed: `run_lessons.py` runs the lessons, and lists in recorded.json what fails and why.
+Without the compiler of CUDA C, cells that need it are text, too.
+"""
+
+import ast, copy, json, re
+from pathlib import Path
 
 from gridstride.course.publishing import is_setup, without_links
 
+RECORDED = json.loads((Path(__file__).parent / 'recorded.json').read_text(encoding='utf-8'))
 COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
-COMPILER = """ A cell of CUDA C runs here, too: the first one loads a compiler, 35 MB."""
+NOT_HERE = '*This cell does not run in a browser: it needs {}. Its source and recorded output:*'
+COMPILER = ' CUDA C is compiled here, too: the first such cell loads a compiler, {} MB.'
 HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
-> lessons 01 to 04 use.'''
+> these lessons use: tensors on the CPU, without gradients.'''
 
 METADATA = {'kernelspec': dict(name='python', display_name='Python (in the browser)', language='python')}
 
@@ -46,12 +53,20 @@ def printed(outputs):
     return '\n'.join(''.join(t).rstrip() for t in texts if t)
 
 
-def as_markdown(cell):
+def pictures(outputs):
+    "Return the PNG images of outputs, in base64"
+    return [png for output in outputs if (png := output.get('data', {}).get('image/png'))]
+
+
+def as_markdown(cell, why=COMPILED):
     "Convert a code cell to Markdown, with its recorded output"
-    text = f'{COMPILED}\n\n```python\n{source(cell)}\n```'
+    text = f'{why}\n\n```python\n{source(cell)}\n```'
     if said := printed(cell['outputs']):
         text += f'\n\n```\n{said}\n```'
-    return dict(cell_type='markdown', id=cell['id'], metadata={}, source=text)
+    attachments = {f'{i}.png': {'image/png': png} for i, png in enumerate(pictures(cell['outputs']))}
+    text += ''.join(f'\n\n![recorded output](attachment:{name})' for name in attachments)
+    res = dict(cell_type='markdown', id=cell['id'], metadata={}, source=text)
+    return dict(res, attachments=attachments) if attachments else res
 
 
 def without_links_to_others(text, here):
@@ -59,22 +74,29 @@ def without_links_to_others(text, here):
     return re.sub(r'\[([^\]]+)\]\((\w+)\.ipynb\)', lambda m: m[0] if m[2] in here else m[1], text)
 
 
+def shown_cells(nb, name, has_compiler) -> dict:  # id -> the line above the source
+    "Return the cells of a lesson that are text in the browser"
+    compiled_cells = {} if has_compiler else {c['id']: COMPILED for c in compiled(nb['cells'])}
+    return {cell: NOT_HERE.format(why) for cell, why in RECORDED.get(name, {}).items()} | compiled_cells
+
+
 def page(
     nb: dict,  # a notebook, as its file has it
     here,  # the names of the notebooks that are in the browser
-    has_compiler=False,  # whether cells of CUDA C run, too
+    name='',  # its own
+    compiler_megabytes=None,  # the size of the compiler, if cells of CUDA C run, too
 ) -> dict:
     "Make the notebook for the browser"
     nb = dict(nb, cells=[c for c in copy.deepcopy(nb['cells']) if not is_setup(c)])
-    shown = set() if has_compiler else {c['id'] for c in compiled(nb['cells'])}
-    nb['cells'] = [as_markdown(c) if c['id'] in shown else c for c in nb['cells']]
+    shown = shown_cells(nb, name, compiler_megabytes is not None)
+    nb['cells'] = [as_markdown(c, shown[c['id']]) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
             code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # nbdev's directives
             c.update(outputs=[], execution_count=None, source=code)
         else:
             c['source'] = without_links_to_others(without_links(source(c)), here)
-    text = HERE + COMPILER * has_compiler
+    text = HERE + (COMPILER.format(compiler_megabytes) if compiler_megabytes else '')
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=text))
     nb['metadata'] = METADATA
     return nb

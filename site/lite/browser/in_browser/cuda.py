@@ -67,7 +67,7 @@ def compile_module(
         options = to_js([name, *extra_units]), is_checked, to_js(flags), headers
         result = run_sync(javascript().compile(json.dumps(sources), *options))
         if result.status:
-            raise fail(result.log)
+            raise fail(result.log, ['clang++', *flags])
         for file, text in sources.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text)
@@ -191,7 +191,7 @@ class BrowserModule(load.EmulatorModule):
         self.build_directory = str(build_result.folder)
         self.__file__ = str(build_result.folder / f'{name}.wasm')
         self.seconds, self.cached, self.command = build_result.seconds, build_result.cached, 'clang++'
-        self.emulated, self._shared = True, []
+        self.emulated, self._shared, self._failure = True, [], None
         self._finding_of_thread = load.threading.local()
         callbacks = dict(print=emulator.print_text, warn=_warn, ask=self._ask)
         callbacks |= dict(retain=values._incref, release=values._decref)
@@ -231,6 +231,8 @@ class BrowserModule(load.EmulatorModule):
                 call.result = ctypes.cast(call.kept, ctypes.POINTER(ctypes.c_int64))
             call.message = result.message.encode() if result.message else None
             call.argument = result.argument
+            if result.code == values.PYTHON_ERROR:
+                values._last_operation.error, self._failure = self._failure, None
             return result.code
         finally:
             self._shared.pop()
@@ -257,6 +259,8 @@ class BrowserModule(load.EmulatorModule):
         name = ctypes.c_char_p(self.program.string(operation).encode())
         result = ctypes.c_void_p()
         if values._callback(name, kept, n, ctypes.byref(result)):
+            # a callback has a state of its own, and so other variables of the thread
+            self._failure = values._last_operation.__dict__.pop('error')
             return 1
         at = self._copy_words(blocks.share(values._last_operation.result_words))
         blocks.copy_in()

@@ -25,8 +25,15 @@ static const bool is_connected = [] {
 }();
 
 static int thrown_outcome = done;
+// The jump skipped destructors: only these lists still refer to the arguments.
+static void recount_references() {
+    for (auto &handle : argument_handles) handle->references = 0;
+    for (auto &range : memory_ranges) range.handle->references = 0;
+    for (auto &handle : argument_handles) handle->references++;
+    for (auto &range : memory_ranges) range.handle->references++;
+}
 int outcome_of_jump() {
-    for (auto &handle : argument_handles) handle->references = 1;      // because destructors were skipped
+    recount_references();
     if (thrown_outcome == done) return store_outcome(finding, "");
     const int outcome = thrown_outcome;
     thrown_outcome = done;

@@ -1,0 +1,3 @@
+"torch.nn: its functions only"
+
+from . import functional  # noqa: F401
