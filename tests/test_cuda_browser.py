@@ -35,6 +35,14 @@ def test_without_npm_the_reason_is_reported(tmp_path, monkeypatch, capsys):
     assert not build.write_compiler(tmp_path/'cuda') and 'npm' in capsys.readouterr().err
 
 
+def test_what_the_browser_replaces_of_the_runtime_is_there():
+    "A file of the platform replaces the one of the runtime that has its name"
+    platform, runtime = ({p.name for p in folder.glob('*.cpp')} for folder in (
+        compiler.HERE/'cuda/platform', compiler.CPP/'runtime'))
+    own = {'platform.cpp', 'python.cpp', 'begin_of_user_code.cpp', 'end_of_user_code.cpp'}
+    assert len(platform & runtime) > 2 and platform - runtime == own
+
+
 # example -> (code, line of the finding, line of the other access)
 FOUND = {'race': ('racecheck race', 6, 5), 'bounds': ('memcheck outside', 4, None),
          'barrier': ('synccheck diverged', 6, None), 'banks': ('', None, None), 'ring': ('', None, None)}
