@@ -21,6 +21,9 @@ from ..diagnostics.settings import is_check_enabled, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
 
+# Of this thread, because the machine may be loaded. A browser has no such clock.
+cpu_time = getattr(time, 'thread_time', time.monotonic)
+
 
 class Shadow:
     "The shadow memory of an array: per element the last write, its thread, and the lowest and the highest reader"
@@ -593,7 +596,7 @@ class Synccheck:
 
         If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
         is checked even if the detector is disabled, because the launch would hang."""
-        if time.thread_time() > ctx.deadline:
+        if cpu_time() > ctx.deadline:
             raise ctx.finding('timeout', 'time_limit', site, loop.mask, seconds=f'{settings.seconds:g}')
         if loop.progress_count != ctx.progress_count:
             loop.iterations = 0

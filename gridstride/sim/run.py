@@ -1,7 +1,6 @@
 """The context of one launch: the running group of threads, the time, the detectors and the trace."""
 
 import linecache
-import time
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import launch_error, max_resident_blocks
 from ..diagnostics.settings import settings, shuffle
-from .detectors import Detectors, calls_of
+from .detectors import Detectors, calls_of, cpu_time
 from .order import MemoryOrder
 
 __all__ = ['LaunchContext']
@@ -32,7 +31,7 @@ class LaunchContext:
         self.trace = trace
         self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
-        self.deadline = time.thread_time() + settings.seconds  # of this thread, because the machine may be loaded
+        self.deadline = cpu_time() + settings.seconds
         self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
         self.detectors.racecheck.has_one_thread = grid.size * block.size == 1
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
