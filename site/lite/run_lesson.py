@@ -15,10 +15,12 @@ LONGEST = 60  # seconds
 REASONS = [  # pattern of an error, what it means
     (r'replacement for torch in the browser has no (autograd|Tensor\.\w+|[\w.]+)', 'PyTorch itself (`{}`)'),
     (r"No module named '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
+    (r'MissingPackage: .* needs (torch[\w.]*)', 'PyTorch itself (`{}`)'),
+    (r'ZeroDivisionError', 'a clock with a finer resolution'),
     (r"No module named '(\w+)'", 'the package `{}`'),
     (r'NVRTC|CompilerMissing|Numba', "a GPU's compiler"),
     (r'is not emulated|NotEmulated', 'what the emulator lacks in a browser'),
-    (r"name '(\w+)' is not defined", 'a cell above that does not run here'),
+    (r"name '\w+' is not defined|KeyError", 'a cell above that does not run here'),
 ]
 
 
@@ -30,7 +32,7 @@ def reason(error, seconds):
     for pattern, meaning in REASONS:
         if match := re.search(pattern, text):
             return meaning.format(*match.groups())
-    return text.splitlines()[0][:100]
+    return f'what a browser lacks (`{type(error).__name__}`)'
 
 
 def run(shell, cell):
