@@ -164,10 +164,12 @@ def how_to_open(
     path_to_root = '../' * len(path.relative_to(ROOT).parts[:-1])
     run_here_link = ''
     if path.stem in lite['lessons']:
-        compiler = '' if path.stem in lite['without_compiler'] else f', and a compiler of {lite["compiler_megabytes"]} MB'
+        size = f'{lite["megabytes"]} MB'
+        if path.stem not in lite['without_compiler']:
+            size += f', and a compiler of {lite["compiler_megabytes"]} MB'
         run_here_link = (
             f'<a class="run-here" href="{path_to_root}{lite["page"].format(name=path.stem)}">Run here</a> '
-            f'<span>in your browser, nothing to install; the first time it loads {lite["megabytes"]} MB{compiler}</span>'
+            f'<span>in your browser, nothing to install; the first time it loads {size}</span>'
         )
     links = launch_links(path.name, settings(ROOT)) if number else {}
     elsewhere = ''.join(f'<a href="{address}">{text}</a> ' for text, address in links.items())

@@ -56,7 +56,8 @@ def sources():
         yield from (s for s in code if not s.startswith('%%'))
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
-        yield (ROOT/f'gridstride/course/exercises/{lesson_of_file(f"{n}.ipynb").chapter}.py').read_text(encoding='utf-8')
+        chapter = lesson_of_file(f'{n}.ipynb').chapter
+        yield (ROOT/f'gridstride/course/exercises/{chapter}.py').read_text(encoding='utf-8')
 
 
 OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', 'ceil', 'log2', 'det', 'histogram', 'index', '__name__',
@@ -103,7 +104,7 @@ def test_torch_in_the_browser_gives_what_torch_gives(code):
 
 def test_memory_in_the_browser_begins_where_kernels_need_it():
     "At multiples of the 32 bytes of a sector, of results, too; a part of a tensor shares its memory"
-    made = [standin.zeros(3), standin.randn(5), standin.arange(7) + 1, standin.cat([standin.ones(1)]*3).double().clone()]
+    made = [standin.zeros(3), standin.randn(5), standin.arange(7) + 1, standin.cat([standin.ones(1)]*3).double()]
     assert not [x for x in made if x.data_ptr() % 32 or owner(x).ctypes.data != x.data_ptr()]
     x = standin.arange(12.).reshape(3, 4)
     x[1:].fill_(5)
@@ -316,7 +317,8 @@ def test_cells_that_do_not_run_in_a_browser_are_shown_with_their_outputs():
         for id_, why in recorded.items():
             text, outputs = notebooks.source(page[id_]), cells[id_]['outputs']
             assert why in text and notebooks.source(cells[id_]) in text and notebooks.printed(outputs) in text
-            assert len(page[id_].get('attachments', {})) == len(notebooks.pictures(outputs)) == text.count('attachment:')
+            pictures = page[id_].get('attachments', {})
+            assert len(pictures) == len(notebooks.pictures(outputs)) == text.count('attachment:')
         left = [c for c in page.values() if c['cell_type'] == 'code']
         assert len(left) > .8*len([c for c in nb['cells'] if c['cell_type'] == 'code' and not is_setup(c)]), n
 

@@ -2,6 +2,8 @@
 # object {id of a cell that does not run: what the browser lacks}.
 import contextlib, io, json, re, sys, time
 
+name, report = globals()['name'], globals()['report']
+
 sys.path.insert(0, '/repository/site/lite')
 
 import matplotlib

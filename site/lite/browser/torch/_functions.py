@@ -95,7 +95,7 @@ def hann_window(length, periodic=True):
 
 # Random tensors
 class Generator:
-    "A generator of random numbers"
+    "A generator of random values"
 
     def __init__(self, device='cpu'):
         self.numpy = np.random.default_rng()

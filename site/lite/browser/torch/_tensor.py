@@ -447,7 +447,7 @@ class Tensor(np.ndarray):
 
 
 def tensor(data, dtype=None, device='cpu', requires_grad=False):
-    "Make a tensor of numbers, or a copy of an array"
+    "Make a tensor of values, or a copy of an array"
     if requires_grad:
         raise AttributeError(MISSING.format('autograd'))
     if isinstance(data, (list, tuple)) and any(isinstance(o, Tensor) for o in data):
