@@ -87,7 +87,6 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
 PROGRAMS = Path(__file__).parent/'cuda'
 # not stopped, as a GPU does not: tests/test_cpp_programs.py has the warnings
 WARNED = {'46_return_before_a_barrier', '88_return_before_the_grid'}
-NOT_AS_NATIVELY = {}  # program -> why
 
 
 def differences(page, url, path):
@@ -104,7 +103,7 @@ def differences(page, url, path):
     return [(path.stem, code, line, said)]*(code.split(' ')[0] != kind or line not in wanted.split(' or '))
 
 
-EVERY_EIGHTH = [p for kind in ('wrong', 'right') for p in sorted((PROGRAMS/kind).glob('*.cu'))]
+ALL_PROGRAMS = [p for kind in ('wrong', 'right') for p in sorted((PROGRAMS/kind).glob('*.cu'))]
 
 
 @pytest.mark.browser
@@ -116,5 +115,5 @@ def test_programs_of_the_emulator_end_as_natively(lite, part):  # noqa: F811
     if not compiler.is_ready(): pytest.skip(NOT_FETCHED)
     with served(lite) as server, chromium() as browser:
         page = browser.new_page()
-        found = [d for path in EVERY_EIGHTH[part::8] for d in differences(page, server.url, path)]
-    assert not [d for d in found if d[0] not in NOT_AS_NATIVELY]
+        found = [d for path in ALL_PROGRAMS[part::8] for d in differences(page, server.url, path)]
+    assert not found

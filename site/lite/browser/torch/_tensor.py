@@ -5,6 +5,7 @@ from collections import namedtuple
 from types import SimpleNamespace
 
 import numpy as np
+from gridstride.support.array_memory import owner
 
 MISSING = 'the replacement for torch in the browser has no {}: it has what lessons 01 to 16 use'
 WithIndices = namedtuple('WithIndices', 'values indices')
@@ -57,13 +58,6 @@ def plain(x):
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
-def _memory(a):
-    "Return the array that owns the memory of `a`"
-    while isinstance(a.base, np.ndarray):
-        a = a.base
-    return a
-
-
 def _axis(dim):
     "Return NumPy's axis"
     return tuple(dim) if isinstance(dim, list) else dim
@@ -113,8 +107,7 @@ class Tensor(np.ndarray):
 
     def __getitem__(self, index):
         index = tuple(map(plain, index)) if isinstance(index, tuple) else plain(index)
-        got = super().__getitem__(index)
-        return got if isinstance(got, np.ndarray) else got
+        return super().__getitem__(index)
 
     def __len__(self):
         if self.ndim == 0:
@@ -124,7 +117,7 @@ class Tensor(np.ndarray):
     # Memory
     def as_strided(self, size, stride, storage_offset=0):
         strides = [s * self.itemsize for s in stride]
-        return np.ndarray.__new__(Tensor, size, self.dtype, _memory(self), storage_offset * self.itemsize, strides)
+        return np.ndarray.__new__(Tensor, size, self.dtype, owner(self), storage_offset * self.itemsize, strides)
 
     def contiguous(self, memory_format=None):
         return self if self.flags.c_contiguous else result_of(np.ascontiguousarray(self))
@@ -152,7 +145,7 @@ class Tensor(np.ndarray):
         return strides if dim is None else strides[dim]
 
     def untyped_storage(self):
-        return SimpleNamespace(nbytes=lambda: _memory(self).nbytes)
+        return SimpleNamespace(nbytes=lambda: owner(self).nbytes)
 
     def dim(self):
         return self.ndim
