@@ -526,12 +526,18 @@ leaves[1, 32](np.zeros(32))
 """
 
 
-@pytest.mark.slow
-def test_what_follows_an_allowed_finding_is_checked(tmp_path, warm_workers):
-    (tmp_path/'two.py').write_text(AFTER_A_RACE)
-    job, forward = Job(str(tmp_path/'two.py')), schedules.schedules_of('forward')
+def find_and_allow(path, text):
+    "Return the finding of a program, and the one that follows it if the first is allowed"
+    path.write_text(text)
+    job, forward = Job(str(path)), schedules.schedules_of('forward')
     first, = check.check_file(job, forward).findings
     second, = check.check_file(job, forward, allowed=[first.code]).findings
+    return first, second
+
+
+@pytest.mark.slow
+def test_what_follows_an_allowed_finding_is_checked(tmp_path, warm_workers):
+    first, second = find_and_allow(tmp_path/'two.py', AFTER_A_RACE)
     assert (first.kernel, second.kernel, second.code) == ('races', 'leaves', 'outside')
 
 
@@ -561,10 +567,7 @@ bring[1, 32](np.arange(32, dtype=np.int32), np.zeros(32, np.int32))
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_race_is_found_where_a_missing_fence_is_allowed(tmp_path, warm_workers):
-    (tmp_path/'fence.py').write_text(AFTER_A_FENCE)
-    job, forward = Job(str(tmp_path/'fence.py')), schedules.schedules_of('forward')
-    first, = check.check_file(job, forward).findings
-    second, = check.check_file(job, forward, allowed=[first.code]).findings
+    first, second = find_and_allow(tmp_path/'fence.py', AFTER_A_FENCE)
     assert (first.kind, first.code, second.kind) == ('fencecheck', 'barrier_not_visible', 'racecheck')
 
 
