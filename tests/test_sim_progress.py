@@ -1,6 +1,6 @@
 """Blocks of the simulator that wait for other blocks: those that fit on the device together make
 progress together, in every order."""
-import importlib.util, warnings
+import importlib.util, inspect, warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from found import warning
 _spec = importlib.util.spec_from_file_location('numba_judge', Path(__file__).parent/'numba_gpu/judge.py')
 judge = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(judge)
-RECORD = judge.recorded()
+RECORD, MLIR_RECORD = judge.recorded(), judge.recorded('mlir_h200.json')
 ORDERS = 'forward', 'reverse', 'shuffle'
 
 
@@ -129,6 +129,19 @@ def found(error, kernel, *args):
 # Where Numba on a GPU does something else, and why that is not followed
 GAPS = 'numba-cuda refuses a host array with gaps, which it should copy'
 LAUNCHES = {'a fraction of shared memory': 'Numba cuts it off', 'one too many': 'Numba drops it'}
+# Where numba-cuda-mlir 0.6.0 on a GPU does something else than the simulator, and why. checker/README lists the same
+FENCES = 'numba-cuda-mlir does not lower cuda.threadfence, and its compiler stops with an error of its own'
+MLIR = {
+    **{p.__name__: FENCES for p in judge.PROGRAMS if 'cuda.threadfence' in inspect.getsource(p)},
+    'host_arrays_are_copied_back': GAPS, 'launches': 'as Numba, it drops one argument too many',
+}
+# Launches that Numba and numba-cuda-mlir refuse with different exceptions: (of Numba, of numba-cuda-mlir)
+MLIR_ERRORS = {
+    'negative shared memory': ('CUDAError', 'ValueError'), 'too much shared memory': ('CUDAError', 'ValueError'),
+    'a fraction of shared memory': ('runs', 'TypeError'), 'no blocks': ('ValueError', 'CUDAError'),
+    'no threads': ('ValueError', 'CUDAError'), 'one argument too few': ('TypeError', 'IndexError'),
+    'a list': ('NumbaRuntimeError', 'KeyError'), 'a read-only array': ('TypingError', 'ValueError'),
+}
 
 
 @pytest.mark.parametrize('program', judge.PROGRAMS[:-1])
@@ -149,8 +162,30 @@ def test_launches_are_refused_as_by_numba(order):
         assert 'runs' not in got.values() and {k for k, v in want.items() if v == 'runs'} == set(LAUNCHES)
 
 
-def test_the_record_is_of_these_programs():
-    assert {k: v['source'] for k, v in RECORD.items()} == {p.__name__: judge.digest(p) for p in judge.PROGRAMS}, (
+def outcome(gives):
+    "What programs and launches give, whatever exception refuses a launch"
+    return {k: v == 'runs' for k, v in gives.items()} if isinstance(gives, dict) else gives
+
+
+@pytest.mark.parametrize('order', ['forward'], indirect=True)
+def test_each_difference_from_numba_cuda_mlir_has_a_reason(order):
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', EarlyReturn)
+        ours = {p.__name__: outcome(judge.plain(p(cuda))) for p in judge.PROGRAMS}
+    theirs = {name: outcome(program['gives']) for name, program in MLIR_RECORD.items()}
+    assert {name for name in ours if ours[name] != theirs[name]} == set(MLIR)
+    errors = {theirs[name].split(':')[0] for name, why in MLIR.items() if why is FENCES}
+    assert errors == {'UserFacingInternalCompilerError'}
+
+
+def test_each_other_exception_of_numba_cuda_mlir_is_listed():
+    numba, mlir = RECORD['launches']['gives'], MLIR_RECORD['launches']['gives']
+    assert {k: (numba[k], mlir[k]) for k in numba if numba[k] != mlir[k]} == MLIR_ERRORS
+
+
+@pytest.mark.parametrize('record', [RECORD, MLIR_RECORD], ids=['numba', 'mlir'])
+def test_the_record_is_of_these_programs(record):
+    assert {k: v['source'] for k, v in record.items()} == {p.__name__: judge.digest(p) for p in judge.PROGRAMS}, (
         'programs have changed since they ran on a GPU: run tests/numba_gpu/judge.py')
 
 

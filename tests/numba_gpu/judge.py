@@ -1,7 +1,8 @@
 """Kernels that must end and agree: Numba runs them on a GPU, and what came out goes to h100.json;
-the simulator must give the same.
+the simulator must give the same. numba-cuda-mlir runs them, too: mlir_h200.json.
 
-    python judge.py [FILE]    # needs an NVIDIA GPU, numba and numba-cuda; half a minute. FILE: instead of h100.json
+    python judge.py [FILE]           # needs an NVIDIA GPU, numba and numba-cuda; half a minute. FILE: not h100.json
+    python judge.py --mlir [FILE]    # needs numba-cuda-mlir instead. FILE: instead of mlir_h200.json
 """
 import hashlib, inspect, json, multiprocessing, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -334,31 +335,41 @@ def digest(program):
     code = inspect.getsource(program).replace(f'"{program.__doc__}"', '', 1)
     return hashlib.sha256(''.join(code.split()).encode()).hexdigest()[:16]
 
-def recorded(): return json.loads((HERE/'h100.json').read_text())
+def recorded(file='h100.json'): return json.loads((HERE/file).read_text())
 
 def plain(got): return got if isinstance(got, dict) else [int(o) for o in got]
 
-def on_gpu(n, pipe):
+def dialect(mlir):
+    if mlir:
+        from numba_cuda_mlir import cuda
+        return cuda
     sys.path.insert(0, str(HERE.parents[1]))
     from gridstride.support.numba_cuda import import_numba_cuda
-    try: pipe.send(plain(PROGRAMS[n](import_numba_cuda())))
+    return import_numba_cuda()
+
+def on_gpu(n, mlir, pipe):
+    try: pipe.send(plain(PROGRAMS[n](dialect(mlir))))
     except BaseException as e: pipe.send(f'{type(e).__name__}: {str(e)[:300]}')
 
-def judged(n):
-    "What a program gives on the GPU, in a process of its own"
+def judged(n, mlir):
+    "Run a program on the GPU, in a process of its own"
     ours, theirs = multiprocessing.get_context('spawn').Pipe()
-    p = multiprocessing.get_context('spawn').Process(target=on_gpu, args=(n, theirs))
+    p = multiprocessing.get_context('spawn').Process(target=on_gpu, args=(n, mlir, theirs))
     p.start()
     got = ours.recv() if ours.poll(SECONDS) else 'does not end'
     p.join(5)
     p.kill()
     return got
 
-def main():
-    with ThreadPoolExecutor(8) as pool: got = list(pool.map(judged, range(len(PROGRAMS))))
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE/'h100.json'
-    out.write_text(json.dumps({p.__name__: dict(source=digest(p), gives=g) for p,g in zip(PROGRAMS, got)}, indent=1)
-                   + '\n')
+def main(*args):
+    mlir = '--mlir' in args
+    files = [o for o in args if o != '--mlir'] or [HERE/('mlir_h200.json' if mlir else 'h100.json')]
+    with ThreadPoolExecutor(8) as pool: got = list(pool.map(lambda n: judged(n, mlir), range(len(PROGRAMS))))
+    Path(files[0]).write_text(as_json({p.__name__: dict(source=digest(p), gives=g) for p,g in zip(PROGRAMS, got)}))
     for p,g in zip(PROGRAMS, got): print(f'{p.__name__}: {str(g)[:150]}')
 
-if __name__=='__main__': main()
+def as_json(record):
+    "A program per line"
+    return '{\n' + ',\n'.join(f' {json.dumps(k)}: {json.dumps(v)}' for k,v in record.items()) + '\n}\n'
+
+if __name__=='__main__': main(*sys.argv[1:])
