@@ -1,5 +1,5 @@
 "The checker outside the course: findings of every dialect as one record, their lines, their formats, and the command"
-import json, os, re, signal, subprocess, sys, warnings
+import ast, json, os, re, signal, subprocess, sys, warnings
 from configparser import ConfigParser
 from dataclasses import fields
 from importlib.metadata import entry_points
@@ -20,6 +20,7 @@ from gridstride.checker.worker import Job
 from gridstride.cpp import cuda_kernel
 from gridstride.diagnostics.messages import WORDS
 from gridstride.sim import cuda
+from gridstride.sim.thread_dependence import index_depends_on_thread
 from found import finding, names
 from warm import run_python
 
@@ -346,7 +347,11 @@ def last(x, out, i):
 
 
 @cuda.jit
-def rotated(x, out): out[cuda.threadIdx.x] = x[cuda.threadIdx.x - 1]
+def rotated(x, out):
+    i = cuda.grid(1)
+    before = i
+    before -= 1
+    out[i] = x[before]
 
 
 def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
@@ -358,9 +363,29 @@ def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
         last[1, 1](x, out, -2)
         assert list(out) == [3, 2]
         with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 3): last[1, 1](x, out, -5)
-        with finding('memcheck before', line=rotated.py_func.__code__.co_firstlineno + 1): rotated[1, 2](x, out)
-        rotated[1, 1](x, out)  # one thread has one index
+        line = rotated.py_func.__code__.co_firstlineno + 5
+        for threads in 2, 1:  # one thread has one index, which depends on the thread nevertheless
+            with finding('memcheck before', line=line): rotated[1, threads](x, out)
         assert list(out) == [3, 2]
+
+
+INDICES = [  # of x in a function with the parameter k; whether they depend on the thread
+    ('i = cuda.threadIdx.x', 'i - 1', True), ('i, j = cuda.grid(2)', 'k, j - 1', True),
+    ('i = k\n if cuda.laneid == 0: i = k - 1', 'i', True), ('i = cuda.atomic.sub(x, 0, 1)', 'i', True),
+    ('a = cuda.local.array(4, int)\n a[k] = blockIdx.x', 'a[0] - 1', True),
+    ('i = 0\n for j in range(cuda.grid(1)): i -= 1', 'i', True), ('i = 0\n while k < cuda.grid(1): i -= 1', 'i', True),
+    ('pass', '-1', False), ('i = k - cuda.blockDim.x', 'i', False), ('x[cuda.grid(1)] = 1', 'k', False),
+    ('for j in range(k): pass', 'j - 1', False), ('i = cuda.grid(1)', '1 - cuda.gridDim.x', False),
+]
+
+
+@pytest.mark.parametrize('statement, index, depends', INDICES)
+def test_an_index_that_depends_on_the_thread_is_known_from_the_source(statement, index, depends):
+    function = ast.parse(f'def f(x, k):\n {statement}\n return x[{index}]').body[0]
+    last = function.body[-1]
+    assert index_depends_on_thread(function, last.lineno, last.value.col_offset) == depends
+    atomic = ast.parse(f'def f(x, k):\n {statement}\n cuda.atomic.add(x, ({index}), 1)').body[0]
+    assert index_depends_on_thread(atomic, atomic.body[-1].lineno, 1) == depends
 
 
 # Whole programs, each in a process of its own

@@ -324,9 +324,11 @@ def _is_out_of_bounds(index, length, active):
     return is_out_of_range.any() and (is_out_of_range & active).any()
 
 
-def _counts_from_end(index, length):
+def _counts_from_end(ctx, index, length, site):
     "Return whether an index that is the same in all threads counts from the end of the axis, as the setting allows"
-    return settings.counts_from_end and np.ndim(index) == 0 and np.all((-length <= index) & (index < 0))
+    if not settings.counts_from_end or np.ndim(index) or not np.all((-length <= index) & (index < 0)):
+        return False
+    return ctx.group.size > 1 or not ctx.program.index_depends_on_thread(site)
 
 
 def locate(ctx, active, view, indices, site, access):
@@ -355,7 +357,7 @@ def locate(ctx, active, view, indices, site, access):
         else:
             index = _to_int64(ctx, active, view, index, site)
             if _is_out_of_bounds(index, length, active):
-                if _counts_from_end(index, length):
+                if _counts_from_end(ctx, index, length, site):
                     index = index + length
                 else:
                     ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)

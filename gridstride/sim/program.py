@@ -14,6 +14,7 @@ from .operations import Operations
 from .records import freeze_records
 from .rewrite import rewrite_function, rewriter_of
 from .spin_wait import may_spin, uses_this_grid
+from .thread_dependence import index_depends_on_thread
 from .trees import fix_locations
 
 __all__ = ['Program']
@@ -96,6 +97,12 @@ class Program:
     def text(self):
         "The rewritten function as Python source"
         return ast.unparse(self.tree)
+
+    def index_depends_on_thread(self, site):
+        "Return whether the index of the access at a site depends on the thread that executes it"
+        source, _, first_line = _read_source(self.py_func)
+        line = self.sites[site].line - first_line + 1
+        return index_depends_on_thread(_definition(source, self.py_func), line, self.sites[site].col)
 
     def _bind(self, code, constants):
         "Make the rewritten function in a namespace with the globals and closure of the original, and the operations"
