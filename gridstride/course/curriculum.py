@@ -947,7 +947,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '28b',
         'tensor_memory',
         'Blackwell: tensor memory and tcgen05',
-        reading=45,
+        reading=50,
         exercises=(10, 15),
         needs=(
             'lessons {tma_and_wgmma} and {producers}; {block_scaling} helps. No GPU: the emulator runs all kernels.'
@@ -965,7 +965,7 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         '28c',
         'flash_attention_4',
         'What FlashAttention 4 changed',
-        reading=35,
+        reading=40,
         exercises=(30, 35),
         needs=(
             'lesson {flash_attention_hopper}; {dequantizing} helps, for floats that are made of bits. No GPU is '

@@ -4,11 +4,13 @@ import ast
 import pickle
 import subprocess
 import sys
+from importlib.util import find_spec
 from os import environ
 
 import numpy as np
 
 from ..support.function_source import source_of
+from ..support.lazy_exports import missing_package
 
 # Numba decides at its import whether it simulates, so the kernel runs in another process. This process reads a pickle
 # and writes another one: the arrays after the kernel, the seconds that the kernel took, and the text that it printed.
@@ -42,6 +44,8 @@ def _global_values(fn, node):
 
 def _run(job, name):
     "Run the kernel of `job`, the input of `_PROCESS`, in another process; returns (arrays, seconds, output)"
+    if not find_spec('numba'):
+        raise missing_package('numba', 'in_numbas')
     cmd = [sys.executable, '-W', 'ignore', '-c', _PROCESS]
     env = {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:

@@ -1,6 +1,6 @@
 # Runs the cells of a lesson, in Pyodide, for run_lessons.mjs, which sets `name` and `report`. Its value is a JSON
-# object {id of a cell that does not run: what the browser lacks}.
-import contextlib, io, json, re, sys, time
+# object {id of a cell that does not run: what the browser lacks}, null for an error that no reason explains.
+import contextlib, io, json, re, sys, time, traceback
 
 name, report = globals()['name'], globals()['report']
 
@@ -19,22 +19,32 @@ REASONS = [  # pattern of an error, what it means
     (r"No module named '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
     (r'MissingPackage: .* needs (torch[\w.]*)', 'PyTorch itself (`{}`)'),
     (r'ZeroDivisionError', 'a clock with a finer resolution'),
-    (r"No module named '(\w+)'", 'the package `{}`'),
+    (r'MissingPackage: in_numbas needs numba', 'Numba itself'),
+    (r"No module named '(\w+)'|MissingPackage: .* needs (\w+)", 'the package `{}`'),
+    (r"engine='c'", 'a C++ compiler for the processor of this machine'),
     (r'NVRTC|CompilerMissing|Numba', "a GPU's compiler"),
     (r'is not emulated|NotEmulated', 'what the emulator lacks in a browser'),
+    (r'does not support processes', 'a second process'),
     (r"name '\w+' is not defined|KeyError", 'a cell above that does not run here'),
 ]
 
 
 def reason(error, seconds):
-    "Return what a browser lacks for a cell"
+    "Return what a browser lacks for a cell, None if that is unknown: then the lesson, or its browser, has a fault"
     if error is None:
         return f'more than a minute ({seconds:.0f} s)'
     text = f'{type(error).__name__}: {error}'
     for pattern, meaning in REASONS:
         if match := re.search(pattern, text):
-            return meaning.format(*match.groups())
-    return f'what a browser lacks (`{type(error).__name__}`)'
+            return meaning.format(*filter(None, match.groups()))
+    return None
+
+
+def described(error):
+    "Return an error and the last three lines of code that led to it"
+    frames = traceback.extract_tb(error.__traceback__)[-3:] if error else []
+    where = ', '.join(f'{frame.filename.rpartition("/")[2]}:{frame.lineno}' for frame in frames)
+    return f'{type(error).__name__}: {error} ({where})'
 
 
 def run(shell, cell):
@@ -55,7 +65,7 @@ def run_all(nb):
         error, seconds = run(shell, cell)
         if error is not None or seconds > LONGEST:
             failed[cell['id']] = reason(error, seconds)
-            report(f'{name} cell {i} {cell["id"]}: {failed[cell["id"]]}\n    {type(error).__name__}: {error}'[:600])
+            report(f'{name} cell {i} {cell["id"]}: {failed[cell["id"]]}\n    {described(error)}'[:600])
     report(f'{name}: {len(cells) - len(failed)} of {len(cells)} cells run')
     return failed
 

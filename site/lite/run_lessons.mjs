@@ -3,7 +3,8 @@
 //     node run_lessons.mjs [NAME ...]       after build.py; needs a Node.js with JSPI (24: --experimental-wasm-jspi)
 //
 // A cell fails if it raises an error, or runs for longer than a minute. Cells that need what it would have defined fail,
-// too. For lessons that run, the file says of each such cell what the browser lacks.
+// too. The file says of each such cell what the browser lacks. An error that no reason of run_lesson.py explains is a
+// fault: the lesson's entry remains as it was, and the exit status is 1.
 import fs from 'node:fs'
 import {createRequire} from 'node:module'
 import {fileURLToPath} from 'node:url'
@@ -33,10 +34,13 @@ async function runLesson(name) {
     return JSON.parse(await python.runPythonAsync(read(`${here}/run_lesson.py`)))
 }
 const recorded = fs.existsSync(file) ? JSON.parse(read(file)) : {}
+let faulty = 0
 for (const name of names) {
-    recorded[name] = await runLesson(name)
-    if (!Object.keys(recorded[name]).length) delete recorded[name]
+    const failed = await runLesson(name)
+    if (Object.values(failed).includes(null)) { faulty++; continue }
+    recorded[name] = failed
+    if (!Object.keys(failed).length) delete recorded[name]
     const sorted = Object.fromEntries(Object.entries(recorded).sort(([a], [b]) => a < b ? -1 : 1))
     fs.writeFileSync(file, `${JSON.stringify(sorted, null, 1)}\n`)
 }
-process.exit(0)
+process.exit(faulty ? 1 : 0)

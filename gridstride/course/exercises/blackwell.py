@@ -144,7 +144,13 @@ def expected_offset(row, block, blocks):
 def _(fn, rng, row, block, blocks):
     result, expected = integer(fn(row, block, blocks)), expected_offset(row, block, blocks)
     if result != expected:
-        raise AssertionError(f'row {row}, block {block} of {blocks}: got byte {result}, expected byte {expected}')
+        raise AssertionError(
+            f'row {row}, block {block} of {blocks}: got {_byte_of_tile(result)}, expected {_byte_of_tile(expected)}'
+        )
+
+
+def _byte_of_tile(offset):
+    return f'byte {offset} (byte {offset % 512} of tile {offset // 512})'
 
 
 class _Polynomial:
@@ -167,7 +173,7 @@ class _Polynomial:
     ],
     hints=[
         '`n = np.floor(x)`: for -0.25 that is -1, and the fraction x - n is 0.75. `int(x)` rounds towards zero.',
-        'Add n * 2**23 to the bits of a float32, taken as an integer, to multiply the float by 2**n.',
+        '`np.ldexp(y, n.astype(int))` is y * 2**n. A kernel adds n * 2**23 to the bits of the float instead.',
         '2**x is not a normal float for x below -126, so limit x to at least -126 first, with `np.maximum`.',
     ],
 )

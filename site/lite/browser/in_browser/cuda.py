@@ -284,11 +284,17 @@ def _warn(finding):
     emulator.warn_of_finding(RuntimeFinding(CFinding.from_buffer_copy(finding.to_bytes())))
 
 
+def _no_processor(c):
+    "Raise `CompilerMissing`: this compiler makes modules of WebAssembly only"
+    raise compilers.CompilerMissing("engine='c' needs a C++ compiler for this processor, which a browser lacks")
+
+
 def install():
     "Let `gridstride.cpp` compile and run CUDA C here"
     clang = compilers.Compiler('clang++', 'clang', 22, 'clang as WebAssembly')
     build.compiler = compilers.compiler = lambda: clang
     build.compile_module, build.emulated_flags = compile_module, emulated_flags
+    compilers.common_flags = _no_processor
     build.files_used_by = lambda *_: set()
     emulator.device = lambda: _runtime
     values._PACK[torch.Tensor] = values._pack_array
