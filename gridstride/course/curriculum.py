@@ -555,8 +555,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=60,
         exercises=(80, 80),
         needs=(
-            'lesson {programs}. Without a GPU all kernels still run and are checked; times are those of an NVIDIA '
-            'H100.'
+            'lesson {programs}. Without a GPU, the kernels run in the checker on the CPU, and you see times that were '
+            'recorded on an NVIDIA H100 or H200.'
         ),
         follows='[lecture 14](https://youtu.be/DdTsX6DQk24) (Umer Adil).',
         does=(
@@ -802,8 +802,8 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
         reading=55,
         exercises=(30, 30),
         needs=(
-            'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200) the emulator runs '
-            'every kernel on small products; speeds are recorded on an H100.'
+            'lesson {matmul_ladder} and lesson {tensor_cores}. Without a Hopper GPU (H100, H200), every kernel runs '
+            'on the emulator with small matrices, and you see speeds that were recorded on an H100.'
         ),
         follows=(
             'no lecture; [lecture 45](https://youtu.be/ErTmTCRP1_U) (Outperforming cuBLAS on NVIDIA H100) describes '

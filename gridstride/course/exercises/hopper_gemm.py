@@ -36,7 +36,7 @@ __all__ = [
         'so row `r` begins at `r` times that.',
         'The mask for the flip comes from the same offset: keep 3, 2, 1 or no bits of `byte >> 7`. '
         '`x & 7` keeps three, `x & 3` two.',
-        'They flip bits 4 and up: `byte ^ (byte >> 7 & mask) << 4`, where `mask` is 7, 3, 1 or 0: '
+        'Then flip bits 4 and up: `byte ^ (byte >> 7 & mask) << 4`, where `mask` is 7, 3, 1 or 0: '
         '`swizzle//16 - 1`, but not less than 0.',
     ],
 )
@@ -125,7 +125,7 @@ def descriptor(address, lead, stride, swizzle) -> int:
     ],
     hints=[
         'Three of the fields are in units of 16 bytes: `>> 4`. First keep 18 bits of the address: `& 0x3ffff`.',
-        'Shift each field to where it begins (`<< 16`, `<< 32`, `<< 62`), and `|` puts them together. '
+        'Shift each field to where it begins (`<< 16`, `<< 32`, `<< 62`), and combine them with `|`. '
         'In Python `<<` and `>>` go from left to right, before `&` and `|`.',
         '`(at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | code << 62`, with `code = {0:0, 128:1, '
         '64:2, 32:3}[swizzle]`.',

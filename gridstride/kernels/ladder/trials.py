@@ -126,11 +126,11 @@ class HopperLadder(Ladder):
         expected_bytes = self.expected_l2_bytes(rung.constants['BM'], rung.constants['BN'], blocks)
         l2_bytes, dram_bytes = step.counters['L2 sectors'] * 32, step.counters['dram']
         rates = [f'{num_bytes / step.seconds / 1e12:.1f} TB/s' for num_bytes in (l2_bytes, dram_bytes)]
-        print(f'from L2: {expected_bytes / 1e9:.1f} GB on paper, {l2_bytes / 1e9:.1f} counted, {rates[0]}')
+        print(f'from L2: {expected_bytes / 1e9:.1f} GB calculated, {l2_bytes / 1e9:.1f} GB counted, {rates[0]}')
         busy = f'tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
-        print(f'memory: {dram_bytes / 1e9:.1f} GB, {rates[1]}; {busy}')
+        print(f'DRAM: {dram_bytes / 1e9:.1f} GB, {rates[1]}; {busy}')
         # The fraction is below 1 if the L2 coalescer merges requests.
-        claim('L2 gave, of what is on paper', 0.7, l2_bytes / expected_bytes, 1.1, mark=step.mark)
+        claim('bytes from L2, counted / calculated', 0.7, l2_bytes / expected_bytes, 1.1, mark=step.mark)
         return step
 
     def table(self, side_branches=(), omit='SM clock') -> Table:
