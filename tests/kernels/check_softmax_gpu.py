@@ -1,4 +1,5 @@
-"""What only a Hopper GPU can check of `softmax` and `log_softmax`. By hand, from the root of the repository:
+"""What only a Hopper GPU can check of `softmax` and `log_softmax`, and of norms under autocast. By hand, from the root
+of the repository:
 
     python tests/kernels/check_softmax_gpu.py           # all; a minute, most of it NVRTC's
     compute-sanitizer --tool racecheck python tests/kernels/check_softmax_gpu.py small   # few rows of each kind
@@ -6,8 +7,9 @@
 import math
 
 import torch
+import torch.nn.functional as F
 from checking import run
-from gridstride.kernels import log_softmax, softmax
+from gridstride.kernels import layer_norm, log_softmax, rms_norm, softmax
 
 TOOLS = (softmax, torch.softmax), (log_softmax, torch.log_softmax)
 # rows of a few lanes, of a warp, of a block, of clusters of two to eight blocks, and rows that are read twice
@@ -55,11 +57,34 @@ def rows_of_every_kind_are_right(shapes=SHAPES, dtypes=tuple(LAST)):
                 if not far <= 1: yield f'{what} {shape} {dtype}: off by {far:.3g}'
 
 
+NORMS = (layer_norm, F.layer_norm), (rms_norm, F.rms_norm)
+
+
+def autocast_is_obeyed():
+    "Results under autocast have torch's type, with and without gradients. It does not affect later results"
+    weight = torch.randn(512, device='cuda')
+    by_name = {ours.__name__: (ours, lambda x, torchs=torchs: torchs(x, -1)) for ours, torchs in TOOLS}
+    for ours, torchs in NORMS:
+        eps = 1e-5 if torchs is F.layer_norm else 1e-6
+        by_name[ours.__name__] = (lambda x, ours=ours: ours(x, weight.to(x.dtype)),
+                                  lambda x, torchs=torchs, eps=eps: torchs(x, (512,), weight.to(x.dtype), eps=eps))
+    for dtype in LAST:
+        for has_gradient in (False, True):
+            x = torch.randn(75, 512, device='cuda').to(dtype).requires_grad_(has_gradient)
+            for name, (ours, torchs) in by_name.items():
+                for enabled in (False, True, True, False):
+                    with torch.autocast('cuda', torch.bfloat16, enabled=enabled): y, want = ours(x), torchs(x)
+                    what = f'{name} of {dtype}, autocast {enabled}, gradient {has_gradient}'
+                    if y.dtype is not want.dtype: yield f'{what}: {y.dtype}, and not {want.dtype}'
+                    if not (y - want).abs().max() <= 4*LAST[want.dtype]*want.abs().max(): yield f'{what}: is wrong'
+                    if has_gradient and torch.autograd.grad(y.sum(), x)[0].dtype is not dtype: yield f'{what}: gradient'
+
+
 def small():
     "For compute-sanitizer"
     yield from rows_of_every_kind_are_right([(min(rows, 3), width) for rows, width in SHAPES[1:]], (torch.bfloat16,))
 
 
-CHECKS = [rows_of_every_kind_are_right]
+CHECKS = [rows_of_every_kind_are_right, autocast_is_obeyed]
 
 if __name__ == '__main__': run(CHECKS, globals())

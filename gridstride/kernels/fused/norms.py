@@ -5,6 +5,7 @@ import torch
 from . import calls
 from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
+from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import this_device
 from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
@@ -162,10 +163,7 @@ def _are_many_long_rows(x, row_bytes, has_gradient, centered):
 
 
 def _normalize_by_torch(x, weight, bias, residual, eps, centered):
-    "Normalize with torch, in the type of `x` even under autocast, as our kernels do"
-    if torch.is_autocast_enabled(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            return _normalize_by_torch(x, weight, bias, residual, eps, centered)
+    "Normalize with torch"
     x = x if residual is None else x + residual
     shape = x.shape[-1:]
     y = torch.layer_norm(x, shape, weight, bias, eps) if centered else torch.rms_norm(x, shape, weight, eps)
@@ -175,8 +173,31 @@ def _normalize_by_torch(x, weight, bias, residual, eps, centered):
 _normalize = repeated(_run_without_gradient, _normalize_by_torch)
 
 
+def _layer_norm_by_torch(x):
+    return torch.layer_norm(x, x.shape[-1:])
+
+
+def _rms_norm_by_torch(x):
+    return torch.rms_norm(x, x.shape[-1:])
+
+
+def _normalize_under_autocast(x, weight, bias, residual, eps, centered):
+    "Normalize in the type that torch chooses under autocast; x + residual keeps its own type, as in torch"
+    x = x if residual is None else x + residual
+    by_torch = _layer_norm_by_torch if centered else _rms_norm_by_torch
+    operands = autocast_operands(by_torch, x, weight, bias)
+    y = _apply_norm_to_operands(*operands, None, eps, centered)
+    return y if residual is None else (y, x)
+
+
 def _apply_norm(x, weight, bias, residual, eps, centered):
     "Normalize, with autograd only if a gradient is needed"
+    apply = _normalize_under_autocast if is_autocast_enabled(x) else _apply_norm_to_operands
+    return apply(x, weight, bias, residual, eps, centered)
+
+
+def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
+    "Compute `_apply_norm` in the type of the operands"
     operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
     if not needs_autograd(x, weight, bias, residual):
         return _normalize(*operands)
@@ -205,7 +226,8 @@ def rms_norm(
 ):  # a tensor like `x`; with `residual` a pair: the result, and x + residual
     """Compute x / sqrt(mean(x^2) + eps) * weight along the last axis, as `F.rms_norm` does; differentiable once. With
     `residual`, x + residual is normalized, after rounding to the type of x as torch does, and returned as the second
-    result. 16-bit types are computed in float32.
+    result. 16-bit types are computed in float32. Under autocast the result has the type of torch's, and the weight may
+    have another type than x.
 
         y, x = rms_norm(x, weight, residual)
 
@@ -228,7 +250,7 @@ def layer_norm(
 ):  # as for `rms_norm`
     """Compute (x - mean) / sqrt(variance + eps) * weight + bias along the last axis, as `F.layer_norm` does;
     differentiable once. With `residual`, x + residual is normalized, and returned as the second result. 16-bit types
-    are computed in float32.
+    are computed in float32. Autocast has the same effect as for `rms_norm`.
 
         layer_norm(x, weight, bias)
 

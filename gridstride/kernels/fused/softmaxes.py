@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
+from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -263,8 +264,18 @@ def _softmax_by_torch(x, log):
     return torch._log_softmax(x, -1, False) if log else torch._softmax(x, -1, False)
 
 
+def _last_axis_softmax(x):
+    return x.softmax(-1)
+
+
+def _last_axis_log_softmax(x):
+    return x.log_softmax(-1)
+
+
 def _apply_softmax(x, log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
+    if is_autocast_enabled(x):
+        (x,) = autocast_operands(_last_axis_log_softmax if log else _last_axis_softmax, x)
     x = to_contiguous(x)
     if not needs_autograd(x):
         return _softmax.eager(x, log)
@@ -277,7 +288,7 @@ def softmax(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
 ):  # a tensor like `x`
     """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
-    For 16-bit inputs, the arithmetic is in float32.
+    For 16-bit inputs, the arithmetic is in float32. Under autocast the result has the type of torch's.
 
         softmax(scores)
 
