@@ -42,7 +42,7 @@ if sys.version_info < (3, 10):
                      'for example: python3.12 course.py\n' % sys.version_info[:2])
     sys.exit(2)
 
-import argparse, errno, hashlib, json, os, re, secrets, shutil, socket, subprocess, tempfile, threading
+import argparse, ast, errno, hashlib, json, os, re, secrets, shutil, socket, subprocess, tempfile, threading
 import time, webbrowser
 from configparser import ConfigParser
 from contextlib import contextmanager, suppress
@@ -121,8 +121,9 @@ def cause(lines):
 # One step of the set-up: a child process whose output goes to the log, and a line that shows the progress.
 
 def doing(line):
-    "Describe what pip does, if this line of its output shows it; else None"
+    "Describe what pip or uv is doing, if this line of its output shows it; else None"
     if line.startswith('Installing collected packages'): return f"installing {line.count(',')+1} packages"
+    if line.startswith('Resolved'): return f"installing {' '.join(line.split()[1:3])}"
     m = re.match(r'\s*(Collecting|Downloading|Building|Preparing|Obtaining) (\S+)', line)
     return f"{m[1].lower()} {m[2].rsplit('/', 1)[-1]}" if m else None
 
@@ -261,9 +262,9 @@ def remove_environment():
 
 
 def drop_half_installed():
-    "Remove the metadata of packages whose installation was interrupted: their list of files is written last"
+    "Remove the metadata of packages whose installation was interrupted: pip writes RECORD last, and uv INSTALLER"
     for d in VENV.glob('lib/*/site-packages/*.dist-info'):
-        if not (d/'RECORD').exists(): shutil.rmtree(d)
+        if not ((d/'RECORD').exists() and (d/'INSTALLER').exists()): shutil.rmtree(d)
 
 
 # JupyterLab: do not ask about news, do not search for updates.
@@ -348,12 +349,19 @@ INDEX_SETTINGS = ('index-url', 'extra-index-url', 'find-links', 'no-index')  # p
 TORCH_INDEX = 'GRIDSTRIDE_TORCH_INDEX'  # the variable with the address of another index; empty: none
 
 
+def pip_settings():
+    "Return pip's settings, from variables and files: {name: value}; None if pip lists none"
+    how = dict(env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    listed = subprocess.run([str(PYTHON), '-m', 'pip', 'config', 'list'], **how)
+    found = re.findall(r'^(global|install|:env:)\.([\w-]+)=(.*)$', listed.stdout, re.M)
+    found.sort(key=lambda setting: ('global', 'install', ':env:').index(setting[0]))  # the last one takes precedence
+    return None if listed.returncode else {name: ast.literal_eval(value) for _, name, value in found}
+
+
 def has_pip_an_index():
     "Return whether variables or files configure an index for pip: then no other index is queried"
     if any(os.environ.get(f'PIP_{name}'.upper().replace('-', '_')) for name in INDEX_SETTINGS): return True
-    how = dict(env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    said = subprocess.run([str(PYTHON), '-m', 'pip', 'config', 'list'], **how).stdout
-    return bool(re.search(rf"\.({'|'.join(INDEX_SETTINGS)})=", said))
+    return not {*(pip_settings() or {})}.isdisjoint(INDEX_SETTINGS)
 
 
 def torch_index():
@@ -391,15 +399,60 @@ def answers(address, seconds=2):
     return found == [200]
 
 
-def install_torch_for_cpu(lock, pip):
-    "Install PyTorch's build for the CPU if that suits and is available; otherwise pip installs its default later"
+def install_torch_for_cpu(lock, installer):
+    "Install PyTorch's build for the CPU if that suits and is available; otherwise its default is installed later"
     index = torch_index()
     if not index: return
     instead = "pip installs its default build of PyTorch instead, which may include gigabytes of CUDA libraries."
     if not answers(index): return print(f'{index} does not answer within two seconds: {instead}', flush=True)
-    how = [*pip, '--no-deps', '--index-url', index, 'torch']
+    how = [*installer, '--no-deps', '--index-url', index, 'torch']
     status, lines = attempt(lock, '2/3', "installing PyTorch's build for the CPU", *how)
     if status: print(f'{cause(lines)} Until then {instead}', flush=True)
+
+
+# uv installs the course several times faster than pip, but does not read pip's settings, which become its options. pip
+# installs uv, and it installs everything if it has other settings, there is no uv for this machine, or uv fails.
+
+UV_OPTIONS = {'index-url': '--index-url', 'extra-index-url': '--extra-index-url', 'find-links': '--find-links',
+              'constraint': '--constraints', 'cert': '--cert', 'trusted-host': '--allow-insecure-host'}
+WITHOUT_EFFECT = {'disable-pip-version-check', 'no-input', 'require-virtualenv', 'user', 'no-compile', 'compile',
+                  'progress-bar', 'quiet', 'verbose', 'no-color', 'timeout', 'default-timeout', 'retries', 'cache-dir',
+                  'no-cache-dir', 'config-file', 'root-user-action', 'break-system-packages'}  # on what is installed
+FALSE = ('', '0', 'false', 'no', 'off')
+
+
+def uv_options(settings):
+    "Return the options of uv that mean the same as pip's `settings`; None if there are none for one of them"
+    settings = {name: value for name, value in settings.items() if name not in WITHOUT_EFFECT}
+    options = [] if settings.pop('no-index', '').lower() in FALSE else ['--no-index']
+    if not settings.keys() <= UV_OPTIONS.keys(): return None
+    return options + [o for name, values in settings.items() for value in values.split()
+                      for o in (UV_OPTIONS[name], value)]
+
+
+def installers(lock, pip):
+    "Return the commands that install packages, in the order to try them: uv, which pip installs if possible, and pip"
+    settings = pip_settings()
+    options = None if settings is None else uv_options(settings)
+    if options is None: return [pip]
+    if not any(list(Path(p).glob('uv-*.dist-info')) for p in site_packages()):
+        how = [*pip, '--no-deps', '--only-binary=:all:', 'uv']
+        status, lines = attempt(lock, '2/3', 'installing uv, which installs the rest', *how)
+        if status and cause(lines) in dict(CAUSES).values(): fail(f'{cause(lines)} The whole log: {LOG}')
+        if status: return [pip]
+    # pip, too, takes the best version of all indexes. The cache is on the disk of .venv, where links need no space.
+    return [[PYTHON, '-m', 'uv', 'pip', 'install', '--python', PYTHON, '--cache-dir', VENV/'uv-cache', '--no-progress',
+             '--index-strategy', 'unsafe-best-match', '-c', 'constraints.txt', *options], pip]
+
+
+def install_packages(lock, commands, which, what, *packages):
+    "Install packages with the first of `commands` that can, and forget those that cannot; fail if none can"
+    status, lines = attempt(lock, which, what, *commands[0], *packages)
+    if status and commands[1:]:
+        del commands[0]
+        drop_half_installed()
+        return install_packages(lock, commands, which, f'{what} with pip', *packages)
+    if status: fail(f'{cause(lines)} The whole log: {LOG}')
 
 
 def install(extras, works, lock):
@@ -412,20 +465,35 @@ def install(extras, works, lock):
     working_version()
     pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', '--require-virtualenv',
            'install', '--no-compile', '-c', 'constraints.txt']
-    step(lock, '2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel', 'numpy')
-    prepare_emulator()  # on another core than pip
-    install_torch_for_cpu(lock, pip)
-    step(lock, '3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
-    if 'test' not in extras: compile_packages(lock)
+    commands = installers(lock, pip)
+    install_packages(lock, commands, '2/3', 'installing what builds the package', 'setuptools', 'wheel', 'numpy')
+    prepare_emulator()  # on another core than the installation
+    install_torch_for_cpu(lock, commands[0])
+    install_packages(lock, commands, '3/3', 'installing the course', '--no-build-isolation', '-e',
+                     f".[{','.join(extras)}]")
+    compile_packages(lock)
     quieten()
 
 
-# pip would compile all modules to bytecode on one core, which takes a third of its time. Tests do without: Python
-# compiles the modules that they import.
+# The installation compiles nothing to bytecode: a third of the modules is ever imported. To import those once takes as
+# long as to compile them; otherwise each of the processes that run tests, which start together, would compile them.
+
+IMPORTED = ['torch torch.fx.experimental.symbolic_shapes triton',
+            'numba.cuda matplotlib.pyplot ipywidgets ipykernel.kernelapp nbclient jupyterlab.labapp']
+IMPORT = """import sys
+sys.dont_write_bytecode = False
+for name in sys.argv[1].split():
+    try: __import__(name)
+    except Exception as e: print(f'{name}: {e!r}')
+"""
+IN_PARALLEL = """import subprocess, sys
+for process in [subprocess.Popen([sys.executable, '-c', sys.argv[1], names]) for names in sys.argv[2:]]: process.wait()
+"""
+
 
 def compile_packages(lock):
-    "Compile the installed modules on all cores; those with errors, which some packages contain, remain as they are"
-    attempt(lock, '3/3', 'compiling the packages', PYTHON, '-m', 'compileall', '-qq', '-j', '0', *site_packages())
+    "Import the modules that lessons and tests begin with, in two processes, which compiles them to bytecode"
+    attempt(lock, '3/3', 'compiling the packages', PYTHON, '-c', IN_PARALLEL, IMPORT, *IMPORTED)
 
 
 # The commands. What runs in .venv replaces this process, so that it receives Ctrl-C and sets the exit status.

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from gridstride.course import doctor
 from found import names
+from uv import find_uv_bin
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = 'setuptools==84.0\nwheel==1.0\nnumpy==3.0\n'
@@ -65,8 +66,12 @@ PIP = '''
 import os, re, sys, sysconfig, tempfile, zipfile
 from pathlib import Path
 
-def unpack(wheel): zipfile.ZipFile(wheel).extractall(sysconfig.get_path('purelib'))
+def unpack(wheel):
+    packages = Path(sysconfig.get_path('purelib'))
+    zipfile.ZipFile(wheel).extractall(packages)
+    for info in packages.glob('*.dist-info'): open(info/'INSTALLER', 'a').close()
 
+if sys.argv[-1] == 'uv': sys.exit('ERROR: No matching distribution found for uv')
 extras = re.findall(r'course|test', sys.argv[-1]) if '-e' in sys.argv else []
 wheels = [dict(course='jupyterlab', test='pytest')[o] for o in extras] or ['setuptools', 'wheel', 'numpy']
 for name in wheels: unpack(next(Path(os.environ['PIP_FIND_LINKS']).glob(f'{name}-*.whl')))
@@ -122,6 +127,7 @@ def add_pip(packages):
 def add_mock(packages):
     "What unpacks the wheels of these tests, for pip"
     files = {'pip/__init__.py': '', 'pip/__main__.py': PIP, 'pip-1.0.dist-info/RECORD': 'pip/__main__.py,,\n',
+             'pip-1.0.dist-info/INSTALLER': '',
              'pip-1.0.dist-info/METADATA': 'Metadata-Version: 2.1\nName: pip\nVersion: 1.0\n'}
     for path, text in files.items():
         (packages/path).parent.mkdir(parents=True, exist_ok=True)
@@ -357,6 +363,50 @@ def test_changed_pins_and_a_moved_folder_install_again(ready):
     assert (next((moved/'.venv').glob('lib/*/site-packages/gridstride.pth'))).read_text() == str(moved)
 
 
+def add_uv(folder, main):
+    "Let pip find a package uv whose program is `main`"
+    wheel(folder.parent/'wheels', 'uv', '1.0', {'uv/__init__.py': '', 'uv/__main__.py': main})
+
+
+def installer_of(folder, package):
+    "Return what installed a package"
+    return next((folder/'.venv').glob(f'lib/*/site-packages/{package}-*.dist-info/INSTALLER')).read_text().strip()
+
+
+@pytest.mark.slow
+def test_uv_installs_the_course_with_pip_s_settings(fresh):
+    add_uv(fresh, f'import os, sys\nos.execv({find_uv_bin()!r}, ["uv", *sys.argv[1:]])\n')
+    res = course(fresh, 'setup')
+    assert res.returncode == 0 and 'failed' not in res.stdout, res
+    assert [installer_of(fresh, name) for name in ('uv', 'numpy', 'jupyterlab', 'gridstride')] == ['pip', *['uv'] * 3]
+
+
+@pytest.mark.slow
+def test_pip_installs_what_uv_cannot(fresh):
+    add_uv(fresh, 'raise SystemExit("uv does not work here")')
+    res = course(fresh, 'setup')
+    assert res.returncode == 0 and '3/3 installing the course' in res.stdout, res
+    assert [installer_of(fresh, name) for name in ('numpy', 'jupyterlab')] == ['pip'] * 2
+
+
+@pytest.mark.parametrize('settings, options', [
+    ({'timeout': '60', 'no-index': 'false'}, []),
+    ({'no-index': '1', 'find-links': '/a /b'}, ['--no-index', '--find-links', '/a', '--find-links', '/b']),
+    ({'index-url': 'https://a', 'cert': '/b.pem'}, ['--index-url', 'https://a', '--cert', '/b.pem']),
+    ({'index-url': 'https://a', 'client-cert': '/b.pem'}, None),
+], ids=['ignored', 'several', 'one', 'unknown'])
+def test_settings_of_pip_as_options_of_uv(settings, options): assert load().uv_options(settings) == options
+
+
+def test_variables_take_precedence_in_pip_s_settings(monkeypatch, tmp_path):
+    (tmp_path/'pip.conf').write_text("[global]\nfind-links = /a\nno-binary = b\n[install]\nno-binary = it's\n")
+    monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf'))
+    monkeypatch.setenv('PIP_FIND_LINKS', '/c /d')
+    m = load()
+    m.PYTHON = Path(sys.executable)
+    assert {**m.pip_settings(), 'find-links': '/c /d', 'no-binary': "it's"} == m.pip_settings()
+
+
 STOPPED = re.compile('Stopped; [^\n]*')
 
 
@@ -408,7 +458,8 @@ def test_broken_environment(ready):
 def test_half_installed_package_is_forgotten(tmp_path):
     m = load()
     m.VENV = tmp_path
-    for name, files in (('whole', ['METADATA', 'RECORD']), ('half', ['METADATA'])):
+    files_of = dict(whole=['METADATA', 'RECORD', 'INSTALLER'], pip=['METADATA', 'INSTALLER'], uv=['METADATA', 'RECORD'])
+    for name, files in files_of.items():
         d = tmp_path/f'lib/python3/site-packages/{name}-1.0.dist-info'
         d.mkdir(parents=True)
         for f in files: (d/f).write_text('')
@@ -456,8 +507,9 @@ def test_a_step_that_takes_long_prints_lines_to_a_file(tmp_path, capsys, monkeyp
     ('Collecting torch==2.13.0 (from -c constraints.txt (line 3))', 'collecting torch==2.13.0'),
     ('  Downloading https://example.org/a/b/torch-2.13.0.whl (500 MB)', 'downloading torch-2.13.0.whl'),
     ('Installing collected packages: a, b, c', 'installing 3 packages'),
+    ('Resolved 139 packages in 1.20s', 'installing 139 packages'),
     ('Requirement already satisfied: numpy', None)])
-def test_what_pip_does(line, want): assert load().doing(line) == want
+def test_what_an_installer_does(line, want): assert load().doing(line) == want
 
 
 # PyTorch: where no GPU is, the build for the CPU, if its index answers
