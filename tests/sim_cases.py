@@ -836,6 +836,18 @@ def unwritten(body, grid, error, **options):
 def test_what_a_block_that_runs_later_writes_is_a_race(one_by_one):
     e = unwritten('out[i] = d[d.size-1-i] # here\nd[i] = 1', 4, sim.RacecheckError)
     assert (e.code,e.other.line)==('race_of_blocks',e.line+1) and e.block!=e.other.block and e.array=='d'
+    assert (e.fields['before'],e.fields['now'])==('written','read')  # the first race: half of the blocks ran before
+
+@pytest.mark.parametrize('order,first', [('forward','read'), ('reverse','written')])
+@pytest.mark.parametrize('data', [np.zeros(1), cuda.device_array(1)], ids=['initialized', 'uninitialized'])
+def test_a_race_of_blocks_that_do_not_run_in_lockstep_names_the_later_access(order, first, data, one_by_one):
+    "The first block reads what the last one writes: the order of the blocks decides which access comes later"
+    src = HEAD % 'd, out' + '    if i == 0: out[0] = d[0] # read\n    if i == 127: d[0] = 5 # written\n'
+    with sim.options(order=order), pytest.raises(sim.RacecheckError) as e:
+        cell(src, 'far_apart').k[4,32](data, np.zeros(1))
+    e, later = e.value, 'written' if first=='read' else 'read'
+    assert (e.line,e.other.line)==(line(src, f'# {later}'),line(src, f'# {first}')) and e.code=='race_of_blocks'
+    assert (e.fields['before'],e.fields['now'])==(first,later) and e.block!=e.other.block
 
 @pytest.mark.parametrize('body', [
     'd[i] += 1. # here', 'cuda.atomic.add(d, 0, 1.) # here', 'out[i] = d[i] # here\nd[i] = 1',

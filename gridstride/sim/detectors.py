@@ -130,8 +130,6 @@ class UnwrittenRead(NamedTuple):
     view: object  # the array, a `View`
     offset: int  # of the element in the view's memory
     block: int  # index of the reader's block in the grid
-    time: int
-    is_atomic: bool
 
     def exception(self):
         "Make the exception for this read"
@@ -143,8 +141,8 @@ class Initcheck:
     """Reports uninitialized reads.
 
     If another thread writes the element later, and nothing orders the read and the write, then the cause is a data
-    race, which is the better finding. So the first uninitialized read is deferred: it is reported once no later write
-    can race with it."""
+    race, which is the better finding: `Racecheck` reports it at that write. So the first uninitialized read is
+    deferred: it is reported once no later write can race with it."""
 
     def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
         self.enabled, self.racecheck = enabled, racecheck
@@ -174,7 +172,7 @@ class Initcheck:
         "Return whether an element may be uninitialized"
         return self.enabled and mem.tracks_init and mem.shadow.write_time[offset] == 0
 
-    def read(self, ctx, lanes, view, offsets, write_times, site, atomic=False):
+    def read(self, ctx, lanes, view, offsets, write_times, site):
         "Check that the elements which `lanes` read have been written: 0 in `write_times` means uninitialized"
         if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred_reads:
             return
@@ -183,7 +181,7 @@ class Initcheck:
             i = np.argmax(is_unwritten)
             location = ctx.location(site, lane=lanes[i])
             block = int(ctx.group.block_index[lanes[i]])
-            read = UnwrittenRead(location, view, int(offsets[i]), block, ctx.now, atomic)
+            read = UnwrittenRead(location, view, int(offsets[i]), block)
             if view.mem.space == 'local' or not self.racecheck.enabled:
                 raise read.exception()
             self.deferred_reads[view.mem.space] = read
@@ -193,10 +191,10 @@ class Initcheck:
         if 'shared' in self.deferred_reads and self.deferred_reads['shared'].block - first_block in blocks:
             raise self.deferred_reads['shared'].exception()
 
-    def check_at_end(self, ctx, space):
+    def check_at_end(self, space):
         "Raise the deferred read of this memory space: no thread can write the element before the read any more"
         if read := self.deferred_reads.get(space):
-            raise self.racecheck.race_with_later_write(ctx, read) or read.exception()
+            raise read.exception()
 
     def cause_of(self, error):
         """Return the exception for a deferred read whose undefined value may have caused `error`, or None.
@@ -458,27 +456,6 @@ class Racecheck:
             fields['expanded'] = True
         raise ctx.finding('racecheck', code, site, by_lane=lanes[i], other=other, **fields)
 
-    def race_with_later_write(self, ctx, read):
-        "Return the exception for an `UnwrittenRead` that races with a later write by another block; None if none does"
-        shadow = read.view.mem.shadow
-        time = int(shadow.write_time[read.offset])
-        thread = shadow.writer[read.offset]
-        is_ordered = (
-            thread // ctx.group.threads_per_block == read.block
-            or read.is_atomic
-            and shadow.written_atomically[read.offset]
-            or ctx.memory_order.has_fences
-        )
-        if time <= read.time or is_ordered:
-            return None
-        other_site, _, callers = next(entry for entry_time, *entry in reversed(self.history) if entry_time == time)
-        calls = calls_of(other_site, callers)
-        other = Access(
-            other_site.line, *ctx.group.position_of_thread(thread), other_site.source, other_site.file, calls
-        )
-        fields = dict(before='written', now='read', **element_at(read.view, read.offset))
-        return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.location, other)
-
     def warn_same_value(self, ctx, view, offset, site):
         "Warn, once per source location, that several threads write the same value"
         location = ctx.program.sites[site]
@@ -684,7 +661,7 @@ class Detectors:
         shadow = view.mem.shadow
         write_times = shadow.write_time[offsets]
         if atomic and value is None:
-            self.initcheck.read(ctx, lanes, view, offsets, write_times, site, atomic)
+            self.initcheck.read(ctx, lanes, view, offsets, write_times, site)
         if self.racecheck.enabled and self.racecheck.may_race(view.mem):
             self.racecheck.write(ctx, lanes, view, offsets, write_times, value, site, atomic)
             self.racecheck.record_site(ctx, view, site)

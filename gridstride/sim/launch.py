@@ -79,17 +79,17 @@ def _run_groups(ctx, prog, values):
         group = Group(
             ctx.grid, ctx.block, first_block, min(blocks_per_group, ctx.grid.size - first_block), ctx.warp_size
         )
-        ctx.begin_group(group, is_isolated=not prog.may_spin)
+        ctx.begin_group(group)
         steps = prog(ctx, ctx.group.all_lanes, *values)
         if prog.may_spin:
             residents.start_block(steps)
         else:
             ctx.detectors.racecheck.raise_deferred(ctx, ctx.group.all_lanes)
-            ctx.detectors.initcheck.check_at_end(ctx, 'shared')
+            ctx.detectors.initcheck.check_at_end('shared')
         progress(i + 1)
     residents.finish()
     for space in ('global', 'shared'):
-        ctx.detectors.initcheck.check_at_end(ctx, space)
+        ctx.detectors.initcheck.check_at_end(space)
 
 
 class _Progress:

@@ -3,9 +3,8 @@
 A flag is an element that atomics access. An atomic store to it releases the accesses before the writer's last fence;
 after an atomic load, the reader's next fence, or the next barrier of its block, acquires them. `threadfence_block`
 does this within a block only. The emulator of CUDA C has the same model, `cpp/runtime/order.cpp`, with the same
-names, and its README lists the races that it misses; the model of `tile` is in `tile/run.py`. This one misses more:
-it keeps only the lowest and the highest reader of an element, and groups of blocks that run one after the other count
-as ordered until a thread has executed a fence."""
+names, and its README lists the races that it misses; the model of `tile` is in `tile/run.py`. This one misses more,
+because it keeps only the lowest and the highest reader of an element."""
 
 from dataclasses import dataclass, field
 
@@ -115,13 +114,8 @@ class MemoryOrder:
         self.flags = {}  # id of a memory -> {offset of an element: Flag}
         self.has_fences = False  # whether a thread of the launch has executed a fence
 
-    def begin_group(self, group, now, is_isolated):
-        """Begin a group of blocks; `is_isolated` means that its blocks do not wait for those of earlier groups.
-
-        Until the first fence, an isolated group counts as ordered after all earlier ones: this is fast and misses
-        races between blocks of different groups."""
-        if is_isolated and not self.has_fences:
-            self.ordered_until = now
+    def begin_group(self, group, now):
+        "Begin a group of blocks: nothing orders its accesses and those of earlier groups"
         self.group_start = now
         self.barrier_time = np.full(group.num_blocks, now, np.int64)
         self.oldest_barrier = now  # the minimum of `barrier_time`
@@ -318,8 +312,13 @@ class MemoryOrder:
 
         It may if both reads, the later one at `time`, happen before the access of the lane: a write that races with one
         of them then also races with that access. Most often the lane itself was the only reader."""
-        thread = group.thread_ids[lanes]
-        is_ordered = (time <= self.ordered_until) | (lowest_reader == thread) & (highest_reader == thread)
+        is_of_group = time > self.group_start  # else the later read is by a block that ran before this group
+        is_ordered = time <= self.ordered_until
+        if np.count_nonzero(is_of_group):
+            thread = group.thread_ids[lanes]
+            is_ordered |= (lowest_reader == thread) & (highest_reader == thread)
+        elif not (self.acquired_by_lane or self.acquired_by_block):
+            return is_ordered
         if is_ordered.all():
             return is_ordered
         is_discardable = is_ordered
@@ -327,7 +326,7 @@ class MemoryOrder:
             (self.barrier_time, group.block_in_group, group.in_block),
             (self.warp_barrier_time, group.warp_in_group, group.in_warp),
         ):
-            has_barrier = time <= barrier_time[index_of_lane[lanes]]
+            has_barrier = is_of_group & (time <= barrier_time[index_of_lane[lanes]])
             if np.count_nonzero(has_barrier):  # rare: most elements are read often between two barriers
                 both = share_group(lanes, lowest_reader) & share_group(lanes, highest_reader)
                 is_discardable = is_discardable | has_barrier & both

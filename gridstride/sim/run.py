@@ -56,14 +56,12 @@ class LaunchContext:
         self.random.shuffle(items)
         return items
 
-    def begin_group(self, group, is_isolated):
-        """Begin a group, with new shared memory and barriers.
-
-        `is_isolated` means that its blocks do not wait for those of earlier groups."""
+    def begin_group(self, group):
+        "Begin a group, with new shared memory and barriers"
         self.group = group
         self.block_arrays = {}  # source location -> shared or local array
         self._lane_order = None  # the order in which lanes run; None for ascending
-        self.memory_order.begin_group(group, self.now, is_isolated)
+        self.memory_order.begin_group(group, self.now)
         if settings.order == 'reverse':
             self._lane_order = np.arange(group.size)[::-1]
         if settings.order == 'shuffle':
@@ -169,7 +167,7 @@ class LaunchContext:
 
     def grid_barrier(self):
         "Execute a grid barrier: it orders all earlier accesses"
-        self.detectors.initcheck.check_at_end(self, 'global')
+        self.detectors.initcheck.check_at_end('global')
         self.memory_order.ordered_until = self.now
 
     # Findings
