@@ -69,7 +69,8 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
     "Five examples, whose findings are those of the emulator; the program of a link; a second visit without a network"
     if not compiler.is_ready(): pytest.skip(NOT_FETCHED)
     with served(lite) as server, chromium() as browser:
-        page = browser.new_page()
+        page, warned = browser.new_page(), []
+        page.on('console', lambda message: warned.append(message.text))
         for name, (code, line, other) in FOUND.items():
             said = run_example(page, server.url, name)
             assert (page.get_attribute('#result', 'data-code') or '', name) == (code, name), said
@@ -82,6 +83,7 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         page.click('#run')
         page.wait_for_selector('#run:enabled', timeout=400_000)
         assert page.text_content('#result').strip() == '42'
+        assert not [text for text in warned if 'precompiled' in text], 'each compilation is seconds longer'
 
 
 PROGRAMS = Path(__file__).parent/'cuda'

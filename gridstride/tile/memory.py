@@ -86,6 +86,7 @@ def _flat_memory(array, name):
         flat = base.reshape(-1, order='A')
     else:
         flat = span(array)
+    flat = np.asarray(flat)  # a subclass may have other operators
     return flat, (address(array) - address(flat)) // array.itemsize, strides
 
 

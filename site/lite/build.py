@@ -121,7 +121,8 @@ def write_pyodide(folder, extension, has_compiler):
     for name in UNUSED:
         more[name] = locked(write_wheel(folder, name, '0', {}), name)
     ours = write_wheel(folder, 'gridstride', '0', package_files(has_compiler))
-    more['gridstride'] = locked(ours, 'gridstride', ['gridstride', 'utils', 'torch', 'in_browser'], ['numpy'])
+    modules = ['gridstride', 'utils', 'torch', 'ml_dtypes', 'in_browser']
+    more['gridstride'] = locked(ours, 'gridstride', modules, ['numpy'])
     known = {
         k: dict(v, name=k, install_dir='site', package_type='package', unvendored_tests=False)
         for k, v in fetch.WANTED['packages'].items()

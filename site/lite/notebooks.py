@@ -12,6 +12,7 @@ from gridstride.course.publishing import is_setup, without_links
 RECORDED = json.loads((Path(__file__).parent / 'recorded.json').read_text(encoding='utf-8'))
 COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
 NOT_HERE = '*This cell does not run in a browser: it needs {}. Its source and recorded output:*'
+SOME = ' {} of its {} cells of code run here; the others show their recorded outputs.'
 COMPILER = ' CUDA C is compiled here, too: the first such cell loads a compiler, {} MB.'
 HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
@@ -89,6 +90,7 @@ def page(
     "Make the notebook for the browser"
     nb = dict(nb, cells=[c for c in copy.deepcopy(nb['cells']) if not is_setup(c)])
     shown = shown_cells(nb, name, compiler_megabytes is not None)
+    num_code = sum(c['cell_type'] == 'code' for c in nb['cells'])
     nb['cells'] = [as_markdown(c, shown[c['id']]) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
@@ -96,7 +98,8 @@ def page(
             c.update(outputs=[], execution_count=None, source=code)
         else:
             c['source'] = without_links_to_others(without_links(source(c)), here)
-    text = HERE + (COMPILER.format(compiler_megabytes) if compiler_megabytes else '')
+    text = HERE + (SOME.format(num_code - len(shown), num_code) if shown else '')
+    text += COMPILER.format(compiler_megabytes) if compiler_megabytes else ''
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=text))
     nb['metadata'] = METADATA
     return nb

@@ -1,8 +1,8 @@
-# Runs the cells of a lesson, in Pyodide, for run_lessons.mjs, which sets `name` and `report`. Its value is a JSON
-# object {id of a cell that does not run: what the browser lacks}, null for an error that no reason explains.
-import contextlib, io, json, re, sys, time, traceback
+# Runs the cells of a lesson, in Pyodide, for run_lessons.mjs, which sets `name`, `report` and `cpu_seconds`. Its value
+# is a JSON object {id of a cell that does not run: what the browser lacks}, null for an error that no reason explains.
+import contextlib, io, json, re, sys, traceback
 
-name, report = globals()['name'], globals()['report']
+name, report, cpu_seconds = (globals()[name] for name in ('name', 'report', 'cpu_seconds'))
 
 sys.path.insert(0, '/repository/site/lite')
 
@@ -13,8 +13,9 @@ import utils  # noqa: F401 (threads and CUDA C, as the lessons import them first
 from IPython.core.interactiveshell import InteractiveShell
 from gridstride.course.publishing import is_setup
 
-LONGEST = 60  # seconds
-REASONS = [  # pattern of an error, what it means
+LONGEST = 60  # seconds of the processor, so that other programs on the machine do not count
+REASONS = [  # pattern of an error, what it means; None: a fault
+    (r'was made from another source', None),
     (r'replacement for torch in the browser has no (autograd|Tensor\.\w+|[\w.]+)', 'PyTorch itself (`{}`)'),
     (r"No module named '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
     (r'MissingPackage: .* needs (torch[\w.]*)', 'PyTorch itself (`{}`)'),
@@ -36,7 +37,7 @@ def reason(error, seconds):
     text = f'{type(error).__name__}: {error}'
     for pattern, meaning in REASONS:
         if match := re.search(pattern, text):
-            return meaning.format(*filter(None, match.groups()))
+            return meaning and meaning.format(*filter(None, match.groups()))
     return None
 
 
@@ -47,25 +48,46 @@ def described(error):
     return f'{type(error).__name__}: {error} ({where})'
 
 
-def run(shell, cell):
-    "Run a cell; return its error, or None, and the seconds"
-    start, output = time.time(), io.StringIO()
+def run(shell, code):
+    "Run a cell's code; return its error, or None, and the seconds of the processor"
+    start, output = cpu_seconds(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        result = shell.run_cell(notebooks.source(cell), store_history=True)
-    return result.error_before_exec or result.error_in_exec, time.time() - start
+        result = shell.run_cell(code, store_history=True)
+    return result.error_before_exec or result.error_in_exec, cpu_seconds() - start
+
+
+def try_code(shell, code, where):
+    "Return why a cell's code does not run here, '' if it does. What it defines remains only if it runs, as for readers"
+    before = dict(shell.user_ns)
+    error, seconds = run(shell, code)
+    if error is None and seconds <= LONGEST:
+        return ''
+    shell.user_ns.clear()
+    shell.user_ns.update(before)
+    why = reason(error, seconds)
+    report(f'{name} {where}: {why}\n    {described(error)}'[:600])
+    return why
+
+
+def solutions(cells):
+    "Return {id of the cell of an exercise: its folded solution}"
+    text = '\n'.join(map(notebooks.source, cells))
+    found = dict(re.findall(r'Solution of ([\w.]+).*?```python\n(.*?)\n```', text, re.S))
+    code = [c for c in cells if c['cell_type'] == 'code']
+    names = {c['id']: re.search(r"^@exercise\('([\w.]+)'\)", notebooks.source(c), re.M) for c in code}
+    return {id_: found[match[1]] for id_, match in names.items() if match and match[1] in found}
 
 
 def run_all(nb):
-    "Run all cells; return {id: reason} of those that fail"
+    "Run all cells, then the solutions of the exercises; return {id: reason} of those that fail"
     matplotlib.use('agg')
-    shell, failed = InteractiveShell.instance(), {}
+    shell = InteractiveShell.instance()
     shell.showtraceback = lambda *args, **kw: None
     cells = [c for c in nb['cells'] if c['cell_type'] == 'code' and not is_setup(c)]
-    for i, cell in enumerate(cells):
-        error, seconds = run(shell, cell)
-        if error is not None or seconds > LONGEST:
-            failed[cell['id']] = reason(error, seconds)
-            report(f'{name} cell {i} {cell["id"]}: {failed[cell["id"]]}\n    {described(error)}'[:600])
+    found = {c['id']: try_code(shell, notebooks.source(c), f'cell {i} {c["id"]}') for i, c in enumerate(cells)}
+    for id_, code in solutions(nb['cells']).items():
+        found[id_] = found[id_] or try_code(shell, code, f'solution {id_}')
+    failed = {id_: why for id_, why in found.items() if why != ''}
     report(f'{name}: {len(cells) - len(failed)} of {len(cells)} cells run')
     return failed
 

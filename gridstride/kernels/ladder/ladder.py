@@ -46,7 +46,7 @@ class Reference:
 
     def __call__(self, result):
         "Raise `AssertionError` with the first wrong elements of `result`"
-        is_wrong = (result.double() - self.expected).abs() > self.error_bound(str(result.dtype)[6:])
+        is_wrong = (result.double() - self.expected).abs() > self.error_bound(str(result.dtype).removeprefix('torch.'))
         if bool(is_wrong.any()) or bool(result.isnan().any()):
             check(result.double().where(is_wrong | result.isnan(), self.expected), self.expected)
 

@@ -15,8 +15,8 @@ def _check_matrix(label, tensor, dtype, shape=None):
     if shape and tuple(tensor.shape) != shape:
         raise ValueError(f'{label} must be {shape[0]}x{shape[1]}, like m @ n; got {tensor.shape[0]}x{tensor.shape[1]}')
     if tensor.dtype != dtype:
-        received = str(tensor.dtype)[6:]
-        raise TypeError(f'{label} must be {str(dtype)[6:]}; got {received}. Convert it with .to({dtype})')
+        wanted, received = (str(kind).removeprefix('torch.') for kind in (dtype, tensor.dtype))
+        raise TypeError(f'{label} must be {wanted}; got {received}. Convert it with .to({dtype})')
 
 
 def _check_memory(label, tensor):

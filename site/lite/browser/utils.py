@@ -14,7 +14,13 @@ def bincount(x, *args, _bincount=np.bincount, **kw):
     return _bincount(np.asarray(x, np.intp), *args, **kw)
 
 
-np.bincount = bincount
+@functools.wraps(np.indices)
+def indices(dimensions, dtype=np.int64, sparse=False, _indices=np.indices):
+    "Return indices of 64 bits, although NumPy's own have 32 here"
+    return _indices(dimensions, dtype, sparse)
+
+
+np.bincount, np.indices = bincount, indices
 
 from gridstride.utils import *  # noqa: E402, F403
 from gridstride.cpp import cuda_kernel, load_cuda  # noqa: E402, F401

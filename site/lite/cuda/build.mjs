@@ -5,7 +5,7 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import {pathToFileURL} from 'node:url'
-import {RUNTIME_UNITS, kernelFlags, runtimeFlags} from './compile.js'
+import {PRECOMPILED, RUNTIME_UNITS, kernelFlags, listOfHeaders, runtimeFlags} from './compile.js'
 
 export function readTree(folder) {
     const res = {}
@@ -36,8 +36,6 @@ export async function runTool(run, args, files) {
     }
 }
 
-// What is precompiled: `KERNEL_HEADERS` and `HEADERS` of gridstride/cpp/toolchain/build.py
-const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'], tensor: ['emulator.h', 'gridstride/tensor.h']}
 const withoutLogs = {stderr: () => {}, stdout: () => {}, fetchProgress: () => {}}
 const write = (out, name, bytes) => fs.writeFileSync(path.join(out, name), bytes)
 
@@ -54,9 +52,8 @@ async function linkRuntime(commands, out) {
     write(out, 'runtime.o', files['runtime.o'])
 }
 async function precompile(commands, headers, name, out) {
-    const text = PRECOMPILED[name].map(header => `#include "${header}"\n`).join('')
     const args = [...kernelFlags(true, ['-DGRIDSTRIDE_WITHOUT_AT']), '-x', 'c++-header', 'all.h', '-o', `${name}.pch`]
-    const {files} = await runTool(commands['clang++'], args, {...headers, 'all.h': text})
+    const {files} = await runTool(commands['clang++'], args, {...headers, ...listOfHeaders(name)})
     write(out, `${name}.pch`, files[`${name}.pch`])
 }
 function asText(tree) {

@@ -25,6 +25,12 @@ export const runtimeFlags = unit => [...COMMON, '-I.', '-Icpp/runtime', '-O1', '
 export const kernelFlags = (checks, more = []) => [...COMMON, '-fdebug-compilation-dir=.', ...LINES,
     ...(checks ? CHECKED : ['-O2']), ...more]
 
+// The headers that are precompiled: `KERNEL_HEADERS` and `HEADERS` of gridstride/cpp/toolchain/build.py. Clang reads
+// their list again, from `all.h`, when it loads what it has made of them.
+export const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'], tensor: ['emulator.h', 'gridstride/tensor.h']}
+export const listOfHeaders = name =>
+    ({'all.h': PRECOMPILED[name].map(header => `#include "${header}"\n`).join('')})
+
 const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel',
     'gridstride_begin_of_user_code', 'gridstride_end_of_user_code', 'gridstride_tick', 'malloc', 'free',
     'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps',

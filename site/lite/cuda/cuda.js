@@ -1,5 +1,5 @@
 // CUDA C in a browser: compiles modules by Clang, and loads them. All files are next to this one.
-import {kernelFlags, linkArguments} from './compile.js'
+import {kernelFlags, linkArguments, listOfHeaders} from './compile.js'
 import {Program, isSupported, NOT_SUPPORTED} from './program.js'
 import {withoutNames} from './rewrite.js'
 
@@ -44,6 +44,15 @@ function run(tool, args, tree) {
     }
 }
 
+// Compiles with precompiled headers; returns null if Clang refuses them, which makes each compilation some seconds longer.
+function withHeaders(clang, args, files, name, pch) {
+    const all = {...files, ...listOfHeaders(name), [`${name}.pch`]: pch}
+    const res = run(clang, ['-include-pch', `${name}.pch`, ...args], all)
+    if (!/PCH|AST file|precompiled/.test(res.log)) return res
+    console.warn(`precompiled headers are refused: ${res.log}`)
+    return null
+}
+
 // Compiles `sources`, a JSON object {file name: text}: its `units` without `.cpp`. `headers`: the name of the
 // precompiled headers with which each unit begins, '' for none. Returns {status, log, wasm}.
 export async function compile(sources, units, isChecked, flags, headers) {
@@ -54,12 +63,9 @@ export async function compile(sources, units, isChecked, flags, headers) {
     let logs = ''
     for (const unit of units) {
         const args = [...kernelFlags(isChecked, flags), '-c', `${unit}.cpp`, '-o', 'unit.o']
-        const attempts = pch ? [[{[`${headers}.pch`]: pch}, ['-include-pch', `${headers}.pch`]], [{}, []]] : [[{}, []]]
-        let res
-        for (const [more, options] of attempts) {
-            res = run(commands['clang++'], [...options, ...args], {...tree, ...folder, ...more})
-            if (!/PCH|precompiled/.test(res.log)) break
-        }
+        const files = {...tree, ...folder}
+        let res = pch && withHeaders(commands['clang++'], args, files, headers, pch)
+        res ??= run(commands['clang++'], args, files)
         logs += res.log
         if (res.status) return {status: 1, log: logs}
         compiled[`${unit}.o`] = res.files['unit.o']

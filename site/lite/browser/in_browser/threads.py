@@ -6,7 +6,7 @@ Only one thread runs at any time, until it waits. The next one is chosen at rand
 so that programs that depend on a lucky schedule fail.
 """
 
-import random, threading
+import queue, random, threading
 from itertools import count
 
 from pyodide.code import run_js
@@ -162,6 +162,7 @@ def install():
     threading._start_new_thread, threading._set_sentinel, threading.get_ident = start, end, ident
     threading._allocate_lock = threading.Lock = Lock
     threading._CRLock = None  # then its own, which is made of these
+    queue.SimpleQueue = queue._PySimpleQueue  # the other one waits in C; pools of threads use it
     threading.main_thread()._ident = current
     threading._active.clear()
     threading._active[current] = threading.main_thread()

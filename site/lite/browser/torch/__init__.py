@@ -1,4 +1,4 @@
-"""A replacement for torch where torch is not available: the part that lessons 01 to 16 use, made of NumPy arrays.
+"""A replacement for torch where torch is not available: the part that lessons 01 to 20 use, made of NumPy arrays.
 
 A tensor is an array whose arithmetic keeps torch's types: integers have 64 bits, and their quotients are float32. All
 tensors are on the CPU, and there is no autograd. A missing name raises AttributeError.
@@ -6,7 +6,7 @@ tensors are on the CPU, and there is no autograd. A missing name raises Attribut
 
 import numpy as np
 
-from . import backends, cuda, nn  # noqa: F401
+from . import autograd, backends, cuda, nn  # noqa: F401
 from ._tensor import MISSING, Size, Tensor, device, result_of, tensor  # noqa: F401
 from ._functions import *  # noqa: F403
 from ._functions import max, min, sum  # noqa: F401

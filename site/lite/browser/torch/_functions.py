@@ -12,7 +12,8 @@ __all__ = [
     *('full_like', 'hann_window', 'hypot', 'isin', 'linalg', 'linspace', 'manual_seed', 'matmul', 'maximum', 'minimum'),
     *('no_grad', 'normal', 'ones', 'ones_like', 'outer', 'rand', 'randint', 'randn', 'randperm', 'relu', 'softmax'),
     *('sort', 'square', 'stack', 'topk', 'unique', 'use_deterministic_algorithms', 'where', 'zeros', 'zeros_like'),
-    *('argmax', 'as_tensor', 'exp', 'isnan', 'sqrt', 'argsort', 'eye', 'Generator'),
+    *('argmax', 'as_tensor', 'exp', 'isnan', 'sqrt', 'argsort', 'eye', 'Generator', 'isclose', 'log_softmax'),
+    *('randn_like', 'rsqrt', 'sin', 'tanh', 'tensor_split'),
 ]
 
 
@@ -122,6 +123,10 @@ def randn(*sizes, generator=_default):
     return result_of(generator.numpy.standard_normal(_shape(sizes), np.float32))
 
 
+def randn_like(x):
+    return randn(x.shape, dtype=x.dtype)
+
+
 @_creates
 def randint(low, high=None, size=None, generator=_default):
     if size is None:
@@ -142,6 +147,10 @@ def normal(mean, std, size, generator=_default):
 # Comparisons, choices
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     return np.allclose(plain(a), plain(b), rtol, atol, equal_nan)
+
+
+def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    return result_of(np.isclose(plain(a), plain(b), rtol, atol, equal_nan))
 
 
 def equal(a, b):
@@ -168,8 +177,8 @@ def _as_function(name):
 argmax, argsort, bincount, cumsum, max, min, sort, sum, topk, unique = map(
     _as_function, ('argmax', 'argsort', 'bincount', 'cumsum', 'max', 'min', 'sort', 'sum', 'topk', 'unique')
 )
-exp, isnan, matmul, softmax, sqrt, square = map(
-    _as_function, ('exp', 'isnan', 'matmul', 'softmax', 'sqrt', 'square')
+exp, isnan, log_softmax, matmul, rsqrt, sin, softmax, sqrt, square, tanh = map(
+    _as_function, ('exp', 'isnan', 'log_softmax', 'matmul', 'rsqrt', 'sin', 'softmax', 'sqrt', 'square', 'tanh')
 )
 
 
@@ -195,6 +204,11 @@ def relu(x):
 
 def cat(tensors, dim=0):
     return result_of(np.concatenate([plain(t) for t in tensors], dim))
+
+
+def tensor_split(x, indices_or_sections, dim=0):
+    parts = plain(indices_or_sections)
+    return tuple(np.array_split(x, parts if isinstance(parts, int) else list(parts), dim))
 
 
 def stack(tensors, dim=0):

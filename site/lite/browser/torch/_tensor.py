@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from gridstride.support.array_memory import owner
 
-MISSING = 'the replacement for torch in the browser has no {}: it has what lessons 01 to 16 use'
+MISSING = 'the replacement for torch in the browser has no {}: it has what lessons 01 to 20 use'
 WithIndices = namedtuple('WithIndices', 'values indices')
 
 
@@ -107,7 +107,8 @@ class Tensor(np.ndarray):
 
     def __getitem__(self, index):
         index = tuple(map(plain, index)) if isinstance(index, tuple) else plain(index)
-        return super().__getitem__(index)
+        got = super().__getitem__(index)
+        return got if isinstance(got, np.ndarray) else result_of(got)
 
     def __len__(self):
         if self.ndim == 0:
@@ -249,7 +250,7 @@ class Tensor(np.ndarray):
         return np.expand_dims(self, dim)
 
     def view(self, *sizes):
-        if len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type)):
+        if len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type, str)):
             return super().view(*sizes)
         return self.reshape(_shape(sizes))
 
@@ -303,6 +304,9 @@ class Tensor(np.ndarray):
 
     def round(self):
         return np.rint(self)
+
+    def rsqrt(self):
+        return 1 / np.sqrt(self)
 
     def sin(self):
         return np.sin(self)
@@ -379,6 +383,10 @@ class Tensor(np.ndarray):
     def softmax(self, dim):
         e = np.exp(self - self.amax(dim, keepdim=True))
         return e / e.sum(dim, keepdim=True)
+
+    def log_softmax(self, dim):
+        shifted = self - self.amax(dim, keepdim=True)
+        return shifted - np.exp(shifted).sum(dim, keepdim=True).log()
 
     def norm(self):
         return self.square().sum().sqrt()

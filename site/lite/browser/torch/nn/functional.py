@@ -1,4 +1,4 @@
-"The functions of torch.nn.functional that lessons 01 to 16 use, in NumPy"
+"The functions of torch.nn.functional that lessons 01 to 20 use, in NumPy"
 
 import numpy as np
 
