@@ -70,8 +70,9 @@ def package_files(has_compiler):
     "Return the files of a wheel: the package, and the replacements for what a browser lacks"
     python = sorted((ROOT / 'gridstride').rglob('*.py'))
     kernels = sorted((ROOT / 'gridstride').rglob('*.cuh'))  # what lessons include; headers are with the compiler
+    templates = sorted((ROOT / 'gridstride/kernels/new_project').iterdir())
     return {
-        **{str(p.relative_to(ROOT)): p.read_bytes() for p in [*python, *kernels]},
+        **{str(p.relative_to(ROOT)): p.read_bytes() for p in [*python, *kernels, *templates]},
         **recordings(),
         'in_browser/served.py': f'HAS_COMPILER = {has_compiler}\n'.encode(),
         **{str(p.relative_to(HERE / 'browser')): p.read_bytes() for p in sorted((HERE / 'browser').rglob('*.py'))},

@@ -18,6 +18,7 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r'was made from another source', None),
     (r'replacement for torch in the browser has no (autograd|Tensor\.\w+|[\w.]+)', 'PyTorch itself (`{}`)'),
     (r"No module named '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
+    (r"cannot import name '\w+' from '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
     (r'MissingPackage: .* needs (torch[\w.]*)', 'PyTorch itself (`{}`)'),
     (r'ZeroDivisionError', 'a clock with a finer resolution'),
     (r'MissingPackage: in_numbas needs numba', 'Numba itself'),

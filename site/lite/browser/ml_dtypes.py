@@ -1,6 +1,6 @@
 """A replacement for ml_dtypes where it is not available: types with a size, for the tables of Triton's types.
 
-NumPy cannot convert numbers to these types, or compute with them; a kernel that does raises TypeError."""
+NumPy cannot convert values to these types, or compute with them; a kernel that does raises TypeError."""
 
 import numpy as np
 

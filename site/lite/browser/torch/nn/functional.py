@@ -1,5 +1,7 @@
 "The functions of torch.nn.functional that lessons 01 to 20 use, in NumPy"
 
+import math
+
 import numpy as np
 
 from .._functions import relu, softmax  # noqa: F401
@@ -24,9 +26,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 def gelu(x, approximate='none'):
     if approximate == 'tanh':
-        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
-    import math
-
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
     erf = np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64) / math.sqrt(2))
     return result_of((np.asarray(x, np.float64) * (1 + erf) / 2).astype(x.dtype))
 
