@@ -15,7 +15,7 @@ HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2
 CPP = ROOT / 'gridstride/cpp'
 WANTED = json.loads((HERE / 'clang.json').read_text(encoding='utf-8'))
 BUILT = ['runtime.o', 'begin_of_user_code.o', 'end_of_user_code.o', 'headers.json', 'kernel.pch', 'tensor.pch']
-SCRIPTS = ['cuda.js', 'compile.js', 'program.js', 'rewrite.js']
+SCRIPTS = ['cuda.js', 'compile.js', 'program.js', 'rewrite.js', 'store.js']
 
 
 def toolchain() -> Path:
@@ -75,7 +75,7 @@ def fingerprint() -> str:
     "Return a hash of `sources()`, except for the scripts that only the browser runs"
     res = hashlib.sha256()
     for p in sources():
-        if p.name not in ('cuda.js', 'program.js', 'rewrite.js'):
+        if p.name not in ('cuda.js', 'program.js', 'rewrite.js', 'store.js'):
             res.update(str(p.relative_to(ROOT)).encode() + b'\0' + p.read_bytes())
     return res.hexdigest()[:16]
 
@@ -123,6 +123,8 @@ def write(folder):
     for source, names in ((fetch(), WANTED['files']), (built, BUILT), (HERE / 'cuda', SCRIPTS)):
         for name in names:
             shutil.copyfile(source / name, folder / name)
+    store = folder / 'store.js'  # modules that another compiler or runtime made are not used
+    store.write_text(store.read_text(encoding='utf-8').replace('VERSION', fingerprint()), encoding='utf-8')
 
 
 def megabytes(folder) -> int:

@@ -27,7 +27,8 @@ export const kernelFlags = (checks, more = []) => [...COMMON, '-fdebug-compilati
 
 // The headers that are precompiled: `KERNEL_HEADERS` and `HEADERS` of gridstride/cpp/toolchain/build.py. Clang reads
 // their list again, from `all.h`, when it loads what it has made of them.
-export const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'], tensor: ['emulator.h', 'gridstride/tensor.h']}
+export const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'],
+    tensor: ['emulator.h', 'gridstride/tensor.h']}
 export const listOfHeaders = name =>
     ({'all.h': PRECOMPILED[name].map(header => `#include "${header}"\n`).join('')})
 

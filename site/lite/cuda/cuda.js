@@ -2,6 +2,7 @@
 import {kernelFlags, linkArguments, listOfHeaders} from './compile.js'
 import {Program, isSupported, NOT_SUPPORTED} from './program.js'
 import {withoutNames} from './rewrite.js'
+import {find, keep, keyOf, noteOf} from './store.js'
 
 const here = name => new URL(name, import.meta.url)
 const isNode = globalThis.process?.release?.name == 'node'
@@ -14,12 +15,13 @@ async function read(name) {
 const OBJECTS = ['runtime.o', 'begin_of_user_code.o', 'end_of_user_code.o']
 
 // The tools, the headers as a tree, the runtime's object files, and precompiled headers; loaded once
-let files = null
+let files = null, tools = null
 async function load(progress) {
     const [{commands}, headers, ...objects] = await Promise.all([import('./bundle.js'), read('headers.json'),
         ...OBJECTS.map(read)])
     const quiet = {stderr: () => {}, stdout: () => {}, fetchProgress: e => progress?.(e.doneLength, e.totalLength)}
     await commands['clang++'](['--version'], {}, quiet)
+    tools = commands
     return {commands, headers: JSON.parse(new TextDecoder().decode(headers)),
         objects: Object.fromEntries(OBJECTS.map((name, i) => [name, objects[i]])), precompiled: {}}
 }
@@ -44,7 +46,7 @@ function run(tool, args, tree) {
     }
 }
 
-// Compiles with precompiled headers; returns null if Clang refuses them, which makes each compilation some seconds longer.
+// Compiles with precompiled headers; returns null if Clang refuses them, and each compilation takes seconds longer.
 function withHeaders(clang, args, files, name, pch) {
     const all = {...files, ...listOfHeaders(name), [`${name}.pch`]: pch}
     const res = run(clang, ['-include-pch', `${name}.pch`, ...args], all)
@@ -56,6 +58,14 @@ function withHeaders(clang, args, files, name, pch) {
 // Compiles `sources`, a JSON object {file name: text}: its `units` without `.cpp`. `headers`: the name of the
 // precompiled headers with which each unit begins, '' for none. Returns {status, log, wasm}.
 export async function compile(sources, units, isChecked, flags, headers) {
+    const key = await keyOf(JSON.stringify([sources, [...units], isChecked, [...flags], headers]))
+    const kept = await find('module', key)
+    if (kept) return {status: 0, log: noteOf(kept), wasm: new Uint8Array(await kept.arrayBuffer())}
+    const res = await compileAgain(sources, units, isChecked, flags, headers)
+    if (!res.status) keep('module', key, res.wasm, res.log)
+    return res
+}
+async function compileAgain(sources, units, isChecked, flags, headers) {
     const {commands, headers: tree, objects} = await prepare()
     const texts = JSON.parse(sources), compiled = {}
     const pch = isChecked && headers ? await precompiled(`${headers}.pch`) : null
@@ -88,14 +98,21 @@ export function nest(texts) {
 // Loads a module that `compile` returned. `callbacks`: print, warn, ask, retain, release (program.js).
 export async function open(wasm, callbacks) {
     if (!isSupported()) throw new Error(NOT_SUPPORTED)
-    const {commands} = await prepare()
+    return Program.load(wasm, {symbolize: await symbolizer(wasm), ...callbacks})
+}
+// Returns a function that runs addr2line for a module. Its result is a promise only if the tools are not loaded yet.
+async function symbolizer(wasm) {
+    const key = await keyOf(wasm), kept = await find('lines', key), lines = kept ? await kept.json() : {}
     const module = withoutNames(wasm)
-    const symbolize = ([program, ...words]) => {
+    const run = words => {
         let output = ''
         const stdout = bytes => { if (bytes) output += new TextDecoder().decode(bytes) }
-        commands[program](words, {'program.wasm': module}, {stdout, stderr: () => {}, synchronously: true})
+        const [program, ...more] = words
+        tools[program](more, {'program.wasm': module}, {stdout, stderr: () => {}, synchronously: true})
+        lines[words.join(' ')] = output
+        keep('lines', key, JSON.stringify(lines))
         return output
     }
-    return Program.load(wasm, {symbolize, ...callbacks})
+    return words => lines[words.join(' ')] ?? (tools ? run(words) : prepare().then(() => run(words)))
 }
 export {isSupported, NOT_SUPPORTED}

@@ -19,7 +19,7 @@ const TICKS = 1 << 20       // iterations of loops between two checks of the tim
 const ERRNO_BADF = 8, ERRNO_NOSYS = 52
 
 export class Program {
-    // `symbolize(words)`: runs addr2line with these arguments for this module, returns its output;
+    // `symbolize(words)`: runs addr2line with these arguments for this module, returns its output, or a promise;
     // `print(text)`, `warn(bytes of a finding)`, `ask(operation, words, n, address of the result)`, with addresses,
     // `retain(tensor)` and `release(tensor)`
     static async load(bytes, callbacks) {
@@ -106,10 +106,12 @@ export class Program {
         return frames.length
     }
     symbolize(at, n, result) {
+        const store = output => {
+            this.setPointer(result, this.copyIn(new TextEncoder().encode(output + '\0')))
+            return 1
+        }
         const output = this.callbacks.symbolize(this.text(at, n).trim().split('\n'))
-        const copied = this.copyIn(new TextEncoder().encode(output + '\0'))
-        this.setPointer(result, copied)
-        return 1
+        return output instanceof Promise ? output.then(store) : store(output)
     }
 
     // The functions that the module exports to Python: {name, types, call, isKernel}, the last one of the source first
@@ -167,7 +169,7 @@ export class Program {
                 completes: suspending((buffer, f, argument) => this.completes(buffer, f, argument)),
                 jump: suspending(buffer => this.jump(buffer)),
                 backtrace: (at, size) => this.backtrace(at, size),
-                symbolize: (at, n, result) => this.symbolize(at, n, result),
+                symbolize: suspending((at, n, result) => this.symbolize(at, n, result)),
                 print: (at, n) => this.callbacks.print(this.text(at, n)),
                 warn: (at, n) => this.callbacks.warn(new Uint8Array(this.memory.slice(at, at + n))),
                 ask: (operation, words, n, result) => this.callbacks.ask(operation, words, n, result),

@@ -83,4 +83,7 @@ editor.value = await readFragment()
 mark(null)
 const small = matchMedia('(max-width: 40rem)').matches
 status.textContent = small ? 'Running needs a desktop browser.' : 'The first run loads MEGABYTES MB.'
+// What an earlier visit has loaded is there already, so Python starts before the first click.
+const python = await globalThis.caches?.match(new URL('../pyodide/pyodide.asm.wasm', location.href)).catch(() => null)
+if (python) start(), worker.postMessage(null)
 if ('serviceWorker' in navigator) navigator.serviceWorker.register('offline.js').catch(() => {})

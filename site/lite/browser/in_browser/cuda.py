@@ -100,11 +100,16 @@ _runtime = _Runtime()
 
 
 class _Block:
-    "Memory of Python that is copied to the module's memory, for the time of a call"
+    """Memory of Python that is copied to the module's memory, for the time of a call.
+
+    There it is as far from a multiple of `ALIGNMENT` bytes as here, because a misaligned access must be found."""
+
+    ALIGNMENT = 64
 
     def __init__(self, program, begin, end):
         self.begin, self.end, self.program = begin, end, program
-        self.address = program.allocate(end - begin)
+        self.allocated = program.allocate(end - begin + self.ALIGNMENT)
+        self.address = self.allocated + (begin - self.allocated) % self.ALIGNMENT
         self.copy_in()
 
     def _views(self):
@@ -166,7 +171,7 @@ class _Blocks:
 
     def free(self):
         for block in self.blocks:
-            self.program.release(block.address)
+            self.program.release(block.allocated)
 
 
 def _merge(ranges):

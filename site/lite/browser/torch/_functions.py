@@ -13,7 +13,7 @@ __all__ = [
     *('no_grad', 'normal', 'ones', 'ones_like', 'outer', 'rand', 'randint', 'randn', 'randperm', 'relu', 'softmax'),
     *('sort', 'square', 'stack', 'topk', 'unique', 'use_deterministic_algorithms', 'where', 'zeros', 'zeros_like'),
     *('argmax', 'as_tensor', 'exp', 'isnan', 'sqrt', 'argsort', 'eye', 'Generator', 'isclose', 'log_softmax'),
-    *('randn_like', 'rsqrt', 'sin', 'tanh', 'tensor_split'),
+    *('add', 'randn_like', 'rsqrt', 'sin', 'tanh', 'tensor_split'),
 ]
 
 
@@ -161,8 +161,15 @@ def isin(a, b):
     return np.isin(a, b).view(Tensor)
 
 
+def _as_operand(x, other):
+    "Return a tensor; a Python number takes the type of the other operand, as far as that represents its kind"
+    takes_type = isinstance(x, (int, float)) and isinstance(other, Tensor)
+    is_represented = takes_type and (other.dtype.kind == 'f' or isinstance(x, int))
+    return tensor(x, other.dtype) if is_represented else tensor(x)
+
+
 def where(condition, a, b):
-    return result_of(np.where(condition, tensor(a), tensor(b)))
+    return result_of(np.where(condition, _as_operand(a, b), _as_operand(b, a)))
 
 
 # Methods as functions
@@ -174,8 +181,8 @@ def _as_function(name):
     return f
 
 
-argmax, argsort, bincount, cumsum, max, min, sort, sum, topk, unique = map(
-    _as_function, ('argmax', 'argsort', 'bincount', 'cumsum', 'max', 'min', 'sort', 'sum', 'topk', 'unique')
+add, argmax, argsort, bincount, cumsum, max, min, sort, sum, topk, unique = map(
+    _as_function, ('add', 'argmax', 'argsort', 'bincount', 'cumsum', 'max', 'min', 'sort', 'sum', 'topk', 'unique')
 )
 exp, isnan, log_softmax, matmul, rsqrt, sin, softmax, sqrt, square, tanh = map(
     _as_function, ('exp', 'isnan', 'log_softmax', 'matmul', 'rsqrt', 'sin', 'softmax', 'sqrt', 'square', 'tanh')

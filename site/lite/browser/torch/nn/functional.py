@@ -31,6 +31,11 @@ def gelu(x, approximate='none'):
     return result_of((np.asarray(x, np.float64) * (1 + erf) / 2).astype(x.dtype))
 
 
+def cross_entropy(x, target, reduction='mean'):
+    losses = -x.log_softmax(-1).gather(1, target[:, None])[:, 0]
+    return losses if reduction == 'none' else losses.mean()
+
+
 def _pair(x):
     return (x, x) if isinstance(x, int) else tuple(x)
 
