@@ -60,8 +60,9 @@ def sources():
         yield (ROOT/f'gridstride/course/exercises/{chapter}.py').read_text(encoding='utf-8')
 
 
+# of strings, math, NumPy, Matplotlib, Triton and ours
 OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', 'ceil', 'log2', 'det', 'histogram', 'index', '__name__',
-          '__init__'}  # of strings, math, NumPy and ours
+          '__init__', 'scatter', 'sigmoid'}
 
 
 # only a GPU runs the lines that use these

@@ -1,6 +1,6 @@
 # Runs the cells of a lesson, in Pyodide, for run_lessons.mjs, which sets `name`, `report` and `cpu_seconds`. Its value
 # is a JSON object {id of a cell that does not run: what the browser lacks}, null for an error that no reason explains.
-import contextlib, io, json, re, sys, traceback
+import ast, contextlib, io, json, re, sys, traceback
 
 name, report, cpu_seconds = (globals()[name] for name in ('name', 'report', 'cpu_seconds'))
 
@@ -14,6 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from gridstride.course.publishing import is_setup
 
 LONGEST = 60  # seconds of the processor, so that other programs on the machine do not count
+ABOVE = 'a cell above that does not run here'
 REASONS = [  # pattern of an error, what it means; None: a fault
     (r'was made from another source', None),
     (r'replacement for torch in the browser has no (autograd|Tensor\.\w+|[\w.]+)', 'PyTorch itself (`{}`)'),
@@ -27,7 +28,7 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r'NVRTC|CompilerMissing|Numba', "a GPU's compiler"),
     (r'is not emulated|NotEmulated', 'what the emulator lacks in a browser'),
     (r'does not support processes', 'a second process'),
-    (r"name '\w+' is not defined|KeyError", 'a cell above that does not run here'),
+    (r"name '\w+' is not defined|KeyError", ABOVE),
 ]
 # id of a cell whose error does not say it: what the browser lacks
 KNOWN = {'6c2e1b85': 'a check that Clang lacks, of the alignment of vectors that are copied as a whole'}
@@ -59,15 +60,34 @@ def run(shell, code):
     return result.error_before_exec or result.error_in_exec, cpu_seconds() - start
 
 
+def uses(code, missing):
+    "Return whether code reads one of the names in `missing`"
+    return not code.startswith('%%') and bool(notebooks.names(notebooks.parse(code), ast.Load) & missing)
+
+
+def defined(code):
+    "Return the names that code defines"
+    if code.startswith('%%'):
+        return set()
+    tree = notebooks.parse(code)
+    made = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return made | notebooks.names(tree, ast.Store)
+
+
+missing = set()  # names that cells would have defined which do not run
+
+
 def try_code(shell, code, where):
     "Return why a cell's code does not run here, '' if it does. What it defines remains only if it runs, as for readers"
     before = dict(shell.user_ns)
     error, seconds = run(shell, code)
     if error is None and seconds <= LONGEST:
+        missing.difference_update(defined(code))
         return ''
     shell.user_ns.clear()
     shell.user_ns.update(before)
-    why = KNOWN.get(where.rpartition(' ')[2]) or reason(error, seconds)
+    why = KNOWN.get(where.rpartition(' ')[2]) or reason(error, seconds) or (ABOVE if uses(code, missing) else None)
+    missing.update(defined(code))
     report(f'{name} {where}: {why}\n    {described(error)}'[:600])
     return why
 
