@@ -3,13 +3,21 @@
 // are dequantized just before their use; w is stored in the order of these registers (fragments.py), except that lanes
 // exchange words first. TMA loads the second operand, BN rows of x, to shared memory.
 //
-// A stage is 64 columns, half of a step of w. Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK
-// (blocks of a cluster that share the columns: split-K), STAGES, BIAS, CONSUMER_REGISTERS (registers of a consumer
-// thread), TMA_STORES (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x
-// per store), RASTER (tiles of x that blocks share), and the names of store_transposed.cuh and store_split_k.cuh.
+// A stage is 64 columns, half of a step of w, and four products. wgmma reads w from registers, so a warp waits at a
+// product until the one before it has begun. With PER_PRODUCT, a product is dequantized while the two before it are
+// computed, otherwise a stage while the one before it is computed: that is faster for small tiles, whose products take
+// less time than their dequantization.
+//
+// Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK (blocks of a cluster that share the columns:
+// split-K), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES (persistent
+// blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER (tiles of x
+// that blocks share), and the names of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
+// One consumer warpgroup stores partial sums with all its registers, loads before stores; two are faster without that
+constexpr bool STORES_AS_CONSUMER = CK > 1 && WGS == 1;
+constexpr int AT_ONCE = !STORES_AS_CONSUMER ? 1 : CK > 4 ? 2 : 4;
 constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023) / 1024 * 1024;
 
 // In w, lane t of four has the columns 8t to 8t + 7 of each 32 columns, as four pairs. wgmma needs the pair t of each
@@ -40,11 +48,9 @@ __device__ void load_words(const char *words, u32 (&fragment)[4]) {
     fragment[0] = four.x, fragment[1] = four.y, fragment[2] = four.z, fragment[3] = four.w;
 }
 
-__device__ void exchange_words(u32 (&)[8]) {}
-__device__ void exchange_words(u32 (&fragment)[4]) {
-    transpose_pairs(fragment[0], fragment[1]);
-    transpose_pairs(fragment[2], fragment[3]);
-}
+// Exchanges the words of product `i` and of the next one
+__device__ void exchange_words(u32 (&)[8], int) {}
+__device__ void exchange_words(u32 (&fragment)[4], int i) { transpose_pairs(fragment[i], fragment[i + 1]); }
 
 __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
     const u32 by[2] = {upper(pair), lower(pair)};
@@ -65,23 +71,20 @@ __device__ void load_stage(const char *words, const char *scales, const u32 *zer
     }
 }
 
-// Dequantizes a stage of a warp's tile, which is four products. `row_offset`: the offset of the two rows, if all
-// columns share the zero points.
-__device__ void dequantize(StageData &stage, const u32 *codebook, const u32 (&row_offset)[2], u32 (&a)[4][4]) {
-    exchange_words(stage.words);
-    #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int group = HALF_SCALES * i / 4;
-        u32 offset[2] = {row_offset[0], row_offset[1]};
-        if constexpr (GROUP > 0 && ZEROS) {
-            offset[0] = add2(NO_ZERO_POINT, upper(stage.zeros[group]));
-            offset[1] = add2(NO_ZERO_POINT, lower(stage.zeros[group]));
-        }
-        const u32 factors = GROUP ? decode_scales(stage.scales[group]) : 0;
-        if constexpr (KIND == NVFP4) offset[0] = upper(factors), offset[1] = lower(factors);
-        unpack(stage.words + i * (BITS / 4), codebook + threadIdx.x % 32, offset, a[i]);
-        if constexpr (GROUP > 0 && KIND != NVFP4) scale_both_rows(a[i], factors);
+// Dequantizes product `i` of the four of a stage of a warp's tile, whose words are exchanged. `row_offset`: the offset
+// of the two rows, if all columns share the zero points.
+__device__ void dequantize(const StageData &stage, int i, const u32 *codebook, const u32 (&row_offset)[2],
+                           u32 (&a)[4]) {
+    const int group = HALF_SCALES * i / 4;
+    u32 offset[2] = {row_offset[0], row_offset[1]};
+    if constexpr (GROUP > 0 && ZEROS) {
+        offset[0] = add2(NO_ZERO_POINT, upper(stage.zeros[group]));
+        offset[1] = add2(NO_ZERO_POINT, lower(stage.zeros[group]));
     }
+    const u32 factors = GROUP ? decode_scales(stage.scales[group]) : 0;
+    if constexpr (KIND == NVFP4) offset[0] = upper(factors), offset[1] = lower(factors);
+    unpack(stage.words + i * (BITS / 4), codebook + threadIdx.x % 32, offset, a);
+    if constexpr (GROUP > 0 && KIND != NVFP4) scale_both_rows(a, factors);
 }
 
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
@@ -134,6 +137,12 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         if (HAS_MATRIX_SCALE) return *(const float *)zeros * NVFP4_FACTOR;
         return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
     };
+    const auto store_partial_sums = [&] {
+        cluster_sync();
+        if (wg < WGS)
+            store_split_k<AT_ONCE>((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, k_part);
+        cluster_sync();                                     // other blocks may still read this block's partial sums
+    };
     int s = 0, phase = 0;
     if (wg == WGS) {                                        // producer
         setmaxnreg_dec<40>();
@@ -156,11 +165,12 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     if (++s == STAGES) { s = 0; phase++; }
                 }
             }
+        if constexpr (STORES_AS_CONSUMER) { cluster_sync(); cluster_sync(); }
     } else {                                                // consumers
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         if constexpr (KIND == NF4) { fill_codebook<128 * WGS>(codebook); consumers_sync(); }     // while TMA loads
         float d[1][BN / 2];
-        u32 a[2][4][4];
+        u32 a[PER_PRODUCT ? 4 : 8][4];                      // products
         const u64 first_rows = descriptor(address(shared), 16);         // of x in the first stage
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
             const int2 at = tile_position(tile);
@@ -171,34 +181,75 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                 offset[0] = add2(NO_ZERO_POINT, upper(zeros[pair_at]));
                 offset[1] = add2(NO_ZERO_POINT, lower(zeros[pair_at]));
             }
-            int last = -1;
+            int last = -1;                                  // the stage of the previous products
             StageData data[2];
-            auto load_next = [&](StageData &to) {           // waits for stage s
+            const auto load_next = [&](StageData &to) {     // waits for stage s
                 barrier_wait(full + 8 * s, phase);
                 const char *words = shared + s * STAGE_BYTES + X_BYTES;
                 const char *pairs = words + W_BYTES + warp * PAIRS_BYTES * HALF_SCALES;
                 load_stage(words + warp * 512 * HALF_LOADS, pairs, (const u32 *)(pairs + SCALE_BYTES), to);
             };
-            load_next(data[0]);
-            for (int step = begin; step < end; step++)
-                #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const u64 x_rows = first_rows + (s * STAGE_BYTES >> 4);
-                    const int now = s;
-                    if (++s == STAGES) { s = 0; phase++; }
-                    if (half == 0 || step + 1 < end) load_next(data[1 - half]);     // while this stage is dequantized
-                    dequantize(data[half], codebook, offset, a[half]);
-                    fence_accumulators(d);
-                    wgmma_fence();
+            const auto advance = [&] { if (++s == STAGES) { s = 0; phase++; } };
+            const auto multiply = [&](u32 (&w_part)[4], u64 x_part, bool is_first) {
+                wgmma_rs<false>(d[0], w_part[0], w_part[1], w_part[2], w_part[3], x_part, !is_first);
+            };
+            const auto release_last = [&] {
+                if (last >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
+            };
+            if constexpr (PER_PRODUCT) {
+                int now = s;
+                load_next(data[0]);
+                advance();
+                exchange_words(data[0].words, 0);
+                dequantize(data[0], 0, codebook, offset, a[0]);
+                for (int step = begin; step < end; step++)
                     #pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        wgmma_rs<false>(d[0], a[half][j][0], a[half][j][1], a[half][j][2], a[half][j][3],
-                                          x_rows + j * 2, step > begin || half || j);
-                    wgmma_commit();
-                    wgmma_wait<1>();                        // the previous product is complete: its stage is free
-                    if (last >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
-                    last = now;
-                }
+                    for (int half = 0; half < 2; half++) {
+                        const u64 x_rows = first_rows + (now * STAGE_BYTES >> 4);
+                        const bool is_last = half == 1 && step + 1 == end;
+                        #pragma unroll
+                        for (int j = 0; j < 4; j++) {
+                            fence_accumulators(d);
+                            wgmma_fence();
+                            multiply(a[j], x_rows + j * 2, step == begin && half == 0 && j == 0);
+                            wgmma_commit();
+                            if (j == 1 && !is_last) { load_next(data[1 - half]); advance(); }
+                            if (j < 3 || !is_last) {
+                                StageData &stage = data[j < 3 ? half : 1 - half];
+                                const int next = (j + 1) % 4;
+                                if (next % 2 == 0) exchange_words(stage.words, next);
+                                dequantize(stage, next, codebook, offset, a[next]);
+                            }
+                            wgmma_wait<2>();
+                            if (j == 1) release_last();     // its products are complete
+                        }
+                        last = now;
+                        if (++now == STAGES) now = 0;
+                    }
+            } else {
+                load_next(data[0]);
+                for (int step = begin; step < end; step++)
+                    #pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        const u64 x_rows = first_rows + (s * STAGE_BYTES >> 4);
+                        const int now = s;
+                        advance();
+                        if (half == 0 || step + 1 < end) load_next(data[1 - half]);  // while this stage is dequantized
+                        exchange_words(data[half].words, 0);
+                        exchange_words(data[half].words, 2);
+                        #pragma unroll
+                        for (int j = 0; j < 4; j++) dequantize(data[half], j, codebook, offset, a[half * 4 + j]);
+                        fence_accumulators(d);
+                        wgmma_fence();
+                        #pragma unroll
+                        for (int j = 0; j < 4; j++)
+                            multiply(a[half * 4 + j], x_rows + j * 2, step == begin && half == 0 && j == 0);
+                        wgmma_commit();
+                        wgmma_wait<1>();                    // the previous products are complete
+                        release_last();
+                        last = now;
+                    }
+            }
             wgmma_wait<0>();
             fence_accumulators(d);
             if constexpr (TMA_STORES) {
@@ -227,12 +278,9 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             if (threadIdx.x % 128 == 0) stores_wait_read();
         } else if constexpr (CK == 1) {
             consumers_sync();
-            store_split_k((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, 0);
+            store_split_k<AT_ONCE>((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, 0);
         }
+        if constexpr (STORES_AS_CONSUMER) store_partial_sums();
     }
-    if constexpr (CK > 1) {
-        cluster_sync();
-        if (wg < WGS) store_split_k((const float *)shared, row_scale, bias, y, batch, rows, first_w, first_x, k_part);
-        cluster_sync();                                     // other blocks may still read this block's partial sums
-    }
+    if constexpr (CK > 1 && !STORES_AS_CONSUMER) store_partial_sums();
 }

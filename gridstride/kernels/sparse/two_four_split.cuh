@@ -89,6 +89,6 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
     }
     if constexpr (CK > 1) cluster_sync();
     const auto no_scale = [](int) { return 1.f; };
-    if (wg < WGS) store_split_k((const float *)shared, no_scale, bias, y, n, rows, first_row, first_n, k_part);
+    if (wg < WGS) store_split_k<1>((const float *)shared, no_scale, bias, y, n, rows, first_row, first_n, k_part);
     if constexpr (CK > 1) cluster_sync();                   // other blocks may still read this block's partial sums
 }
