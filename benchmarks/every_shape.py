@@ -405,10 +405,14 @@ def format_row(r):
     return (head + ' '.join(cells) + f" error {r['error']:.0e}").rstrip()
 
 
+def rounded(results):
+    "Return the results as a JSON file has them, so that the text, which is made of them, agrees with the file"
+    return json.loads(json.dumps(results), parse_float=lambda text: float(f'{float(text):.5g}'))
+
+
 def to_json(made, seed, results):
     "Return the JSON of a run, with a line per row"
-    rounded = json.loads(json.dumps(results), parse_float=lambda text: float(f'{float(text):.5g}'))
-    rows = ',\n'.join(map(json.dumps, rounded))
+    rows = ',\n'.join(map(json.dumps, results))
     return f'{{"made": {json.dumps(made)}, "seed": {json.dumps(seed)}, "rows": [\n{rows}\n]}}\n'
 
 
@@ -438,6 +442,7 @@ def main():
         if time.time() - started > options.seconds: break
         results.append(measure(row, flush))
         if len(results) % 20 == 0: torch.cuda.empty_cache()
+    results = rounded(results)
     print(*summary(results), sep='\n')
     print(reached(results))
     for family in options.families:
