@@ -471,3 +471,20 @@ assert driver.get_device_count() == 1 and test_data_dir.name == 'data'
     path.write_text(code)
     subprocess.run([sys.executable, '-c', f'from gridstride import as_gpu; as_gpu.simulate_numba(); import runpy; '
                     f'runpy.run_path({str(path)!r})'], check=True)
+
+
+def test_arrays_of_other_libraries_are_known_by_their_interface():
+    "`ForeignArray` has a `__cuda_array_interface__` and nothing else, as in the tests of Numba"
+    @cuda.jit
+    def fill(x, value): x[cuda.threadIdx.x] = value
+    d = cuda.to_device(np.zeros((2, 4), np.float32))
+    fill[1, 4](numba_testing.ForeignArray(d[0]), 1)
+    fill[1, 4](cuda.as_cuda_array(numba_testing.ForeignArray(d[1])), 2)
+    assert d.copy_to_host().tolist() == [[1]*4, [2]*4] and cuda.is_cuda_array(numba_testing.ForeignArray(d))
+    turned = cuda.as_cuda_array(numba_testing.ForeignArray(d.T))
+    assert turned.strides == (4, 16) and (turned.copy_to_host() == d.copy_to_host().T).all()
+    empty = cuda.device_array((0, 3))
+    assert empty.__cuda_array_interface__['data'][0] == 0
+    assert cuda.as_cuda_array(numba_testing.ForeignArray(empty)).shape == (0, 3)
+    with finding('memcheck outside'): fill[1, 5](numba_testing.ForeignArray(d[0]), 3)
+    assert not cuda.is_cuda_array(np.zeros(1))

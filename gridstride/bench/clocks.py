@@ -253,7 +253,8 @@ def is_array(x) -> bool:
 
 
 def _on_gpu(x):
-    return bool(getattr(x, 'is_cuda', False)) or hasattr(x, '__cuda_array_interface__')
+    is_simulated = hasattr(x, 'device_view')  # a device array of the simulator
+    return bool(getattr(x, 'is_cuda', False)) or hasattr(x, '__cuda_array_interface__') and not is_simulated
 
 
 def clock_for(

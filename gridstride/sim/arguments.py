@@ -6,7 +6,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import argument_error
-from ..support.array_memory import flat_storage
+from ..support.array_memory import array_of_interface, flat_storage
 from .arithmetic import as_numba
 from .constants import fits_64_bits
 from .memory import wrap
@@ -46,6 +46,8 @@ def _convert_argument(
         )
     if isinstance(value, np.ndarray):
         return wrap_array(value, name, memories)
+    if hasattr(value, '__cuda_array_interface__'):
+        return wrap_array(array_of_interface(value), name, memories)
     if isinstance(value, np.void) and value.dtype.names:
         return wrap_record(value, name, memories)
     if isinstance(value, tuple):

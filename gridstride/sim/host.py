@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..diagnostics.settings import settings
-from ..support.array_memory import address
+from ..support.array_memory import address, array_of_interface
 from .happens_before import copying, stream_order, source_line
 from .memory import Mem, as_dtype, memory_key, wrap
 from .records import wrap_array
@@ -171,6 +171,14 @@ class DeviceArray:
         "Return whether the array is column-major, without gaps"
         return self.data.flags.f_contiguous
 
+    @property
+    def __cuda_array_interface__(self):  # of the memory on the CPU
+        description = dict(descr=self.dtype.descr) if self.dtype.names else {}
+        strides = None if self.data.flags.c_contiguous else self.strides
+        pointer = address(self.data) if self.size else 0
+        layout = dict(shape=self.shape, strides=strides, typestr=self.dtype.str, **description)
+        return dict(layout, data=(pointer, not self.data.flags.writeable), stream=None, version=3)
+
     def __array__(self, dtype=None, copy=None):
         stream_order.wait_for(None)
         return self.data.astype(dtype) if dtype else self.data.copy()
@@ -222,16 +230,19 @@ def to_device(obj, stream=0, copy=True, to=None):
 
 
 def as_cuda_array(obj, sync=True):
-    "Wrap `obj`, an array or a CPU tensor, as a device array on the same memory"
+    "Wrap `obj`, an array of any library or a CPU tensor, as a device array on the same memory"
     if isinstance(obj, DeviceArray):
         return obj
-    a = np.asarray(obj.detach() if hasattr(obj, 'detach') else obj)
+    if hasattr(obj, 'detach'):
+        a = obj.detach().numpy()
+    else:
+        a = array_of_interface(obj) if hasattr(obj, '__cuda_array_interface__') else np.asarray(obj)
     return DeviceArray(a, wrap(a, None, {}).mem)
 
 
 def is_cuda_array(obj):
-    "Return whether `obj` is a device array"
-    return isinstance(obj, DeviceArray)
+    "Return whether `obj` is a device array, of any library"
+    return hasattr(obj, '__cuda_array_interface__')
 
 
 @contextmanager

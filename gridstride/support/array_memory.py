@@ -2,7 +2,16 @@
 
 import numpy as np
 
-__all__ = ['owner', 'address', 'byte_bounds', 'span_length', 'span', 'flat_storage', 'strided_view']
+__all__ = [
+    'owner',
+    'address',
+    'byte_bounds',
+    'span_length',
+    'span',
+    'flat_storage',
+    'strided_view',
+    'array_of_interface',
+]
 
 
 def owner(a):
@@ -57,3 +66,18 @@ def strided_view(
     "Return a strided part of `flat` as a view"
     step = flat.strides[0] or flat.itemsize  # the stride may be 0 for an empty array
     return np.lib.stride_tricks.as_strided(flat[first_index:], shape, [s * step for s in strides])
+
+
+class _MemoryOf:
+    "The memory of an array with a `__cuda_array_interface__`, for NumPy; keeps the array alive"
+
+    def __init__(self, array):
+        self.array = array
+        interface = array.__cuda_array_interface__
+        fields = 'shape', 'strides', 'typestr', 'descr', 'data', 'version'
+        self.__array_interface__ = {field: interface[field] for field in fields if field in interface}
+
+
+def array_of_interface(array):
+    "Return the memory of an array of another library as a NumPy array; it must be memory of the CPU"
+    return np.asarray(_MemoryOf(array))
