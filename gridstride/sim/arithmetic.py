@@ -115,6 +115,7 @@ _BINARY = {
     'BitOr': operator.or_,
     'BitXor': operator.xor,
 }
+_WIDEST = np.int64, np.float64  # two scalars of one of these types need no conversion
 AST_NAME_OF_OPERATOR = {f: op for op, f in _BINARY.items()} | {operator.pow: 'Pow'}  # operator.add -> 'Add', ...
 
 
@@ -126,6 +127,8 @@ def binary(
     "Compute `a op b` with Numba's types; raises `NotSimulated` if there is no such operator"
     if op not in _BINARY:
         raise NotSimulated(f'the operator {op}')
+    if type(a) is type(b) and type(a) in _WIDEST:
+        return _BINARY[op](a, b)
     kind_a, kind_b = kind_of(a), kind_of(b)
     is_logical = kind_a == kind_b == 'b' and op[:3] == 'Bit'
     if kind_a in 'biu' and kind_b in 'biu' and op != 'Div' and not is_logical:

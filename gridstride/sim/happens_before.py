@@ -290,7 +290,8 @@ def launching(ctx, stream, waits):
 def _record_launch(ctx, stream, waits, location):
     launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
     launch.begin = ctx.now
-    ctx.detectors.racecheck.has_one_thread = False  # the shadow must show later operations what this launch accessed
+    # The shadow must show later operations what this launch accessed.
+    ctx.runs_one_thread = ctx.detectors.racecheck.has_one_thread = False
     unordered = [op for op in stream_order.pending if not op.is_before(launch.clock)]
     ctx.concurrent_operations = ConcurrentOperations(launch, unordered) if unordered else None
     try:

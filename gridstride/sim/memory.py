@@ -499,6 +499,10 @@ def _write(ctx, active, view, offset, value, site):
     "Store `value` at `offset`, in the lanes of `active`"
     memory = view.mem
     check_writable(ctx, active, view, offset, site)
+    if ctx.runs_one_thread and type(value) is memory.data.dtype.type and np.ndim(offset) == 0:
+        ctx.access_by_one_thread(view, offset, 'written')
+        memory.data[offset] = value
+        return
     offset = ctx.broadcast_to_active(active, offset)
     value = as_element(ctx, active, view, value, site)
     if ctx.records_accesses:

@@ -141,7 +141,8 @@ def raise_exception(ctx, active, exception_type, values, site):
 
 def divide(ctx, active, op, a, b, site):
     "Compute `a op b`; raises `KernelCrash` if `//` or `%` divides an integer by zero, or the smallest one by -1"
-    if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu':
+    is_positive = type(b) is np.int64 and b > 0
+    if op in ('FloorDiv', 'Mod') and not is_positive and kind_of(a) in 'biu' and kind_of(b) in 'biu':
         if not np.all(b) and (dividing_by_zero := branch(active, b)[1]) is not None:
             raise ctx.finding('crash', 'division', site, dividing_by_zero)
         if np.any(np.equal(b, -1)) and (overflowing := branch(active, (b == -1) & (a == _MIN_INT64))[0]) is not None:

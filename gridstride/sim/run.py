@@ -34,6 +34,7 @@ class LaunchContext:
         self.deadline = cpu_time() + settings.seconds
         self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
         self.detectors.racecheck.has_one_thread = grid.size * block.size == 1
+        self.runs_one_thread = grid.size * block.size == 1 and trace is None  # else each access is reported
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
         self.concurrent_operations = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
@@ -124,9 +125,9 @@ class LaunchContext:
         """Report an access; `kind` is 'read', 'written' or 'atomic'.
 
         `offsets` has one element per lane for a read, and one per active lane for a write."""
-        if kind != 'atomic' and self.trace is None and self.detectors.racecheck.has_one_thread:
+        if self.runs_one_thread and kind != 'atomic':
             if not (kind == 'read' and self.detectors.initcheck.is_unwritten(view.mem, offsets)):
-                return self._access_by_one_thread(view, offsets, kind)
+                return self.access_by_one_thread(view, offsets, kind)
         lanes = self.active_lanes(active)
         if kind == 'read' and np.ndim(offsets) == 0 and self.trace is None:
             lanes = self.detectors.relevant_readers(self, lanes, view.mem, offsets)
@@ -144,7 +145,7 @@ class LaunchContext:
             self.detectors.write(self, lanes, view, offsets, value, site, kind == 'atomic')
         self.progress_count += 1
 
-    def _access_by_one_thread(self, view, offsets, kind):
+    def access_by_one_thread(self, view, offsets, kind):
         "Record an access that needs no check, because no other thread exists"
         self.now += 1
         if kind == 'written':
