@@ -481,8 +481,8 @@ def test_arrays_of_other_libraries_are_known_by_their_interface():
     fill[1, 4](numba_testing.ForeignArray(d[0]), 1)
     fill[1, 4](cuda.as_cuda_array(numba_testing.ForeignArray(d[1])), 2)
     assert d.copy_to_host().tolist() == [[1]*4, [2]*4] and cuda.is_cuda_array(numba_testing.ForeignArray(d))
-    turned = cuda.as_cuda_array(numba_testing.ForeignArray(d.T))
-    assert turned.strides == (4, 16) and (turned.copy_to_host() == d.copy_to_host().T).all()
+    transposed = cuda.as_cuda_array(numba_testing.ForeignArray(d.T))
+    assert transposed.strides == (4, 16) and (transposed.copy_to_host() == d.copy_to_host().T).all()
     empty = cuda.device_array((0, 3))
     assert empty.__cuda_array_interface__['data'][0] == 0
     assert cuda.as_cuda_array(numba_testing.ForeignArray(empty)).shape == (0, 3)
