@@ -1,5 +1,6 @@
 "The plugin of pytest: kernels of tests run checked, a finding fails its test; without --gridstride nothing is imported"
 import re, shutil, sys
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from found import names
 from warm import run_python
 
 pytest_plugins = ['pytester']
+
+def test_pytest_does_not_rewrite_the_package():
+    assert isinstance(line_coverage.__spec__.loader, SourceFileLoader)
+
 
 TESTS = '''
 import numpy as np, pytest, torch
