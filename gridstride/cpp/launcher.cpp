@@ -1,8 +1,8 @@
 // The fast path of a launch: compiled code reads the arguments, stores them in a buffer and calls the driver.
 //
-// A `Launch` is one kernel with a grid and a block, and is called with arrays and scalars. A `Table` is a function of
-// tensors that allocates its results, and runs the recipe that was stored for their shapes. Arguments that they do not
-// support are passed to Python code, which checks them, raises an error, or launches another kernel.
+// A `Launch` is a kernel with a grid and a block size, and is called with arrays and scalars. A `Table` is a function
+// of tensors that allocates its results, and runs the recipe that was stored for their shapes. Unsupported arguments
+// are passed to Python code, which checks them, raises an exception, or launches another kernel.
 #include "table.h"
 
 namespace {
@@ -19,8 +19,8 @@ void fill_type(PyTypeObject &type, const char *name, size_t size, newfunc new_ob
 }
 
 // setup(Tensor, Parameter, modes, device_type, launch, get_device, replace_address, fill, is_capturing, get_stream):
-// sets torch's types, its functions that report modes, DLPack's code of the device type, and the addresses of
-// functions; `get_stream`: 0 for torch's own
+// sets torch's types, its functions that report modes, the DLPack device type, and addresses of functions;
+// `get_stream`: 0 for torch's function
 PyObject *setup(PyObject *, PyObject *args) {
     unsigned long long addresses[6];
     int kind;
@@ -50,7 +50,8 @@ PyObject *setup(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// are_integers(brackets): whether these are integers, None, or tuples of them. A dict would find 2.0 under the key 2.
+// are_integers(brackets): returns whether these are integers, None, or tuples of integers; a dict lookup does not
+// distinguish 2.0 from 2.
 bool is_integer(PyObject *o) {
     if (!PyTuple_Check(o)) return PyLong_CheckExact(o) || o == Py_None;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
@@ -61,7 +62,8 @@ bool is_integer(PyObject *o) {
 PyObject *are_integers(PyObject *, PyObject *o) { return PyBool_FromLong(is_integer(o)); }
 
 PyMethodDef functions[] = {{"setup", setup, METH_VARARGS, "Set torch's types, and the addresses of functions"},
-                           {"are_integers", are_integers, METH_O, "Whether these are integers, or tuples of them"},
+                           {"are_integers", are_integers, METH_O,
+                           "Return whether these are integers, or tuples of integers"},
                            {}};
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "launcher", "Launches kernels with little overhead", -1, functions};
 

@@ -570,7 +570,7 @@ WORDS = {
     ),
     ('memcheck', 'tensor_lanes'): Words(
         '{operation} by warp {warp} accesses lanes {lane} to {last} of tensor memory, but this warp can access only '
-        'lanes {first} to {end}',
+        'lanes {first} to {last_allowed}',
         'Warp i can access 32 lanes, the first of which is 32*(i%4): add that lane, shifted left by 16, to the '
         'address. Shapes of 16 lanes must begin at a multiple of 16.',
     ),

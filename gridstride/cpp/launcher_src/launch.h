@@ -10,7 +10,7 @@ struct Launch {
     std::shared_ptr<const Plan> plan;
     PyObject *fallback;
     void *stream;
-    bool has_stream;    // the caller has passed the stream
+    bool has_stream;    // whether the caller has passed the stream
 };
 extern PyTypeObject LaunchType;
 
@@ -75,8 +75,8 @@ bool add_items(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
     return success;
 }
 
-// Launch(kernel, grid, block, shared, attributes, parameters, fallback): `fallback` is called for arguments that are
-// not handled here, and if the launch fails. It must reference the kernel, to keep it alive.
+// Launch(kernel, grid, block, shared, attributes, parameters, fallback): `fallback` is called if an argument is not
+// supported here, or if the launch fails. It must reference the kernel, to keep it alive.
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
     auto &c = plan->config;
@@ -88,7 +88,7 @@ PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
         return nullptr;
     size_t size = plan->buffer.size(), count = plan->parameters.size();
     if (size > kMaxParameterBytes || count > kMaxParameters)
-        return PyErr_Format(PyExc_ValueError, "%zu parameters of %zu bytes are too many", count, size);
+        return PyErr_Format(PyExc_ValueError, "too many kernel parameters: %zu with %zu bytes", count, size);
     plan->kernel = (void *)kernel;
     c.attributes = plan->attributes.data();
     c.count = plan->attributes.size();
@@ -128,7 +128,7 @@ PyObject *launch_run(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     void *stream = n ? PyLong_AsVoidPtr(args[0]) : nullptr;
     if (PyErr_Occurred()) return nullptr;
     if (n != (Py_ssize_t)plan.num_arguments + 1)
-        return PyErr_Format(PyExc_TypeError, "%zd arguments of %zu", n - 1, plan.num_arguments);
+        return PyErr_Format(PyExc_TypeError, "got %zd arguments, expected %zu", n - 1, plan.num_arguments);
     int code = launch(plan, stream, [&](auto &p, char *destination, size_t i) {
         return write_argument(p, destination, args[i + 1]);
     });
@@ -137,7 +137,8 @@ PyObject *launch_run(PyObject *self, PyObject *const *args, Py_ssize_t n) {
 
 PyMethodDef launch_methods[] = {
     {"on", launch_on, METH_VARARGS, "on(stream, fallback): the same launch on a stream, given by its handle"},
-    {"run", (PyCFunction)(void (*)())launch_run, METH_FASTCALL, "run(stream, *arguments): the driver's code, or -1"},
+    {"run", (PyCFunction)(void (*)())launch_run, METH_FASTCALL,
+    "run(stream, *arguments): launch; returns the driver's result, or -1"},
     {}};
 
 PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};

@@ -1,5 +1,5 @@
-// Kernel parameters: how arguments from Python are written to the buffer that the driver reads. Tensors are read
-// through torch's DLPackExchangeAPI, without a call of Python.
+// Writes arguments from Python to the kernel parameter buffer that the driver reads. Tensors are read through torch's
+// DLPackExchangeAPI, without calling Python.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -10,13 +10,13 @@
 #include <vector>
 
 namespace {
-// The declarations for `cuLaunchKernelEx`, as in the driver's header
+// The declarations for `cuLaunchKernelEx`, as in cuda.h
 struct Attribute { int id, pad; unsigned values[16]; };
 struct Config { unsigned grid[3], block[3], shared; void *stream; Attribute *attributes; unsigned count; };
 
 constexpr size_t kMaxParameterBytes = 4096, kMaxParameters = 128, kMaxAxes = 8;
 
-// Functions that Python passes by address: those of the driver, or replacements in a test
+// Functions whose addresses Python passes: those of the driver, or replacements in a test
 struct Driver {
     int (*launch)(const Config *, void *kernel, void **parameters, void **extra);
     int (*get_device)(int *device);                         // cuCtxGetDevice
@@ -27,7 +27,7 @@ struct Driver {
 };
 Driver driver;
 DLPackDLTensorFromPyObjectNoSync read_dlpack;
-DLDeviceType tensor_device;                                 // the type of the device that all tensors are on
+DLDeviceType tensor_device;                                 // the device type of all tensors
 PyObject *tensor_type, *parameter_type;
 
 // torch's modes: is_grad_enabled, the number of active dispatch modes, the innermost transform of torch.func, and the
@@ -56,7 +56,7 @@ bool is_contiguous(const DLTensor &t) {
 // A parameter of a kernel: its offset in the buffer of parameters, and its type
 struct Parameter {
     char kind;          // '=': a constant, '&': an address, 'T': a tensor map of that address, '*': an array,
-                        // 'V': a struct by value; otherwise a scalar, by its code in Python's `struct`
+                        // 'V': a struct by value; otherwise a scalar with this format of Python's module `struct`
     unsigned char code, bits;   // the type of an array's elements, as in DLPack; 0 bits: any
     size_t offset, size;
 };
@@ -107,7 +107,8 @@ bool write_scalar(char kind, char *destination, PyObject *x) {
     return false;
 }
 
-// Returns the driver's result; in a thread without a context, tensor maps are not changed.
+// Writes an address, or stores it in a tensor map; returns the driver's result. In a thread without a context, tensor
+// maps are not changed.
 int write_address(const Parameter &p, char *destination, void *address) {
     return p.kind == 'T' ? driver.replace_address(destination, address) : !write_value(destination, address);
 }
@@ -120,7 +121,7 @@ bool write_array(const Parameter &p, char *destination, PyObject *x) {
     return write_value(destination, address_of(t));
 }
 
-// An object with `__bytes__`, such as a tensor map
+// Writes an object with `__bytes__`, such as a tensor map.
 bool write_struct(const Parameter &p, char *destination, PyObject *x) {
     if (!PyBytes_Check(x) && !PyObject_HasAttrString((PyObject *)Py_TYPE(x), "__bytes__")) return false;
     PyObject *bytes = PyObject_Bytes(x);

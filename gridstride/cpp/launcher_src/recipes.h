@@ -6,31 +6,31 @@
 namespace {
 // A `Table` is a function of tensors and constants. It stores a recipe per shapes, strides, type, device and alignment
 // of the tensors, and per values of the constants. Each step of a recipe launches a kernel whose arguments are
-// addresses, or fills memory with zeros. An address is a base and an offset. Bases have indices: first the tensors
-// among the arguments, then the results, a workspace, which is freed after the call, and a null pointer.
+// addresses, or fills memory with zeros. An address consists of a base and an offset. The bases are the tensors among
+// the arguments, the results, a workspace (which is freed after the call) and a null pointer, in this order.
 struct Address { size_t base_index, offset; };
 struct Step {
-    std::shared_ptr<PyObject> launch;   // null: fill with zeros
+    std::shared_ptr<PyObject> launch;   // null: the step fills memory with zeros
     std::vector<Address> addresses;
     size_t num_zero_bytes = 0;
 
     const Plan &plan() const { return *((Launch *)launch.get())->plan; }
 };
 
-// When a function of torch computes the result: always, only outside CUDA graphs, or only inside, where its launch
+// When a torch function computes the result: always, only outside CUDA graphs, or only inside them, where its launch
 // overhead does not matter
 enum FunctionUse { kAlways, kEagerly, kInGraphs };
 
 struct Recipe {
     std::vector<Step> steps;
-    std::vector<int64_t> shape;         // of the first result
+    std::vector<int64_t> shape;         // the shape of the first result
     PyObject *function = nullptr;       // computes the result instead of the steps, or null
     FunctionUse function_use = kAlways;
     bool has_gradient = false;          // `function` computes the result even if its gradient is needed
-    bool computed_by_python = false;    // Python must compute the result each time
+    bool computed_by_python = false;    // whether Python must compute the result each time
     bool returns_tuple = false;
     std::vector<PyObject *> results;    // the arguments with which each result is allocated
-    PyObject *workspace = nullptr;      // likewise, or null
+    PyObject *workspace = nullptr;      // the arguments with which the workspace is allocated, or null
     Recipe() = default;
     Recipe(const Recipe &) = delete;
     ~Recipe() {
@@ -135,7 +135,7 @@ struct Allocations {
     size_t n = 0;
     ~Allocations() {
         for (size_t i = 0; i < n; i++) Py_XDECREF(results[i]);
-        Py_XDECREF(workspace);       // torch's allocator reuses the memory in the order of the stream
+        Py_XDECREF(workspace);       // torch's caching allocator reuses the memory in stream order
     }
     PyObject *release(bool as_tuple) {
         if (!as_tuple) return Py_NewRef(results[0]);
@@ -209,7 +209,8 @@ bool check_bases(const Recipe &r, size_t num_tensors) {
     for (auto &step : r.steps)
         for (auto &a : step.addresses)
             if (a.base_index >= num_bases)
-                return PyErr_Format(PyExc_IndexError, "base %zu of %zu", a.base_index, num_bases);
+                return PyErr_Format(PyExc_IndexError, "base %zu is out of range for %zu bases", a.base_index,
+                    num_bases);
     return true;
 }
 }  // namespace

@@ -8,8 +8,8 @@ struct Table {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
-    PyObject *gradient_recipe_of_key;   // the same for calls whose gradient is needed; such recipes have no steps
-    PyObject *allocate;                 // makes the results and the workspace
+    PyObject *gradient_recipe_of_key;   // for calls whose gradient is needed; these recipes have no steps
+    PyObject *allocate;                 // allocates the results and the workspace
     PyObject *modes, *float32_modes;    // if one of these functions returns true, `fast` does not launch (for float32)
 };
 
@@ -46,14 +46,14 @@ PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n
     return result;
 }
 
-// table(*arguments): returns the result; Ellipsis if Python must compute it each time; None if no recipe is known, or
+// table(*arguments): returns the result; Ellipsis if Python must compute it each time; None if there is no recipe, or
 // it could not be run. The caller has checked torch's modes.
 PyObject *call_table(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
-    if (names) return PyErr_Format(PyExc_TypeError, "a table takes no keyword arguments");
+    if (names) return PyErr_Format(PyExc_TypeError, "a table accepts no keyword arguments");
     return run_table((Table *)self, nullptr, args, PyVectorcall_NARGS(flags));
 }
 
-// Returns whether a Python function returns false, None or 0; if it raises an error, the result is false.
+// Returns whether a Python function returns False, None or 0; false if it raises an exception.
 bool returns_false(PyObject *function) {
     PyObject *value = PyObject_CallNoArgs(function);
     int is_true = value ? PyObject_IsTrue(value) : 1;
@@ -121,9 +121,9 @@ PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     return result;
 }
 
-// table.into(out, *arguments): the same, with the result in `out`
+// table.into(out, *arguments): stores the result in `out`; otherwise like table(*arguments)
 PyObject *table_into(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    if (!n) return PyErr_Format(PyExc_TypeError, "into(out, *arguments) takes a tensor for the result");
+    if (!n) return PyErr_Format(PyExc_TypeError, "into(out, *arguments) needs a tensor for the result");
     return run_table((Table *)self, args[0], args + 1, n - 1);
 }
 
@@ -132,7 +132,7 @@ PyObject *store_recipe(PyObject *recipes, PyObject *const *args, size_t n, std::
     PyObject *key = key_of(args, n, tensors);
     if (!key || !tensors.n || !check_bases(*r, tensors.n)) {
         Py_XDECREF(key);
-        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these arguments have no key");
+        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "a table does not support these arguments");
     }
     PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
     int error = capsule ? PyDict_SetItem(recipes, key, capsule) : -1;
@@ -145,7 +145,7 @@ PyObject *store_recipe(PyObject *recipes, PyObject *const *args, size_t n, std::
 bool add_result(Recipe &r, PyObject *arguments) {
     if (r.results.size() == kMaxResults || !PyTuple_Check(arguments) || !PyTuple_GET_SIZE(arguments) ||
         !PyTuple_Check(PyTuple_GET_ITEM(arguments, 0)))
-        return PyErr_Format(PyExc_TypeError, "a result is (shape, strides, dtype), and a recipe has at most 8");
+        return PyErr_Format(PyExc_TypeError, "results must be tuples (shape, strides, dtype), at most 8");
     PyObject *shape = PyTuple_GET_ITEM(arguments, 0);
     for (Py_ssize_t i = 0; r.results.empty() && i < PyTuple_GET_SIZE(shape); i++)
         r.shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
@@ -261,7 +261,7 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
 }
 
 PyMethodDef table_methods[] = {
-    {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): call it, with a given result"},
+    {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): store the result in out"},
     {"store_recipe", table_store_recipe, METH_VARARGS,
      "store_recipe(arguments, steps, results, workspace, in_graphs=None): launch these steps for such arguments"},
     {"fast", (PyCFunction)(void (*)())table_fast, METH_FASTCALL,

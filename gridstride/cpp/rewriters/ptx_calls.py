@@ -182,13 +182,13 @@ def wgmma(n, type, *operands, sparse=(), has_half_accumulators=False):
     results, accumulators = (
         ', '.join(pointer.format(f'&{x}') for x in group) for group in ([x.replace('gs_', 'gs_out_') for x in d], d)
     )
-    arrays = f'float *const gs_to[] = {{{results}}}, *const gs_now[] = {{{accumulators}}};'
+    arrays = f'float *const gs_to[] = {{{results}}}, *const gs_registers[] = {{{accumulators}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     if sparse:
         arrays, other_operands = f'{arrays} const uint32_t gs_meta = {sparse[0]};', (*other_operands, '&gs_meta')
-    arguments = 'wgmma<::gridstride::Number::' + type, n, cpp_bool(a_in_registers), *(sparse[1:] or '0')
+    arguments = 'wgmma<::gridstride::WgmmaType::' + type, n, cpp_bool(a_in_registers), *(sparse[1:] or '0')
     function = f"{', '.join(arguments)}, {cpp_bool(has_half_accumulators)}>"
-    return f"{{ {arrays} {call_ptx(function, 'gs_to', 'gs_now', 'gs_a', *other_operands)}; }}"
+    return f"{{ {arrays} {call_ptx(function, 'gs_to', 'gs_registers', 'gs_a', *other_operands)}; }}"
 
 
 def _pointers(registers):
@@ -211,11 +211,11 @@ def tensor_memory_access(shape, repeats, packs, operands, is_load):
     function = f'<::gridstride::TensorShape::s{shape}, {repeats}, {cpp_bool(packs)}>'
     if not is_load:
         copies = ', '.join(f'::gridstride::ptx::register_bits({x})' for x in registers)
-        arrays = f'uint32_t gs_words[] = {{{copies}}}; uint32_t *gs_now[{count}]; '
-        arrays += f'for (int gs_i = 0; gs_i < {count}; gs_i++) gs_now[gs_i] = &gs_words[gs_i];'
-        return f"{{ {arrays} {call_ptx('tensor_store_registers' + function, 'gs_now', *others)}; }}"
-    arrays = f'uint32_t *const gs_now[] = {{{_pointers(registers)}}};'
-    return f"{{ {arrays} {call_ptx('tensor_load_registers' + function, 'gs_now', *others)}; }}"
+        arrays = f'uint32_t gs_words[] = {{{copies}}}; uint32_t *gs_registers[{count}]; '
+        arrays += f'for (int gs_i = 0; gs_i < {count}; gs_i++) gs_registers[gs_i] = &gs_words[gs_i];'
+        return f"{{ {arrays} {call_ptx('tensor_store_registers' + function, 'gs_registers', *others)}; }}"
+    arrays = f'uint32_t *const gs_registers[] = {{{_pointers(registers)}}};'
+    return f"{{ {arrays} {call_ptx('tensor_load_registers' + function, 'gs_registers', *others)}; }}"
 
 
 def tensor_mma(group, kind, in_tensor_memory, d, a, b, descriptor, *operands):

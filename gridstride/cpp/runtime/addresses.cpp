@@ -1,7 +1,7 @@
-// Addresses of host functions, vtables and variables. In the emulator they would be valid in kernels, too, but not on a
-// GPU. So a host address that a launch or a copy passes to the device is translated to an unmapped address, where a
-// kernel that uses it faults, and translated back when it is copied to the host. Copied bytes may be integers that look
-// like an address of the module, so a word is translated only if it is the start of a function or a vtable.
+// Addresses of host functions, vtables and variables. In the emulator, kernels could use them, but not on a GPU. So a
+// host address that a launch or a copy passes to the device is translated to an unmapped address, so that a kernel that
+// uses it faults, and translated back when it is copied to the host. Copied bytes may be integers that look like an
+// address of the module, so a word is translated only if it is the start of a function or a vtable.
 #include <dlfcn.h>
 #include <algorithm>
 #include <mutex>
@@ -34,7 +34,7 @@ struct FunctionIndex {
 };
 struct Module {                          // a library with kernels
     Range range, code, vtables;
-    uintptr_t device_base = 0;                  // the base of its unmapped addresses on the device
+    uintptr_t device_base = 0;                   // where its unmapped device addresses begin
     bool has_plain_symbols = false;              // whether some of its device variables are ordinary variables
     bool passed_to_device = false;       // whether an address in this module was passed to the device
     const FunctionStart *functions = nullptr;
@@ -43,14 +43,15 @@ struct Module {                          // a library with kernels
 };
 }
 static std::vector<Module> modules;      // sorted by address
-// addresses that the host has received from the device, which are not translated
+// addresses that the host has received from the device, and that are not translated
 static std::unordered_set<uintptr_t> addresses_from_device;
 static std::mutex modules_lock;
-void fork_addresses(Fork now) { handle_fork(now, modules_lock); }
+void fork_addresses(Fork phase) { handle_fork(phase, modules_lock); }
 static uintptr_t lowest_address = ~uintptr_t(0), highest_address = 0;
 
 #ifdef GRIDSTRIDE_ELF
-// Stores the index of functions, which linkers sort by address, with addresses relative to the section.
+// Stores the module's function index if its format is the linkers' usual one: sorted by address, and relative to the
+// section.
 static void store_function_index(Module &module, uintptr_t index_address) {
     const auto *index = reinterpret_cast<const FunctionIndex *>(index_address);
     const bool is_sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
@@ -116,8 +117,8 @@ static bool is_function_start(const Module &module, uintptr_t a) {
             });
     return entry != end && entry->offset == offset;
 }
-// Returns whether it is the start of a vtable. Before it are the offset to the top of the object and the address of the
-// type_info, whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
+// Returns whether a vtable starts at the address. The two words before it are the offset to the top of the object and
+// the address of the type_info, whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
 static bool is_vtable_start(const Module &module, uintptr_t a) {
     if (a % sizeof a || !module.vtables.has(a) || a - module.vtables.begin < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);

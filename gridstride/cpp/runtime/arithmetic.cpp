@@ -22,7 +22,7 @@ struct CastFault {
 };
 
 static bool is_checked() { return gridstride::detector.on && gridstride::checks_enabled && gridstride::on_device(); }
-// Returns the value of a handler's integer argument, which is an address for types of more than 64 bits.
+// Returns the value of a handler's integer argument; for types of more than 64 bits, the argument is an address.
 static long long integer_value(const TypeName &type, uintptr_t argument) {
     if (type.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);
     return type.has_sign() && type.bits() < 64
@@ -36,7 +36,8 @@ static double float_value(const TypeName &type, uintptr_t argument) {
     if (type.info == 64) return memcpy(&number, &argument, sizeof number), number;
     return 0;
 }
-// Returns whether the value fits into an int. A conversion to char or short keeps its lower bits, here and on a GPU.
+// Returns whether the type is narrower than int and the value fits into an int: the conversion then keeps the lower
+// bits, here and on a GPU.
 static bool fits_int(const TypeName &type, double value) {
     return type.bits() < 32 && value > (type.has_sign() ? -0x1p31 - 1 : -1) && value < 0x1p31;
 }

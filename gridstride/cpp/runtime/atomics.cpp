@@ -1,4 +1,4 @@
-// Fences, and atomic operations. One of 64 locks, chosen by the address, makes a change atomic among OS threads.
+// Fences and atomic operations. One of 64 locks, selected by the address, makes an operation atomic among OS threads.
 #include <atomic>
 #include "detector.h"
 #include "residents.h"
@@ -9,7 +9,7 @@ namespace gridstride {
 static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
-// A launch that was ended may have held locks.
+// Releases the locks that a launch may have held when it was ended.
 void forget_locks() {
     for (auto &lock : locks) lock.clear();
 }
@@ -19,7 +19,7 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (use == Use::swap && detector.on && scope != Scope::thread)
         detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
-    // A thread that spins must let the others run; the threads of a loop (block_loops.h) do not wait for each other.
+    // A thread that spins must yield; threads that run in a block loop (block_loops.h) never wait for each other.
     if (!w->runs_loops) {
         const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
         if (spins || ++w->num_spins % 64 == 0) yield();

@@ -11,7 +11,7 @@
 
 namespace gridstride {
 
-struct Copy {                              // an asynchronous copy in flight
+struct Copy {                              // an asynchronous copy that is in flight
     uintptr_t to;
     uint32_t bytes, thread, location, group;
 };
@@ -30,7 +30,7 @@ struct ElementName {
 struct DeferredRace {
     Code code;
     ElementName element;
-    const char *before, *later_kind;
+    const char *earlier_kind, *later_kind;
     int barrier;
     Access earlier, later;
     uint32_t reader;
@@ -50,8 +50,8 @@ struct UnwrittenRead {
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
-    // The engines see writes before these times, those of the last fence.proxy.async: by a thread, by a warp, by the
-    // block, by other threads.
+    // The times of the last fence.proxy.async: earlier writes are visible to the engines. By thread, by warp, for the
+    // block, and for other threads
     uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
     VectorClock proxy_fenced_others;
     Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
@@ -60,17 +60,17 @@ struct BlockClock {
     std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
     // By warpgroup and wgmma-group: the time at which a thread first waited for the group
     std::vector<uint32_t> mma_groups_completed[max_threads / 128];
-    // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of
-    // barriers of a part of the warp
+    // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of a
+    // barrier for some lanes of the warp
     std::vector<uint32_t> lanes_synced;
-    // The state that threads have acquired: `views` has that of each thread, from flags, mbarriers and the like;
-    // `block_view` that of all threads, from barriers of the block
+    // The state that threads have acquired: `views` by each thread, through flags, mbarriers and the like; `block_view`
+    // by all threads, through barriers of the block
     std::vector<ThreadView> views;
     SyncState block_view;
-    bool any_acquired = false;             // whether a thread of this block has acquired anything
-    bool acquired_since_barrier = false;   // the same since the last barrier of the block
-    int barrier_line = 0;                  // of the last barrier of the block
-    std::unique_ptr<UnwrittenRead> unwritten;              // the first one in shared memory since the last barrier
+    bool any_acquired = false;             // whether any thread of this block has acquired anything
+    bool acquired_since_barrier = false;   // whether any has since the last barrier of the block
+    int barrier_line = 0;                  // the line of the last barrier of the block
+    std::unique_ptr<UnwrittenRead> unwritten;              // the first read of shared memory since the last barrier
     // By thread: its asynchronous copies in flight, and the number of groups that it has committed
     struct {
         std::vector<Copy> open;
@@ -81,10 +81,10 @@ struct BlockClock {
     uint32_t block_start = 1, block_synced = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
-    // A tag of a word of shared memory is the key of the first thread that has read it since the last barrier. It is
-    // set if further reads change nothing in the cell: those by other threads of that warp, or, with `block_tag`, of
-    // the block. So most reads of tiles compare two integers, and do not load the cell, which has ten times the size of
-    // the word. `read_key`: the rank of the current thread, and above it a number that changes at each barrier.
+    // The tag of a word of shared memory is the key of the first thread that has read the word since the last barrier.
+    // It is set if further reads change nothing in the cell: reads by other threads of that warp, or, with `block_tag`,
+    // of the block. So most reads of tiles compare two integers, and do not load the cell, which is ten times as large
+    // as the word. `read_key`: the rank of the current thread in the low bits, and above them a count of barriers
     static constexpr uint32_t block_tag = 1u << 31;
     uint32_t read_key = max_threads;
     void forget_read_tags() {

@@ -1,4 +1,4 @@
-// Bulk copies (TMA): cp.async.bulk of contiguous bytes, and of boxes of a tensor map
+// Bulk copies by TMA: cp.async.bulk for contiguous bytes, cp.async.bulk.tensor for boxes of a tensor map
 #include <algorithm>
 #include <string>
 #include <string.h>
@@ -19,7 +19,7 @@ static void check_bulk_size(const void *address, uint32_t bytes, const char *ope
     if (bytes % 16 == 0 && bytes) return;
     fail(Code::bulk_bytes, {{"operation", operation}, {"bytes", bytes}}, line);
 }
-// Calls f(block) once per block of the cluster in the multicast mask, with the current block if the mask is 0.
+// Calls copy_to_block(block) for each block of the cluster in the multicast mask, or for the current block if it is 0.
 template <class F> static void visit_targets(uint32_t blocks, int line, F copy_to_block) {
     if (!blocks) return copy_to_block(*worker);
     const auto &cluster = worker->leader->cluster;
@@ -29,8 +29,8 @@ template <class F> static void visit_targets(uint32_t blocks, int line, F copy_t
         copy_to_block(cluster.empty() ? *worker : *cluster[i]);
     }
 }
-// Checks and records a bulk copy to `to` in the shared memory of the block `there`. It completes on the mbarrier of
-// this block, or of `barrier_block`, at the offset of `bar`.
+// Checks and records a bulk copy to address `target` in the shared memory of `block`. The copy completes on the
+// mbarrier of `block`, or of `barrier_block`, at the offset of `barrier_address`.
 static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint32_t barrier_address, int line,
     Worker *barrier_block = nullptr) {
     auto &barriers = engines_of(barrier_block ? *barrier_block : block).barriers;
@@ -72,15 +72,16 @@ void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t b
     Worker &block = block_at(target, line);
     char *shared = shared_pointer(target, bytes, "st.async", line);
     if (&block_at(barrier_address, line) != &block)
-        fail(Code::no_mbarrier, {{"operation", "st.async, whose values go to another block,"}}, line);
-    // This does not count as a use of the block's shared memory, because the block waits for the bytes; if it does not,
-    // there is another finding.
+        fail(Code::no_mbarrier, {{"operation", "st.async to another block"}}, line);
+    // This does not count as a use of the other block's shared memory by this one, because that block waits for the
+    // bytes; if it does not, the missing wait is reported.
     const Access previous_use = detector.on ? block.clock->used_by_others : Access{};
     start_bulk_copy(block, target, bytes, barrier_address, line);
     if (detector.on) block.clock->used_by_others = previous_use;
     memcpy(shared, source, bytes);
 }
-// Checks the source of a copy to global memory, which reads it until the thread waits; returns its address.
+// Checks the source of a copy to global memory, and records that the copy reads it until the thread has waited; returns
+// the source's address.
 static char *source_of_store(uint32_t source, uint32_t bytes, unsigned alignment, const char *operation, int line) {
     require_own_block(source, operation, line);
     char *shared = shared_in_block(*worker, source, bytes, operation, line);
@@ -101,12 +102,12 @@ void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     memcpy(target, shared, bytes);
 }
 
-// A copy in a mode that its tensor map, or its coordinates, do not allow
+// Reports a copy in a mode that its tensor map, or its coordinates, do not allow.
 [[noreturn]] static void fail_mode(const char *part, const std::string &value, const char *allowed,
     int line) {
     fail(Code::tensor_map_mode, {{"part", part}, {"value", value.c_str()}, {"allowed", allowed}}, line);
 }
-// The filter's corner must be in the bounding box.
+// Reports a filter whose corner is not in the bounding box.
 static void check_filter_corner(const TensorMap &tensor_map, const int32_t *coordinates, int line) {
     static const char *const parts[] = {"", "the filter's W coordinate", "the filter's H coordinate",
         "the filter's D coordinate"};
@@ -138,8 +139,8 @@ static const TensorMap &check_tensor_map(const void *map, const int32_t *coordin
             {{"operation", operation}, {"at", coordinates[0]}, {"elements", 16 / tensor_map.itemsize}}, line);
     return tensor_map;
 }
-// Calls f(offset in the box, address in global memory, bytes) per row of the box that begins at `at`, along the
-// innermost axis. A row is split at the bounds of the array; the address is null for parts that are out of bounds.
+// Calls visit(offset in the box, address in global memory, bytes) per row of the box at `coordinates`; rows are along
+// the innermost axis. A row is split at the bounds of the array; the address is null for parts that are out of bounds.
 template <class F> static void visit_rows(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
     int32_t index[5] = {};
     const int row_bytes = tensor_map.box[0] * tensor_map.itemsize;
@@ -167,8 +168,8 @@ template <class F> static void visit_rows(const TensorMap &tensor_map, const int
         if (axis >= tensor_map.rank) return;
     }
 }
-// Calls f(offset, address, bytes) for the channels of each pixel under a filter (TensorMode::im2col): along W, then H,
-// D and N, from one corner of the bounding box to the other. `coordinates` end with an offset per spatial axis.
+// Calls visit(offset, address, bytes) for the channels of each pixel under a filter (TensorMode::im2col): along W, then
+// H, D and N, from one corner of the bounding box to the other. `coordinates` ends with an offset per spatial axis.
 template <class F> static void visit_pixels(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
     const int last = tensor_map.rank - 1, *const offsets = coordinates + tensor_map.rank;
     int32_t at[5];
@@ -216,14 +217,14 @@ static uint32_t box_bytes(const TensorMap &tensor_map, TensorMode mode) {
     for (int axis = 0; axis < tensor_map.rank; axis++) bytes *= uint32_t(tensor_map.box[axis]);
     return bytes;
 }
-// Calls f(swizzled offset, offset, bytes) per 16 bytes, which a swizzle moves as a unit.
+// Calls visit(swizzled offset, offset, bytes) per 16 bytes, the unit that a swizzle moves.
 template <class F> static void visit_units(uint32_t address, uint32_t bytes, int swizzle, F visit) {
     for (uint32_t i = 0, unit_bytes; i < bytes; i += unit_bytes) {
         unit_bytes = std::min(16 - (address + i) % 16, bytes - i);
         visit(swizzle_offset(address + i, swizzle), i, unit_bytes);
     }
 }
-// The block of a pair whose rank has the parity of `rank`
+// Returns the block of the CTA pair whose rank has the same parity as `rank`.
 static Worker &block_of_pair(Worker &block, uint32_t rank) {
     const auto &cluster = worker->leader->cluster;
     if (cluster.empty()) return block;
@@ -278,7 +279,7 @@ void bulk_commit() { current_requests().num_store_groups++; }
 // Completes the reads of all groups except the newest `groups`.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto is_complete = [&](const Copy &copy) { return copy.group + groups < committed; };
-    ++detector.now;                                          // so that the time is later than all releases
+    ++detector.now;                                          // later than all releases so far
     for (const Copy &copy : reads)
         if (is_complete(copy)) detector.complete_reads(copy);
     reads.erase(std::remove_if(reads.begin(), reads.end(), is_complete), reads.end());

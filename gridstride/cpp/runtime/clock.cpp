@@ -2,10 +2,10 @@
 //
 // `now` counts these events, and each access is stored with the current value of `now`, its time. A barrier of the
 // block sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before later
-// accesses. So order by barriers requires one comparison of two integers (`happens_before`, detector.h). `warp_synced`
-// is the same per warp, `lanes_synced` per pair of lanes, for barriers of a part of a warp, and `launch_start` for
-// launches and the barrier of the grid. Only accesses that a thread acquires by a flag or an mbarrier require a vector
-// clock (vector_clock.h).
+// accesses. So whether a barrier orders two accesses takes one comparison of integers (`happens_before`, detector.h).
+// `warp_synced` is the corresponding time per warp, `lanes_synced` per pair of lanes, for barriers of some lanes, and
+// `launch_start` for launches and the barrier of the grid. Only accesses that a thread acquires through a flag or an
+// mbarrier require a vector clock (vector_clock.h).
 #include "detector.h"
 #include "undefined.h"
 
@@ -35,8 +35,8 @@ void Detector::begin_block(Worker &worker) {
     for (auto &time : warp_synced) time = now;
 }
 
-// A barrier of the block is also a fence: it acquires the accesses that are released by flags that its threads have
-// loaded.
+// Records a barrier of the block. It is also a fence: it acquires the accesses that the flags which its threads have
+// loaded release.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     report_unwritten(unwritten);
@@ -56,7 +56,7 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
     if (!on) return;
     ++now;
     const Warp &warp_state = worker.warps[warp];
-    if (lanes == (warp_state.exists & ~warp_state.finished)) warp_synced[warp] = now;
+    if (lanes == (warp_state.existing & ~warp_state.finished)) warp_synced[warp] = now;
     else {
         lanes_synced.resize(size_t(max_threads) * 32, 0);
         uint32_t latest[32] = {};
@@ -74,8 +74,8 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
         if (lanes >> lane & 1) static_cast<SyncState &>(views[size_t(warp * 32 + lane)]) = joined;
 }
 
-// fence.proxy.async of a thread: makes its writes, and all accesses that happen before the fence, visible to the
-// engines.
+// Records a fence.proxy.async of the current thread, which makes its writes, and all that happen before the fence,
+// visible to the engines.
 void Detector::fence_proxy() {
     const uint32_t rank = self % max_threads, warp = rank / 32;
     proxy_fenced[rank] = ++now;
@@ -87,7 +87,7 @@ bool Detector::is_proxy_fenced(const Access &access) const {
     if (access.time < block_start || is_engine(access)) return true;
     const BlockClock *holder = this;
     for (const Worker *block : w->leader->cluster)
-        if (block != w && thread_number(*block, 0) / max_threads == access.thread / max_threads) holder = block->clock;
+        if (block != w && thread_id(*block, 0) / max_threads == access.thread / max_threads) holder = block->clock;
     const uint32_t rank = access.thread % max_threads;
     return holder->proxy_fenced_others.includes(access.thread, access.time) ||
            access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],

@@ -1,4 +1,4 @@
-// Distributed shared memory and the barrier of clusters; named barriers of a block
+// Distributed shared memory, cluster barriers, and the named barriers of a block
 #include <algorithm>
 #include "clusters.h"
 #include "detector.h"
@@ -81,13 +81,13 @@ void cluster_wait(int line) {
     if (detector.on) detector.acquire(engines_of(*worker->leader).cluster_released);
 }
 
-void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
-    if (!number && threads == uint32_t(worker->num_threads) && waits) return sync_block(line);
-    if (number > 15 || threads % 32 || !threads)
-        fail(Code::no_such_barrier, {{"barrier", number}, {"threads", threads}}, line);
-    auto &target = engines_of(*worker).named[number];
+void named_barrier(uint32_t barrier_id, uint32_t threads, bool waits, int line) {
+    if (!barrier_id && threads == uint32_t(worker->num_threads) && waits) return sync_block(line);
+    if (barrier_id > 15 || threads % 32 || !threads)
+        fail(Code::no_such_barrier, {{"barrier", barrier_id}, {"threads", threads}}, line);
+    auto &target = engines_of(*worker).named[barrier_id];
     if (target.arrived && target.threads != threads)
-        fail(Code::barrier_threads, {{"barrier", number}, {"threads", threads}, {"others", target.threads}}, line);
+        fail(Code::barrier_threads, {{"barrier", barrier_id}, {"threads", threads}, {"others", target.threads}}, line);
     target.threads = threads;
     const uint32_t phase = target.phase;
     if (detector.on) target.releasing.join(detector.release());
@@ -98,8 +98,8 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
     if (!waits) return;
     struct Wait {
         decltype(&target) barrier;
-        uint32_t phase, number;
-    } wait{&target, phase, number};
+        uint32_t phase, barrier_id;
+    } wait{&target, phase, barrier_id};
     wait_until(
         [](void *arg) {
             const auto &state = *static_cast<Wait *>(arg);
@@ -108,7 +108,7 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
         &wait, line,
         [](void *arg, Finding &f, const char *name) {
             const auto &state = *static_cast<Wait *>(arg);
-            f.add({{name, Code::at_barrier, 3}, {"barrier", state.number}, {"arrived", state.barrier->arrived},
+            f.add({{name, Code::at_barrier, 3}, {"barrier", state.barrier_id}, {"arrived", state.barrier->arrived},
                 {"threads", state.barrier->threads}});
         });
     if (detector.on) detector.acquire(target.released);

@@ -1,4 +1,4 @@
-// cp.async. The emulator copies immediately, but the detectors treat the copy as in flight until its thread has waited.
+// cp.async: the emulator copies immediately, but the detectors treat the copy as in flight until its thread has waited.
 #include <algorithm>
 #include <string.h>
 #include "engines.h"
@@ -45,15 +45,15 @@ void Detector::wait_for_copies(unsigned groups) {
     queue.open.erase(queue.open.begin(), queue.open.begin() + std::ptrdiff_t(num_completed));
 }
 void Detector::complete_copy(const Copy &c) {
-    each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
+    for_each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
 }
 void Detector::complete_reads(const Copy &c) {
-    each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
+    for_each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
 }
 
-// Checks and records a read of 16 bytes by wgmma. A cell has two reads, but more warpgroups may read the same bytes, so
-// a separate table records these reads. `checked_write` is the write of the last checked cell: most cells have the same
-// write, which is checked once.
+// Checks and records a read of 16 bytes by wgmma. A cell records two reads, but more than two warpgroups may read the
+// same bytes, so a separate table has these reads. `checked_write` is the write of the last checked cell: neighbouring
+// cells usually have the same write, which is checked only once.
 void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
     finish_pending_writes();
     const Access read = {self, not_completed, location};
@@ -78,7 +78,7 @@ void Detector::complete_mma_groups(uint32_t groups) {
     auto &completion_times = mma_groups_completed[warpgroup];
     while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
-    wait_for_engine(thread_number(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
+    wait_for_engine(thread_id(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
 }
 // Checks a write to bytes that wgmma has read since the previous write: each warpgroup must have waited for its
 // wgmma-groups, and the current thread must have synchronized with it since.
@@ -93,15 +93,16 @@ void Detector::check_mma_reads(const Access &previous_write, const Access &write
         const auto &completion_times = holder_clock.mma_groups_completed[warpgroup];
         const uint32_t completed_at = mma_read.group < completion_times.size()
             ? completion_times[mma_read.group] : not_completed;
-        const Access read = {thread_number(holder, warpgroup * 128), completed_at, mma_read.location};
+        const Access read = {thread_id(holder, warpgroup * 128), completed_at, mma_read.location};
         if (!happens_before(read, block_start))
-            race(read, write, "read", is_atomic_update(write.location) ? "changed atomically" : "written", a, owner,
+            report_race(read, write, "read", is_atomic_update(write.location) ? "changed atomically" : "written", a,
+                owner,
                 nullptr);
     }
 }
 
-// Checks and records a read of 16 bytes by tcgen05.mma or tcgen05.cp, in the shared memory of this block or its pair.
-// Two threads may have issued instructions that read the same bytes.
+// Checks and records a read of 16 bytes by tcgen05.mma or tcgen05.cp, in the shared memory of this block or the other
+// block of its CTA pair. Instructions of two threads may read the same bytes.
 void Detector::read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &read, Access &checked_write) {
     finish_pending_writes();
     BlockClock &clock = &holder == w ? *this : *holder.clock;
@@ -136,7 +137,7 @@ void Detector::check_operand_reads(const Access &previous_write, const Access &w
         const auto &completed = read.pipe->completed;
         const uint32_t completed_at = read.commit < completed.size() ? completed[read.commit] : not_completed;
         if (happens_before({read.pipe->thread, completed_at, read.location}, block_start)) continue;
-        race({read.pipe->thread & ~(1u << 31), completed_at, read.location}, write, "read",
+        report_race({read.pipe->thread & ~(1u << 31), completed_at, read.location}, write, "read",
             is_atomic_update(write.location) ? "changed atomically" : "written", a, owner, nullptr);
     }
 }

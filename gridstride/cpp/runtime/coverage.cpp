@@ -1,7 +1,7 @@
-// Which basic blocks of the loaded modules were executed: -fsanitize-coverage=trace-pc makes each of them begin with a
-// call, whose return address is added to a set. And how many warps took each branch: `../rewriters/branches.py` inserts
-// a call into each condition. A warp evaluates a condition once if each of its threads does so at most once; so
-// evaluation i of the warp consists of evaluation i of each thread.
+// Records which basic blocks of the loaded modules were executed: -fsanitize-coverage=trace-pc inserts a call at the
+// begin of each, whose return address is added to a set. Also counts how many warps took each branch:
+// `../rewriters/branches.py` inserts a call into each condition. Evaluation i of a condition by a warp consists of
+// evaluation i by each of its threads.
 #include <dlfcn.h>
 
 #include <map>
@@ -14,7 +14,7 @@
 #include "worker.h"
 
 namespace gridstride {
-struct ExecutedBlock { // in ../emulator.py, too
+struct ExecutedBlock { // mirrored in ../emulator.py
     const char *library;
     uintptr_t offset; // of the return address in the library
 };
@@ -30,22 +30,22 @@ struct BlockSet {
             uintptr_t found = addresses[slot].load(std::memory_order_relaxed);
             if (found == address) return;
             if (!found && addresses[slot].compare_exchange_strong(found, address)) return;
-            if (found == address) return;
+            if (found == address) return;       // another thread has stored it in between
         }
         ++num_dropped;
     }
 };
 static BlockSet executed_blocks;
 
-struct BranchCounts { // in ../emulator.py, too
+struct BranchCounts { // mirrored in ../emulator.py
     const char *file;
-    long line, taken, others, divergent; // evaluations by warps; a divergent one is in `taken` and in `others`
+    long line, taken, others, divergent; // evaluations by warps; a divergent one counts in `taken` and in `others`
 };
 
 struct WarpBranch {
     const char *file;
     int line, column;
-    uint64_t warp; // in the grid
+    uint64_t warp; // its index in the grid
     bool operator==(const WarpBranch &other) const {
         return file == other.file && line == other.line && column == other.column && warp == other.warp;
     }

@@ -1,4 +1,4 @@
-// The detectors at the start and the end of a launch, and at accesses of the host to checked memory
+// The start and the end of a launch in the detectors, and host accesses to device memory
 #include <dlfcn.h>
 #include "detector.h"
 #include "findings.h"
@@ -13,7 +13,7 @@
 
 namespace gridstride {
 
-// Looks up the image of the module with this code; returns false if it is unknown, or only partly known.
+// Finds the image of the module that contains this code; returns false if it is unknown, or only partly known.
 static bool find_image(void *code, Image &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
@@ -69,7 +69,7 @@ Detector::Scope::Scope(bool of_several_devices) {
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
     detector.pending.active = false, detector.pending.words.clear();
-    detector.pending.stored = {};
+    detector.pending.store = {};
     detector.deferred_races.clear();
     detector.has_deferred_races = false;
     detector.flags.clear();
@@ -84,16 +84,17 @@ void Detector::begin_launch(const Launch &l) {
     launch = &l;
     begin_arguments();
     unordered_since = launch_start;
-    clear_from = clear_end = 0;
-    has_unordered = operations.begin_launch(&l, image.base, unordered_since);
+    clear_begin = clear_end = 0;
+    has_unordered_operations = operations.begin_launch(&l, image.base, unordered_since);
 }
-// Switches to the checks of another launch that runs. Its operation is the current one.
-void Detector::enter_launch(const LaunchChecks &of_launch, uint32_t device_number) {
-    launch = of_launch.launch, image = of_launch.image, has_all_addresses = of_launch.has_all_addresses;
-    launch_number = of_launch.launch_number, device = device_number;
+// Switches to the checks of another running launch, whose operation is the current one.
+void Detector::enter_launch(const LaunchChecks &checks_of_launch, uint32_t device_index) {
+    launch = checks_of_launch.launch, image = checks_of_launch.image;
+    has_all_addresses = checks_of_launch.has_all_addresses, launch_id = checks_of_launch.launch_id;
+    device = device_index;
     unordered_since = launch_start;
-    clear_from = clear_end = 0;
-    has_unordered = operations.begin_launch(nullptr, 0, unordered_since);
+    clear_begin = clear_end = 0;
+    has_unordered_operations = operations.begin_launch(nullptr, 0, unordered_since);
 }
 void Detector::begin_after(const SyncState &released) {
     if (!on || !released.any()) return;
@@ -101,7 +102,8 @@ void Detector::begin_after(const SyncState &released) {
     acquired_since_barrier = false;
     block_view = released;
 }
-// Orders all accesses of the blocks before all their next ones, as the barrier of a grid does while other launches run.
+// Orders all earlier accesses of the blocks before all their later ones: the barrier of a grid while other launches
+// run.
 void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorClock &all_threads) {
     SyncState joined;
     joined.acquired = all_threads;
@@ -115,16 +117,16 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 }
 
 Detector::Scope::~Scope() {
-    detector.on = checks_enabled = detector.has_unordered = false, detector.shared_base = nowhere;
+    detector.on = checks_enabled = detector.has_unordered_operations = false, detector.shared_base = nowhere;
     detector.several_devices = false;
     // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.restore_variables(stops_launch);
 }
 
-// Discards the state of a launch, in a forked child.
+// Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
-    on = checks_enabled = has_unordered = false, shared_base = nowhere;
+    on = checks_enabled = has_unordered_operations = false, shared_base = nowhere;
     unwritten.reset(), unwritten_in_launch.reset();
     saved_variables.clear();
 }
@@ -141,7 +143,7 @@ void Detector::enter(Worker &block) {
     std::swap(*block.clock, static_cast<BlockClock &>(*this));
 }
 
-// Checks an access of the shared memory of another block of the cluster.
+// Checks an access to the shared memory of another block of the cluster.
 void Detector::access_other_block(Worker &block, uintptr_t address, unsigned bytes, bool write, uint32_t location) {
     // Variables at file scope are bound once, to the memory of the first block.
     const FileScope &scope = block.root->file_scopes[image.base];
@@ -153,13 +155,13 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
     block.clock->used_by_others = {self, now, location};
     block.clock->forget_read_tags();
     access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
-    if (checks(racecheck) && !is_begin_acquired(block))
+    if (checks(racecheck) && !has_acquired_begin(block))
         report_finding(Code::block_not_begun, {}, {self, now, location});
 }
-// Returns whether the current thread has acquired anything from that block, by the barrier of the cluster or otherwise.
-bool Detector::is_begin_acquired(const Worker &block) const {
+// Returns whether the current thread has acquired the begin of that block, by the barrier of the cluster or otherwise.
+bool Detector::has_acquired_begin(const Worker &block) const {
     for (int rank = 0; rank < block.num_threads; rank++)
-        if (is_acquired({thread_number(block, rank), block.clock->block_start, 0})) return true;
+        if (is_acquired({thread_id(block, rank), block.clock->block_start, 0})) return true;
     return false;
 }
 
@@ -169,7 +171,7 @@ void BlockClock::forget_arrays() {
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.word_cells[i] = {};
     low_cells = 0, high_cells = shared_cap / 4;
 }
-void Detector::new_array(Worker &worker, const char *name, size_t offset, const Shape &shape) {
+void Detector::add_array(Worker &worker, const char *name, size_t offset, const Shape &shape) {
     if (!on) return;
     const bool is_below_file_scope = offset < shared_cap - worker.root->file_scopes[image.base].used;
     if (is_below_file_scope) low_cells = std::max(low_cells, (offset + shape.bytes + 3) / 4);
@@ -178,8 +180,8 @@ void Detector::new_array(Worker &worker, const char *name, size_t offset, const 
     for (size_t i = offset / 4; i < (offset + shape.bytes + 3) / 4; i++)
         shared_cells.word_cells[i].owner = uint16_t(worker.arrays.size());
 }
-// Begins a run with an access that continues none. A run of an earlier launch that is not overwritten word by word is
-// flushed to the cells.
+// Begins a run with an access that continues no run. If both runs are in use and the older one belongs to an earlier
+// launch, that run is flushed to the cells.
 bool Detector::begin_run(
     Line &line, bool write, const Access &current, uintptr_t offset, uint32_t words, uint32_t log_words) {
     Run *const runs = write ? line.writes : line.reads;
@@ -198,18 +200,18 @@ bool Detector::begin_run(
         (is_inside ? Run::inside_bit : 0) | (!write && is_initialized ? Run::initialized_bit : 0));
     return true;
 }
-// Clears the shadow memory of a freed allocation. It shares no page with others, so that the pages of its cells are
-// freed.
+// Clears the shadow memory of a freed allocation. Allocations share no pages, so the pages of its cells are freed.
 void Detector::forget(const Allocation &p) {
     const auto [from, to] = memory.span(p);
     if (cells.word_cells) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
 }
-// If a launch is ended, its writes to device variables are undone: otherwise the next launch would find, for example, a
-// counter of a barrier at which only some threads have arrived. Large variables are not saved, because that could take
-// longer than the launch.
-constexpr size_t max_saved_bytes = size_t(128) << 10;
+// Saves a device variable before the first write to it: if a finding ends the launch, its writes to device variables
+// are undone. Otherwise the next launch would find, for example, the counter of a barrier at which only some threads
+// have arrived. Large variables are not saved, because that could take longer than the launch.
+
 void Detector::save_variable(Allocation &variable) {
+    constexpr size_t max_saved_bytes = size_t(128) << 10;
     const char *begin = reinterpret_cast<const char *>(variable.lo);
     const size_t bytes = variable.hi - variable.lo;
     variable.check_writes = false;

@@ -28,22 +28,22 @@ struct LaunchChecks {
     const Launch *launch = nullptr;
     Image image = {};
     bool has_all_addresses = false;        // are all addresses that the launch can access among its arguments?
-    bool has_unordered = false;
-    uint32_t launch_number = 0, unordered_since = 1;
+    bool has_unordered_operations = false;
+    uint32_t launch_id = 0, unordered_since = 1;
 };
 
 struct Detector : BlockClock {
-    uint32_t now = 1, launch_start = 1, self = 0, launch_number = 0;
-    uint32_t tag_epoch = 0;              // of global memory, as `launch_start`
+    uint32_t now = 1, launch_start = 1, self = 0, launch_id = 0;
+    uint32_t tag_epoch = 0;              // for global memory: tags of an earlier epoch are stale
     bool on = false, after_fence = false; // after_fence: whether a fence directly precedes the current atomic access
     bool has_deferred_races = false;                    // whether `deferred_races` is not empty
     bool several_devices = false;        // whether launches of several devices run together
     uint32_t device = 0;                 // of the current launch
-    // Whether an operation of another stream is not ordered before this launch; if so, the time of the first such
-    // launch
-    bool has_unordered = false;
+    // Whether any operation of another stream is not ordered before this launch, and the time of the first such
+    // operation that is a launch
+    bool has_unordered_operations = false;
     uint32_t unordered_since = 1;
-    uintptr_t clear_from = 0, clear_end = 0;               // a range that no such operation accesses
+    uintptr_t clear_begin = 0, clear_end = 0;              // an address range that no such operation accesses
     Image image = {};
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
@@ -63,17 +63,17 @@ struct Detector : BlockClock {
             uintptr_t a;
             unsigned n;
             uint32_t location;
-        } stored;                          // a store by a thread with an undefined value
+        } store;                           // the last store by a thread with an undefined value
         struct {
             uintptr_t a;
             size_t n;
-        } range;                           // of a struct, as the hook of its write announced it
+        } range;                           // of a struct write, as its hook has announced it
     } pending = {};
     std::vector<DeferredRace> deferred_races;
     const Launch *launch = nullptr;
     bool has_all_addresses = false;        // are all addresses that the launch can access among its arguments?
-    std::unordered_map<uintptr_t, Flag> flags;             // by index of the word
-    std::vector<uint32_t> warned_at;
+    std::unordered_map<uintptr_t, Flag> flags;             // key: address / 4
+    std::vector<uint32_t> warned_at;                       // locations that already have a warning
     std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first in memory that other blocks may write
     struct SavedVariable {
         uintptr_t lo;
@@ -91,7 +91,7 @@ struct Detector : BlockClock {
 
     void begin_block(Worker &);
     void enter(Worker &);                  // switches to the state of another block
-    static uint32_t thread_number(const Worker &worker, int rank) {
+    static uint32_t thread_id(const Worker &worker, int rank) {
         return (worker.first_block + uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
     }
     int level_of(gridstride::Scope scope) const {
@@ -102,16 +102,16 @@ struct Detector : BlockClock {
         return (a.location & bits) == bits;
     }
     bool is_same_device(uint32_t thread) const;            // whether this thread runs on the device of the current one
-    LaunchChecks launch_checks() const { return {launch, image, has_all_addresses, has_unordered, launch_number,
+    LaunchChecks launch_checks() const { return {launch, image, has_all_addresses, has_unordered_operations, launch_id,
         unordered_since}; }
-    void enter_launch(const LaunchChecks &, uint32_t device_number);
+    void enter_launch(const LaunchChecks &, uint32_t device_index);
     void begin_launch(const Launch &);
-    void begin_after(const SyncState &);   // the block begins with what has been released to its launch
+    void begin_after(const SyncState &);   // the block acquires this state before its first access
     void join_blocks(const std::vector<Worker *> &, const VectorClock &all_threads);
     void begin_thread(Worker &worker) {
         if (!on) return;
         const int rank = worker.rank[worker.current];
-        self = thread_number(worker, rank);
+        self = thread_id(worker, rank);
         read_key = (read_key & ~uint32_t(max_threads - 1)) | uint32_t(rank);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
         if (__builtin_expect(worker.has_undefined_values, 0)) pending.active = has_undefined(worker);
@@ -124,8 +124,9 @@ struct Detector : BlockClock {
     SyncState release();
     void acquire(const SyncState &);
     SyncState join_views(int from, int to, uint32_t lanes = ~0u);
-    // The current thread has waited for requests of `thread`: accesses of the engines for these requests before `time`
-    // happen before its next accesses, and before those of threads that synchronize with it later.
+    // Records that the current thread has waited for requests of `thread`: accesses that the engines made for these
+    // requests before `time` happen before its next accesses, and before those of threads that synchronize with it
+    // later.
     void wait_for_engine(uint32_t thread, uint32_t time) {
         view().waited.add(thread, {time, 0, 0});
     }
@@ -147,8 +148,8 @@ struct Detector : BlockClock {
 
     static bool is_engine(const Access &a) { return a.location & engine_bit; }
     // Returns whether an earlier access happens before the next access of the current thread: if there was a barrier of
-    // the block or the warp in between, or if the thread has acquired it. All accesses before time `since` do: the
-    // start of the launch, or, for shared memory, of the block.
+    // the block or the warp in between, or if the thread has acquired it. All accesses before `since` happen before it;
+    // `since` is the start of the launch, or, for shared memory, of the block.
     bool happens_before(const Access &a, uint32_t since) const {
         if (a.time < since) return true;
         if (a.time < launch_start) return !from_unordered_launch(a);
@@ -176,19 +177,20 @@ struct Detector : BlockClock {
             return !(earlier.location & later.location & atomic_bit) && from_unordered_launch(earlier);
         if (earlier.thread == self && !is_engine(earlier)) return false;
         if (earlier.location & later.location & atomic_bit)
-            return (earlier.location | later.location) & (narrow_bit | volatile_bit | device_bit) &&
+            return (earlier.location | later.location) & (block_scope_bit | volatile_bit | device_bit) &&
                    !happens_before(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
         return !happens_before(earlier, since) && !(earlier.location & atomic_bit && was_observed(c, earlier, since));
     }
     // Races of launches and copies (operations.cpp)
 
-    uint32_t ordered_until() const { return has_unordered ? unordered_since : launch_start; }
-    bool from_unordered_launch(const Access &earlier) const { return has_unordered && is_unordered(earlier); }
+    uint32_t ordered_until() const { return has_unordered_operations ? unordered_since : launch_start; }
+    bool from_unordered_launch(const Access &earlier) const { return has_unordered_operations &&
+        is_unordered(earlier); }
     bool is_unordered(const Access &earlier) const;
     // Whether no operation accesses these bytes without being ordered before this launch; false if that is unknown
     bool is_clear_of_operations(uintptr_t a, unsigned n) {
-        return (a >= clear_from && a + n <= clear_end) || find_clear_range(a, n);
+        return (a >= clear_begin && a + n <= clear_end) || find_clear_range(a, n);
     }
     bool find_clear_range(uintptr_t a, unsigned n);
     void acquire_operation(uintptr_t a);
@@ -214,7 +216,7 @@ struct Detector : BlockClock {
     void wait_for_copies(unsigned groups);
     void complete_copy(const Copy &);
     void complete_reads(const Copy &);
-    void record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &fine);
+    void record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write);
     void complete_mma_groups(uint32_t groups);
     void read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &, Access &checked_write);
     void check_operand_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
@@ -224,7 +226,6 @@ struct Detector : BlockClock {
     static bool is_atomic_update(uint32_t location) { return (location & (atomic_bit | volatile_bit)) == atomic_bit; }
     static bool in_flight(const Access &a) { return a.time == not_completed; }
 
-    // An access
 
     // The fast path, for most accesses of correct kernels: a word of shared memory is written before the last barrier
     // and read after it, or read before and written after. Returns false if `access` must make the full check.
@@ -242,13 +243,13 @@ struct Detector : BlockClock {
         else if (c.read.thread == self) c.read.time = now, c.read.location = location;
         else if (w->uses_warps) record_read(c, {self, now, location}, block_start);
         else {
-            if (read2 && is_of_other_warp(c) && any_acquired) return false;   // one of the two may happen before this
+            if (read2 && is_of_other_warp(c) && any_acquired) return false;   // one of them may happen before this read
             if (!read2 || is_of_other_warp(c)) c.second_read = {self, now, location};
             tag_reads(off / 4, c);
         }
         return true;
     }
-    // The same for words of shared memory
+    // `fast_shared_access` for consecutive words
     bool fast_shared_accesses(uintptr_t off, unsigned bytes, bool write, uint32_t location) {
         if (off >= shared_cap - bytes || (off | bytes) % 4 || (write && pending.active)) return false;
         for (const uintptr_t end = off + bytes; off < end; off += 4)
@@ -270,8 +271,8 @@ struct Detector : BlockClock {
     bool is_of_other_warp(const Cell &c) const {
         return c.read.thread / 32 == c.second_read.thread / 32 && c.read.thread / 32 != self / 32;
     }
-    // The fast path of global memory: no other thread has accessed it in this launch, or others have only read it.
-    // An access from before the launch, or by the current thread itself, cannot be part of a data race.
+    // Returns whether an earlier access cannot be part of a data race: it precedes the launch, or the current thread
+    // made it. The fast path of global memory requires this of all accesses that its cells record.
     inline __attribute__((always_inline)) bool cannot_conflict(const Access &a, uint32_t since) const {
         return a.time < since ||
                (a.thread == self && a.time >= launch_start && !(a.location & (engine_bit | async_bit)));
@@ -311,7 +312,7 @@ struct Detector : BlockClock {
             ((others[1].mask & words && others[1].time >= launch_start) ||
                 (others->mask & words && (others->log_words() != log_words || others->thread_of(item) != self))))
             return false;
-        if (runs[1].mask & words && runs[1].time >= launch_start) return false;   // perhaps of another thread
+        if (runs[1].mask & words && runs[1].time >= launch_start) return false;   // perhaps by another thread
         runs->mask = uint16_t(runs->mask | words), runs[1].drop(words);
         return true;
     }
@@ -320,7 +321,7 @@ struct Detector : BlockClock {
         return run.mask & words && run.time >= since &&
                (run.time < launch_start || run.log_words() != log_words || run.thread_of(item) != self);
     }
-    // An access of a compact line; expands the line and returns false if it fits into no run
+    // Records an access to a compact line; expands the line and returns false if the access fits into no run
     template <unsigned n, bool write> bool access_line(Line &line, uintptr_t offset, uint32_t location) {
         constexpr uint32_t log_words = log_words_of(n);
         const unsigned word = word_of(offset), item = word >> log_words;
@@ -331,7 +332,7 @@ struct Detector : BlockClock {
         };
         // A run has one thread per word. The cell of a word that several threads read has two of them.
         if ((n == 16 && word % 4) || conflicts(line.writes) || conflicts(line.reads) ||
-            (has_unordered && line.has(Run::flushed_bit)))
+            (has_unordered_operations && line.has(Run::flushed_bit)))
             return cells.expand(offset, n), false;
         if (!is_usable_word<n, write>(offset, (line.writes[0].mask | line.writes[1].mask) & words)) return false;
         Run *const runs = write ? line.writes : line.reads;
@@ -345,20 +346,20 @@ struct Detector : BlockClock {
         return begin_run(line, write, current, offset, words, log_words);
     }
     bool begin_run(Line &, bool write, const Access &, uintptr_t offset, uint32_t words, uint32_t log_words);
-    // Whether the launch may make this access. `written`: the runs have a write of one of these words
+    // Whether the launch may make this access. `written`: a mask of the words whose writes the runs record
     template <unsigned n, bool write> inline __attribute__((always_inline)) bool is_usable_word(
         uintptr_t offset, uint32_t written) const {
         const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
         const Allocation *p = memory.at(a);
-        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
+        if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->check_writes))
             return false;
         if (write || !p->uninitialized || __builtin_popcount(written) == n / 4) return true;
         const Cell *c = cells.word_cells + offset / 4;
         return std::all_of(c, c + n / 4, [](const Cell &cell) { return cell.write.time || cell.written; });
     }
-    // `offset`: of the address in the arena
+    // `offset`: from the base of the arena
     template <unsigned n, bool write> bool fast_global_access(uintptr_t offset, uint32_t location) {
-        if (__builtin_expect(has_unordered, 0) &&
+        if (__builtin_expect(has_unordered_operations, 0) &&
             !is_clear_of_operations(reinterpret_cast<uintptr_t>(memory.base) + offset, n))
             return false;
         Line &line = cells.line_at(offset);
@@ -370,7 +371,7 @@ struct Detector : BlockClock {
         if (!write && n == 4 && is_read_by_others(offset)) return true;
         const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
         const Allocation *p = memory.at(a);
-        if (!p || p->usable_in != launch_number || a < p->lo || a + n > p->hi || (write && p->check_writes))
+        if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->check_writes))
             return false;
         Cell *c = cells.word_cells + offset / 4;
         constexpr bool by_bytes = n % 4;            // a byte, or two
@@ -381,7 +382,8 @@ struct Detector : BlockClock {
             if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write, since)) return false;
             if (!write) {
                 if (p->uninitialized && !c->write.time) return false;
-                if (__builtin_expect(has_unordered, 0)) record_read_across_launches(*c, {self, now, location});
+                if (__builtin_expect(has_unordered_operations, 0)) record_read_across_launches(*c, {self, now,
+                    location});
                 else record_plain_read(*c, location, by_bytes);
             } else {
                 if (int(!cannot_conflict(c->read, since)) | int(!cannot_conflict(c->second_read, since))) return false;
@@ -400,11 +402,11 @@ struct Detector : BlockClock {
         }
         if (memory.holds(a)) {
             Allocation *p = memory.at(a);
-            if (!p || (p->usable_in != launch_number && !is_usable(*p)) || a < p->lo || a + n > p->hi)
+            if (!p || (p->usable_in != launch_id && !is_usable(*p)) || a < p->lo || a + n > p->hi)
                 return report_out_of_bounds(a, write, location);
             if (write && p->constant) return report_constant_write(*p, a, location);
             if (write && p->check_writes) save_variable(*p);
-            if (__builtin_expect(has_unordered, 0)) check_operations(a, n, write, location);
+            if (__builtin_expect(has_unordered_operations, 0)) check_operations(a, n, write, location);
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
             cells.expand(offset, n);
             cells.forget_tags(offset, n);
@@ -416,7 +418,7 @@ struct Detector : BlockClock {
         check_other_memory(a, write, location);
     }
     void access_other_block(Worker &block, uintptr_t a, unsigned n, bool write, uint32_t location);
-    bool is_begin_acquired(const Worker &block) const;
+    bool has_acquired_begin(const Worker &block) const;
     const Worker &holder_of(uintptr_t a) const {
         const Worker *block = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
         return block ? *block : *w;
@@ -454,7 +456,7 @@ struct Detector : BlockClock {
         const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
             check_read(c, owner, host_wrote, a, current, p);
-            if (__builtin_expect(has_unordered && p, 0)) record_read_across_launches(c, current);
+            if (__builtin_expect(has_unordered_operations && p, 0)) record_read_across_launches(c, current);
             else record_read(c, current, since);
             return;
         }
@@ -462,7 +464,8 @@ struct Detector : BlockClock {
         if (conflicts(c, c.write, current, since, a, true)) record_conflicting_writes(c.write, current, a, n, owner, p);
         for (const Access *r : {&c.read, &c.second_read})
             if (conflicts(c, *r, current, since, a, true))
-                race(*r, current, "read", is_atomic_update(location) ? "changed atomically" : "written", a, owner, p);
+                report_race(*r, current, "read", is_atomic_update(location) ? "changed atomically" : "written", a,
+                    owner, p);
         if (__builtin_expect(c.read_by_mma, 0) && !p) check_mma_reads(c.write, current, a, owner), c.read_by_mma = 0;
         // An atomic operation does not replace the thread's own plain write, with which other threads may race.
         if (!(location & atomic_bit && c.write.thread == self && c.write.time >= (p ? launch_start : block_synced) &&
@@ -473,9 +476,9 @@ struct Detector : BlockClock {
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &current, const Allocation *p) {
         if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, current, "read", a, owner, p);
         if (conflicts(c, c.write, current, p ? ordered_until() : block_start, a, false))
-            race(c.write, current, "written", "read", a, owner, p);
+            report_race(c.write, current, "written", "read", a, owner, p);
         if (p ? p->uninitialized && !c.write.time && !host_wrote && !c.written : c.write.time < block_start)
-            read_unwritten(a, owner, current, p);
+            record_unwritten_read(a, owner, current, p);
         if (__builtin_expect(is_engine(current), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, current, a, owner);
     }
@@ -487,8 +490,8 @@ struct Detector : BlockClock {
         return current.location & modify_bit;
     }
     // Returns whether no barrier of the block orders a read before the next access. `record_plain_read` is
-    // `record_read` for plain reads of global memory in blocks whose threads synchronize by barriers of the block only;
-    // it makes no call.
+    // `record_read` for plain reads of global memory in blocks whose threads synchronize only by barriers of the block;
+    // the common case calls no function.
     bool is_unordered_by_barriers(const Access &a) const {
         return a.time >= block_synced || a.thread / max_threads != self / max_threads;
     }
@@ -532,8 +535,8 @@ struct Detector : BlockClock {
 
     // racecheck (racecheck.cpp)
 
-    void race(const Access &earlier, const Access &later, const char *before, const char *later_kind, uintptr_t a,
-        unsigned owner, const Allocation *p);
+    void report_race(const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
+        uintptr_t a, unsigned owner, const Allocation *p);
     bool may_be_validated(const Access &earlier, const Access &later, const char *later_kind) const;
     void defer_race(DeferredRace);
     void on_compare_and_swap(const void *, unsigned bytes);
@@ -544,10 +547,12 @@ struct Detector : BlockClock {
     // out of line, so that barriers stay fast
     __attribute__((noinline, cold)) void report_deferred_races(uintptr_t from, uintptr_t to);
     void report_race(const DeferredRace &);
-    void race_of_operations(
-        const Access &earlier, const Access &later, const char *before, const char *later_kind, const ElementName &x);
-    void engine_race(
-        const Access &earlier, const Access &later, const ElementName &x, const char *before, const char *later_kind);
+    void report_operation_race(
+        const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
+        const ElementName &);
+    void report_engine_race(
+        const Access &earlier, const Access &later, const ElementName &, const char *earlier_kind,
+        const char *later_kind);
     void record_conflicting_writes(
         const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *p);
     void finish_pending_writes() {
@@ -557,10 +562,10 @@ struct Detector : BlockClock {
     // Returns whether `finish_step` must be called before another thread runs.
     bool has_open_step() const { return __builtin_expect(int(pending.active) | int(has_deferred_races), 0); }
     __attribute__((noinline, cold)) void finish_step(bool reports);
-    // Records a store by a thread that has an undefined value: the stored value is checked after the store.
+    // Records a store by a thread that has an undefined value; `check_stored_value` checks it after the store.
     void record_store(uintptr_t a, unsigned n, uint32_t location) {
         compare_pending_writes();
-        if (pending.active) pending.stored = {a, n, location};
+        if (pending.active) pending.store = {a, n, location};
     }
     void check_stored_value();
     bool has_undefined(const Worker &worker) const {
@@ -576,7 +581,7 @@ struct Detector : BlockClock {
 
     // initcheck (initcheck.cpp)
 
-    void read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Allocation *p);
+    void record_unwritten_read(uintptr_t a, unsigned owner, const Access &at, const Allocation *p);
     void report_unwritten(std::unique_ptr<UnwrittenRead> &);
     void report_unwritten_of_launch();
     const Finding *cause_of(Kind) const;
@@ -593,7 +598,7 @@ struct Detector : BlockClock {
     bool is_of_unreachable_device(const Allocation &) const;
     bool is_address_known(Allocation &) const;
     bool is_argument(const Allocation &) const;
-    bool is_possible_target(Allocation &);        // of an access out of bounds near it
+    bool is_possible_target(Allocation &);        // whether an out-of-bounds access near it may have been meant for it
     std::string arguments_at(uintptr_t a) const;
     void report_out_of_bounds(uintptr_t a, bool write, uint32_t location);
     void report_out_of_bounds_shared(uintptr_t off, bool write, uint32_t location);
@@ -602,17 +607,17 @@ struct Detector : BlockClock {
     void report_constant_write(const Allocation &p, uintptr_t a, uint32_t location);
     void report_misaligned(uintptr_t a, unsigned n, const char *access, uint32_t location);
     [[noreturn]] void report_misaligned_operand(const void *p, unsigned n, const char *instruction, int line);
-    void host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc);
+    void check_host_access(uintptr_t a, unsigned n, bool write, bool is_atomic, void *pc);
 
     // Accesses and allocations of the host (detector.cpp)
 
-    void new_array(Worker &worker, const char *name, size_t at, const Shape &s);
+    void add_array(Worker &worker, const char *name, size_t at, const Shape &s);
     void forget(const Allocation &p);
     void save_variable(Allocation &);
     void restore_variables(bool ended);
     void abandon();
     void host_wrote(uintptr_t a, size_t n);
-    void end_host() {
+    void end_host_call() {
         flags.clear();
         warned_at.clear();
     }
@@ -621,11 +626,11 @@ private:
     void complete_access(Access &a, const Copy &c) const {
         if (in_flight(a) && a.thread == c.thread && a.location == c.location) a.time = now;
     }
-    template <class F> void each_cell(const Copy &c, F f) {
+    template <class F> void for_each_cell(const Copy &c, F f) {
         const Worker &holder = holder_of(c.to);
         const Cells &cells_there = &holder == w ? shared_cells : holder.clock->shared_cells;
-        const uintptr_t first = c.to - reinterpret_cast<uintptr_t>(holder.shared);
-        for (uintptr_t i = first; i < first + c.bytes; i += 4)
+        const uintptr_t begin = c.to - reinterpret_cast<uintptr_t>(holder.shared);
+        for (uintptr_t i = begin; i < begin + c.bytes; i += 4)
             if (Cell &word = cells_there.word_cells[i / 4]; !word.has_byte_cells) f(word);
             else
                 for (uintptr_t b = i; b < i + 4; b++) f(cells_there.byte_cells[b]);

@@ -1,4 +1,4 @@
-// Device memory: the functions that the headers and Python call; and CUDA's last error
+// Device memory: the functions that the headers and Python call. Also the last error (cudaGetLastError).
 #include <stdlib.h>
 #include <string.h>
 #include <algorithm>
@@ -17,9 +17,10 @@
 
 namespace gridstride {
 
-static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line, bool of_graph = false) {
+static char *limited_alloc(size_t bytes, size_t itemsize, bool is_uninitialized, bool host, int line,
+    bool of_graph = false) {
     DeviceLock device_lock;
-    char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
+    char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, is_uninitialized, host, false, "") : nullptr;
     if (p) memory.allocations.back().line = line, memory.allocations.back().of_graph = of_graph;
     return p;
 }
@@ -32,7 +33,7 @@ static void report_out_of_memory(size_t bytes, int line) {
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
     f.kind = warning, f.location.line = line;
-    const SignalDeferral tensor;
+    const SignalDeferral deferral;
     if (warn) warn(&f);
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
@@ -64,23 +65,23 @@ bool free_in_order(void *p) {
     return free_allocation(p);
 }
 // For malloc and free in kernels: the launch holds the device, but its blocks may run on several OS threads.
-static std::mutex heap;
+static std::mutex heap_lock;
 static std::mutex symbols_lock;
-void fork_device(Fork now) {
-    handle_fork(now, heap);
-    handle_fork(now, symbols_lock);
+void fork_device(Fork phase) {
+    handle_fork(phase, heap_lock);
+    handle_fork(phase, symbols_lock);
 }
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
-    std::lock_guard<std::mutex> guard(heap);
+    std::lock_guard<std::mutex> guard(heap_lock);
     char *const p = bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
     if (p) memory.allocations.back().of_kernel = true;
     return p;
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
-    detector.finish_pending_writes();                     // because it compares the memory that is freed
-    std::unique_lock<std::mutex> guard(heap);
+    detector.finish_pending_writes();                     // because that reads the memory that is freed here
+    std::unique_lock<std::mutex> guard(heap_lock);
     const bool freed = !p || free_allocation(p);
     guard.unlock();
     if (!freed) fail(Code::not_allocated, {{"address", reinterpret_cast<uintptr_t>(p)}}, line);
@@ -117,7 +118,7 @@ void mark_initialized(void *p, size_t bytes) {
     DeviceLock device_lock;
     detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
 }
-// Page-locked memory of the host, which is copied to a device copy before each launch and back after it
+// Page-locked host memory and its copy in device memory, which are synchronized before and after each launch
 struct Registered {
     char *host;
     size_t bytes;
@@ -183,14 +184,15 @@ bool is_pageable(const void *p) {
     return !is_device(p) && registered_at(p) == registered.end();
 }
 bool any_registered = false;
-void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc) {
+void check_registered_access(uintptr_t a, size_t bytes, bool write, bool is_atomic, void *pc) {
     if (on_device()) return;
     DeviceLock device_lock;
     const auto r = registered_at(reinterpret_cast<const void *>(a));
     if (r == registered.end()) return;
-    operations.host_access(a, bytes, write, strong, pc);
-    const uintptr_t in_kernels = reinterpret_cast<uintptr_t>(r->device) + (a - reinterpret_cast<uintptr_t>(r->host));
-    if (r->device) operations.host_access(in_kernels, bytes, write, strong, pc);
+    operations.host_access(a, bytes, write, is_atomic, pc);
+    const uintptr_t device_address =
+        reinterpret_cast<uintptr_t>(r->device) + (a - reinterpret_cast<uintptr_t>(r->host));
+    if (r->device) operations.host_access(device_address, bytes, write, is_atomic, pc);
 }
 bool register_host(void *p, size_t bytes) {
     DeviceLock device_lock;
@@ -218,8 +220,8 @@ void *device_address_of(const void *host) {
 }
 // Device variables. In host code, the address of one is not mapped, unless the host may access the variable (managed).
 static std::vector<Symbol> symbols;
-static int device_code = 0;             // the number of running launches and device algorithms of the host
-// Each device has its own variable, but for a managed one.
+static int num_device_code_scopes = 0;             // running launches, and host algorithms that access device memory
+// Returns the device's instance of a variable; all devices share a managed variable.
 static char *variable_of(Symbol &s, int device) {
     if (!device || s.device == s.host) return s.device;
     char *&variable = s.peers[device - 1];
@@ -234,7 +236,7 @@ static char *variable_of(Symbol &s, int device) {
 static bool is_variable(const Symbol &s, const void *p) {
     return p == s.device || p == s.host || (p && std::find(s.peers, std::end(s.peers), p) != std::end(s.peers));
 }
-static int symbols_device = 0;          // on whose variables they are, in device code
+static int symbols_device = 0;          // the device to whose variables the symbols point, in device code
 static void point_symbols(bool to_device) {
     symbols_device = current_device();
     for (auto &s : symbols) *s.slot = to_device ? variable_of(s, symbols_device) : s.host;
@@ -246,47 +248,47 @@ void point_symbols_to(int device) {
 }
 void begin_device_code() {
     std::lock_guard<std::mutex> guard(symbols_lock);
-    if (!device_code++) point_symbols(true);
+    if (!num_device_code_scopes++) point_symbols(true);
 }
 void end_device_code() {
     std::lock_guard<std::mutex> guard(symbols_lock);
-    if (device_code && !--device_code) point_symbols(false);
+    if (num_device_code_scopes && !--num_device_code_scopes) point_symbols(false);
 }
 // The outermost call from Python resets the state that a jump may have left, and points the variables of new modules to
 // their addresses in host code.
 void begin_call() {
     std::lock_guard<std::mutex> guard(symbols_lock);
     if (running_calls++) return;
-    device_code = 0;
+    num_device_code_scopes = 0;
     point_symbols(false);
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot) {
     DeviceLock device_lock;
-    const auto make = [&](bool close) {
-        return memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, close, 0, true);
+    const auto make = [&](bool small_gap) {
+        return memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, small_gap, 0, true);
     };
     char *p = make(false), *host = p;
-    const bool close = !p;
-    if (!p) p = make(true);                                // with a small gap, if a large one does not fit
+    const bool has_small_gap = !p;
+    if (!p) p = make(true);
     if (!p) return p;
     memory.at(reinterpret_cast<uintptr_t>(p))->device = 0;
     memcpy(p, init, bytes);
-    if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
+    if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, has_small_gap);
     std::lock_guard<std::mutex> guard(symbols_lock);
     symbols.push_back({p, host ? host : p, bytes, slot, init});
     return p;
 }
-char *symbol_at(const void *named, size_t &bytes) {
+char *symbol_at(const void *address, size_t &bytes) {
     std::lock_guard<std::mutex> guard(symbols_lock);
     for (auto &s : symbols)
-        if (is_variable(s, named)) return bytes = s.bytes, variable_of(s, current_device());
-    if (!is_plain_variable(named)) return nullptr;
+        if (is_variable(s, address)) return bytes = s.bytes, variable_of(s, current_device());
+    if (!is_plain_variable(address)) return nullptr;
     bytes = size_t(1) << 40;                               // its size is unknown
-    return const_cast<char *>(static_cast<const char *>(named));
+    return const_cast<char *>(static_cast<const char *>(address));
 }
-char *symbol_address(const void *named) {
+char *symbol_address(const void *address) {
     size_t bytes = 0;
-    char *const found = symbol_at(named, bytes);
+    char *const found = symbol_at(address, bytes);
     std::lock_guard<std::mutex> guard(symbols_lock);
     for (auto &s : symbols)
         if (is_variable(s, found)) pin_module(s.slot);
@@ -317,20 +319,20 @@ void drop_device_variables(const std::vector<Symbol> &dropped) {
     }
 }
 
-// Copies an array of the host to the device. Overlapping ranges share one allocation, so that a write through one
-// argument is read through another; returns null if the range overlaps one that does not contain it.
-void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool fresh) {
+// Copies a host array to the device. Overlapping ranges share one allocation, so that a write through one argument is
+// visible through another; returns null if the range overlaps an earlier one that does not contain it.
+void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool is_uninitialized) {
     DeviceLock device_lock;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
     for (auto &a : memory.copied_host_arrays)
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
-    for (auto &a : memory.copied_host_arrays)                          // it overlaps, and is not contained
+    for (auto &a : memory.copied_host_arrays)              // partial overlap
         if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
     // Keeps the misalignment of a view that begins inside an array.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
-    char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
-    if (!d) fail(Code::no_addresses, {});                  // not null, for which the kernel would be reported
+    char *d = memory.alloc(bytes, itemsize, is_uninitialized, false, false, "", false, skew);
+    if (!d) fail(Code::no_addresses, {});                  // a null pointer would be reported as a fault of the kernel
     memcpy(d, h, bytes);
     memory.copied_host_arrays.push_back({h, d, bytes});
     return d;

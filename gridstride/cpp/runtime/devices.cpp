@@ -13,9 +13,9 @@ int device_count() { return std::max(1, options.devices); }
 int current_device() {
     return launch_device >= 0 ? launch_device : chosen_device < device_count() ? chosen_device : 0;
 }
-bool is_device_number(int device) { return device >= 0 && device < device_count(); }
+bool is_device_index(int device) { return device >= 0 && device < device_count(); }
 bool choose_device(int device) {
-    if (!is_device_number(device)) return false;
+    if (!is_device_index(device)) return false;
     chosen_device = device;
     return true;
 }
@@ -43,12 +43,12 @@ static void *alloc_accessible(size_t bytes, size_t itemsize, const char *name, i
     if (name[0]) allocation.add_name(name, allocation.lo);
     return p;
 }
-// A symmetric allocation: the same size on each device. Its multicast address is an unmapped range.
+// A symmetric allocation: an array of the same size on each device. Its multicast address is in an unmapped range.
 namespace {
 struct SymmetricArray {
     char *replicas[max_devices] = {};      // by device; null: freed
     size_t bytes = 0;
-    char *multicast = nullptr;             // null before it is needed
+    char *multicast = nullptr;             // null until it is needed
 };
 }
 static std::vector<SymmetricArray> symmetric_arrays;
@@ -87,7 +87,7 @@ void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line)
     return nullptr;
 }
 void *symmetric_peer(const void *p, int device) {
-    SymmetricArray *const array = is_device_number(device) ? symmetric_array_at(p) : nullptr;
+    SymmetricArray *const array = is_device_index(device) ? symmetric_array_at(p) : nullptr;
     return array && array->replicas[device] ? array->replicas[device] + offset_in(*array, p) : nullptr;
 }
 bool symmetric_free(void *p) {

@@ -1,4 +1,4 @@
-// The emulated devices: how many there are, which one an OS thread uses, and which ones may access each other's memory
+// The emulated devices: their number, the current one, and peer access
 #pragma once
 #include "memory.h"
 #include "state.h"
@@ -6,8 +6,8 @@
 namespace gridstride {
 
 constexpr int max_devices = 8;
-void set_launch_device(int device);    // of the launch whose block runs now; < 0: none
+void set_launch_device(int device);    // sets the device of the launch whose block runs; < 0: none
 bool can_access(int device, const Allocation &);
-void point_symbols_to(int device);     // the variables of the device, for its launch
-void forget_devices();                 // at the start of a call: device 0, and no peer access
+void point_symbols_to(int device);     // makes symbols refer to the variables of the device
+void forget_devices();                 // resets to device 0 without peer access
 }

@@ -12,14 +12,14 @@ Engines &engines_of(Worker &w) {
     return *w.engines;
 }
 
-// A thread exits: reports requests that it has not waited for.
+// Reports requests that an exiting thread has not waited for.
 static void require_no_requests_in_flight(const Requests &requests) {
     for (auto &result : requests.pending_results)
         if (!result.is_awaited) fail(Code::result_not_awaited, {}, result.line);
     if (!requests.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(requests.stores[0].location));
 }
-// The last thread of a block exits: reports copies into its shared memory that are in flight, and accesses of other
-// blocks that are not ordered before the exit.
+// Reports, when the last thread of a block exits, copies into its shared memory that are in flight, and accesses of
+// other blocks that are not ordered before the exit.
 static void check_end_of_block(Worker &w) {
     for (const auto &barrier : engines_of(w).barriers)
         for (const auto *copies : {&barrier.second.completed, &barrier.second.in_flight})
@@ -39,7 +39,7 @@ void end_thread(Worker &w) {
     if (!detector.on) return;
     if (!w.leader->cluster.empty()) cluster_engines.cluster_releasing.join(detector.release());
     if (checks(racecheck)) require_no_requests_in_flight(current_requests());
-    if (w.live == 1) check_end_of_block(w), check_tensor_end(w);
+    if (w.live == 1) check_end_of_block(w), check_tensor_memory_at_end(w);
 }
 void begin_engines(Worker &w) {
     if (!w.engines) return;

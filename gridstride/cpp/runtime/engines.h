@@ -1,8 +1,8 @@
-// The asynchronous engines of a Hopper GPU: bulk copies (TMA) and wgmma, with mbarriers; and barriers of clusters.
+// The asynchronous engines of a Hopper GPU, for bulk copies (TMA) and wgmma, their mbarriers, and cluster barriers.
 //
 // The emulator computes copies and products immediately, but the detectors treat them as asynchronous: the writes of a
 // copy and the reads of an engine are in flight until a thread waits for them, and the accumulators of a wgmma are
-// placeholders, NaNs with an index, until the thread has waited.
+// placeholders (NaNs with the accumulator's index) until the thread has waited.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -12,39 +12,39 @@
 
 namespace gridstride {
 
-// The tcgen05 instructions of one thread for the tensor cores: which commit follows each, and when it was awaited
+// The tcgen05 instructions that one thread has issued to the tensor cores, by the commit that follows them
 struct TensorPipe {
-    uint32_t thread = 0;                   // its number in clocks: that of the thread, with the highest bit set
-    std::vector<uint32_t> lines = {0};     // by commit: the line of the last instruction before it; 0: none
-    std::vector<uint32_t> completed = {};  // by commit: the time at which a thread first waited for it
+    uint32_t thread = 0;                   // its ID in clocks: the ID of the thread, with the highest bit set
+    std::vector<uint32_t> lines = {0};     // per commit: the line of the last instruction before it; 0: none
+    std::vector<uint32_t> completed = {};  // per commit: the time at which a thread had first waited for it
     std::vector<size_t> unfenced = {};     // indices of accesses since the last tcgen05.fence::before_thread_sync
     uint32_t commits() const { return uint32_t(lines.size()) - 1; }
 };
 struct Commit { // a tcgen05.commit that signals an mbarrier
     TensorPipe *pipe;
-    uint32_t number;
+    uint32_t commit;                       // its index in the pipe
 };
 struct Barrier { // an mbarrier
     uint32_t count, num_pending, phase;
     int64_t bytes; // expected bytes that have not arrived
     const char *address;
     int line;
-    bool is_fenced; // whether a fence after its initialization has made it visible to the engines
+    bool is_fenced; // whether a fence has made its initialization visible to the engines
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
-    SyncState releasing, released; // the state that arrivals of this phase release; of earlier phases
+    SyncState releasing, released; // what arrivals release in the current phase, and have released in earlier ones
     uint32_t failed_polls = 0;
     bool is_invalidated = false; // by mbarrier.inval
-    std::vector<Commit> commits = {}, completed_commits = {};  // as in_flight and completed, of tcgen05.commit
+    std::vector<Commit> commits = {}, completed_commits = {};  // of this phase; of earlier phases
 };
-struct PendingResult { // the accumulators of one thread, from a wgmma that it has not waited for
+struct PendingResult { // the accumulators that a wgmma writes in one thread
     std::vector<float *> targets;
     std::vector<float> values;
     uint32_t group;
     int line;
     bool is_awaited; // whether the thread has waited
 };
-// What happens before the last tcgen05.fence::after_thread_sync of a thread
+// The accesses that happen before the last tcgen05.fence::after_thread_sync of a thread
 struct FenceView {
     uint32_t block_synced = 0, warp_synced = 0;
     VectorClock acquired, waited;
@@ -70,13 +70,13 @@ struct Engines {
     // barrier of the cluster, used in its leader
     uint32_t cluster_arrived = 0, cluster_phase = 0;
     SyncState cluster_releasing, cluster_released;
-    // by block and thread: 1 + the phase in which it arrived, 0 after it has waited
+    // per thread of the cluster: 1 + the phase in which it arrived; 0 after it has waited
     std::vector<uint32_t> cluster_arrived_in;
-    uint64_t num_canceled = 0;             // in a leader: blocks, or clusters, that it has taken by try_cancel
+    uint64_t num_canceled = 0;             // in a leader: how many clusters it has taken by try_cancel
     // Blackwell: see tensor_memory.h
     std::shared_ptr<TensorMemory> tensor;
-    std::unordered_map<int, TensorPipe> pipes;             // by rank of the thread
-    std::vector<size_t> unfenced[max_warps];               // accesses by warps since tcgen05.fence::before_thread_sync
+    std::unordered_map<int, TensorPipe> pipes;             // key: the thread's rank
+    std::vector<size_t> unfenced[max_warps];               // accesses since tcgen05.fence::before_thread_sync, per warp
 };
 
 Engines &engines_of(Worker &);

@@ -28,8 +28,8 @@ asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
     "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
     "  add sp, sp, #160\n  ret\n"
-    // The first function of a fiber has no caller, so the link register is cleared: it holds the target of `ret`, which
-    // an unwinder would take for a caller, and read past the end of the stack.
+    // The first function of a fiber has no caller, so the link register is cleared. Otherwise it would hold the target
+    // of the last `ret`, which an unwinder would take for a caller, and read past the end of the stack.
     ".globl " BEGIN "\n" BEGIN ":\n"
     "  mov x16, x19\n  mov x30, xzr\n  br x16\n");
 #endif

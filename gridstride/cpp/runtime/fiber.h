@@ -14,7 +14,7 @@
 #elif defined(__x86_64__) && !defined(GRIDSTRIDE_UCONTEXT)
 #define SAVED_WORDS 8          // six registers, the return address, and one word that keeps the stack aligned
 #define RETURN_WORD 6
-#define ENTRY_WORD RETURN_WORD // the entry returns to the word above, which is null
+#define ENTRY_WORD RETURN_WORD // the return address of `entry` is the next word, which is null
 #elif defined(__aarch64__) && !defined(GRIDSTRIDE_UCONTEXT)
 #define SAVED_WORDS 20
 #define RETURN_WORD 11
@@ -29,9 +29,9 @@ namespace gridstride {
 #ifdef __wasm__
 constexpr size_t stack_bytes = 64 << 10;  // WebAssembly has 4 GB of addresses; its calls are on another stack
 #else
-constexpr size_t stack_bytes = 640 << 10; // a thread of a GPU has at most 512 KB of local variables
+constexpr size_t stack_bytes = 640 << 10; // a thread on a GPU has at most 512 KB of local memory
 #endif
-constexpr size_t max_guarded_stacks = 16384;   // with a guard page; the system limits the mappings of a process
+constexpr size_t max_guarded_stacks = 16384;   // stacks with a guard page; the system limits the mappings of a process
 // Stack pointers start at different offsets in a page (cache coloring): otherwise stacks would compete for cache sets.
 constexpr size_t stack_colors = 61, color_bytes = 320;
 
@@ -44,7 +44,7 @@ struct Fiber {
 };
 void switch_fiber(Fiber &from, Fiber &to);
 void prepare(Fiber &, void (*entry)());
-// The next thread that the fiber gets begins with `entry` again.
+// Does nothing here: `prepare` starts `entry` again for the next thread of the fiber.
 inline void end_fiber() {}
 #else
 [[noreturn]] inline void end_fiber() { __builtin_unreachable(); }
@@ -68,7 +68,7 @@ inline void prepare(Fiber &f, void (*entry)()) {
 }
 #else
 // fiber.cpp
-extern "C" void gridstride_switch(void **save, void *to);
+extern "C" void gridstride_switch(void **saved_sp, void *new_sp);
 extern "C" void gridstride_begin();
 struct Fiber {
     void *sp = nullptr;
@@ -95,10 +95,10 @@ inline bool allocate_stack(Fiber &f) {
     if (f.stack) return true;
     void *p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;
-    static std::atomic<size_t> made{0};
+    static std::atomic<size_t> num_stacks{0};
     f.stack = static_cast<char *>(p);
-    f.color = made++ % stack_colors;
-    if (made < max_guarded_stacks) mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
+    f.color = num_stacks++ % stack_colors;
+    if (num_stacks < max_guarded_stacks) mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
     return true;
 }
 }

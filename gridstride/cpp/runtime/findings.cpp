@@ -1,4 +1,4 @@
-// Findings: locating one by addr2line, storing it, and ending the launch or the host code
+// Finds the source location of a finding with addr2line, stores the finding, and ends the launch or the host code.
 #include <algorithm>
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -67,8 +67,8 @@ bool is_user_source(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
            strncmp(file, "/usr/", 5);
 }
-// Returns whether it copies or moves a struct, as `A::operator=(A const&)` and `A::A(A&&)` do. Its line is that of the
-// struct.
+// Returns whether a function copies or moves a struct, such as `A::operator=(A const&)` and `A::A(A&&)`. The line of
+// such an implicit function is that of the struct, not of the copy.
 static bool is_copy(const std::string &function) {
     const size_t parenthesis = function.rfind('('), separator = function.rfind("::", parenthesis);
     if (parenthesis == std::string::npos || separator == std::string::npos) return false;
@@ -78,13 +78,14 @@ static bool is_copy(const std::string &function) {
     if (parameters != type + " const&)" && parameters != type + "&&)") return false;
     return method == "operator=" || method == base_name(type.c_str());
 }
-// Returns whether it is a function of the emulator, to which the compiler may assign a line of the user's source.
+// Returns whether a function belongs to the emulator; the compiler may assign lines of the user's source to it.
 static bool is_emulator_function(const std::string &function) {
     const auto begins = [&](const char *prefix) { return !function.compare(0, strlen(prefix), prefix); };
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
-// Returns the unqualified name of a function that addr2line prints: k of `void a::k<4>(float*)`, `const` of a lambda.
+// Returns the unqualified name of a function that addr2line prints: `k` for `void a::k<4>(float*)`, `const` for a
+// lambda.
 static std::string unqualified_name(const char *function) {
     std::string name;
     int depth = 0;
@@ -138,7 +139,7 @@ void locate(const void *pc, Location &location) {
         if ((has_emulator_function || location.num_calls) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
-        function = text;                                    // addr2line prints it on a line of its own
+        function = text;                                    // the location follows on the next line
 #ifdef __APPLE__
         if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open));
 #else
@@ -233,8 +234,8 @@ void set_thread_of_finding(Worker &w) {
 [[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
 static std::atomic_flag finding_lock = {};
-void fork_findings(Fork now) {
-    if (now == Fork::child) finding_lock.clear();
+void fork_findings(Fork phase) {
+    if (phase == Fork::child) finding_lock.clear();
 }
 template <class F> static bool claim(F store) {
     while (finding_lock.test_and_set()) {}
@@ -310,7 +311,7 @@ static void print_finding(FILE *stream) {
 }
 [[noreturn]] void fail(Code code, Fields fields, int line) { fail_at(code, fields, nullptr, line); }
 
-// Reports an index that the type of an array forbids. The column determines the array in the source.
+// Reports an index that is out of bounds for the array's type. The column identifies the array in the source line.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
     if (claim_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
         locate_finding(pc, 0);
@@ -371,7 +372,7 @@ static void locate_caller(const char *excluded, Location &location) {
     (void)excluded, (void)location;
 #endif
 }
-// Calls of host code that CUDA does not allow.
+// Reports a host call of a kernel without a launch.
 void not_launched(const char *name) {
     if (is_launch_stopped()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});
@@ -395,7 +396,8 @@ void report_wrong_policy(const char *algorithm, bool device) {
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
-// If a launch was refused and the host has not read its error, that is reported, as it is more specific than the exit.
+// If a launch was rejected and the host has not read the error, the rejected launch is reported instead of the exit,
+// because it is the probable cause.
 [[noreturn]] static void exit_from(int code, const void *caller) {
     if (is_child()) end_child(code);
     if (!on_device() && crash_guard && was_launch_rejected()) siglongjmp(*crash_guard, 1);
@@ -407,8 +409,8 @@ void report_host_only_call(const char *function, int line) {
 }
 void report_index_outside(
     const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line) {
-    const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
-    fail(before ? Code::before : Code::outside,
+    const bool is_negative = std::any_of(index, index + rank, [](long long i) { return i < 0; });
+    fail(is_negative ? Code::before : Code::outside,
         {{"access", access}, {"array", array}, {"index", index, rank}, {"shape", sizes, rank}}, line);
 }
 }

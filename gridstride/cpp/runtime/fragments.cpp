@@ -1,5 +1,5 @@
-// Products of small matrices by the tensor cores of a warp: mma.sync, and nvcuda::wmma with its fragments. The sums are
-// doubles, in which products of two floats are exact, and are rounded at the end.
+// Products of small matrices by the tensor cores of a warp: mma.sync, and nvcuda::wmma with its fragments. The
+// accumulators are doubles, in which products of two floats are exact; they are rounded at the end.
 #include <string.h>
 #include "runtime.h"
 #include "sixteen_bits.h"
@@ -11,16 +11,16 @@ constexpr int max_tile = 512;              // elements of an operand: 32 x 16
 // c[m][n] += a[m][k] @ b[k][n]
 template <int n> static void multiply_rows(const double *a, const double *b, double *c, int m, int k) {
     for (int row = 0; row < m; row++) {
-        double sums[n];
-        memcpy(sums, c + row * n, sizeof sums);
+        double accumulators[n];
+        memcpy(accumulators, c + row * n, sizeof accumulators);
         for (int i = 0; i < k; i++) {
             const double x = a[row * k + i];
 #ifndef __clang__
 #pragma GCC unroll 32
 #endif
-            for (int column = 0; column < n; column++) sums[column] += x * b[i * n + column];
+            for (int column = 0; column < n; column++) accumulators[column] += x * b[i * n + column];
         }
-        memcpy(c + row * n, sums, sizeof sums);
+        memcpy(c + row * n, accumulators, sizeof accumulators);
     }
 }
 static void multiply(const double *a, const double *b, double *c, int m, int n, int k) {
@@ -35,7 +35,7 @@ void multiply_matrices(const float *a, const float *b, double *c, int m, int n, 
     multiply(wide_a, wide_b, c, m, n, k);
 }
 
-// widen<10>, without branches, so that it is vectorized
+// Converts like widen<10>, but without branches, so that the compiler vectorizes it.
 static float widen_half(uint16_t half) {
     const uint32_t magnitude = (half & 0x7fffu) << 13, bias = 112u << 23,
                    tiny = bit_cast<uint32_t>(bit_cast<float>(magnitude + bias + (1u << 23)) - 0x1p-14f),
@@ -43,7 +43,7 @@ static float widen_half(uint16_t half) {
     return bit_cast<float>((magnitude < 1u << 23 ? tiny : normal) | (half & 0x8000u) << 16);
 }
 
-// Reads a matrix in the order of its fragment. If several lanes hold an element, that of the last one counts.
+// Reads a matrix in the order of its fragment. If several lanes hold an element, that of the last lane is used.
 template <class T, int elements_per_lane, class F>
 static void read_lanes(double *to, int size, void *const *lanes, int operand, F value) {
     for (int lane = 32 - size / elements_per_lane; lane < 32; lane++) {
@@ -82,11 +82,11 @@ static void read_matrix(Element type, double *to, int size, void *const *lanes, 
     case Element::s32: return read_elements<int32_t>(to, size, lanes, operand, as_is);
     }
 }
-template <class F> static void write_lanes(const double *from, int size, void *const *lanes, F rounded) {
+template <class F> static void write_lanes(const double *from, int size, void *const *lanes, F round) {
     const int elements_per_lane = size / 32;
     for (int lane = 0; lane < 32; lane++) {
-        decltype(rounded(0.0)) elements[16];
-        for (int i = 0; i < elements_per_lane; i++) elements[i] = rounded(from[lane * elements_per_lane + i]);
+        decltype(round(0.0)) elements[16];
+        for (int i = 0; i < elements_per_lane; i++) elements[i] = round(from[lane * elements_per_lane + i]);
         memcpy(static_cast<const FragmentOperands *>(lanes[lane])->d, elements,
             size_t(elements_per_lane) * sizeof *elements);
     }
@@ -101,7 +101,7 @@ static void write_matrix(Element type, const double *from, int size, void *const
     default: return write_lanes(from, size, lanes, [](double x) { return x; });
     }
 }
-// to[rows][columns] = the transpose of from[columns][rows]
+// Stores the transpose of from[columns][rows] to to[rows][columns].
 static void transpose(double *to, const double *from, int rows, int columns) {
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < columns; column++) to[row * columns + column] = from[column * rows + row];

@@ -15,7 +15,7 @@ struct GraphNode {
     std::shared_ptr<void> work;     // shared with copies of the graph
     int (*run)(void *work);
     std::vector<GraphNode *> dependencies;
-    const GraphNode *original;      // in a copied graph: the node it was copied from
+    const GraphNode *original;      // in a copied graph: the node that this one was copied from
     bool is_copied;
 };
 struct Graph {
@@ -25,11 +25,11 @@ struct Graph {
 struct Capture {
     const void *stream;
     Graph *graph;
-    bool is_origin;                    // whether the capture began here; other streams join by an event
+    bool is_origin;                    // whether the capture began in this stream; other streams join through an event
     std::vector<GraphNode *> next_dependencies;  // the dependencies of the next node of the stream
 };
 static std::vector<Capture> captures;
-static std::unordered_map<const void *, std::vector<GraphNode *>> nodes_of_event;       // by event
+static std::unordered_map<const void *, std::vector<GraphNode *>> nodes_of_event;
 static Capture *capture_of(const void *stream) {
     for (auto &capture : captures)
         if (capture.stream == stream) return &capture;
@@ -64,7 +64,7 @@ void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_
 }
 void record_capture_event(const void *event,
     const void *stream) { nodes_of_event[event] = capture_of(stream)->next_dependencies; }
-void capture_waits(const void *stream, const void *event) {
+void capture_waits_for_event(const void *stream, const void *event) {
     const auto &nodes = nodes_of_event[event];
     set_capture_dependencies(stream, nodes.data(), nodes.size(), true);
 }
@@ -104,7 +104,7 @@ bool set_edge(GraphNode *from, GraphNode *to, bool add) {
 GraphNode *graph_node(Graph *graph, size_t n) { return n < graph->nodes.size() ? &graph->nodes[n] : nullptr; }
 NodeKind node_kind(const GraphNode *node) { return node->kind; }
 
-// Returns the first node whose dependencies have been copied; null if there is none.
+// Returns the first node that has not been copied, but whose dependencies have; null if there is none.
 static GraphNode *next_node(Graph *graph) {
     for (auto &node : graph->nodes)
         if (!node.is_copied && std::all_of(node.dependencies.begin(), node.dependencies.end(),

@@ -1,4 +1,4 @@
-// The barrier of the grid (cooperative launches). A thread waits for a condition: the barrier has begun its next phase.
+// The barrier of the grid (cooperative launches). A thread waits until the barrier has begun its next phase.
 #include <algorithm>
 #include <string.h>
 #include "detector.h"
@@ -57,13 +57,13 @@ static void order_all_accesses(Worker &current) {
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
 }
-static void complete_grid_barrier(Worker &last) {
-    last.running_launch->arrived = 0;
-    if (detector.on) order_all_accesses(last);
-    last.running_launch->phase++;
+static void complete_grid_barrier(Worker &last_block) {
+    last_block.running_launch->arrived = 0;
+    if (detector.on) order_all_accesses(last_block);
+    last_block.running_launch->phase++;
 }
-// Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, including the
-// first one: on a GPU the first thread arrives for the whole block.
+// Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, among them
+// thread 0: on a GPU that thread arrives on behalf of the block.
 bool Worker::count_exited_at_grid_barrier() {
     const bool is_counted = exited_counted_in_phase == running_launch->phase + 1;
     if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
@@ -84,7 +84,7 @@ void grid_sync(int line) {
     const Worker &w = *worker;
     const Launch &l = *w.launch;
     if (!l.cooperative) fail(Code::not_cooperative, {}, line);
-    if (blocks_of(l) > capacity(l, w.shared_static)) {
+    if (blocks_of(l) > max_resident_blocks(l, w.shared_static)) {
         reject_cooperative_launch(l, w.shared_static);
         stops_launch = true;
         end_launch();
@@ -100,7 +100,7 @@ void grid_sync(int line) {
 }
 bool is_cooperative() {
     const Launch &l = *worker->launch;
-    return l.cooperative && blocks_of(l) <= capacity(l, 0);
+    return l.cooperative && blocks_of(l) <= max_resident_blocks(l, 0);
 }
 
 }

@@ -10,9 +10,9 @@ static inline void check_access(const volatile void *pointer, unsigned bytes, bo
     bool is_atomic = false) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
     if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(address, bytes, write, location_of(pc));
-    else if (gridstride::memory.holds(address) && gridstride::options.checks) detector.host_access(address, bytes,
+    else if (gridstride::memory.holds(address) && gridstride::options.checks) detector.check_host_access(address, bytes,
         write, is_atomic, pc);
-    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(address, bytes, write,
+    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::check_registered_access(address, bytes, write,
         is_atomic, pc);
 }
 // Checks the natural alignment up to 8 bytes; that of vector types is checked by -fsanitize=alignment.
@@ -22,13 +22,13 @@ static inline void check_alignment(const volatile void *pointer, unsigned bytes,
         detector.report_misaligned(reinterpret_cast<uintptr_t>(pointer), bytes, write ? "write" : "read",
             location_of(pc));
 }
-// PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
+// Checks a volatile access, which PTX treats as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void check_volatile_access(const volatile void *pointer, unsigned bytes, bool write, void *pc) {
     if (!gridstride::checks_enabled) return check_access(pointer, bytes, write, pc, true);
     detector.volatile_access(const_cast<void *>(pointer), bytes, write, location_of(pc));
 }
-// The fast paths: while the detectors are off, `shared_base` matches no address.
-template <unsigned n, bool write> static __attribute__((noinline)) void check_elsewhere(void *p, void *pc) {
+// The full check of an access. While the detectors are off, `shared_base` matches no address.
+template <unsigned n, bool write> static __attribute__((noinline)) void check_slow(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (!gridstride::checks_enabled) {                                          // an access of host code
         if (gridstride::memory.holds(a) || gridstride::any_registered) check_access(p, n, write, pc);
@@ -49,18 +49,18 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ce
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (!detector.access_cells<n, write>(offset, location_of(pc))) check_access(p, n, write, pc);
 }
-// Makes no call that is not the last one, so that no register is saved.
+// Every call is a tail call, so that no register is saved.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (!gridstride::checks_enabled && offset >= gridstride::memory.size && !gridstride::any_registered) return;
     if (!gridstride::checks_enabled || offset >= gridstride::memory.size || offset % std::min(n, 8u) ||
-        detector.has_unordered || (write && detector.pending.active))
-        return check_elsewhere<n, write>(p, pc);
+        detector.has_unordered_operations || (write && detector.pending.active))
+        return check_slow<n, write>(p, pc);
     gridstride::Line &line = detector.cells.line_at(offset);
     if (line.has(gridstride::Run::expanded_bit)) return check_cells<n, write>(p, pc);
-    if (n % 4 || !detector.continues_run<n, write>(line, offset, location_of(pc))) check_elsewhere<n, write>(p, pc);
+    if (n % 4 || !detector.continues_run<n, write>(line, offset, location_of(pc))) check_slow<n, write>(p, pc);
 }
-// Shared memory, for words whose cells the access may change
+// Checks an access to words of shared memory.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_shared(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
     bool is_correct = !(write && detector.pending.active);
@@ -79,8 +79,8 @@ template <unsigned n, bool write> static inline __attribute__((always_inline)) v
     check_shared<n, write>(p, pc);
 }
 namespace gridstride {
-// Returns whether the hook of a write has recorded this range: a large struct is copied by a call after its hooks, and
-// compared after that.
+// Returns whether the hook of a write has announced this range: a large struct is copied by a call of memcpy after its
+// hooks.
 static bool was_announced(const void *to, size_t n) {
     const auto &range = detector.pending.range;
     return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
@@ -111,8 +111,8 @@ static void report_wrong_index(const IndexFault *fault, uintptr_t index, void *p
     gridstride::fail_index(static_cast<int>(index), fault->array->text, static_cast<char *>(pc) - 1,
         int(fault->location.column));
 }
-// Returns whether it is a kernel's argument by value, which the calling convention of Arm aligns to 16 bytes at most,
-// even if its type requires more.
+// Returns whether the address may be that of a kernel argument passed by value: Arm's calling convention aligns it to
+// at most 16 bytes, even if its type requires more.
 static bool is_argument(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }

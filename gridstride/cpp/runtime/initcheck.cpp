@@ -1,5 +1,5 @@
-// initcheck: reads of uninitialized elements, which no thread has written. A finding is deferred: if another thread
-// writes the element later, unordered, it is a data race instead, which Detector::conflicts finds at that write. So the
+// initcheck: reports reads of elements that no thread has written. A finding is deferred: if another thread writes the
+// element later without an order, it is a data race instead, which Detector::conflicts detects at that write. So the
 // first such read is stored with its finding, and reported when no later write can race with it: at the next barrier of
 // the block for shared memory, at the end of the launch for memory that other blocks may write.
 #include "detector.h"
@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &read, const Allocation *allocation) {
+void Detector::record_unwritten_read(uintptr_t a, unsigned owner, const Access &read, const Allocation *allocation) {
     auto &stored_read = allocation || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
     if (stored_read || !checks(initcheck)) return;
     const ElementName element = element_name(a, owner, allocation);
@@ -31,9 +31,9 @@ void Detector::report_unwritten_of_launch() {
     if (unwritten_in_launch && !stops_launch) claim_finding(unwritten_in_launch->finding);
 }
 
-// Returns the stored read that may have caused a finding of this kind, to be reported instead; null if there is
-// none. A wrong address may be caused by a read of the same thread only. In a deadlock, no thread of the block can
-// write shared memory any more, so the read in shared memory is not a data race.
+// Returns the stored uninitialized read that may have caused a finding of this kind, and is reported instead; null if
+// there is none. Only a read by the same thread can cause a wrong address. In a deadlock, the wait may be for a write
+// that would race with a read of shared memory, so that read is not reported as the cause.
 const Finding *Detector::cause_of(Kind kind) const {
     if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
     const auto may_be_cause = [&](const UnwrittenRead *read) { return read &&

@@ -1,4 +1,5 @@
-// Launches of kernels from Python: reads the arguments, by the parameters of ../include/torch/gridstride/kernel.h.
+// Launches kernels from Python. The parameters that `../include/torch/gridstride/kernel.h` describes determine how the
+// arguments are read.
 #include "gridstride/kernel.h"
 #include "queue.h"
 #include <memory>
@@ -11,7 +12,7 @@ namespace {
 struct ArgumentValue {                        // an argument that Python has passed
     Text text;
     torch::Tensor tensor;
-    char *address;                    // where the kernel's threads find it
+    char *address;                    // where the kernel's threads read it
 };
 }
 
@@ -48,14 +49,15 @@ static bool read_argument_value(Reader &r, const Parameter &p, ArgumentValue &va
         default: return read_struct(r, value.address, p.bytes, value.tensor);
     }
 }
-// Returns whether the value of an argument cannot contain an address. A texture object is an unsigned integer.
-static bool is_without_address(const Parameter &p, const char *bytes) {
+// Returns whether the value of an argument cannot contain an address. An unsigned integer may be a texture object.
+static bool cannot_contain_address(const Parameter &p, const char *bytes) {
     if (p.bytes < sizeof(void *) || p.kind == ParameterKind::real) return true;
     int64_t value = 0;
     if (p.kind == ParameterKind::integer) __builtin_memcpy(&value, bytes, sizeof value);
     return p.kind == ParameterKind::integer && p.is_signed && value >= 0 && value < int64_t(1) << 32;
 }
-// Stores the address of an array, after all arguments are read: overlapping arrays share one allocation.
+// Stores the address of an array argument. All arguments must have been read, because overlapping arrays share one
+// allocation.
 static Arg pass(const Parameter &p, ArgumentValue &value) {
     TensorMap map;
     if (p.kind == ParameterKind::bytes && p.bytes == sizeof map) {
@@ -67,7 +69,7 @@ static Arg pass(const Parameter &p, ArgumentValue &value) {
         return is_tensor_map(map) ? Arg{map.base, size_t(map.itemsize)} : Arg{};
     }
     if (p.kind != ParameterKind::array && p.kind != ParameterKind::text)
-        return {nullptr, 0, is_without_address(p, value.address)};
+        return {nullptr, 0, cannot_contain_address(p, value.address)};
     const void *address = p.kind == ParameterKind::text ? Argument<const char *>::pass(value.text)
         : pointer(value.tensor);
     __builtin_memcpy(value.address, &address, sizeof address);
@@ -79,8 +81,8 @@ static Config requested_config(size_t &shared_limit) {
     const gs_call &c = *current();
     const auto to_dim3 = [](const int64_t *sizes) { return dim3(unsigned(sizes[0]), unsigned(sizes[1]),
         unsigned(sizes[2])); };
-    // A launch from Python also sets the limit of dynamic shared memory. Static and dynamic memory together may use
-    // 48 KiB without a limit, so it is set only for 40 KiB of dynamic memory and more.
+    // A launch from Python also raises the limit of dynamic shared memory. Static and dynamic shared memory may use
+    // 48 KiB in total without it, so it is raised only for more than 40 KiB of dynamic shared memory.
     if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
         const size_t min_limit = (size_t(48) << 10) + 1;
         shared_limit = std::max({shared_limit, min_limit, size_t(c.shared)});
@@ -119,7 +121,7 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     constexpr size_t max_alignment = 4096;   // of a type
     std::vector<size_t> offsets;
     const size_t bytes = compute_offsets(description, offsets);
-    const auto arguments = std::make_shared<Arguments>();      // a queue keeps it
+    const auto arguments = std::make_shared<Arguments>();      // shared, because a queued launch keeps its arguments
     arguments->memory.reset(new char[bytes + max_alignment]());
     char *const aligned_buffer =
         reinterpret_cast<char *>(align(reinterpret_cast<uintptr_t>(arguments->memory.get()), max_alignment));

@@ -53,7 +53,7 @@ static std::unordered_map<std::string, KernelAttributes> &attributes_by_kernel()
     static std::unordered_map<std::string, KernelAttributes> attributes;
     return attributes;
 }
-void forget_dynamic(const std::string &library) {
+void forget_kernel_attributes(const std::string &library) {
     auto &limits = attributes_by_kernel();
     for (auto entry = limits.begin(); entry != limits.end();)
         entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : limits.erase(entry);
@@ -86,7 +86,7 @@ std::string parameters_of(const Launch &l) {
         [&](const ParameterNames *candidate) { return kernel == candidate->kernel; });
     return names == all_names.rend() ? "" : (*names)->parameters;
 }
-// Names the arrays that a launch gets as arguments after the parameters of the kernel.
+// Gives each array argument of a launch the name of its kernel parameter.
 static void name_arguments(const Launch &l) {
     std::string names = parameters_of(l);
     if (names.empty()) return;
@@ -104,7 +104,8 @@ static void name_arguments(const Launch &l) {
 }
 
 void reject_cooperative_launch(const Launch &l, size_t static_bytes) {
-    reject_launch(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", capacity(l, static_bytes)}}, 720);
+    reject_launch(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", max_resident_blocks(l,
+        static_bytes)}}, 720);
 }
 static bool is_valid_launch(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
@@ -123,15 +124,15 @@ static bool is_valid_launch(const Launch &l) {
         reject_launch(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
         reject_launch(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
-    else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) reject_cooperative_launch(l, 0);
+    else if (l.cooperative == 1 && blocks_of(l) > max_resident_blocks(l, 0)) reject_cooperative_launch(l, 0);
     else return true;
     return false;
 }
 
-void Worker::begin_block(uint64_t block_number) {
-    block = block_number;
+void Worker::begin_block(uint64_t linear_index) {
+    block = linear_index;
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
-    block_index = {unsigned(block_number % gx), unsigned(block_number / gx % gy), unsigned(block_number / (gx * gy))};
+    block_index = {unsigned(linear_index % gx), unsigned(linear_index / gx % gy), unsigned(linear_index / (gx * gy))};
     memset(state, ready, size_t(num_threads));
     next = 0, live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
     uses_warps = has_undefined_values = reports_wait = has_polled = reads_clock = false;
@@ -141,8 +142,8 @@ void Worker::begin_block(uint64_t block_number) {
     detector.begin_block(*this);
     if (detector.several_devices) detector.begin_after(running_launch->released_before);
 }
-void Worker::begin_single(uint64_t block_number) {
-    begin_block(block_number);
+void Worker::begin_single(uint64_t linear_index) {
+    begin_block(linear_index);
     blockIdx = block_index;
     Fiber *first_fiber = take_fiber();
     prepare(*first_fiber, fiber_main);
@@ -150,11 +151,11 @@ void Worker::begin_single(uint64_t block_number) {
     running = true;
 }
 
-// Begins the cluster with this number (x varies fastest); its block r has rank r.
-void Worker::begin_cluster(uint64_t cluster_number) {
+// Begins the cluster with this linear index (x varies fastest); block r of the cluster has rank r.
+void Worker::begin_cluster(uint64_t cluster_id) {
     const dim3 &g = launch->grid, clusters(g.x / cluster_dims.x, g.y / cluster_dims.y, g.z / cluster_dims.z);
-    const uint64_t x = cluster_number % clusters.x, y = cluster_number / clusters.x % clusters.y,
-        z = cluster_number / clusters.x / clusters.y;
+    const uint64_t x = cluster_id % clusters.x, y = cluster_id / clusters.x % clusters.y,
+        z = cluster_id / clusters.x / clusters.y;
     for (size_t r = 0; r < cluster.size(); r++) {
         const uint64_t bx = x * cluster_dims.x + r % cluster_dims.x,
                        by = y * cluster_dims.y + r / cluster_dims.x % cluster_dims.y,
@@ -172,7 +173,7 @@ void Worker::begin_cluster(uint64_t cluster_number) {
     running_block->fiber[running_block->current = 0] = first_fiber;
 }
 
-// Finishes the block, or its cluster, if it has ended; returns whether it has. Otherwise it waits for other blocks.
+// Finishes the block, or its cluster, if all its threads have exited; returns whether they have.
 bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++)
         if (block_at(i)->live) return false;
@@ -190,7 +191,8 @@ bool Worker::end_block() {
 }
 
 // A descriptor of `wgmma` has the lowest 18 bits of an address in shared memory. Libraries also take these bits from a
-// generic pointer, because the window of shared memory begins at a multiple of 16 MB on a GPU; so both have the same.
+// generic pointer, because on a GPU the shared memory window begins at a multiple of 16 MB. So a block's window is
+// aligned here, too, and generic pointers have the same 18 bits as shared addresses.
 constexpr size_t descriptor_window = 1 << 18;
 static_assert(shared_window + shared_cap == descriptor_window);
 char *map_shared_memory() {
@@ -273,8 +275,8 @@ void check_launch_bounds(unsigned threads) {
     end_launch();
 }
 
-// A kernel with __cluster_dims__ calls this first. If the launch has clusters of another shape, it is ended and
-// repeated with this shape.
+// A kernel with __cluster_dims__ begins with `require_cluster_shape`. If the launch has clusters of another shape, it
+// is ended and repeated with the required shape.
 static dim3 cluster_shape_needed;
 static std::atomic<bool> needs_clusters{false};
 void require_cluster_shape(dim3 blocks) {
@@ -342,9 +344,9 @@ static bool run_launch(const Launch &l) {
 // Launches by the running kernel (dynamic parallelism), whose blocks may run on several OS threads
 static std::mutex children_lock;
 static thread_local int calls_on_thread = 0;
-void fork_launches(Fork now) {
-    handle_fork(now, children_lock);
-    if (now == Fork::child) running_calls = calls_on_thread;
+void fork_launches(Fork phase) {
+    handle_fork(phase, children_lock);
+    if (phase == Fork::child) running_calls = calls_on_thread;
 }
 static std::vector<GraphWork> children, tail_children;
 void launch_after_grid(const GraphWork &work, bool is_tail) {
@@ -396,7 +398,7 @@ void run(const Launch &l) {
     if (crash_guard) throw LaunchStopped(); // in a thread of the host code, no code could catch it
 }
 
-static void launch_now(const Config &c, const Call &call) {
+static void launch_immediately(const Config &c, const Call &call) {
     const uintptr_t object_begin = reinterpret_cast<uintptr_t>(call.object);
     if (!call.type->begin()) return;
     run({c.grid, c.block, c.shared, c.stream, c.cluster, call.kernel, call.line, call.type->thread, call.object,
@@ -442,10 +444,10 @@ static void queue(const Config &config, const Call &call) {
 
 void launch(const Config &config, const Call &call) {
     if (is_queueing() && !capture_graph(config.stream)) return queue(config, call);
-    if (!is_any_stream_captured() && !on_device()) return launch_now(config, call);
+    if (!is_any_stream_captured() && !on_device()) return launch_immediately(config, call);
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
     if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
-        launch_now(config, call);
+        launch_immediately(config, call);
     else if (!on_device()) pin_module(reinterpret_cast<const void *>(call.type->thread));
 }
 
@@ -503,7 +505,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     running_calls--, calls_on_thread--;
     {
         DeviceLock device_lock;
-        detector.end_host();
+        detector.end_host_call();
         if (!ok || current_finding.kind != nothing) discard_queue();
         if (!is_queue_deferred) operations.end_call();
     }

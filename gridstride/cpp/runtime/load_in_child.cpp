@@ -1,6 +1,5 @@
-// A module whose source has static constructors is loaded by a child process first. The constructors run while the
-// loader holds its lock, so this process could not continue after a crash in one. The child writes its findings to a
-// pipe.
+// Loads a module with static constructors in a child process first. The constructors run while the loader holds its
+// lock, so this process could not continue after a crash in one of them. The child writes its finding to a pipe.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +9,7 @@
 
 namespace gridstride {
 
-// if it fails, Python reports the reason later
+// If it fails, Python reports the reason when it loads the module.
 static void load_module(void *) { dlopen(module_in_child, RTLD_NOW | RTLD_LOCAL); }
 [[noreturn]] static void load_in_child(const char *path, int result) {
     for (int stream : {1, 2}) dup2(open("/dev/null", O_WRONLY), stream);        // otherwise output would appear twice

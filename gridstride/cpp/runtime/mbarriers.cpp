@@ -1,5 +1,5 @@
-// mbarrier instructions. A phase ends when all expected arrivals and bytes have arrived. `mbarrier_test_wait` waits for
-// the end of a phase, completes its asynchronous copies, and acquires the state that its arrivals have released.
+// mbarrier instructions. A phase completes when all expected threads and bytes have arrived. `mbarrier_test_wait` waits
+// for a phase to complete, completes its asynchronous copies, and acquires the state that its arrivals have released.
 #include <string.h>
 #include <utility>
 #include "clusters.h"
@@ -32,7 +32,7 @@ void complete_phase_if_done(Barrier &barrier) {
     barrier.released.join(std::exchange(barrier.releasing, {}));
 }
 
-// Adds the phrase for a wait to a finding: the mbarrier, the phase, and the missing arrivals or bytes.
+// Adds to a finding what a thread waits for: the mbarrier, the phase, and the missing arrivals or bytes.
 static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
     const uintptr_t barrier_address = reinterpret_cast<uintptr_t>(b.address);
@@ -97,16 +97,16 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line)
         const Barrier *b;
         uint32_t parity;
     } wait{&b, parity & 1};
-    const auto is_phase_over = [](void *p) {
+    const auto is_phase_complete = [](void *p) {
         const auto &state = *static_cast<Wait *>(p);
         return (state.b->phase & 1) != state.parity;
     };
-    if (!waits && !is_phase_over(&wait)) {
+    if (!waits && !is_phase_complete(&wait)) {
         yield_thread();
-        // after many polls without success, waits, so that a deadlock is found
-        if (!is_phase_over(&wait) && ++b.failed_polls < 100000) return false;
+        // after many failed polls it waits, so that a deadlock is detected
+        if (!is_phase_complete(&wait) && ++b.failed_polls < 100000) return false;
     }
-    wait_until(is_phase_over, &wait, line,
+    wait_until(is_phase_complete, &wait, line,
         [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
     b.failed_polls = 0;
     if (!detector.on) {
@@ -114,7 +114,7 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line)
         return true;
     }
     for (const Commit &c : std::exchange(b.completed_commits, {})) {
-        complete_commit(*c.pipe, c.number);
+        complete_commit(*c.pipe, c.commit);
         b.released.waited.add(c.pipe->thread, {detector.now, 0, 0});
     }
     if (!b.completed.empty()) {
@@ -128,8 +128,8 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line)
     detector.acquire(b.released);
     return true;
 }
-// mbarrier.try_wait may fail at any time. Here the first try fails, so that a polling thread continues with other code,
-// and the second try waits.
+// mbarrier.try_wait may return false at any time. Here the first call for a phase does not wait, so that a polling
+// thread can continue with other code, and the second call waits.
 bool mbarrier_try_wait(uint32_t address, uint32_t parity, int line) {
     if (mbarrier_test_wait(address, parity, false, line)) return true;
     const Barrier &b = barrier_at(address, "a wait", line);

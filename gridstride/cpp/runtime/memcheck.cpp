@@ -1,4 +1,4 @@
-// memcheck: accesses of addresses that a kernel, or host code, must not access
+// memcheck: reports accesses to addresses that a kernel, or host code, must not access.
 #include <dlfcn.h>
 #include <errno.h>
 #include "addresses.h"
@@ -10,25 +10,25 @@
 
 namespace gridstride {
 
-// Bytes of an array whose cells get huge pages. Of larger arrays most words are accessed only once or twice, and the
-// system takes longer to find huge pages than they save.
-constexpr size_t huge_cells_from = size_t(256) << 10, huge_cells_to = size_t(16) << 20;
+// Arrays of these sizes, in bytes, get huge pages for their cells. Most words of larger arrays are accessed only once
+// or twice, so the system takes longer to find huge pages than they save.
+constexpr size_t min_huge_cells = size_t(256) << 10, max_huge_cells = size_t(16) << 20;
 // Determines which allocations the launch may access. An index that has overflowed may lead into an array of another
 // launch. If no argument can contain another address, only arrays to which arguments and device variables point are
 // accessible.
 void Detector::begin_arguments() {
     static uint32_t num_launches = 0;
-    launch_number = ++num_launches, has_all_addresses = launch->nargs > 0;
+    launch_id = ++num_launches, has_all_addresses = launch->nargs > 0;
     for (int i = 0; i < launch->nargs; i++) {
         const uintptr_t address = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         Allocation *const allocation = memory.at(address);
         // such as `x + n` or `x - 1`
         const bool is_live = allocation && allocation->live, is_out_of_bounds = !is_live && memory.surrounds(address);
-        has_all_addresses = has_all_addresses && launch->args[i].without_address && !is_out_of_bounds;
+        has_all_addresses = has_all_addresses && launch->args[i].has_no_address && !is_out_of_bounds;
         if (!is_live || is_of_unreachable_device(*allocation)) continue;
-        allocation->usable_in = launch_number;
+        allocation->usable_in = launch_id;
         const size_t bytes = allocation->hi - allocation->lo;
-        if (allocation->has_huge_cells || bytes < huge_cells_from || bytes > huge_cells_to) continue;
+        if (allocation->has_huge_cells || bytes < min_huge_cells || bytes > max_huge_cells) continue;
         allocation->has_huge_cells = true;
         cells.use_huge_pages(allocation->lo - reinterpret_cast<uintptr_t>(memory.base), bytes);
     }
@@ -37,11 +37,11 @@ bool Detector::is_usable(Allocation &allocation) {
     if (!allocation.live || is_of_unreachable_device(allocation)) return false;
     const bool is_known = !has_all_addresses || allocation.symbol || allocation.of_kernel || !checks(memcheck) ||
         (several_devices && (allocation.is_symmetric || is_argument(allocation))) || is_address_known(allocation);
-    if (is_known) allocation.usable_in = launch_number;
+    if (is_known) allocation.usable_in = launch_id;
     return is_known;
 }
 // Returns whether an address of the allocation is stored in a device variable, now or before the launch, or in an array
-// that the launch may access. The last location is tried first, because searching all of them takes long.
+// that the launch may access. The location of the last match is tried first, because a full search takes long.
 bool Detector::is_address_known(Allocation &target) const {
     const auto contains_address = [&target](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
@@ -51,7 +51,7 @@ bool Detector::is_address_known(Allocation &target) const {
         return false;
     };
     const auto is_accessible = [this](const Allocation &allocation) {
-        return allocation.live && (allocation.symbol || allocation.usable_in == launch_number);
+        return allocation.live && (allocation.symbol || allocation.usable_in == launch_id);
     };
     const Allocation *const last_container = memory.at(target.address_found_at);
     if (last_container && is_accessible(*last_container) &&
@@ -68,7 +68,7 @@ bool Detector::is_address_known(Allocation &target) const {
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
 
-// Returns whether it belongs to another device, to which this one has no peer access.
+// Returns whether the allocation belongs to another device, to which this one has no peer access.
 bool Detector::is_of_unreachable_device(const Allocation &allocation) const {
     return device_count() > 1 && checks(memcheck) && !can_access(current_device(), allocation);
 }
@@ -82,8 +82,8 @@ bool Detector::is_possible_target(Allocation &allocation) {
         is_argument(allocation) || is_address_known(allocation);
 }
 
-// Returns the address as an index of each array that was passed to the launch, if that fits into 32 bits: `x 5 100, `
-// for x[5] of 100 elements.
+// Returns, for each array that was passed to the launch, which of its indices would be at this address, if the index
+// fits into 32 bits: `x 5 100, ` for x[5] of 100 elements.
 std::string Detector::arguments_at(uintptr_t a) const {
     std::string entries, names = parameters_of(*launch);
     for (int i = 0; i < launch->nargs && !names.empty(); i++) {
@@ -118,7 +118,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->host_name)
         return report_finding(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {
-        return !has_all_addresses || allocation.symbol || allocation.usable_in == launch_number;
+        return !has_all_addresses || allocation.symbol || allocation.usable_in == launch_id;
     };
     Allocation *nearest_array = memory.nearest(a);
     if (nearest_array && !is_possible_target(*nearest_array)) nearest_array = memory.nearest(a, is_passed);
@@ -138,7 +138,8 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (is_nearest && !array->live)
         return report_finding(Code::freed,
             {access_field, {"array", array->name_or_default()}, {"arrays", arrays.c_str()}}, record);
-    if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;    // is treated as the first byte past the end
+    // the access begins in bounds and ends past them
+    if (is_nearest && a >= array->lo && a < array->hi) a = array->hi;
     const long long index = array->index_of(a), size = array->index_of(array->hi);
     const char *const inner_name = is_nearest ? array->inner_name : "";
     report_finding(
@@ -170,7 +171,7 @@ void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_
             {"shape", shape, nearest->shape.rank}},
         record);
 }
-// Returns whether the address is mapped, and not in shadow memory.
+// Returns whether the address is mapped, but not part of the shadow memory.
 static bool is_mapped(uintptr_t address) {
     for (const Cells *shadow_cells : {&detector.cells, &detector.shared_cells})
         if (address - reinterpret_cast<uintptr_t>(shadow_cells->word_cells) < shadow_cells->count * sizeof(Cell) ||
@@ -182,7 +183,7 @@ static bool is_mapped(uintptr_t address) {
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(address / page * page), 1, MS_ASYNC) || errno != ENOMEM;
 }
-// Checks an access of neither device memory nor the thread's stack. Constants of the module and the
+// Checks an access to neither device memory nor the thread's stack. Constants of the module and the
 // arguments are allowed; all other memory belongs to the host, or to another thread.
 void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     const auto is_in_range = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
@@ -199,7 +200,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
 #endif
-    if (w->is_past_stack(a))
+    if (w->is_just_past_stack(a))
         return report_finding(Code::local_array, {access_field}, {self, now, location});
     for (int i = 0; i < w->fiber_count; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
@@ -226,7 +227,7 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     report_finding(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", alignment}}, record);
 }
 
-// Reports an address that an instruction does not allow, whatever the pointer's type: a GPU traps there.
+// Reports an address whose alignment an instruction does not allow, whatever the pointer's type: a GPU would trap.
 [[noreturn]] void Detector::report_misaligned_operand(const void *pointer, unsigned alignment, const char *instruction,
     int line) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer), offset = address - shared_base;
@@ -242,11 +243,11 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
             line);
 }
 
-void Detector::host_access(uintptr_t address, unsigned bytes, bool write, bool is_atomic, void *pc) {
+void Detector::check_host_access(uintptr_t address, unsigned bytes, bool write, bool is_atomic, void *pc) {
     DeviceLock device_lock;
     Allocation *allocation = memory.at(address);
     if (allocation && allocation->live && (allocation->host || host_accesses_device)) {
-        // a library function, which waits
+        // the access of a library function, which synchronizes first
         if (host_accesses_device || allocation->accessed_by_thrust) operations.host_waits();
         else operations.host_access(address, bytes, write, is_atomic, pc);
         if (write) allocation->uninitialized = false;

@@ -22,23 +22,23 @@ int current_device();                  // of this OS thread: of its launch, or a
 struct Allocation {
     uintptr_t lo, hi; // the requested bytes
     size_t itemsize;
-    // uninitialized: unwritten elements must not be read; host: host code may access it, too
-    // check_writes: a write is an error (constant), or saves the variable first
+    // uninitialized: some elements may be unwritten; host: host code may access it, too; check_writes: a write by a
+    // kernel is an error (constant memory), or must first save the variable
     bool live, uninitialized, host, constant, symbol, check_writes;
     char name[64];
-    // addresses of the first parameter in it, and of another that begins inside; 0: unknown
+    // addresses that kernel parameters point to: the lowest, and another one; 0: unknown
     uintptr_t begin = 0, inner_begin = 0;
     char inner_name[64] = "";
-    int line = 0; // of the call that allocated it; 0: unknown
-    bool of_graph = false; // belongs to a graph, so that `free` keeps it
-    // host code accesses it by Thrust's pointers, which synchronize with the default stream
+    int line = 0; // the line of the call that allocated it; 0: unknown
+    bool of_graph = false; // whether it belongs to a graph, so that `free` keeps it
+    // whether host code accesses it through Thrust's pointers, which synchronize with the default stream
     bool accessed_by_thrust = false;
-    bool of_kernel = false; // a kernel has allocated it
-    uint32_t usable_in = 0; // the number of the last launch that may access it, by an argument or an address
+    bool of_kernel = false; // whether a kernel has allocated it
+    uint32_t usable_in = 0; // the ID of the last launch that may access it, through an argument or a stored address
     uintptr_t address_found_at = 0; // where the last search found its address
-    bool has_huge_cells = false; // `Cells::use_huge_pages` was called for it
-    bool host_name = false; // whether it is an unmapped range, for the address of a device variable in host code
-    int device = 0; // to which it belongs
+    bool has_huge_cells = false; // whether `Cells::use_huge_pages` was called for it
+    bool host_name = false; // whether it is an unmapped range that represents a device variable's address in host code
+    int device = 0; // the device to which it belongs
     bool is_symmetric = false; // whether all devices may access it
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }
@@ -71,10 +71,10 @@ struct CopiedHostArray {
 };
 
 #ifndef GRIDSTRIDE_ADDRESSES
-#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; fewer under qemu, which has a table entry per page
+#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; less under qemu, which has a table entry per page
 #endif
 #ifdef __wasm__
-constexpr size_t min_addresses = size_t(16) << 20, max_gap = size_t(64) << 10;     // of 4 GB of addresses in all
+constexpr size_t min_addresses = size_t(16) << 20, max_gap = size_t(64) << 10;     // the address space has 4 GB
 #else
 constexpr size_t min_addresses = size_t(1) << 28, max_gap = size_t(64) << 20;
 #endif
@@ -82,14 +82,14 @@ struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
     int page_bits = 0; // a page has 2^page_bits bytes, so that an access is looked up by a shift instead of a division
-    // The current hole, as offsets: `used` to `end`. Allocations are placed from its start, device variables, which
-    // stay, from its end. At `middle` another hole is chosen, so that addresses are reused rarely.
+    // The current hole, as offsets: `used` to `end`. Allocations are placed from its start; device variables, which are
+    // never freed, from its end. After `middle` another hole is chosen, so that addresses are rarely reused.
     size_t used = 0, middle = 0, end = 0;
-    std::vector<std::pair<size_t, size_t>> holes; // other holes, at the last `find_holes`: (width, start)
+    std::vector<std::pair<size_t, size_t>> holes; // the other holes that `find_holes` has found last: (width, start)
     std::vector<std::pair<size_t, int>> failed; // failed allocations whose error the host has not read: (bytes, line)
     size_t max_allocations = 0; // the number of allocations at which `find_holes` runs
     std::vector<Allocation> allocations;
-    uint32_t *allocation_of_page = nullptr; // per page: 1 + index of its allocation, or 0
+    uint32_t *allocation_of_page = nullptr; // per page: 1 + the index of its allocation, or 0
     std::vector<CopiedHostArray> copied_host_arrays;
 
     // The range is surrounded by reserved addresses, because an unsigned index below zero wraps around to 2^32 - 1, up
@@ -118,9 +118,9 @@ struct Memory {
     bool holds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) < size && base; }
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
-    // Allocates n bytes, aligned to the end of their pages, so that the first bytes past the end are soon unmapped. The
-    // gap grows with the size; `has_small_gap`: one page, for thousands of small allocations. `skew`: bytes past a
-    // multiple of 256.
+    // Allocates n bytes at the end of their pages, so that an access soon past the end faults. The unmapped gap grows
+    // with the size; with `has_small_gap` it is one page, for thousands of small allocations. `skew`: the address
+    // modulo 256.
     char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool host, bool constant, const char *name,
         bool has_small_gap = false, size_t skew = 0, bool symbol = false) {
         if (!reserve()) return nullptr;
@@ -155,17 +155,17 @@ struct Memory {
         allocations.back().host_name = true;
         return p;
     }
-    // Stores the allocation of the pages of `p`: 1 + its index, or 0.
-    void set_pages(const Allocation &p, uint32_t n) {
+    // Maps the pages of `p` to an allocation: 1 + its index, or 0 for none.
+    void set_pages(const Allocation &p, uint32_t entry) {
         const auto [from, to] = span(p);
-        for (size_t i = from / page; i < to / page; i++) allocation_of_page[i] = n;
+        for (size_t i = from / page; i < to / page; i++) allocation_of_page[i] = entry;
     }
     std::pair<size_t, size_t> span(const Allocation &p) const { // the offsets of its pages
         const size_t from = p.lo - reinterpret_cast<uintptr_t>(base), to = p.hi - reinterpret_cast<uintptr_t>(base);
         return {from / page * page, pages(std::max(to, from + 1))};
     }
-    // Chooses the widest hole. Holes are searched again only if none that is known fits, because that takes half a
-    // millisecond with 5,000 allocations.
+    // Chooses the widest known hole. Only if it is too small are holes searched for, which takes half a millisecond
+    // with 5,000 allocations.
     bool next_hole(size_t needed) {
         const auto fits = [&] { return !holes.empty() && holes.back().first >= needed; };
         if (allocations.size() >= max_allocations || !fits()) find_holes();
@@ -245,6 +245,6 @@ struct Memory {
 };
 extern Memory memory;
 extern bool any_registered;            // whether any host memory is page-locked
-// an access by the host, possibly of page-locked memory
-void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);
+// Checks a host access, which may be to page-locked memory.
+void check_registered_access(uintptr_t a, size_t bytes, bool write, bool is_atomic, void *pc);
 }

@@ -7,9 +7,9 @@
 namespace gridstride {
 
 Operations operations;
-constexpr size_t max_operations = 4096;    // stored operations; older ones count as ordered
+constexpr size_t max_operations = 4096;    // that are stored; older ones count as ordered
 static thread_local Operation *running = nullptr;
-// stream index that replaces the caller's (graph replay, child launches, CUB); -1: none
+// a stream index that replaces the caller's stream (graph replay, child launches, CUB); -1: none
 static thread_local int64_t stream_override = -1;
 const Operation *current_operation() { return running; }
 void set_current_operation(Operation *operation) { running = operation; }
@@ -36,7 +36,8 @@ bool Region::extend(const Region &next) {
     return next.lo == lo + height * pitch && ++height;
 }
 
-// row-by-row copies alternate between reads and writes, so this extends either of the last two regions if possible
+// Adds an accessed region. Row-by-row copies alternate between reads and writes, so either of the last two regions is
+// extended if possible.
 void Operation::add(const Region &r) {
     for (size_t i = regions.size(); i-- && i + 2 >= regions.size();)
         if (regions[i].extend(r)) return;
@@ -137,7 +138,7 @@ void Operations::host_waits() {
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
     drop_synchronized();
 }
-// Ends the state of a call from Python, which a finding may have ended in the middle of an operation.
+// Resets the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
     if (running) running->end = ++detector.now;
     running = nullptr, stream_override = -1, num_created = 0;
@@ -152,9 +153,10 @@ Operations::Reserved Operations::reserve(const void *stream) {
     clock.raise(s, ++streams[s].count);
     return {s, streams[s].count, clock};
 }
-Operation &Operations::start(const char *name, uint32_t s, uint32_t number, int line, const StreamClock &clock) {
+Operation &Operations::start(const char *name, uint32_t s, uint32_t sequence_number, int line,
+    const StreamClock &clock) {
     if (pending.size() >= max_operations && pending.front().end) pending.pop_front();
-    pending.push_back({s, number, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
+    pending.push_back({s, sequence_number, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
     return pending.back();
 }
 Operation &Operations::begin(const char *name, uint32_t s, int line) {
@@ -169,8 +171,9 @@ void Operations::end(Operation &op, bool waits) {
     drop_synchronized();
 }
 void Operations::drop_synchronized() {
-    if (!is_queue_empty()) return;                       // because an operation in the queue may be unordered with them
-    while (!pending.empty() && pending.front().end && host_clock.of(pending.front().stream) >= pending.front().number)
+    if (!is_queue_empty()) return;                       // a queued operation may be unordered with them
+    while (!pending.empty() && pending.front().end &&
+        host_clock.of(pending.front().stream) >= pending.front().sequence_number)
         pending.pop_front();
 }
 const Operation *Operations::at(const Access &access) const {
@@ -179,8 +182,8 @@ const Operation *Operations::at(const Access &access) const {
         pending.begin(), pending.end(), time, [](uint32_t t, const Operation &later) { return t < later.begin; });
     while (match != pending.begin()) {
         --match;
-        if ((!match->end || time < match->end) && (!match->is_of_joint_run || match->contains(access))) return &*match;
-        if (!match->is_of_joint_run) break;
+        if ((!match->end || time < match->end) && (!match->runs_jointly || match->contains(access))) return &*match;
+        if (!match->runs_jointly) break;
     }
     return nullptr;
 }
@@ -221,7 +224,7 @@ bool Operations::acquire(const Access &flag_write, uint32_t &unordered_since) {
 }
 // Returns whether the current thread has acquired the accesses of a copy, while launches run together.
 static bool is_copy_acquired(const Operation &copy) {
-    return copy.is_of_joint_run && copy.begin >= detector.launch_start &&
+    return copy.runs_jointly && copy.begin >= detector.launch_start &&
            detector.is_acquired({(copy.first_block + 1) * max_threads, copy.begin, 0});
 }
 Conflict Operations::find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const {
@@ -245,7 +248,7 @@ std::pair<uintptr_t, uintptr_t> Operations::clear_range(uintptr_t a) const {
 
 Conflict Operations::conflict_in_regions(const Region &region, const StreamClock &clock) const {
     for (const Operation &op : pending)
-        if (clock.of(op.stream) < op.number)
+        if (clock.of(op.stream) < op.sequence_number)
             for (const Region &earlier : op.regions)
                 if ((region.is_write || earlier.is_write) && earlier.overlaps(region))
                     return {&op, std::max(earlier.lo, region.lo), earlier.is_write};
@@ -255,7 +258,8 @@ Conflict Operations::conflict_in_regions(const Region &region, const StreamClock
 // launch is pending.
 Conflict Operations::conflict_in_cells(const Region &region, const StreamClock &clock) const {
     if (pending.empty() || !detector.cells.word_cells || !memory.holds(region.lo)) return {};
-    const auto unordered = [&](const Operation &op) { return op.is_launch && clock.of(op.stream) < op.number; };
+    const auto unordered = [&](const Operation &op) { return op.is_launch &&
+        clock.of(op.stream) < op.sequence_number; };
     const bool should_search =
         region.width * region.height < 256 || std::any_of(pending.begin(), pending.end(), unordered);
     if (!should_search) return {};
@@ -296,7 +300,7 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
     if (!running || !checks(racecheck) || !bytes || (!memory.holds(a) && is_pageable(p))) return;
     const Region region = {a, bytes, bytes, 1, verb[0] != 'r'};
     if (const Conflict c = conflict(region, running->clock); c.operation) {
-        const ElementName element = element_at(c.a);
+        const ElementName element = element_at(c.address);
         fail_at(Code::unordered_operations,
             {element.array(), element.index(), {"now", verb}, {"before", c.is_write ? "writes" : "reads"},
                 GRIDSTRIDE_OPERATION("second", *running), GRIDSTRIDE_OPERATION("first", *c.operation)},
@@ -304,16 +308,16 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
     }
     running->add(region);
 }
-void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
+void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc) {
     if (!running && device_count() > 1) run_queue(nullptr);
     if (pending.empty() || !watches_order() || !checks(racecheck)) return;
     const Region region = {a, bytes, bytes, 1, writes};
-    if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && strong)
-        // the host has acquired a flag: the operation that wrote it, and all before that one, happen before the host's
-        // next accesses
+    if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && is_atomic)
+        // the host has acquired a flag: the operation that wrote it, and those before that operation, happen before the
+        // host's next accesses
         host_clock.join(c.operation->clock);
     else if (c.operation) {
-        const ElementName element = element_at(c.a);
+        const ElementName element = element_at(c.address);
         fail_at(Code::host_race,
             {element.array(), element.index(), {"now", writes ? "writes" : "reads"},
                 {"before", c.is_write ? "write" : "read"}, GRIDSTRIDE_OPERATION("first", *c.operation)},
@@ -436,7 +440,7 @@ void record_event(const void *event, const void *stream) {
 void forget_event(const void *event) {
     if_tracking_order([=] { operations.forget_event(event); });
 }
-void stream_waits(const void *stream, const void *event) {
+void stream_waits_for_event(const void *stream, const void *event) {
     if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
 }
 void host_waits_for_event(const void *event) {

@@ -1,6 +1,6 @@
-// Happens-before between operations of a program: launches and copies in streams. On a GPU these are asynchronous. The
-// emulator executes each operation immediately, and records which earlier operations happen before it, and for which
-// the host has waited.
+// The happens-before relation of a program's launches and copies in streams. On a GPU these operations are
+// asynchronous. The emulator executes each operation immediately, and records which earlier operations happen before
+// it, and for which operations the host has waited.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace gridstride {
 
-// a vector clock: per stream, the number of its operations that happen before
+// A vector clock: per stream, how many of its operations happen before
 struct StreamClock {
     std::vector<uint32_t> counts;
     uint32_t of(uint32_t stream) const { return stream < counts.size() ? counts[stream] : 0; }
@@ -36,7 +36,7 @@ struct Region {                        // the bytes of an access: rows of `width
 };
 
 struct Operation {
-    uint32_t stream, number;           // counted from 1 in its stream
+    uint32_t stream, sequence_number;           // counted from 1 in its stream
     uint32_t begin, end;               // times of the detectors; `end` is 0 while it runs
     const char *name;                  // a kernel, or a function of CUDA
     int line;
@@ -45,30 +45,29 @@ struct Operation {
     dim3 grid, block;
     uintptr_t image;
     std::vector<Region> regions;
-    // With several devices: its blocks are those after `first_block`, up to `last_block`, of operations that run
-    // together
+    // With several devices: its block IDs in the joint run are first_block + 1 to last_block.
     int device = 0;
     uint32_t first_block = 0, last_block = ~0u;
-    bool is_of_joint_run = false;
+    bool runs_jointly = false;
     bool contains(const Access &a) const { return a.thread / 1024 - 1 - first_block < last_block - first_block; }
     void add(const Region &);
-    bool is_after(const Operation &other) const { return clock.of(other.stream) >= other.number; }
+    bool is_after(const Operation &other) const { return clock.of(other.stream) >= other.sequence_number; }
 };
 
-// an operation that is not ordered before an access, and the address of the conflict
+// An operation that is not ordered before an access, and the address of the conflict
 struct Conflict {
     const Operation *operation;
-    uintptr_t a;
+    uintptr_t address;
     bool is_write;
 };
 
 class Operations {
     struct Stream {
         StreamClock clock;                   // the operations that happen before its next one
-        uint32_t count = 0;            // of its operations so far
-        bool is_blocking = true;       // ordered with the legacy default stream
-        int line = 0;                  // of the call that created it
-        uint32_t label = 0;            // its index in messages
+        uint32_t count = 0;            // the number of its operations so far
+        bool is_blocking = true;       // whether it is ordered with the legacy default stream
+        int line = 0;                  // the line of the call that created it
+        uint32_t label = 0;            // its number in messages
         std::vector<uint32_t> branches; // internal streams, for graph nodes that run concurrently
         int device = 0;
         bool is_default = false;
@@ -102,14 +101,14 @@ class Operations {
 
 public:
     struct Reserved {
-        uint32_t stream, number;
+        uint32_t stream, sequence_number;
         StreamClock clock;                   // the operations that happen before it, including itself
     };
     Operations() { streams[0].is_default = true; }
     uint32_t stream_index(const void *stream);
     int device_of_stream(const void *stream) { return streams[stream_index(stream)].device; }
     Reserved reserve(const void *stream);
-    Operation &start(const char *name, uint32_t stream, uint32_t number, int line, const StreamClock &);
+    Operation &start(const char *name, uint32_t stream, uint32_t sequence_number, int line, const StreamClock &);
     StreamClock clock_of_stream(uint32_t stream) { return join_into_next_clock(stream); }
     StreamClock clock_of_event(const void *event) const;
     StreamClock clock_of_device(int device) const;
@@ -128,16 +127,16 @@ public:
     // Returns whether any earlier operation is not ordered before this launch. `unordered_since` receives the time of
     // the first such launch.
     bool begin_launch(const Launch *, uintptr_t image, uint32_t &unordered_since);
-    // Orders the launch that has set a flag before this one
+    // Orders the launch that has set a flag before the current one.
     bool acquire(const Access &, uint32_t &unordered_since);
-    // Returns null if the operation of that access is ordered before this one
+    // Returns the operation that made an access; null if it is ordered before the current one.
     const Operation *unordered(const Access &) const;
     Conflict find_launch_conflict(uintptr_t a, size_t bytes, bool writes) const;
-    // The addresses around `a` that no unordered operation accesses; empty if one accesses `a`
+    // Returns a range around `a` that no unordered operation accesses; it is empty if one accesses `a`.
     std::pair<uintptr_t, uintptr_t> clear_range(uintptr_t a) const;
-    // Checks and records an access of the current operation; verb: reads, writes or frees
+    // Checks and records an access by the current operation; verb: reads, writes or frees
     void access(const void *p, size_t bytes, const char *verb);
-    void host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc);
+    void host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc);
     void forget(uintptr_t lo, uintptr_t hi);
     Code phrase_code(const Operation &) const;
     Code stream_code(const Operation &) const;
@@ -149,8 +148,8 @@ const Operation *current_operation();      // in this OS thread
 void set_current_operation(Operation *);
 bool is_ordered_elsewhere();           // whether a graph, or another operation, orders the next operation
 
-// The order of the nodes of a graph launch: each after its dependencies, and the stream's next operation after all. The
-// first branch of nodes uses the stream itself, concurrent branches use internal streams.
+// Orders the nodes of a graph launch: each after its dependencies, and the stream's next operation after all of them.
+// The first branch of nodes uses the stream itself; concurrent branches use internal streams.
 class GraphOrder {
     struct NodeState {
         uint32_t stream;

@@ -1,8 +1,8 @@
 // Synchronization without a barrier: fences, and flags, which are addresses that atomic operations access. A store to a
 // flag releases all accesses before the writer's last fence; a release store releases all accesses before itself. An
-// acquire load acquires these accesses immediately, any other load at the reader's next fence. Block scope limits both
-// to the block, device scope to the device.
-// `sim/order.py` and `tile/run.py` implement the same memory model for the other two engines.
+// acquire load acquires these accesses immediately; after any other load, the reader's next fence acquires them. Block
+// scope limits release and acquire to the block, device scope to the device.
+// `sim/order.py` (simulator) and `tile/run.py` (Triton) implement the same memory model.
 #include "detector.h"
 #include "residents.h"
 #include "threads.h"
@@ -41,7 +41,7 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     if (order == Order::acquire) return;
     const uint32_t rank = self % max_threads;
     if (thread_view.last_fence.level > level) thread_view.apply_fence(self);
-    thread_view.last_fence.is_open = true, thread_view.last_fence.level = level;
+    thread_view.last_fence.is_pending = true, thread_view.last_fence.level = level;
     if (lanes_synced.empty()) {
         thread_view.last_fence.acquired = block_view.acquired,
             thread_view.last_fence.acquired.join(thread_view.acquired);
@@ -51,8 +51,8 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     times[0] = thread_view.fence_time = now, times[1] = warp_synced[rank / 32], times[2] = block_synced;
 }
 
-// Returns the clock of the accesses before the last fences of those threads `from` to `to` of the block for which
-// `counts` returns true. All threads share one clock, because joining one clock per thread is slow.
+// Returns the clock of the accesses before the last fences of threads `from` to `to` (exclusive) for which `counts`
+// returns true. The times of all threads are built into one clock, because joining a clock per thread is slow.
 template <class F> static VectorClock clock_before_fences(
     std::vector<ThreadView> &views, uint32_t first, int from, int to, F counts) {
     const auto fence_of = [&](int i) { return &views[size_t(i)].last_fence; };
@@ -60,35 +60,35 @@ template <class F> static VectorClock clock_before_fences(
         first, from, to, [&](int i) { return counts(*fence_of(i), i) ? fence_of(i)->times : nullptr; });
     const VectorClock *last_joined = nullptr;
     for (int i = from; i < to; i++)
-        if (counts(*fence_of(i), i) && !(last_joined && last_joined->is_same(fence_of(i)->acquired)))
+        if (counts(*fence_of(i), i) && !(last_joined && last_joined->shares_root(fence_of(i)->acquired)))
             clock.join(*(last_joined = &fence_of(i)->acquired));
     return clock;
 }
-// Returns the join of the views of threads `from` to `to`, restricted to `lanes` of each warp: their state after a
-// common barrier.
+// Returns the join of the views of threads `from` to `to` (exclusive), restricted to `lanes` of each warp: their state
+// after a common barrier.
 SyncState Detector::join_views(int from, int to, uint32_t lanes) {
     SyncState joined;
-    bool has_open_fence[scope_levels] = {};
+    bool has_pending_fence[scope_levels] = {};
     for (int i = from; i < to; i++)
         if (const ThreadView &thread_view = views[size_t(i)]; lanes >> i % 32 & 1) {
             joined.join(thread_view);
-            if (thread_view.last_fence.is_open) has_open_fence[thread_view.last_fence.level] = true;
+            if (thread_view.last_fence.is_pending) has_pending_fence[thread_view.last_fence.level] = true;
         }
     const auto join_fences = [&](int level) {
-        return clock_before_fences(views, thread_number(*w, 0), from, to,
+        return clock_before_fences(views, thread_id(*w, 0), from, to,
             [=](const auto &last_fence, int i) {
-                return lanes >> i % 32 & 1 && last_fence.is_open && last_fence.level >= level;
+                return lanes >> i % 32 & 1 && last_fence.is_pending && last_fence.level >= level;
             });
     };
     for (int level = scope_levels - 1; level >= 0; level--)
-        if (has_open_fence[level]) joined.fenced[level].join(join_fences(level));
+        if (has_pending_fence[level]) joined.fenced[level].join(join_fences(level));
         else if (level < scope_levels - 1) joined.fenced[level].join(joined.fenced[level + 1]);
     for (int i = from; i < to; i++)
-        if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.is_open = false;
+        if (lanes >> i % 32 & 1) views[size_t(i)].last_fence.is_pending = false;
     return joined;
 }
 
-// Returns the flag at this address; null if there is none, or if there was a plain write after its last store
+// Returns the flag at this address; null if there is none, or if a plain write has overwritten it.
 Flag *Detector::flag_at(uintptr_t a) {
     const auto entry = flags.find(a / 4);
     if (entry == flags.end()) return nullptr;
@@ -151,11 +151,11 @@ void Detector::atomic(
                releases = order != Order::relaxed && order != Order::acquire;
     if (reads && synchronizes && !flags.empty())
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_load(i, scope, acquires);
-    if (__builtin_expect(has_unordered, 0) && reads && synchronizes && global) acquire_operation(a);
+    if (__builtin_expect(has_unordered_operations, 0) && reads && synchronizes && global) acquire_operation(a);
     after_fence = any_acquired && views[self % max_threads].fence_time > views[self % max_threads].store_time;
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = is_thread_scope ? access_location
-        : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | access_location |
+        : atomic_bit | (scope == gridstride::Scope::block ? block_scope_bit : 0) | access_location |
             (scope == gridstride::Scope::device && several_devices ? device_bit : 0);
     if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, location);
@@ -165,7 +165,7 @@ void Detector::atomic(
     ++now;
 }
 
-// A volatile access; a thread that spins must yield to the others.
+// Checks a volatile access. A thread that spins yields to the others.
 void Detector::volatile_access(const void *address, unsigned bytes, bool write, uint32_t access_location) {
     const bool global = memory.at(reinterpret_cast<uintptr_t>(address));
     if (!global && !is_shared(address)) return access(reinterpret_cast<uintptr_t>(address), bytes, write,
@@ -177,8 +177,8 @@ void Detector::volatile_access(const void *address, unsigned bytes, bool write, 
         volatile_bit | access_location);
 }
 
-// Returns whether an atomic read that happens before this access has read the value of the atomic write `earlier`, so
-// that the write happens before this access, too.
+// Returns whether an atomic read that happens before this access has observed the atomic write `earlier`, so that the
+// write happens before this access, too.
 bool Detector::was_observed(const Cell &cell, const Access &earlier, uint32_t ordered_since) {
     if (any_acquired && (block_view.strong.includes(earlier.thread, earlier.time) ||
                             views[self % max_threads].strong.includes(earlier.thread, earlier.time)))
@@ -201,7 +201,7 @@ bool Detector::was_observed(const Cell &cell, const Access &earlier, uint32_t or
 bool Detector::strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool earlier_writes,
     bool later_writes) {
     const bool same_block = earlier.thread / max_threads == self / max_threads;
-    if ((earlier.location | later.location) & narrow_bit && !same_block) return true;
+    if ((earlier.location | later.location) & block_scope_bit && !same_block) return true;
     const bool is_any_of_device = several_devices && (is_of_device_scope(earlier) || is_of_device_scope(later));
     if (is_any_of_device && !is_same_device(earlier.thread)) return true;
     if (earlier_writes && later_writes) {

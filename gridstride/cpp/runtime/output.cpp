@@ -10,8 +10,8 @@ namespace gridstride {
 
 static std::string buffered_text;
 static std::atomic_flag buffer_lock = {};
-void fork_output(Fork now) {
-    if (now == Fork::before)
+void fork_output(Fork phase) {
+    if (phase == Fork::before)
         while (buffer_lock.test_and_set()) {}
     else buffer_lock.clear();
 }

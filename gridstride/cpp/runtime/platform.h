@@ -1,4 +1,4 @@
-// What differs among the systems on which the runtime runs: Linux, macOS, and WebAssembly, in a browser
+// The differences between the platforms of the runtime: Linux, macOS, and WebAssembly in a browser
 // (site/lite/cuda/platform).
 #pragma once
 #include <setjmp.h>
@@ -14,8 +14,8 @@
 
 namespace gridstride {
 
-// Runs `f`; returns whether it has returned, and not jumped by `siglongjmp(buffer, 1)`, which may be called on another
-// fiber. Destructors in `f` are then skipped.
+// Runs `f`. Returns true if it returns, and false if `siglongjmp(buffer, 1)` ends it, possibly on another fiber; then
+// the destructors of `f` are skipped.
 #ifdef __wasm__
 bool completes_call(sigjmp_buf &, void (*f)(void *), void *arg);
 template <class F> bool completes(sigjmp_buf &buffer, bool, F f) {
@@ -29,7 +29,7 @@ template <class F> bool completes(sigjmp_buf &buffer, bool saves_signal_mask, F 
 }
 #endif
 
-// The lines that a program prints
+// Runs a program and reads the lines that it prints
 class ProgramOutput {
     struct State;
     State *state;

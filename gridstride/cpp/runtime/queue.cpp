@@ -1,11 +1,12 @@
 // The queue of operations while there are several devices. On GPUs, kernels of several devices run at the same time and
-// may wait for each other. So a launch, or a copy in a stream, only becomes an entry of the queue, with the vector
-// clock of the operations before it (operations.cpp). When the host waits for one, `run_queue` runs the operations that
-// it needs: launches whose earlier operations have ended run together (`run_together`), their blocks as those of one
-// grid (residents.cpp). If all of them wait, the other launches of the queue join.
+// may wait for each other. So a launch, or a copy in a stream, is first added to the queue, with the vector clock of
+// the operations before it (operations.cpp). When the host waits for an operation, `run_queue` runs the operations that
+// it depends on: launches whose earlier operations have ended run together (`run_together`), and their blocks are
+// scheduled like those of one grid (residents.cpp). If all of these blocks wait, the other launches of the queue start,
+// too.
 //
-// racecheck: blocks of launches that run together are numbered consecutively, and share no barrier. A launch begins
-// with the state that its earlier operations have released (`released_before`), as a thread that has acquired a flag.
+// racecheck: blocks of launches that run together have consecutive IDs, and share no barrier. A launch begins with the
+// state that its earlier operations have released (`released_before`), like a thread that has acquired a flag.
 #include "queue.h"
 #include <deque>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace gridstride {
 namespace {
 struct QueuedOperation {
     enum State { waiting, running, ended } state;
-    uint32_t stream, number;
+    uint32_t stream, sequence_number;
     StreamClock clock;
     int device;
     Launch launch;                         // without a kernel: `work` is called
@@ -32,9 +33,9 @@ struct QueuedOperation {
     bool is_needed;
     Operation *operation;                  // while it runs
     std::unique_ptr<RunningLaunch> running_launch;
-    uint32_t first_block = 0, last_block = 0;          // in the current joint run: those after the first one
-    SyncState released;                    // by its end; in the current joint run
-    bool is_after(const QueuedOperation &o) const { return clock.of(o.stream) >= o.number; }
+    uint32_t first_block = 0, last_block = 0;          // its block IDs in the joint run: first_block + 1 to last_block
+    SyncState released;                    // the state that its end has released in the joint run
+    bool is_after(const QueuedOperation &o) const { return clock.of(o.stream) >= o.sequence_number; }
 };
 }
 // a deque, because entries refer to each other; entries that have ended are removed between joint runs
@@ -43,7 +44,7 @@ static thread_local bool runs_together = false;     // whether this OS thread ru
 static bool is_any_running = false;                // whether any OS thread does
 bool is_queue_deferred = false;
 bool defers_queue() { return is_queue_deferred; }
-static uint32_t num_blocks = 0;                    // of the launches and copies of the joint run
+static uint32_t num_blocks = 0;                    // blocks and copies that the joint run has begun
 static pthread_t first_host_thread;
 static bool has_other_host_threads = false;
 
@@ -55,8 +56,9 @@ static void record_host_thread() {
 }
 static QueuedOperation &add(const void *stream) {
     record_host_thread();
-    const auto [index, number, clock] = operations.reserve(stream);
-    queued.push_back({QueuedOperation::waiting, index, number, clock, current_device(), {}, nullptr, nullptr, {}, false,
+    const auto [index, sequence_number, clock] = operations.reserve(stream);
+    queued.push_back({QueuedOperation::waiting, index, sequence_number, clock, current_device(), {}, nullptr, nullptr,
+        {}, false,
         nullptr, nullptr, 0, 0, {}});
     return queued.back();
 }
@@ -83,12 +85,12 @@ static bool is_ready(const QueuedOperation &operation) {
                return &other != &operation && other.state != QueuedOperation::ended && operation.is_after(other);
            });
 }
-// Marks the operations that the host waits for; returns whether there is any.
+// Marks the operations that the host waits for; returns whether there are any.
 static bool mark_needed(const StreamClock *needed) {
     bool is_any_needed = false;
     for (QueuedOperation &operation : queued) {
         operation.is_needed = operation.state != QueuedOperation::ended &&
-            (!needed || needed->of(operation.stream) >= operation.number);
+            (!needed || needed->of(operation.stream) >= operation.sequence_number);
         is_any_needed |= operation.is_needed;
     }
     return is_any_needed;
@@ -97,11 +99,12 @@ static void begin_operation(QueuedOperation &operation, uint32_t blocks) {
     operation.state = QueuedOperation::running;
     operation.first_block = num_blocks, operation.last_block = num_blocks += blocks;
     const Launch &l = operation.launch;
-    operation.operation = &operations.start(l.thread ? l.kernel : nullptr, operation.stream, operation.number, l.line,
+    operation.operation = &operations.start(l.thread ? l.kernel : nullptr, operation.stream,
+        operation.sequence_number, l.line,
         operation.clock);
     operation.operation->device = operation.device;
     operation.operation->first_block = operation.first_block, operation.operation->last_block = operation.last_block;
-    operation.operation->is_of_joint_run = runs_together;
+    operation.operation->runs_jointly = runs_together;
 }
 static void end(QueuedOperation &operation) {
     operation.state = QueuedOperation::ended;
@@ -111,7 +114,8 @@ static void end(QueuedOperation &operation) {
     operation.work = {}, operation.arguments_owner = nullptr;
     enable_checks(was_enabled);
 }
-// Returns what the operations before this one have released in this joint run; the end of a kernel is also a fence.
+// Returns the state that the operations before this one have released in this joint run; the end of a kernel is also a
+// fence.
 static SyncState released_before(const QueuedOperation &operation) {
     SyncState state;
     for (const QueuedOperation &other : queued)
@@ -120,7 +124,7 @@ static SyncState released_before(const QueuedOperation &operation) {
     return state;
 }
 
-// Runs host code of a copy, which belongs to no kernel. Returns false if a finding has ended it.
+// Runs the host code of a copy, outside any kernel. Returns false if a finding has ended it.
 static bool call_work(QueuedOperation &operation) {
     Worker *const suspended = worker;
     sigjmp_buf end_of_work, *const outer = crash_guard;
@@ -141,7 +145,7 @@ static bool call_work(QueuedOperation &operation) {
     worker = suspended;
     return succeeded;
 }
-// A copy counts as a thread, so that a thread of a kernel that begins after it can acquire its accesses.
+// Runs a copy. It has a block ID, so that threads of a kernel that begins after it can acquire its accesses.
 static bool run_work(QueuedOperation &operation) {
     SyncState before = runs_together ? released_before(operation) : SyncState();
     begin_operation(operation, 1);
@@ -168,17 +172,17 @@ static void begin_queued_launch(QueuedOperation &operation, std::vector<RunningL
     running.checks = detector.launch_checks();
     launches.push_back(&running);
 }
-static const QueuedOperation *operation_of_block(uint32_t number) {
+static const QueuedOperation *operation_of_block(uint32_t block_id) {
     for (const QueuedOperation &operation : queued)
-        if (number - 1 - operation.first_block < operation.last_block - operation.first_block) return &operation;
+        if (block_id - 1 - operation.first_block < operation.last_block - operation.first_block) return &operation;
     return nullptr;
 }
-int device_of_block(uint32_t number) {
-    const QueuedOperation *operation = operation_of_block(number);
+int device_of_block(uint32_t block_id) {
+    const QueuedOperation *operation = operation_of_block(block_id);
     return operation ? operation->device : -1;
 }
-const RunningLaunch *launch_of_block(uint32_t number) {
-    const QueuedOperation *operation = operation_of_block(number);
+const RunningLaunch *launch_of_block(uint32_t block_id) {
+    const QueuedOperation *operation = operation_of_block(block_id);
     return operation ? operation->running_launch.get() : nullptr;
 }
 bool admit_operations(std::vector<RunningLaunch *> &launches, bool is_stalled) {
@@ -204,8 +208,8 @@ void end_operation(RunningLaunch &running) {
     operation.released = running.released;
     end(operation);
 }
-// A kernel that reads a clock may have a time limit of its own, so its wait does not count. Threads that host code has
-// created have no guard; another one may launch soon, so the limit is longer.
+// Returns whether the stall has lasted longer than the limit. A kernel that reads a clock may end its wait by itself,
+// so it is not stalled. If other host threads launch, or may launch soon, the limit is longer.
 bool Stall::lasts(const std::vector<Worker *> &suspended_leaders) {
     constexpr double stall_limit = 0.5, stall_limit_with_threads = 5;       // seconds
     const double now = seconds_now();
@@ -231,8 +235,8 @@ void discard_queue() {
         else if (operation.work.work) operation.work.drop(operation.work.work);
     queued.clear();
 }
-// Runs the launches that are needed, and those that must run with them. Returns false if a finding or a signal ended
-// it.
+// Runs the launches that are needed, and those that must run with them. Returns false if a finding or a signal has
+// ended them.
 static bool run_together(const QueuedOperation &first) {
     static std::vector<RunningLaunch *> launches;
     launches.clear();

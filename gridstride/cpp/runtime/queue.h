@@ -11,23 +11,23 @@ namespace gridstride {
 bool is_queueing();
 // Adds a launch. `arguments_owner` keeps its arguments alive; `begin` is called before it runs.
 void queue_launch(const Launch &, bool (*begin)(), std::shared_ptr<void> arguments_owner);
-// Runs the operations that have a number in this clock, and those before them; null: all operations.
+// Runs the operations that this clock contains, and those before them; null: all operations.
 void run_queue(const StreamClock *needed);
 void discard_queue();
 bool is_queue_empty();
 extern bool is_queue_deferred;             // whether operations stay in the queue at the end of a call from Python
 
-// For the scheduler of blocks (residents.cpp)
+// For the scheduler of blocks (residents.cpp):
 
-// Runs queued copies, and adds queued launches, whose operations before them have ended: those that the host waits for,
-// or, if the launches that run are stalled, all. Returns whether there is any.
+// Runs queued copies and adds queued launches to the running ones, if the operations before them have ended: only those
+// that the host waits for, or, if the running launches are stalled, all of them. Returns whether there are any.
 bool admit_operations(std::vector<RunningLaunch *> &, bool is_stalled);
-void enter_operation(RunningLaunch &); // its device, variables and operation become the current ones
+void enter_operation(RunningLaunch &); // makes its device, variables and operation the current ones
 void end_operation(RunningLaunch &);
-int device_of_block(uint32_t number);  // of an operation of the joint run
-const RunningLaunch *launch_of_block(uint32_t number);      // null: not of a launch
+int device_of_block(uint32_t block_id);  // returns the device of a block of the joint run
+const RunningLaunch *launch_of_block(uint32_t block_id);      // null: it belongs to no launch
 
-// Measures how long all blocks have been waiting. Another thread of the host may launch the kernel that they wait for.
+// Measures how long all blocks have been waiting. Another host thread may yet launch the kernel that they wait for.
 class Stall {
     double since = 0;                  // seconds_now(); 0: not all blocks wait
 

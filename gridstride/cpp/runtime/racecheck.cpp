@@ -1,9 +1,9 @@
-// racecheck: the findings of a data race. Two threads access the same address, at least one of them writes, and neither
+// racecheck: reports data races. Two threads access the same address, at least one of them writes, and neither
 // access happens before the other, because there is no barrier in between, and no release that the later thread has
 // acquired (Detector::conflicts, detector.h; the clocks are in vector_clock.h). A cell has two readers, so that a write
-// that is ordered after one of them still races with the other. `race` finds the most specific reason, such as an order
-// that is too weak (a fence of the block only, a flag that was loaded without an acquire), and reports it with both
-// accesses. The same rule is `Racecheck` in `sim/detectors.py` for the simulator, and `Shadow.racecheck` in
+// that is ordered after one of them still races with the other. `report_race` finds the most specific reason, such as
+// an order that is too weak (a fence of the block only, a flag that was loaded without an acquire), and reports it with
+// both accesses. `Racecheck` in `sim/detectors.py` implements the same rule for the simulator, `Shadow.racecheck` in
 // `tile/shadow.py` for Triton.
 #include <tuple>
 #include "detector.h"
@@ -30,21 +30,22 @@ void Detector::report_bulk_in_flight(const Access &copy, const Access &current, 
     const ElementName element = element_name(a, owner, allocation);
     report_finding(Code::bulk_in_flight, {element.array(), element.index(), {"now", later_kind}}, current, &copy);
 }
-// The engines see writes of threads to shared memory only after a proxy fence of the writer, or of the thread that
-// issues the request.
+// Writes of threads to shared memory are visible to the engines only after a proxy fence of the writer, or of the
+// thread that issues the request.
 void Detector::report_no_proxy_fence(const Cell &cell, const Access &current, uintptr_t a, unsigned owner) {
     if (!checks(fencecheck)) return;
     const ElementName element = element_name(a, owner, nullptr);
     report_finding(Code::no_proxy_fence, {element.array(), element.index()}, current, &cell.write);
 }
 
-void Detector::race(const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
+void Detector::report_race(const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
     uintptr_t a, unsigned owner, const Allocation *allocation) {
     if (!checks(racecheck)) return;
     const ElementName element = element_name(a, owner, allocation);
-    if (earlier.time < launch_start && allocation && has_unordered)
-        return race_of_operations(earlier, later, earlier_kind, later_kind, element);
-    if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, element, earlier_kind, later_kind);
+    if (earlier.time < launch_start && allocation && has_unordered_operations)
+        return report_operation_race(earlier, later, earlier_kind, later_kind, element);
+    if (is_engine(earlier) || is_engine(later)) return report_engine_race(earlier, later, element, earlier_kind,
+        later_kind);
     const uint32_t common_bits = earlier.location & later.location;
     const bool are_both_atomic = common_bits & atomic_bit,
                same_block = earlier.thread / max_threads == later.thread / max_threads,
@@ -77,7 +78,7 @@ bool Detector::may_be_validated(const Access &earlier, const Access &later, cons
     const uint8_t state = w->state[w->slot[earlier.thread % max_threads]];
     return state == ready || state == in_warp;
 }
-void Detector::defer_race(DeferredRace race) {
+void Detector::defer_race(DeferredRace race) {                // reports the race if the reader has too many
     size_t num_races_of_reader = 0;
     for (const DeferredRace &deferred : deferred_races) {
         if (deferred.reader == race.reader && deferred.a == race.a) return;
@@ -88,8 +89,8 @@ void Detector::defer_race(DeferredRace race) {
     deferred_races.push_back(race);
     has_deferred_races = true;
 }
-// The current thread executes a compare-and-swap, which validates the values that it has read there since the last
-// barrier.
+// Drops the deferred races of the current thread at this address: its compare-and-swap validates the values that it has
+// read there since the last barrier.
 void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
     const auto is_validated = [&](const DeferredRace &deferred) {
@@ -124,12 +125,12 @@ void Detector::report_deferred_races(uintptr_t from, uintptr_t to) {
 void Detector::report_race(const DeferredRace &deferred) {
     const ElementName &element = deferred.element;
     report_finding(deferred.code,
-        {element.array(), element.index(), {"before", deferred.before}, {"now", deferred.later_kind},
+        {element.array(), element.index(), {"before", deferred.earlier_kind}, {"now", deferred.later_kind},
             {"barrier", deferred.barrier}},
         deferred.later, &deferred.earlier, &deferred);
 }
 static const char *verb(const char *kind) { return kind[0] == 'r' ? "reads" : "writes"; }
-void Detector::race_of_operations(
+void Detector::report_operation_race(
     const Access &earlier, const Access &later, const char *earlier_kind, const char *later_kind,
     const ElementName &element) {
     const Operation *first = operations.unordered(earlier), *second = current_operation();
@@ -153,18 +154,18 @@ void Detector::check_operations(uintptr_t a, unsigned n, bool write, uint32_t lo
         {self, now, location});
 }
 bool Detector::find_clear_range(uintptr_t a, unsigned n) {
-    std::tie(clear_from, clear_end) = operations.clear_range(a);
+    std::tie(clear_begin, clear_end) = operations.clear_range(a);
     return a + n <= clear_end;
 }
-// The current thread reads a flag that a launch in another stream has set: that launch is ordered before its next
-// accesses.
+// Called when the current thread reads a flag that a launch in another stream may have set: orders that launch before
+// the next accesses of the thread.
 void Detector::acquire_operation(uintptr_t a) {
     const Access &last_write = cells.word_cells[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
     if (!(last_write.location & atomic_bit) || last_write.time >= launch_start || !from_unordered_launch(last_write))
         return;
     unordered_since = launch_start;
-    has_unordered = operations.acquire(last_write, unordered_since);
-    clear_from = clear_end = 0;
+    has_unordered_operations = operations.acquire(last_write, unordered_since);
+    clear_begin = clear_end = 0;
 }
 void Detector::record_read_across_launches(Cell &cell, const Access &current) {
     for (Access *read : {&cell.read, &cell.second_read})
@@ -173,7 +174,7 @@ void Detector::record_read_across_launches(Cell &cell, const Access &current) {
             return;
         }
 }
-void Detector::engine_race(
+void Detector::report_engine_race(
     const Access &earlier, const Access &later, const ElementName &element, const char *earlier_kind,
     const char *later_kind) {
     const bool earlier_reads = earlier_kind[0] == 'r', later_reads = later_kind[0] == 'r';
@@ -190,12 +191,13 @@ void Detector::engine_race(
         later, &earlier);
 }
 
-// Two threads write to the same address. Whether they write the same value can be checked after the second store.
+// Records that two threads write to the same address. Whether they write the same value is checked after the second
+// store.
 void Detector::record_conflicting_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *allocation) {
-    if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, allocation);
+    if (is_engine(later)) return report_race(earlier, later, "written", "written", a, owner, allocation);
     if (is_atomic_update(later.location))
-        return race(earlier, later, "written", "changed atomically", a, owner, allocation);
+        return report_race(earlier, later, "written", "changed atomically", a, owner, allocation);
     PendingWrite write = {a, n, {}, earlier};
     memcpy(write.old, reinterpret_cast<const void *>(a), n);
     pending.active = true, pending.current = later;
@@ -207,14 +209,14 @@ void Detector::finish_step(bool reports) {
 }
 void Detector::compare_pending_writes() {
     pending.range = {};
-    if (pending.stored.n) check_stored_value();
+    if (pending.store.n) check_stored_value();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;
     const auto owner = [&](const PendingWrite &write) { return memory.at(write.a) ? 0u : shared_cell(write.a).owner; };
     for (const PendingWrite &write : pending.words)
         if (memcmp(write.old, reinterpret_cast<const void *>(write.a), write.n))
             // time 0, because the current thread is no longer at this access
-            return race(write.other, {pending.current.thread, 0, pending.current.location}, "written", "written",
+            return report_race(write.other, {pending.current.thread, 0, pending.current.location}, "written", "written",
                 write.a, owner(write), memory.at(write.a));
     const PendingWrite first = pending.words[0];
     pending.words.clear();

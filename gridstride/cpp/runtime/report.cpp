@@ -1,4 +1,4 @@
-// Stores the finding of a detector, with its threads, lines and the name of the element.
+// Stores a detector's finding, with its threads, its lines and the element's name.
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -26,7 +26,7 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
         finding.call_line = find_call_in_kernel(*w, finding.location);
     if (!other) return;
     finding.has_other = 1;
-    const Operation *earlier_operation = has_unordered && other->time < launch_start
+    const Operation *earlier_operation = has_unordered_operations && other->time < launch_start
         ? operations.unordered(*other) : nullptr;
     const RunningLaunch *running = w->running_launch;
     if (const RunningLaunch *of_other = launch_of_block(other->thread / max_threads)) running = of_other;

@@ -27,25 +27,26 @@
 
 namespace gridstride {
 
-constexpr uint64_t multiprocessors = 132;      // an H100's
+constexpr uint64_t num_sms = 132;              // of an H100
 static std::atomic<uint64_t> progress{0};       // counts blocks that began or ended
 
 bool Detector::is_same_device(uint32_t thread) const {
     return !several_devices || device_of_block(thread / max_threads) == int(device);
 }
 uint64_t blocks_of(const Launch &l) { return uint64_t(l.grid.x) * l.grid.y * l.grid.z; }
-int blocks_of_sm(int threads, size_t shared) {
+int resident_blocks_per_sm(int threads, size_t shared) {
     const int by_threads = 2048 / ((threads + 31) / 32 * 32),
               by_memory = int((size_t(228) << 10) / ((shared + 127) / 128 * 128 + 1024));
     return std::min({by_threads, by_memory, 32});
 }
-uint64_t capacity(const Launch &l, size_t static_bytes) {
+uint64_t max_resident_blocks(const Launch &l, size_t static_bytes) {
     const int threads = int(l.block.x * l.block.y * l.block.z);
-    return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
+    return num_sms * uint64_t(std::max(1, resident_blocks_per_sm(threads, l.shared + static_bytes)));
 }
 
-// Cluster launch control: takes the next block, or cluster, that has not begun. As on a device that runs eight at a
-// time, each of these gets an equal part; the remaining blocks begin as usual, as if they had begun earlier.
+// Cluster launch control: takes the next block, or cluster, that has not begun. The emulator acts like a device on
+// which eight clusters are resident: each of them takes an equal part of the grid, and the remaining blocks begin as
+// usual.
 Canceled cancel_block() {
     RunningLaunch &running = *worker->leader->running_launch;
     const Launch &l = *running.launch;
@@ -54,10 +55,10 @@ Canceled cancel_block() {
     const uint64_t num_begun = running.num_begun++;
     if (num_begun >= running.num_clusters) return running.num_begun--, Canceled{};
     num_taken++, running.num_ended++, progress++;
-    const uint64_t number = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun,
+    const uint64_t cluster_id = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun,
                    columns = l.grid.x / l.cluster.x, rows = l.grid.y / l.cluster.y;
-    return {uint32_t(number % columns) * l.cluster.x, uint32_t(number / columns % rows) * l.cluster.y,
-        uint32_t(number / columns / rows) * l.cluster.z, 1};
+    return {uint32_t(cluster_id % columns) * l.cluster.x, uint32_t(cluster_id / columns % rows) * l.cluster.y,
+        uint32_t(cluster_id / columns / rows) * l.cluster.z, 1};
 }
 
 // Records that the current thread polls an address. Returns whether it has found the same value several times in a row,
@@ -87,7 +88,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     leader->idle_switches++;
     return true;
 }
-// Returns the number of idle switches in a row after which each thread of the block has run without progress.
+// Returns after how many consecutive idle switches each thread of the block has run without progress.
 uint32_t Worker::idle_limit() const {
     return uint32_t(size_t(num_threads) * leader->blocks() + 16);
 }
@@ -118,18 +119,18 @@ class BlockScheduler {
     std::vector<Worker *> &free_leaders, &suspended_leaders; // the newest suspended one is last
     size_t num_prepared = 0, next_launch = 0;
     int os_threads;
-    bool of_queue;
+    bool from_queue;
     Stall stall;
     uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
 
 public:
-    BlockScheduler(std::vector<RunningLaunch *> &launches, Worker &root, int os_threads, bool of_queue,
+    BlockScheduler(std::vector<RunningLaunch *> &launches, Worker &root, int os_threads, bool from_queue,
         std::vector<Worker *> (&lists)[2])
         : launches(launches), root(root), free_leaders(lists[0]), suspended_leaders(lists[1]), os_threads(os_threads),
-            of_queue(of_queue) {
+            from_queue(from_queue) {
         free_leaders.clear(), suspended_leaders.clear();
         for (RunningLaunch *l : launches) begin_launch(*l);
-        if (!of_queue) free_leaders.push_back(prepare_cluster(*launches[0]));
+        if (!from_queue) free_leaders.push_back(prepare_cluster(*launches[0]));
     }
 
     void run() {
@@ -139,9 +140,9 @@ public:
                 while (!stops_launch && resume_clusters(false)) {}
                 continue;
             }
-            if (of_queue && add_launches(false)) continue;
+            if (from_queue && add_launches(false)) continue;
             if (suspended_leaders.empty()) break;
-            const bool has_changes = of_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
+            const bool has_changes = from_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
                 [](Worker *leader) { return can_resume(*leader, false); });
             resume_clusters(true);
             if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, stall.end();
@@ -155,7 +156,7 @@ private:
         running.file_scope_bytes = bytes_at_file_scope(l);
         running.num_clusters = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
     }
-    // Adds launches of the queue, whose operations before them have ended. Returns whether there is any.
+    // Adds the launches of the queue whose preceding operations have ended. Returns whether there are any.
     bool add_launches(bool is_stalled) {
         const size_t num_launches = launches.size();
         const bool has_changed = admit_operations(launches, is_stalled);
@@ -166,7 +167,7 @@ private:
     size_t bytes_at_file_scope(const Launch &l) const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
-        if (detector.on && !of_queue) return root.file_scopes[detector.image.base].used;
+        if (detector.on && !from_queue) return root.file_scopes[detector.image.base].used;
         return dladdr(reinterpret_cast<const void *>(l.thread), &info)
                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
                    : 0;
@@ -175,10 +176,11 @@ private:
         const dim3 &c = running.launch->cluster;
         const size_t blocks_per_cluster = size_t(c.x) * c.y * c.z;
         return std::max(size_t(1),
-            size_t(capacity(*running.launch, running.static_shared)) / blocks_per_cluster / size_t(os_threads));
+            size_t(max_resident_blocks(*running.launch,
+            running.static_shared)) / blocks_per_cluster / size_t(os_threads));
     }
-    // The number of idle iterations over all threads after which the blocks count as stuck; fewer with many threads,
-    // because an iteration then takes seconds.
+    // Returns after how many idle iterations over all threads the blocks count as stuck. With many threads the limit is
+    // lower, because one iteration takes seconds.
     uint64_t idle_limit() const {
         uint64_t threads = 0;
         for (const Worker *leader : suspended_leaders)
@@ -187,7 +189,7 @@ private:
     }
     bool may_begin_another(const RunningLaunch &running) const {
         if (suspended_leaders.empty()) return true;
-        const size_t num_suspended = !of_queue ? suspended_leaders.size()
+        const size_t num_suspended = !from_queue ? suspended_leaders.size()
             : size_t(std::count_if(suspended_leaders.begin(),
             suspended_leaders.end(), [&](const Worker *leader) { return leader->running_launch == &running; }));
         return num_suspended < resident_limit(running);
@@ -222,11 +224,11 @@ private:
             leader.cluster.insert(leader.cluster.end(), leader.peers.begin(),
                 leader.peers.begin() + std::ptrdiff_t(cluster_size - 1));
         }
-        if (of_queue) enter_launch(running);
+        if (from_queue) enter_launch(running);
         for (size_t i = 0; i < leader.blocks(); i++) {
             Worker &block = *(worker = leader.block_at(i));
             detector.enter(block);
-            if ((of_queue || &block != &root) && detector.on) detector.forget_arrays();
+            if ((from_queue || &block != &root) && detector.on) detector.forget_arrays();
             block.running_launch = &running, block.first_block = running.first_block;
             block.prepare_threads(l, seed, options.order);
         }
@@ -238,13 +240,13 @@ private:
         if (detector.on) detector.enter_launch(running.checks, uint32_t(running.device));
     }
 
-    // Begins a cluster of the next launch that has one left and may have one more resident; returns whether there is
-    // such a launch.
+    // Begins a cluster of the next launch that has clusters left and room for another resident one; returns whether
+    // there is such a launch.
     bool begin_next_cluster() {
         for (size_t i = 0; i < launches.size(); i++) {
             RunningLaunch &running = *launches[(next_launch + i) % launches.size()];
             if (!may_begin_another(running) || !begin_next_cluster_of(running)) continue;
-            next_launch = of_queue ? next_launch + i + 1 : 0;
+            next_launch = from_queue ? next_launch + i + 1 : 0;
             return true;
         }
         return false;
@@ -252,16 +254,16 @@ private:
     bool begin_next_cluster_of(RunningLaunch &running) {
         const uint64_t num_begun = running.num_begun++;
         if (num_begun >= running.num_clusters) return running.num_begun--, false;
-        const uint64_t cluster_number = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun;
+        const uint64_t cluster_id = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun;
         if (free_leaders.empty()) free_leaders.push_back(prepare_cluster(running));
         Worker *leader = free_leaders.back();
         free_leaders.pop_back();
-        if (of_queue) leader->running_launch == &running ? enter_launch(running) : prepare(*leader, running);
+        if (from_queue) leader->running_launch == &running ? enter_launch(running) : prepare(*leader, running);
         leader->idle_switches = 0;
         progress++;
         worker = leader;
         detector.enter(*leader);
-        leader->cluster.empty() ? leader->begin_single(cluster_number) : leader->begin_cluster(cluster_number);
+        leader->cluster.empty() ? leader->begin_single(cluster_id) : leader->begin_cluster(cluster_id);
         if (!run_cluster(*leader)) suspended_leaders.push_back(leader);
         return true;
     }
@@ -272,7 +274,7 @@ private:
         leader.running_launch->static_shared = leader.shared_static;
         if (ended) free_leaders.push_back(&leader), progress++;
         else exchange_shared(leader, false);
-        if (ended && of_queue) count_ended(*leader.running_launch);
+        if (ended && from_queue) count_ended(*leader.running_launch);
         return ended;
     }
     void count_ended(RunningLaunch &running) {
@@ -316,7 +318,7 @@ private:
         return has_ended;
     }
     bool resume(Worker &leader) {
-        if (of_queue) enter_launch(*leader.running_launch);
+        if (from_queue) enter_launch(*leader.running_launch);
         for (size_t i = 0; i < leader.blocks(); i++) {
             Worker *block = leader.block_at(i);
             block->wake();
@@ -336,31 +338,32 @@ private:
         detector.begin_thread(block);
         return run_cluster(leader);
     }
-    // Reports a deadlock, or that blocks which have not begun would have to be resident.
+    // Reports a deadlock, or that the resident blocks wait for blocks that cannot become resident.
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
-        if (of_queue && add_launches(true)) return;
+        if (from_queue && add_launches(true)) return;
         Worker &leader = *suspended_leaders.back();
         if (can_any_resume()) {
             const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_clusters; };
             if (num_idle > idle_limit() && std::any_of(launches.begin(), launches.end(), has_more))
                 report_not_resident(newest_suspended(**std::find_if(launches.begin(), launches.end(), has_more)));
-            else if (of_queue && num_idle > idle_limit() && stall.lasts(suspended_leaders)) report_deadlock_on_flag();
+            else if (from_queue && num_idle > idle_limit() && stall.lasts(suspended_leaders)) report_deadlock_on_flag();
             return;
         }
-        if (of_queue) enter_launch(*leader.running_launch);
+        if (from_queue) enter_launch(*leader.running_launch);
         worker = leader.running_block;
         detector.enter(*worker);
         worker->release_waiting();
     }
-    Worker &newest_suspended(const RunningLaunch &running) const {       // the leader of its newest suspended cluster
+    // Returns the leader of the newest suspended cluster of the launch.
+    Worker &newest_suspended(const RunningLaunch &running) const {
         for (size_t i = suspended_leaders.size(); i-- > 0;)
             if (suspended_leaders[i]->running_launch == &running) return *suspended_leaders[i];
         return *suspended_leaders.back();
     }
     void report_not_resident(Worker &leader) {
         Worker &block = *leader.running_block;
-        if (of_queue) enter_launch(*leader.running_launch);
+        if (from_queue) enter_launch(*leader.running_launch);
         worker = &block;
         detector.enter(block);
         const size_t num_resident = size_t(std::count_if(suspended_leaders.begin(), suspended_leaders.end(),
@@ -372,7 +375,7 @@ private:
         }
         end_launch();
     }
-    // All threads of all launches wait for values in memory that no thread will change.
+    // Reports that all threads of all launches poll values in memory that no thread will change.
     void report_deadlock_on_flag() {
         Worker &block = polling_block(nullptr);
         Worker *const other = polling_block_of_other_launch(block);
@@ -441,7 +444,7 @@ private:
 }
 
 // the leaders of the suspended clusters, while launches run together
-static std::vector<Worker *> *suspended_of_queue = nullptr;
+static std::vector<Worker *> *suspended_queue_leaders = nullptr;
 // Returns whether a thread of a suspended block polls this address, whose value has changed since its last load.
 static bool is_change_unobserved(const void *address) {
     const auto awaits_change = [address](const Worker &block) {
@@ -453,13 +456,13 @@ static bool is_change_unobserved(const void *address) {
         }
         return false;
     };
-    for (Worker *leader : *suspended_of_queue)
+    for (Worker *leader : *suspended_queue_leaders)
         for (size_t i = 0; leader != worker->leader && i < leader->blocks(); i++)
             if (awaits_change(*leader->block_at(i))) return true;
     return false;
 }
 void await_observers(const void *address) {
-    if (!suspended_of_queue) return;
+    if (!suspended_queue_leaders) return;
     for (int i = 0; i < 100 && is_change_unobserved(address); i++) {
         Worker &w = *worker;
         if (w.next == w.num_threads) w.suspend_block(*w.fiber[w.current]);
@@ -480,9 +483,9 @@ static void forget_blocks() {
         }
     }
 }
-// The loops over the threads of a block record no thread, so after a fault the block runs again, step by step, and
-// reports the fault with its thread. If there is no fault now, because the block has changed memory, the thread remains
-// unknown.
+// The block loops (block_loops.h) do not record the current thread. So after a fault the block runs again and records
+// it, and the finding names the thread that faults. If no thread faults the second time, because the block has changed
+// memory, the thread remains unknown.
 static void find_thread_of_fault(Worker &root, Worker &block) {
     const int signal_number = block.signal;
     block.signal = 0, block.reruns_after_fault = true;
@@ -496,20 +499,20 @@ static void find_thread_of_fault(Worker &root, Worker &block) {
 static bool is_fault(int signal_number) {
     return signal_number == SIGSEGV || signal_number == SIGBUS || signal_number == SIGFPE || signal_number == SIGILL;
 }
-void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool of_queue) {
+void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool from_queue) {
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
     set_watched(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
-    suspended_of_queue = of_queue ? &lists[1] : nullptr;
-    const auto run = [&] { BlockScheduler(launches, root, os_threads, of_queue, lists).run(); };
+    suspended_queue_leaders = from_queue ? &lists[1] : nullptr;
+    const auto run = [&] { BlockScheduler(launches, root, os_threads, from_queue, lists).run(); };
     if (!completes(root.escape, false, run)) {
         if (worker->is_thread_unknown && is_fault(worker->signal)) find_thread_of_fault(root, *worker);
         report_signal(*worker);
         stops_launch = true;
     }
-    suspended_of_queue = nullptr;
+    suspended_queue_leaders = nullptr;
     if (stops_launch) forget_blocks();
     detector.enter(root);
     worker = &root;

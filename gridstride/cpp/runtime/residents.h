@@ -7,32 +7,33 @@
 namespace gridstride {
 
 uint64_t blocks_of(const Launch &);
-uint64_t capacity(const Launch &, size_t static_bytes);    // the number of blocks that can be resident
-// A launch whose blocks run: alone, or together with launches of other devices and streams
+uint64_t max_resident_blocks(const Launch &, size_t static_bytes);    // the number of blocks that can be resident
+// A launch that is running, alone or together with launches of other devices and streams
 struct RunningLaunch {
     const Launch *launch = nullptr;
     int device = 0;
-    uint32_t first_block = 0;              // the number of its first block among those of all launches that run
-    uint64_t num_clusters = 0;                // blocks, or clusters, of the grid
-    std::atomic<uint64_t> num_begun{0};    // of them
-    uint64_t num_ended = 0;                // counted if launches run together
-    std::atomic<uint64_t> arrived{0};      // threads at the barrier of the grid
-    std::atomic<uint32_t> phase{0};        // of the barrier of the grid
+    uint32_t first_block = 0;              // index of its block 0 among the blocks of all launches that run together
+    uint64_t num_clusters = 0;             // clusters in the grid, or blocks without clusters
+    std::atomic<uint64_t> num_begun{0};    // clusters that have begun
+    uint64_t num_ended = 0;                // clusters that have ended; counted only if launches run together
+    std::atomic<uint64_t> arrived{0};      // threads that have arrived at the barrier of the grid
+    std::atomic<uint32_t> phase{0};        // the phase of the barrier of the grid
     size_t static_shared = 0, file_scope_bytes = 0;
-    void *operation = nullptr;             // of the queue; null if it runs alone
+    void *operation = nullptr;             // its operation in the queue; null if it runs alone
     LaunchChecks checks;
-    SyncState released_before, released;   // the states that its blocks acquire at their begin, and have released
+    SyncState released_before;             // the state that its blocks acquire when they begin
+    SyncState released;                    // the state that its ended blocks have released
     explicit RunningLaunch(const Launch &l) : launch(&l) {}
-    bool contains(uint32_t block_number) const {
-        return block_number - 1 - first_block < blocks_of(*launch);
+    bool contains(uint32_t block_id) const {
+        return block_id - 1 - first_block < blocks_of(*launch);
     }
 };
-// While launches run together: lets threads run that poll this address, if it has changed since they last loaded it. A
-// reader that sees only the next change would acquire too much, which would hide that its read is too late.
+// While launches run together: yields to threads that poll this address, if its value has changed since they last
+// loaded it. A reader that misses this value and loads the next one would acquire too much, which would hide a race.
 void await_observers(const void *address);
-void forget_locks();                                       // of the emulated atomic operations
-// Runs blocks of these launches on this OS thread until none is left. If they are of a queue, it adds others.
-void run_blocks(std::vector<RunningLaunch *> &, int os_threads, bool of_queue);
+void forget_locks();                                       // releases the locks of atomic operations
+// Runs blocks of these launches on this OS thread until none is left. With `from_queue`, adds launches of the queue.
+void run_blocks(std::vector<RunningLaunch *> &, int os_threads, bool from_queue);
 // clusterlaunchcontrol.try_cancel: takes a block, or cluster, that has not begun
 Canceled cancel_block();
 }

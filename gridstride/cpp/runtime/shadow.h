@@ -3,9 +3,9 @@
 // Times count the events that can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two
 // accesses of the same address, one happens before the other if the same thread makes both, or if an event in between
 // makes the second thread wait for the first. This does not depend on the order in which the emulator runs threads, so
-// a data race is found with any schedule. One write per cell is enough: an earlier write either happens before it, or
-// has been reported as a race with it. Reads do not race with each other, so a write may race with any of several
-// reads; a cell keeps two of them (`is_of_other_warp` in detector.h chooses).
+// a data race is found with any schedule. One write per cell is enough: an earlier write either happens before the last
+// one, or has been reported as a race with it. Reads do not race with each other, so a write may race with any of
+// several reads; a cell keeps two of them (`is_of_other_warp` in detector.h chooses).
 #pragma once
 #include <algorithm>
 #include <stdint.h>
@@ -17,26 +17,30 @@
 namespace gridstride {
 
 struct Access {
-    uint32_t thread, time, location;   // 1024 * (1 + block) + rank; of the clock; a code offset or a line, and bits
+    uint32_t thread;                   // 1024 * (1 + block) + rank
+    uint32_t time;                     // of the logical clock
+    uint32_t location;                 // a code offset or a line, and the bits below
 };
-// The bits of `location`, in the order of the constants: an atomic or volatile access; the other bits are a line, not a
-// code offset; atomic in block scope only; with line_bit, an asynchronous access; an access by TMA or the tensor cores,
-// through the async proxy of PTX; with atomic_bit, a volatile access; the read of an atomic
-// read-modify-write; with atomic_bit and line_bit, an atomic access in device scope. No library is so large that an
-// offset reaches these bits.
-constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
-                   engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25, device_bit = 1u << 24;
+// The bits of `location`. No library is so large that a code offset reaches them.
+constexpr uint32_t atomic_bit = 1u << 31;      // an atomic or volatile access
+constexpr uint32_t line_bit = 1u << 30;        // the other bits are a line, not a code offset
+constexpr uint32_t block_scope_bit = 1u << 29; // an atomic access in block scope only
+constexpr uint32_t async_bit = 1u << 28;       // with line_bit: an asynchronous access
+constexpr uint32_t engine_bit = 1u << 27;      // an access by TMA or the tensor cores, through the async proxy of PTX
+constexpr uint32_t volatile_bit = 1u << 26;    // with atomic_bit: a volatile access
+constexpr uint32_t modify_bit = 1u << 25;      // the read of an atomic read-modify-write
+constexpr uint32_t device_bit = 1u << 24;      // with atomic_bit and line_bit: an atomic access in device scope
 constexpr uint32_t location_mask = modify_bit - 1;
 constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access that no thread has waited for
 
 struct Cell {
     Access write, read, second_read; // two reads, by different warps if possible
     uint16_t owner;                // shared memory: 1 + the index of the array
-    uint8_t has_byte_cells;        // whether its bytes have cells of their own
+    uint8_t has_byte_cells;        // whether each byte has a separate cell
     union {
-        // `written`: the host has written this global memory; `read_by_mma`: the tensor cores have read this shared
-        // memory since the last write: 1 by wgmma, 2 by tcgen05
-        uint8_t written, read_by_mma;
+        uint8_t written;           // global memory: whether the host has written it
+        // shared memory: tensor cores that have read it since the last write (1 wgmma, 2 tcgen05)
+        uint8_t read_by_mma;
     };
 };
 // A read of 16 bytes of shared memory by wgmma: the time of the request, its line, and its wgmma-group
@@ -44,26 +48,27 @@ struct MmaRead {
     uint32_t time, location, group;
 };
 
-// A read of 16 bytes of shared memory by tcgen05.mma or tcgen05.cp: its time and line, and the commit that follows it
+// A read of 16 bytes of shared memory by tcgen05.mma or tcgen05.cp: the time and line of the instruction, and the
+// commit that follows it
 struct TensorPipe;
 struct OperandRead {
     TensorPipe *pipe;
     uint32_t commit, time, location;
 };
 
-// The accesses of a line, 16 words of global memory, in a compact form: coalesced accesses of a warp are one run. While
-// a line is compact, its cells contain only what has been flushed to them. An access that fits into none of its runs
-// expands it: its cells then record each word, and it remains so.
+// The accesses to a line (16 words of global memory) in compact form: coalesced accesses of a warp are one run. While a
+// line is compact, its cells contain only what has been flushed to them. An access that fits into no run expands the
+// line: from then on its cells record the accesses of each word.
 struct Run {
     static constexpr uint32_t location_bits = 25;
-    // Of `key`, above the location and the number of words of an item: Are all words of the line accessible, and
-    // initialized? The last two are flags of the line.
+    // Bits of `key`, above the location and the item size: whether all words of the line are accessible, and whether
+    // all are initialized; two flags of the line
     static constexpr uint32_t inside_bit = 1u << 27, initialized_bit = 1u << 28, expanded_bit = 1u << 29,
                               flushed_bit = 1u << 30, line_flags = expanded_bit | flushed_bit;
-    uint32_t thread, time;                 // thread: the one that accesses the first item, if any does
+    uint32_t thread, time;                 // thread: which thread accesses item 0, or would
     uint32_t key;
     int16_t stride;                        // between the threads of neighbouring items
-    uint16_t mask;                         // by word; 0: the run is not used
+    uint16_t mask;                         // the words that it contains; 0: the run is unused
     static constexpr uint32_t key_of(uint32_t location, uint32_t log_words) {
         return location | log_words << location_bits;
     }
@@ -80,15 +85,15 @@ struct Run {
         stride = run.stride, mask = run.mask;
     }
     void drop(uint32_t words) { mask = uint16_t(mask & ~words); }
-    // Does an access continue the run? The second item determines the stride.
+    // Returns whether an access continues the run. The second item determines the stride.
     bool is_continued(const Access &a, unsigned item, uint32_t log) {
         constexpr uint32_t compared = inside_bit - 1;
         return mask && time == a.time && (key & compared) == key_of(a.location, log) &&
                (thread_of(item) == a.thread || find_stride(a.thread, item));
     }
-    bool find_stride(uint32_t by, unsigned item) {
+    bool find_stride(uint32_t item_thread, unsigned item) {
         const unsigned first = unsigned(__builtin_ctz(mask)) >> log_words(), words = (1u << (1u << log_words())) - 1;
-        const int items = int(item) - int(first), threads = int(by - thread_of(first));
+        const int items = int(item) - int(first), threads = int(item_thread - thread_of(first));
         if (mask != words << (first << log_words()) || !items || threads % items || abs(threads / items) > INT16_MAX)
             return false;
         thread = thread_of(first), stride = int16_t(threads / items), thread -= uint32_t(stride * int(first));
@@ -96,12 +101,12 @@ struct Run {
     }
 };
 constexpr unsigned line_bytes = 64;
-// By run, each word is in one of the two at most; the first one has begun last.
+// Each word is in at most one of the two runs of writes, and of reads. The first run is the newer one.
 struct Line {
     Run writes[2], reads[2];
     uint32_t &flags() { return reads[1].key; }
     bool has(uint32_t flag) const { return reads[1].key & flag; }
-    bool is_before(uint32_t time) const {  // whether it records only earlier accesses
+    bool is_before(uint32_t time) const {  // whether it records only accesses before `time`
         const auto is_old = [time](const Run &run) { return !run.mask || run.time < time; };
         return !has(Run::line_flags) && is_old(writes[0]) && is_old(writes[1]) && is_old(reads[0]) && is_old(reads[1]);
     }
@@ -122,8 +127,8 @@ struct Cells {
         byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
         return word_cells && byte_cells && tags && lines;
     }
-    // Asks for huge pages for the cells of `n` bytes from offset `from`: the cells of a tile of a matrix are on more
-    // pages than the CPU keeps translations of.
+    // Requests huge pages for the cells of `n` bytes from offset `from`: the cells of a matrix tile are on more pages
+    // than the TLB has entries.
     void use_huge_pages(size_t from, size_t n) {
 #ifdef MADV_HUGEPAGE
         const uintptr_t first = reinterpret_cast<uintptr_t>(word_cells + from / 4), page = uintptr_t(2) << 20;
@@ -138,7 +143,7 @@ struct Cells {
         word_cells = byte_cells = nullptr;
     }
     void forget_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
-    void forget_tags(size_t from, size_t n) {          // of the words of a few bytes
+    void forget_tags(size_t from, size_t n) {          // clears the tags of `n` bytes, which are few
         const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
         memset(tags + first, 0, (end - first) * 4);
     }
@@ -153,8 +158,7 @@ struct Cells {
         clear(reinterpret_cast<char *>(tags + from / 4), (n + 3) / 4 * 4, page);
         clear(reinterpret_cast<char *>(lines + from / line_bytes), n / line_bytes * sizeof(Line), page);
     }
-    // Neighbouring lines are permuted within a page, because accesses with a stride of a power of two would otherwise
-    // use few sets of a cache.
+    // Lines are permuted within a page, because accesses with a power-of-two stride would otherwise use few cache sets.
     inline __attribute__((always_inline)) Line &line_at(size_t offset) const {
         const size_t i = offset / line_bytes;
         return lines[i ^ (i >> 7 & 63) ^ (i >> 13 & 63)];

@@ -1,4 +1,4 @@
-// Shared memory of a block: where its arrays are.
+// Allocates the arrays in the shared memory of a block.
 #include <algorithm>
 #include <dlfcn.h>
 #include "clusters.h"
@@ -12,7 +12,7 @@ static std::atomic<int> num_sites{0};
 int shared_site() { return num_sites++; }
 
 static size_t allocate(Worker &w, const char *name, const Shape &shape) {
-    // An array has exactly the alignment of its declaration, so that code that relies on a larger alignment fails.
+    // An array has exactly the alignment that it declares, so that code that relies on a larger alignment fails.
     const size_t alignment = std::max(shape.alignment, size_t(128)),
                  offset = (w.shared_used + alignment - 1) / alignment * alignment + (shape.has_alignment ? 0
                      : std::max(shape.alignment, size_t(16)));
@@ -29,7 +29,7 @@ static size_t allocate(Worker &w, const char *name, const Shape &shape) {
         end_launch();
     }
     w.shared_used = (offset + shape.bytes + (checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
-    detector.new_array(w, name, offset, shape);
+    detector.add_array(w, name, offset, shape);
     return offset;
 }
 // An array has the same offset in all blocks of a cluster, so the first block that executes its declaration allocates
@@ -50,7 +50,8 @@ void *shared_alloc(int site, const char *name, const Shape &shape) {
     if (!w.offset[size_t(site)]) allocate_in_cluster(w, size_t(site), name, shape);
     return w.shared + w.offset[size_t(site)] - 1;
 }
-// The variables at file scope of an OS thread are all created at once, perhaps before its first launch.
+// Returns the file scope of the module with this code. An OS thread creates all its variables at once, possibly before
+// its first launch.
 static FileScope &file_scope(Worker &w, const void *code) {
     Dl_info info;
     return w.root->file_scopes[dladdr(code, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
@@ -62,7 +63,7 @@ void *shared_at_file_scope(const char *name, const Shape &shape) {
     const size_t alignment = shape.bytes < 1024 ? 128 : 1024;
     scope.used = (scope.used + shape.bytes + shared_gap + alignment - 1) / alignment * alignment;
     scope.arrays.emplace_back(name, shared_cap - scope.used, shape);
-    detector.new_array(w, name, shared_cap - scope.used, shape);
+    detector.add_array(w, name, shared_cap - scope.used, shape);
     return w.shared + shared_cap - scope.used;
 }
 void *shared_dynamic(const char *name, const Shape &shape) {
@@ -106,7 +107,7 @@ void Worker::dynamic(const char *name, const Shape &shape) {
         arrays[dynamic_array - 1] = SharedArray(name, 0, whole_shape);
         return;
     }
-    detector.new_array(*this, name, 0, whole_shape);
+    detector.add_array(*this, name, 0, whole_shape);
     dynamic_array = arrays.size();
 }
 }

@@ -1,5 +1,5 @@
-// Signals: crashes of kernels and host code become findings, and so do the time limit and Ctrl-C. The handler runs on a
-// stack of its own, stores the signal and the program counter, and jumps back to the start of the launch (`run_blocks`,
+// Signals: crashes of kernels and host code, the time limit and Ctrl-C are reported as findings. The handler runs on an
+// alternate stack, stores the signal and the program counter, and jumps back to the start of the launch (`run_blocks`,
 // residents.cpp), which stores the finding. A background thread sends SIGUSR2 when the time limit has passed.
 #include <dlfcn.h>
 #include <pthread.h>
@@ -69,7 +69,7 @@ static const char *access_of_fault([[maybe_unused]] void *context) {
 #endif
 }
 
-// The return address on Arm, which a leaf function keeps in a register.
+// Returns the link register on Arm, in which a leaf function keeps its return address.
 static void *link_register(void *context) {
     [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
 #if defined(__aarch64__) && !defined(__APPLE__)
@@ -78,8 +78,8 @@ static void *link_register(void *context) {
     return nullptr;
 #endif
 }
-// A code address without the pointer authentication code that Arm may store in its upper bits.
-static char *unsigned_address(void *address) {
+// Removes the pointer authentication code that Arm may store in the upper bits of a code address.
+static char *strip_pointer_authentication(void *address) {
 #if defined(__aarch64__)
     return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(address) << 16 >> 16);
 #else
@@ -87,7 +87,7 @@ static char *unsigned_address(void *address) {
 #endif
 }
 
-// Returns whether a division has trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not by a divisor of 0.
+// Returns whether a division has trapped because of an overflow (INT_MIN / -1, INT_MIN % -1), not a division by zero.
 // x86 raises SIGFPE for both, so the instruction is decoded to read its divisor.
 #if defined(__x86_64__) && !defined(__APPLE__)
 static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *register_ids) {
@@ -128,7 +128,7 @@ static bool quotient_overflows(void *context) {
 static bool quotient_overflows(void *) { return false; }
 #endif
 
-// The OS threads to which the time limit and Ctrl-C are signalled
+// The OS threads that receive SIGUSR2 after the time limit or Ctrl-C
 static std::mutex watched_lock;
 static std::vector<pthread_t> watched;
 static Image kernel_image;                       // the image of the kernel's module
@@ -148,7 +148,7 @@ static void *watch_loop(void *) {
         if (ending_signal)
             for (pthread_t thread : watched) pthread_kill(thread, SIGUSR2);
         watched_lock.unlock();
-        // repeats the signal until the thread can be ended
+        // the signal is repeated until the handler runs at a point where the launch can be ended
         usleep(ending_signal ? 1000 : 50000);
     }
     return nullptr;
@@ -218,7 +218,8 @@ static void *caller_of_invalid_address([[maybe_unused]] const Worker &w, [[maybe
     return nullptr;
 #else
     if (w.pc != fault || !fault) return nullptr;
-    if (void *caller = unsigned_address(w.link); caller && is_user_code(caller)) return static_cast<char *>(caller) - 1;
+    if (void *caller = strip_pointer_authentication(w.link); caller &&
+        is_user_code(caller)) return static_cast<char *>(caller) - 1;
     const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
     const bool has_return_address = w.sp && stack_offset < stack_bytes - 8;
     return has_return_address && is_user_code(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
@@ -261,7 +262,7 @@ static const void *innermost_user_code(const HostCode &call, const void *pc) {
     });
 }
 const char *module_in_child = nullptr;
-// While a module is loaded, only its file name is known.
+// While a module is being loaded, only its file name is known.
 static const void *code_in_child_module(const void *pc) {
     Dl_info info;
     return innermost_user_code(pc, [&](const void *p) { return dladdr(p, &info) &&
@@ -374,10 +375,10 @@ void catch_signals(bool on) {
     count_handler_user(on);
 }
 // A forked child has this OS thread only, and no background thread.
-void fork_signals(Fork now) {
-    handle_fork(now, handlers_lock);
-    handle_fork(now, watched_lock);
-    if (now != Fork::child) return;
+void fork_signals(Fork phase) {
+    handle_fork(phase, handlers_lock);
+    handle_fork(phase, watched_lock);
+    if (phase != Fork::child) return;
     if (num_handler_users && !num_handler_users_of_thread) restore_handlers();
     num_handler_users = num_handler_users_of_thread;
     ending_signal = 0, deadline = 0, is_watch_running = false;
@@ -394,11 +395,12 @@ static const void *user_pc(const Worker &w, bool include_current = true) {
     };
     const bool is_pc_in_code = is_code(w.pc);
     if (include_current && is_pc_in_code) return w.pc;
-    if ((include_current || is_pc_in_code) && is_code(unsigned_address(w.link))) return unsigned_address(w.link) - 1;
+    if ((include_current || is_pc_in_code) &&
+        is_code(strip_pointer_authentication(w.link))) return strip_pointer_authentication(w.link) - 1;
     for (int i = 0; i < w.fiber_count; i++)
         for (void **slot = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(slot) - static_cast<char *>(stack)) < stack_bytes; slot++)
-            if (char *address = unsigned_address(*slot); is_code(address)) return address - 1;
+            if (char *address = strip_pointer_authentication(*slot); is_code(address)) return address - 1;
     return nullptr;
 }
 // Reports the time limit, with the line where the current thread runs, waits or polls. The search on a stack may find
@@ -440,7 +442,7 @@ static void report_memory_fault(Worker &w) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(w.fault);
     const Field access = {"access", w.access};
     if (w.has_bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
-    if (w.is_past_stack(address)) return report(Code::local_array, {access}, w.pc, 0);
+    if (w.is_just_past_stack(address)) return report(Code::local_array, {access}, w.pc, 0);
     for (int i = 0; i < w.fiber_count; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && address - stack < 65536)
             return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);

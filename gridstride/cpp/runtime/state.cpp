@@ -41,42 +41,43 @@ void set_in_python(bool on) {
     if (!on) end_if_interrupted(__builtin_return_address(0));
 }
 
-static std::timed_mutex device;
+static std::timed_mutex device_mutex;
 static thread_local int lock_depth = 0;
 DeviceLock::DeviceLock() : holds_lock(!on_device()) {
-    if (holds_lock && !lock_depth++) device.lock();
+    if (holds_lock && !lock_depth++) device_mutex.lock();
 }
 DeviceLock::~DeviceLock() {
-    if (holds_lock && !--lock_depth) device.unlock();
+    if (holds_lock && !--lock_depth) device_mutex.unlock();
 }
 int DeviceLock::depth() { return lock_depth; }
 void DeviceLock::pause(unsigned microseconds) {
-    device.unlock();
+    device_mutex.unlock();
     usleep(microseconds);
-    device.lock();
+    device_mutex.lock();
 }
 void DeviceLock::unlock_to(int depth) {
-    if (lock_depth > depth && !depth) device.unlock();
+    if (lock_depth > depth && !depth) device_mutex.unlock();
     lock_depth = depth;
 }
 
-// A launch of another thread may take long, so its lock is waited for only briefly; the child discards its state.
-void fork_state(Fork now) {
+// A launch of another thread may take long, so the lock is awaited only briefly; the child discards that launch's
+// state.
+void fork_state(Fork phase) {
     static bool was_locked;
-    if (now == Fork::before) was_locked = !lock_depth && device.try_lock_for(std::chrono::milliseconds(200));
-    else if (now == Fork::parent && was_locked) device.unlock();
-    if (now != Fork::child) return;
-    new (&device) std::timed_mutex;
-    if (lock_depth) device.lock();
+    if (phase == Fork::before) was_locked = !lock_depth && device_mutex.try_lock_for(std::chrono::milliseconds(200));
+    else if (phase == Fork::parent && was_locked) device_mutex.unlock();
+    if (phase != Fork::child) return;
+    new (&device_mutex) std::timed_mutex;
+    if (lock_depth) device_mutex.lock();
     else if (!was_locked && detector.on) detector.abandon();
     forked = true, several_os_threads = false;
     if (!lock_depth) stops_launch = false;
 }
 #ifdef GRIDSTRIDE_ELF
-template <Fork now> static void handle_forks() {
+template <Fork phase> static void handle_forks() {
     for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_output, fork_findings,
              fork_signals})
-        f(now);
+        f(phase);
 }
 static const int fork_handlers = pthread_atfork(handle_forks<Fork::before>, handle_forks<Fork::parent>,
     handle_forks<Fork::child>);

@@ -10,7 +10,7 @@
 
 namespace gridstride {
 
-// of the interface to Python: finding.h, and the functions at the end of runtime.h
+// The version of the interface to Python: finding.h, and the functions at the end of runtime.h
 constexpr int abi_version = 5;
 extern gridstride_options options;
 extern Finding current_finding;
@@ -18,14 +18,14 @@ extern std::vector<Finding> pending_warnings;    // reported at the end of the c
 extern std::atomic<bool> stops_launch;           // whether a finding or a signal ends the launch
 extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash of host code
 extern std::atomic<int> running_calls;           // the number of calls from Python that are running
-extern std::vector<const ParameterNames *> all_names;     // of the kernels' parameters
-extern thread_local int error_code;    // cudaGetLastError's
+extern std::vector<const ParameterNames *> all_names;     // the parameter names of each kernel
+extern thread_local int error_code;    // what cudaGetLastError returns
 extern bool handles_assertions;        // whether the program handles cudaErrorAssert
 extern int lasting_error;              // the code that all later calls return; 0: none
-extern thread_local bool host_accesses_device; // a library function of the host may access device memory
+extern thread_local bool host_accesses_device; // whether a host library function that may access device memory runs
 extern bool several_os_threads;        // whether several OS threads run a launch
-extern bool forked;                    // whether this process is a forked child, which has only one thread
-// > 0: in Python, or with a lock of the emulator held: no signal may end host code
+extern bool forked;                    // whether this process is a forked child
+// if > 0, Python code runs or a lock of the emulator is held, so that no signal may end host code
 extern thread_local volatile int signals_deferred;
 
 class SignalDeferral {
@@ -35,11 +35,11 @@ public:
     SignalDeferral(const SignalDeferral &) = delete;
 };
 
-// At a fork, locks are held, so that no other thread has them in the child, where they are initialized again.
+// Locks are acquired before a fork, so that no other thread holds them, and initialized again in the child.
 enum class Fork { before, parent, child };
-template <class Lock> void handle_fork(Fork now, Lock &lock) {
-    if (now == Fork::before) lock.lock();
-    else if (now == Fork::parent) lock.unlock();
+template <class Lock> void handle_fork(Fork phase, Lock &lock) {
+    if (phase == Fork::before) lock.lock();
+    else if (phase == Fork::parent) lock.unlock();
     else new (&lock) Lock;
 }
 void fork_state(Fork);
@@ -51,15 +51,15 @@ void fork_addresses(Fork);
 void fork_launches(Fork);
 void fork_unload(Fork);
 
+void begin_call();                     // counts a call from Python in `running_calls`
 // Switch device variables between their addresses in host code and those in device code.
-void begin_call();                     // a call from Python, counted in `running_calls`
 void begin_device_code();
 void end_device_code();
 
 void count_branches();                 // adds the branches of a launch to the counts (coverage.cpp)
 
-// The lock of the emulated device, for launches and for functions that access device memory. In device code it does
-// nothing, because the launch holds it. A thread that holds it must not call Python, which could deadlock.
+// Locks the emulated devices, for launches and for functions that access device memory. In device code it does nothing,
+// because the launch holds the lock. A thread that holds it must not call Python, which could deadlock.
 class DeviceLock {
     bool holds_lock;
 
@@ -67,15 +67,15 @@ public:
     DeviceLock();
     ~DeviceLock();
     DeviceLock(const DeviceLock &) = delete;
-    static int depth();                // the nesting depth in this OS thread
-    static void unlock_to(int to);     // sets the depth after a jump out of scopes
+    static int depth();                // how often this OS thread holds the lock
+    static void unlock_to(int depth);  // restores the depth after a jump out of scopes
     static void pause(unsigned microseconds);      // lets other threads use the devices
 };
 // Returns whether the last launch was rejected. The host may read the error and continue.
 inline bool was_launch_rejected() {
     return current_finding.kind == launch_failed && strcmp(current_finding.code, "waits_in_kernel");
 }
-// Returns whether a kernel was stopped in this call from Python, so that no OS thread launches another one.
+// Returns whether a finding has ended a kernel in this call from Python; if so, no OS thread launches another one.
 inline bool is_launch_stopped() { return current_finding.kind != nothing && !was_launch_rejected(); }
 
 // If host code forks, the child must not return to Python, whose state is a copy: it ends instead.

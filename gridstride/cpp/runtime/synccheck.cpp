@@ -1,4 +1,4 @@
-// synccheck: barriers that not all threads reach, and deadlocks
+// synccheck: reports barriers that not all threads reach, and deadlocks.
 #include "detector.h"
 #include "findings.h"
 #include "threads.h"
@@ -13,9 +13,8 @@ Field thread_field(Worker &w, int rank) {
     return {"thread", xyz, 3};
 }
 
-// Returns whether the thread has exited by a `return` before the barrier in the source, or at the barrier's line. The
-// barrier does not wait for it. A thread that has passed the barrier without executing it is an error, even if it has
-// exited later.
+// Returns whether the thread has exited by a `return` at or before the barrier's line: the barrier does not wait for
+// such a thread. A thread that skipped the barrier and exited after it is an error.
 static bool has_returned(const Worker &w, int rank, int barrier) {
     const int line = w.return_line[rank];
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
@@ -48,7 +47,8 @@ void check_barrier(Worker &w) {
     end_launch();
 }
 
-// Returns a lane that waits for all lanes of its warp, at the line where most of them wait; -1 if none does.
+// Returns the rank of a thread that waits for all lanes of its warp, at the line where most of them wait; -1 if there
+// is none.
 static int rank_at_most_common_line(const Worker &w, int warp) {
     int best_rank = -1, max_lanes = 0;
     for (int i = 32 * warp; i < 32 * warp + 32; i++) {
@@ -60,7 +60,7 @@ static int rank_at_most_common_line(const Worker &w, int warp) {
     }
     return best_rank;
 }
-// Switches to a waiting thread, which reports the finding, so that its call stack has the line in the kernel.
+// Lets a waiting thread report the finding, because its call stack has the line in the kernel.
 [[noreturn]] void Worker::report_from(int thread_rank) {
     worker = this;
     current = slot[thread_rank], reports_wait = true;
@@ -73,11 +73,11 @@ void Worker::report_wait_location() {
 }
 void Worker::report_condition_deadlock(int thread_rank) {
     if (!claim_finding(Code::deadlock, {})) end_launch();
-    // static, because they are too large for a fiber's stack; no other thread runs here
+    // static, because they are too large for a fiber's stack
     static Finding reason, other_reason;
     reason.num_fields = 0;
     condition[thread_rank].describe(condition[thread_rank].arg, reason, "why");
-    // another thread that waits elsewhere
+    // finds another thread, which waits for something else
     for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {
         const int other_slot = slot[i];
         if (state[other_slot] != on_condition || !condition[i].describe) continue;
@@ -92,8 +92,8 @@ void Worker::report_condition_deadlock(int thread_rank) {
     condition[thread_rank].describe(condition[thread_rank].arg, current_finding, "why");
     report_from(thread_rank);
 }
-// Reports a deadlock: no thread can continue, and not all of them wait for the same condition. A thread that waits for
-// other blocks is reported last.
+// Reports a deadlock: no thread can continue, and not all of them wait at the block's barrier. A thread that waits for
+// other blocks is reported only if no other thread waits.
 void Worker::report_deadlock() {
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == in_warp) report_warp_deadlock(slot[i]);
@@ -111,7 +111,7 @@ void Worker::report_warp_deadlock(int new_slot) {
     current = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
     report_collective_deadlock(rank[current]);
 }
-// An operation of all lanes of a warp, which not all of them reach.
+// Reports an operation that all lanes of a warp must execute, but that not all of them reach.
 void Worker::report_collective_deadlock(int thread_rank) {
     const Warp &warp = warps[thread_rank / 32];
     int other_lane = 0;
@@ -121,7 +121,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
             warp.collective[other_lane] == warp.collective[thread_rank % 32])
         other_lane++;
     const int other_rank = thread_rank / 32 * 32 + other_lane;
-    const bool other_exists = warp.exists >> other_lane & 1;
+    const bool other_exists = warp.existing >> other_lane & 1;
     const bool waits = other_exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::lane_waits
                                 : !other_exists                 ? Code::lane_absent
@@ -138,18 +138,21 @@ void Worker::report_collective_deadlock(int thread_rank) {
     }
     end_launch();
 }
-// An operation with a mask, which not all lanes of the mask reach.
-void Worker::report_mask_deadlock(int r) {
-    const Warp &p = warps[r / 32];
-    const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
-    for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
-        if (const int i = r / 32 * 32 + __builtin_ctz(left); state[slot[i]] == on_condition && condition[i].describe)
+// Reports an operation with a mask that not all lanes of the mask reach.
+void Worker::report_mask_deadlock(int thread_rank) {
+    const Warp &warp = warps[thread_rank / 32];
+    const int lane = thread_rank % 32;
+    const uint32_t missing = warp.mask[lane] & warp.existing & ~warp.finished & ~warp.arrived;
+    // a missing lane may wait for a condition
+    for (uint32_t remaining = missing; remaining; remaining &= remaining - 1)
+        if (const int i = thread_rank - lane + __builtin_ctz(remaining);
+            state[slot[i]] == on_condition && condition[i].describe)
             report_condition_deadlock(i);
-    const uint32_t mask = p.mask[r % 32];
+    const uint32_t mask = warp.mask[lane];
     if (missing ? claim_finding(Code::lane_elsewhere,
-                      {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
+                      {{"lane", lane}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
                 : claim_finding(Code::different_calls, {{"mask", mask}}))
-        report_from(r);
+        report_from(thread_rank);
     end_launch();
 }
 

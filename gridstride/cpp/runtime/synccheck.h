@@ -1,4 +1,4 @@
-// synccheck: barriers that some threads do not reach, and deadlocks.
+// synccheck: reports barriers that some threads do not reach, and deadlocks.
 #pragma once
 #include "worker.h"
 
@@ -6,6 +6,6 @@ namespace gridstride {
 
 Field thread_field(Worker &, int rank);
 void check_barrier(Worker &);
-void warn_of_returned_thread(Worker &, int line, int waiting_rank, int returned_rank);   // a warning
+void warn_of_returned_thread(Worker &, int line, int num_arrived, int returned_rank);
 [[noreturn]] void report_wrong_mask(Worker &, unsigned mask, int line);
 }

@@ -11,7 +11,7 @@
 
 namespace gridstride {
 
-// Formats of elements: floats of a sign, exponent and mantissa bits; integers have no exponent.
+// An element format: a float has a sign bit, exponent bits and mantissa bits; an integer has no exponent bits.
 struct Format {
     int bits, exponent_bits, mantissa_bits, bias;
     bool has_infinity, has_nan, is_signed;
@@ -39,7 +39,7 @@ static double decode(FormatName name, uint32_t bits) {
     else if (f.has_nan && exponent == top && mantissa == full) magnitude = double(NAN);
     return is_negative ? -magnitude : magnitude;
 }
-// decode() of the formats of at most 8 bits, from a table
+// Decodes formats of at most 8 bits by table lookup, others by decode().
 static double decode_fast(FormatName name, uint32_t bits) {
     struct Tables {
         double value[12][256];
@@ -62,9 +62,10 @@ struct Product {
     int m, n, k, dtype;                    // dtype: 0 f16, 1 f32, 2 s32
     bool a_transposed, b_transposed, saturates, is_scaled;
     double a_sign, b_sign;
-    int a_scale_byte, b_scale_byte, block; // of scales: the first byte of a word, and elements along k per scale
-    bool is_packed;                        // whether elements of 4 bits are stored two per byte
-    int stored_k, selector;                // of A: the elements along k that are stored; which column has the indices
+    int a_scale_byte, b_scale_byte;        // which byte of a word has the first scale
+    int block;                             // elements along k per scale
+    bool is_packed;                        // whether two 4-bit elements are stored per byte
+    int stored_k, selector;                // of A: the stored elements along k; the column with the sparse indices
     int rows_per_block() const { return m / call->cta_group; }
     bool has_half_lanes() const { return m == 64 && !call->is_weight_stationary; }
     bool has_column_parts() const { return !has_half_lanes() && rows_per_block() < 128; }
@@ -77,7 +78,7 @@ static void require_bits(bool holds, const char *part, long long value, const ch
     if (!holds) report_invalid_bits(part, value, allowed, line);
 }
 static FormatName element_format(TensorKind kind, uint32_t value, const char *part, int line) {
-    static constexpr FormatName narrow[] = {e4m3_format, e5m2_format, e4m3_format, e2m3_format, e3m2_format,
+    static constexpr FormatName f8f6f4_formats[] = {e4m3_format, e5m2_format, e4m3_format, e2m3_format, e3m2_format,
         e2m1_format};
     switch (kind) {
         case TensorKind::f16:
@@ -91,7 +92,7 @@ static FormatName element_format(TensorKind kind, uint32_t value, const char *pa
         case TensorKind::mxf8f6f4:
             require_bits(
                 value < 6 && value != 2, part, value, "0 (e4m3), 1 (e5m2), 3 (e2m3), 4 (e3m2), 5 (e2m1)", line);
-            return narrow[value];
+            return f8f6f4_formats[value];
         default: require_bits(value == 1, part, value, "1 (e2m1)", line); return e2m1_format;
     }
 }
@@ -99,9 +100,9 @@ static Product decode_product(const TensorProduct &call, int line) {
     const uint32_t d = call.descriptor;
     const auto bits = [d](int first, int count) { return int(d >> first & ((1u << count) - 1)); };
     const TensorKind kind = call.kind;
-    const bool scaled = kind >= TensorKind::mxf8f6f4, four = kind >= TensorKind::mxf4;
+    const bool scaled = kind >= TensorKind::mxf8f6f4, is_fp4 = kind >= TensorKind::mxf4;
     Product p = {};
-    p.call = &call, p.is_scaled = scaled, p.is_packed = four;
+    p.call = &call, p.is_scaled = scaled, p.is_packed = is_fp4;
     require_bits(bits(2, 1) == call.is_sparse, "2 (sparsity)", bits(2, 1), call.is_sparse ? "1" : "0", line);
     const bool has_selector = call.is_sparse && kind == TensorKind::f16;
     p.selector = bits(0, 2);
@@ -119,22 +120,25 @@ static Product decode_product(const TensorProduct &call, int line) {
     require_bits(!bits(6, 1), "6", 1, "0", line);
     p.saturates = !scaled && bits(3, 1);
     p.a = element_format(kind, uint32_t(bits(7, 3)), "7-9 (type of A)", line);
-    p.b = element_format(kind, uint32_t(bits(10, four ? 2 : 3)), "10-12 (type of B)", line);
+    p.b = element_format(kind, uint32_t(bits(10, is_fp4 ? 2 : 3)), "10-12 (type of B)", line);
     if (p.dtype == 0) {
-        require_bits(p.a == f16_format, "7-9 (type of A)", bits(7, 3), "0 (f16), D is f16", line);
-        require_bits(p.b == f16_format, "10-12 (type of B)", bits(10, 3), "0 (f16), D is f16", line);
+        require_bits(p.a == f16_format, "7-9 (type of A)", bits(7, 3), "0 (f16), because D is f16", line);
+        require_bits(p.b == f16_format, "10-12 (type of B)", bits(10, 3), "0 (f16), because D is f16", line);
     }
     if (kind == TensorKind::i8) require_bits(!bits(13, 2), "13-14 (negate)", bits(13, 2), "0", line);
     p.a_sign = bits(13, 1) ? -1 : 1, p.b_sign = bits(14, 1) ? -1 : 1;
     p.a_transposed = bits(15, 1), p.b_transposed = bits(16, 1);
     if (p.a_transposed)
-        require_bits(formats[p.a].bits >= 8, "15 (transpose A)", 1, "0, A has fewer than 8 bits per element", line);
+        require_bits(formats[p.a].bits >= 8, "15 (transpose A)", 1, "0, because elements of A have fewer than 8 bits",
+            line);
     if (p.b_transposed)
-        require_bits(formats[p.b].bits >= 8, "16 (transpose B)", 1, "0, B has fewer than 8 bits per element", line);
+        require_bits(formats[p.b].bits >= 8, "16 (transpose B)", 1, "0, because elements of B have fewer than 8 bits",
+            line);
     p.n = bits(17, 6) * 8, p.m = bits(24, 5) * 16;
     const bool pair = call.cta_group == 2, stationary = call.is_weight_stationary;
     if (stationary) require_bits(p.m == 32 || p.m == 64 || p.m == 128, "24-28 (M)", p.m, "32, 64, 128", line);
-    else if (pair) require_bits(p.m == 256 || (p.m == 128 && !four), "24-28 (M)", p.m, four ? "256" : "128, 256", line);
+    else if (pair)
+        require_bits(p.m == 256 || (p.m == 128 && !is_fp4), "24-28 (M)", p.m, is_fp4 ? "256" : "128, 256", line);
     else require_bits(p.m == 128 || (p.m == 64 && !scaled), "24-28 (M)", p.m, scaled ? "128" : "64, 128", line);
     const int step = pair ? 16 : 8;
     if (stationary)
@@ -146,7 +150,7 @@ static Product decode_product(const TensorProduct &call, int line) {
         require_bits(p.n >= 32 && p.n <= 256 && p.n % 32 == 0, "17-22 (N)", p.n, "32, 64, ..., 256", line);
     else require_bits(p.n >= step && p.n <= 256 && p.n % step == 0, "17-22 (N)", p.n,
             pair ? "16, 32, ..., 256" : "8, 16, ..., 256", line);
-    p.stored_k = kind == TensorKind::f16 ? 16 : kind == TensorKind::tf32 ? 8 : four ? 64 : 32;
+    p.stored_k = kind == TensorKind::f16 ? 16 : kind == TensorKind::tf32 ? 8 : is_fp4 ? 64 : 32;
     p.k = call.is_sparse ? 2 * p.stored_k : p.stored_k;
     if (call.is_sparse && (kind == TensorKind::tf32 || p.m / call.cta_group != 128))
         not_emulated("tcgen05.mma.sp of kind::tf32, or with fewer than 128 rows per block");
@@ -156,7 +160,7 @@ static Product decode_product(const TensorProduct &call, int line) {
     if (kind != TensorKind::mxf4nvf4 || call.block == 32)
         require_bits(is_ue8m0, "23 (type of scales)", 0, "1 (ue8m0)", line);
     p.scale = is_ue8m0 ? ue8m0_format : ue4m3_format, p.block = call.block;
-    if (four) require_bits(!bits(31, 1), "31 (K)", 1, "0 (K = 64)", line);
+    if (is_fp4) require_bits(!bits(31, 1), "31 (K)", 1, "0 (K = 64)", line);
     const char *const first_bytes = p.k / p.block == 4 ? "0" : "0, 2";
     const int scales = p.k / p.block;
     require_bits(p.a_scale_byte % scales == 0, "29-30 (first scale of A)", p.a_scale_byte, first_bytes, line);
@@ -175,13 +179,14 @@ static Operand operand_of(uint64_t descriptor, int bytes, bool transposed, const
     const uint32_t swizzle = uint32_t(descriptor >> 61), version = uint32_t(descriptor >> 46 & 7);
     require(version == 1, "46-48 (version)", version, "1");
     require(swizzle <= 2 || swizzle == 4 || swizzle == 6, "61-63 (swizzle)", swizzle,
-        "0 (none), 1 (128 bytes of 32), 2 (128 bytes), 4 (64 bytes), 6 (32 bytes)");
-    require(!(descriptor >> 52 & 1), "52 (mode of the leading dimension)", 1, "0");
+        "0 (none), 1 (128 bytes, 32-byte atoms), 2 (128 bytes), 4 (64 bytes), 6 (32 bytes)");
+    require(!(descriptor >> 52 & 1), "52 (leading dimension mode)", 1, "0");
     require(!(descriptor >> 53 & 0xff), "53-60", (long long)(descriptor >> 53 & 0xff), "0");
     const int swizzle_bytes = swizzle == 0 ? 0 : swizzle <= 2 ? 128 : swizzle == 4 ? 64 : 32;
     Operand operand(descriptor, bytes, transposed);
-    operand.swizzle = swizzle_bytes, operand.is_by_32_bytes = swizzle == 1;
-    if (swizzle == 1) require(transposed && bytes == 4, "61-63 (swizzle)", 1, "2, 4, 6, 0: 1 is for a transposed tf32");
+    operand.swizzle = swizzle_bytes, operand.has_32_byte_atoms = swizzle == 1;
+    if (swizzle == 1) require(transposed && bytes == 4, "61-63 (swizzle)", 1,
+        "0, 2, 4, 6: 1 requires a transposed tf32 operand");
     return operand;
 }
 static const char *pointer_at(const Worker &block, uint32_t address, const char *name, int line) {
@@ -196,7 +201,7 @@ static uint32_t load_bits(const char *p, int bits) {
     memcpy(&word, p, size_t(bits + 7) / 8);
     return word;
 }
-// An element of an operand with fewer than 8 bits, of the 16 that begin at `p`
+// Returns the bits of element `i` of an operand whose elements have fewer than 8 bits and begin at `p`.
 static uint32_t narrow_bits(const char *p, int i, int bits) {
     uint32_t word = 0;
     memcpy(&word, p + i * bits / 8, size_t(i * bits % 8 + bits > 8 ? 2 : 1));
@@ -219,14 +224,14 @@ static double element_at(const Worker &block, const Operand &o, FormatName forma
     const char *name, int line) {
     const int bits = formats[format].bits;
     if (bits >= 8) return decode_fast(format, load_bits(pointer_at(block, o.address(row, i), name, line), bits));
-    // in 8-bit positions, 16 elements fill the first bytes of 16; packed, each byte has two
+    // Unpacked elements are stored in groups of 16, in the first bytes of 16; packed elements two per byte.
     const int in_row = is_packed ? i / 2 : i, unit = in_row / 16 * 16;
     const char *const p = pointer_at(block, o.address(row, unit), name, line);
     return decode_fast(format, narrow_bits(p, is_packed ? i % 32 : i % 16, bits));
 }
 
-// The values of the operands of one product: `a` of the rows of one block, `b` of all columns, transposed, and the
-// scales of `b`, which are stored once per 32 lanes
+// The decoded operands of one product: `a` has the rows of one block, `b` all columns, transposed. The scales of B are
+// replicated: each group of 32 lanes has a copy.
 struct ProductValues {
     double a[128][64], b[64][256], b_scales[4][4][256];
 };
@@ -237,7 +242,8 @@ static ProductValues &product_values() {
 
 // Returns the lane and the column of element (row, column) of one block's part of D, relative to its address.
 static void position_in_d(const Product &p, int row, int column, uint32_t &lane, uint32_t &d_column) {
-    const int parts = 128 / p.rows_per_block();            // 64 or 32 rows, in two or four parts of the columns
+    // with 64 or 32 rows, the columns are split into 2 or 4 parts
+    const int parts = 128 / p.rows_per_block();
     if (p.has_column_parts()) {
         const int width = p.n / parts;
         lane = uint32_t(row + column / width * (128 / parts)), d_column = uint32_t(column % width);
@@ -266,7 +272,7 @@ static uint32_t store_d(const Product &p, double sum) {
     memcpy(&word, &value, 4);
     return word;
 }
-// The scale of row or column `index` for element `i` along k, from the copy in the 32 lanes from `quarter` * 32 on
+// Returns the scale of row or column `index` for element `i` along k, from the copy in lanes 32 * quarter and up.
 static double scale_at(Worker &block, const Product &p, uint32_t address, int index, int i, int first_byte, int quarter,
     int line) {
     const uint32_t lane = uint32_t(quarter * 32 + index % 32), column = (address & 0xffff) + uint32_t(index / 32);
@@ -274,10 +280,10 @@ static double scale_at(Worker &block, const Product &p, uint32_t address, int in
     const uint32_t word = tensor_memory_of(block).words[column][lane];
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
-// The columns of the indices of a sparse A, 32 bits per lane: 16 rows share 16 lanes in kind::f16
+// Returns how many columns the indices of a sparse A occupy. With kind::f16, one word has the indices of two rows.
 static uint32_t metadata_columns(const Product &p) { return p.call->kind == TensorKind::f16 ? 1 : 2; }
 static uint32_t first_metadata_column(const Product &p) { return (p.call->metadata & 0xffff) + uint32_t(p.selector); }
-// The indices of the two stored elements of four, group `group` of a row
+// Returns the indices of the two stored elements of the four in group `group` of a row.
 static uint32_t metadata_of(Worker &block, const Product &p, int row, int group, int line) {
     const bool is_f16 = p.call->kind == TensorKind::f16;
     const int lane = is_f16 ? row / 16 * 16 + group / 4 * 8 + row % 8 : row,
@@ -293,7 +299,7 @@ static uint32_t metadata_of(Worker &block, const Product &p, int row, int group,
             line);
     return indices;
 }
-// Moves the stored elements of A, two of four, to their columns; the others are 0.
+// Moves the stored elements of A (two of every four) to their columns; the other elements become 0.
 static void expand_a(Worker &block, const Product &p, int rows, int line) {
     for (int row = 0; row < rows; row++) {
         double stored[64], *const values = product_values().a[row];
@@ -356,27 +362,27 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
                 values.b_scales[quarter][i / p.block][column] =
                     scale_at(block, p, call.b_scales, column, i, p.b_scale_byte, quarter, line);
     for (int row = 0; row < rows; row++) {
-        double sums[256];
+        double accumulators[256];
         uint32_t lane, column;
         for (int c = 0; c < p.n; c++) {
             position_in_d(p, row, c, lane, column);
-            sums[c] = 0;
+            accumulators[c] = 0;
             if (!call.accumulates) continue;
             if (detector.on) check_tensor_written(block, base_lane + lane, base_column + column, line, true);
-            sums[c] = ldexp(load_d(p, tensor.words[base_column + column][base_lane + lane]), -call.d_scale);
+            accumulators[c] = ldexp(load_d(p, tensor.words[base_column + column][base_lane + lane]), -call.d_scale);
         }
         for (int i = 0; i < p.k; i++) {
             const double a = values.a[row][i], *const b = values.b[i];
             if (!p.is_scaled)
-                for (int c = 0; c < p.n; c++) sums[c] += a * b[c];
+                for (int c = 0; c < p.n; c++) accumulators[c] += a * b[c];
             else
-                for (int c = 0; c < p.n; c++) sums[c] += a * b[c] * values.b_scales[row / 32][i / p.block][c];
+                for (int c = 0; c < p.n; c++) accumulators[c] += a * b[c] * values.b_scales[row / 32][i / p.block][c];
         }
         for (int c = 0; c < p.n; c++) {
             position_in_d(p, row, c, lane, column);
             lane += base_lane, column += base_column;
             if (masks && masks[lane / 32] >> lane % 32 & 1) continue;
-            tensor.words[column][lane] = store_d(p, sums[c]);
+            tensor.words[column][lane] = store_d(p, accumulators[c]);
             tensor.written[column][lane / 64] |= uint64_t(1) << lane % 64;
         }
     }
@@ -406,26 +412,28 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
                            uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
     const size_t index = add_tensor_access(tensor, TensorAccess::product, call.cta_group, shape, line);
     const TensorAccess access = tensor.accesses[index];
-    TensorAccess as_operand = access;      // not ordered after an earlier product
+    TensorAccess as_operand = access;      // shape 0, because operand reads are not pipelined after an earlier product
     as_operand.shape = 0;
-    const auto use = [&](const TensorRange &range) {
+    const auto record_use = [&](const TensorRange &range) {
         check_tensor_order(block, range.writes ? access : as_operand, range);
         record_tensor_access(tensor, index, range);
     };
-    if (call.a_in_tensor_memory) use({call.a_address & 0xffff, a_columns, 0xff, true, false});
-    if (call.is_sparse) use({first_metadata_column(p), metadata_columns(p), 0xff, true, false});
+    if (call.a_in_tensor_memory) record_use({call.a_address & 0xffff, a_columns, 0xff, true, false});
+    if (call.is_sparse) record_use({first_metadata_column(p), metadata_columns(p), 0xff, true, false});
     if (p.is_scaled) {
-        use({call.a_scales & 0xffff, sfa_columns, 0xff, true, false});
-        use({call.b_scales & 0xffff, sfb_columns, 0xff, true, false});
+        record_use({call.a_scales & 0xffff, sfa_columns, 0xff, true, false});
+        record_use({call.b_scales & 0xffff, sfb_columns, 0xff, true, false});
     }
-    use({column, columns, lanes_of_d(p, lane), call.accumulates, true});
+    record_use({column, columns, lanes_of_d(p, lane), call.accumulates, true});
 }
 void tmem_multiply(const TensorProduct &call, int line) {
     set_tensor_group(*worker, call.cta_group, "tcgen05.mma", line);
     const Product p = decode_product(call, line);
     if (call.a_in_tensor_memory && p.rows_per_block() < 128)
         not_emulated("tcgen05.mma with A in tensor memory and fewer than 128 rows per block");
-    if (call.a_in_tensor_memory) require_bits(!p.a_transposed, "15 (transpose A)", 1, "0, A is in tensor memory", line);
+    if (call.a_in_tensor_memory) require_bits(!p.a_transposed, "15 (transpose A)", 1,
+        "0, because A is in tensor memory",
+        line);
     const int rows = p.rows_per_block();
     Worker *blocks[2] = {worker, worker};
     if (call.cta_group == 2) {
@@ -443,7 +451,7 @@ void tmem_multiply(const TensorProduct &call, int line) {
     }
 }
 
-// tcgen05.cp: rows of shared memory, with 16 or 32 bytes each, to lanes
+// tcgen05.cp: copies rows of shared memory, of 16 or 32 bytes each, to lanes of tensor memory.
 void tmem_copy(int cta_group, TensorCopyShape shape, uint32_t address, uint64_t descriptor, int line) {
     set_tensor_group(*worker, cta_group, "tcgen05.cp", line);
     struct Layout {
@@ -492,7 +500,7 @@ void tmem_copy(int cta_group, TensorCopyShape shape, uint32_t address, uint64_t 
             }
     }
 }
-// tcgen05.shift: in each group of 32 lanes, moves 8 columns of the lanes 1 to 31 one lane down.
+// tcgen05.shift: in each group of 32 lanes, moves 8 columns of lanes 1 to 31 to the next lower lane.
 void tmem_shift(int cta_group, uint32_t address, int line) {
     set_tensor_group(*worker, cta_group, "tcgen05.shift", line);
     Worker *blocks[2] = {worker, worker};
@@ -515,8 +523,8 @@ void tmem_shift(int cta_group, uint32_t address, int line) {
     }
 }
 
-// tcgen05.commit: the mbarrier gets an arrival when all earlier instructions of the thread are complete. `blocks`: a
-// mask of blocks of the cluster, whose mbarriers at the same offset get one each; 0: the address alone
+// tcgen05.commit: arrives at the mbarrier when all earlier instructions of the thread have completed. `blocks`: a mask
+// of blocks of the cluster, each with an mbarrier at the same offset; 0: only the mbarrier at the address
 void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line) {
     set_tensor_group(*worker, cta_group, "tcgen05.commit", line);
     TensorPipe &pipe = current_pipe();

@@ -1,4 +1,4 @@
-// Tensor memory: allocation, tcgen05.ld and tcgen05.st, tcgen05.wait and tcgen05.fence, and the order of accesses.
+// Tensor memory: allocation, tcgen05.ld and tcgen05.st, tcgen05.wait and tcgen05.fence, and the order of accesses
 #include <algorithm>
 #include <string.h>
 #include "clusters.h"
@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-constexpr uint32_t pipe_bit = 1u << 31;    // in the clocks: a pipe, not a thread
+constexpr uint32_t pipe_bit = 1u << 31;    // in a clock, the ID of a pipe, not of a thread
 
 TensorMemory &tensor_memory_of(Worker &w) {
     Engines &e = engines_of(w);
@@ -16,7 +16,7 @@ TensorMemory &tensor_memory_of(Worker &w) {
 }
 TensorPipe &current_pipe() {
     TensorPipe &pipe = engines_of(*worker).pipes[current_rank()];
-    pipe.thread = Detector::thread_number(*worker, current_rank()) | pipe_bit;
+    pipe.thread = Detector::thread_id(*worker, current_rank()) | pipe_bit;
     return pipe;
 }
 Worker &pair_of(Worker &w, const char *operation, int line) {
@@ -25,7 +25,7 @@ Worker &pair_of(Worker &w, const char *operation, int line) {
     if (other >= cluster.size()) fail(Code::tensor_pair, {{"operation", operation}}, line);
     return *cluster[other];
 }
-// All tcgen05 instructions of a kernel have the same cta_group.
+// Records the cta_group of a tcgen05 instruction; reports one that differs, because all must be the same in a kernel.
 void set_tensor_group(Worker &w, int cta_group, const char *operation, int line) {
     TensorMemory &memory_of_block = tensor_memory_of(w);
     if (cta_group == 2) pair_of(w, operation, line);
@@ -38,11 +38,11 @@ void set_tensor_group(Worker &w, int cta_group, const char *operation, int line)
 }
 static Access now_at(int line) { return {detector.self, detector.now, line_bit | uint32_t(line)}; }
 
-// Allocation. A warp waits until as many columns are free; that of a pair waits for the other block, too.
+// An allocation: its warp waits until enough columns are free, with cta_group::2 also for the other block of the pair.
 
 struct TensorRequest {
     Worker *block;
-    uint32_t thread, columns, first, number;
+    uint32_t thread, columns, first, count; // count: allocations of the block, including this one
     int cta_group, line;
     bool is_done;
 };
@@ -58,7 +58,7 @@ static bool try_allocate(void *arg) {
             {request.thread, 0, line_bit | uint32_t(request.line)}});
         memset(tensor.written[first], 0, sizeof tensor.written[0] * request.columns);
         memset(tensor.cells[first], 0, sizeof tensor.cells[0] * request.columns);
-        request.first = first, request.number = ++tensor.num_allocations;
+        request.first = first, request.count = ++tensor.num_allocations;
         return request.is_done = true;
     }
     return false;
@@ -71,11 +71,11 @@ static void describe_allocation(void *arg, Finding &f, const char *name) {
 }
 struct PairWait {
     TensorMemory *other;
-    uint32_t number;
+    uint32_t count;
 };
 static bool has_pair_allocated(void *arg) {
     const auto &wait = *static_cast<PairWait *>(arg);
-    return wait.other->num_allocations >= wait.number;
+    return wait.other->num_allocations >= wait.count;
 }
 static void check_columns(uint32_t columns, const char *operation, int line) {
     if (columns >= 32 && columns <= tensor_columns && !(columns & (columns - 1))) return;
@@ -92,13 +92,13 @@ static void begin_request(void *const *lanes) {
 void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line) {
     check_columns(columns, "tcgen05.alloc", line);
     set_tensor_group(*worker, cta_group, "tcgen05.alloc", line);
-    const uint32_t thread = Detector::thread_number(*worker, current_rank());
+    const uint32_t thread = Detector::thread_id(*worker, current_rank());
     TensorRequest own = {worker, thread, columns, 0, 0, cta_group, line, false};
     run_for_warp("tcgen05.alloc", &own, begin_request, line);
     if (lane()) return;
     wait_until(try_allocate, &own, line, describe_allocation);
     if (cta_group == 2) {
-        PairWait wait = {&tensor_memory_of(pair_of(*worker, "tcgen05.alloc", line)), own.number};
+        PairWait wait = {&tensor_memory_of(pair_of(*worker, "tcgen05.alloc", line)), own.count};
         wait_until(has_pair_allocated, &wait, line,
             [](void *, Finding &f, const char *name) { f.add({{name, Code::for_tensor_pair}}); });
     }
@@ -153,8 +153,8 @@ void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t
     }
 }
 
-// Returns whether an access of thread `thread` at `time` happens before the accesses of the current thread after its
-// last tcgen05.fence::after_thread_sync.
+// Returns whether an access by `thread` at `time` happens before the last tcgen05.fence::after_thread_sync of the
+// current thread.
 static bool precedes_fence(uint32_t thread, uint32_t time) {
     const FenceView &fence = engines_of(*worker).requests[size_t(current_rank())].fence_view;
     if (thread & pipe_bit) return fence.waited.includes(thread, time);
@@ -164,7 +164,7 @@ static bool precedes_fence(uint32_t thread, uint32_t time) {
     }
     return fence.acquired.includes(thread, time);
 }
-// Returns whether the order holds for any thread of the warp, which executes these instructions together.
+// Returns whether `is_ordered` holds for any thread of the warp, whose threads execute these instructions together.
 template <class F> static bool any_of_warp(uint32_t thread, F is_ordered) {
     for (uint32_t lane = 0; lane < 32; lane++)
         if (is_ordered(thread / 32 * 32 + lane)) return true;
@@ -176,7 +176,7 @@ static bool warp_happens_before(uint32_t thread, uint32_t time) {
 static bool warp_precedes_fence(uint32_t thread, uint32_t time) {
     return any_of_warp(thread, [&](uint32_t t) { return precedes_fence(t, time); });
 }
-// Returns whether the tensor cores execute these two in the order in which one thread issues them.
+// Returns whether the tensor cores execute these two instructions in the order in which one thread issues them.
 static bool are_pipelined(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     if (earlier.cta_group != later.cta_group) return false;
     switch (earlier.operation) {
@@ -187,19 +187,19 @@ static bool are_pipelined(const TensorAccess &earlier, const TensorAccess &later
         default: return true;
     }
 }
-// What is missing between two accesses: the code of a finding, and a phrase for all but a race
-struct Missing {
-    bool is_any;
+// The synchronization that is missing between two accesses: the code of the finding, and the phrase that explains it
+struct MissingSync {
+    bool is_missing;
     Code code, why;
 };
-constexpr Missing nothing_missing = {false, Code::tensor_race, Code::not_committed};
-static Missing missing(Code code, Code why = Code::not_committed) { return {true, code, why}; }
-// The fence after a synchronization is missing if the event at `time` does not happen before the last one.
-static Missing missing_after_fence(bool is_fenced) {
+constexpr MissingSync nothing_missing = {false, Code::tensor_race, Code::not_committed};
+static MissingSync missing(Code code, Code why = Code::not_committed) { return {true, code, why}; }
+// Returns whether the fence after a synchronization is missing.
+static MissingSync missing_after_fence(bool is_fenced) {
     return is_fenced ? nothing_missing : missing(Code::tensor_no_fence, Code::fence_after);
 }
 
-static Missing missing_after_pipe(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
+static MissingSync missing_after_pipe(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     const TensorPipe &pipe = *earlier.pipe;
     const bool may_pipeline = later.uses_pipe() && are_pipelined(earlier, later, earlier_writes);
     if (later.pipe == earlier.pipe && may_pipeline) return nothing_missing;
@@ -215,7 +215,7 @@ static Missing missing_after_pipe(const TensorAccess &earlier, const TensorAcces
     if (!is_ordered) return missing(Code::tensor_in_flight, Code::commit_not_awaited);
     return missing_after_fence(precedes_fence(pipe.thread, completed));
 }
-static Missing missing_after_warp(const TensorAccess &earlier) {
+static MissingSync missing_after_warp(const TensorAccess &earlier) {
     const bool is_same_warp = earlier.thread / 32 == detector.self / 32;
     if (!is_same_warp && !warp_happens_before(earlier.thread, earlier.time)) return missing(Code::tensor_race);
     if (!earlier.awaited)
@@ -227,14 +227,14 @@ static Missing missing_after_warp(const TensorAccess &earlier) {
     if (warp_happens_before(earlier.thread, earlier.awaited)) return missing(Code::tensor_no_fence, Code::fence_before);
     return missing(Code::tensor_race);
 }
-static Missing missing_between(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
+static MissingSync missing_between(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     return earlier.uses_pipe() ? missing_after_pipe(earlier, later, earlier_writes) : missing_after_warp(earlier);
 }
 static const char *name_of(TensorAccess::Operation operation) {
     static const char *const names[] = {"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"};
     return names[operation];
 }
-static void report_missing(const Missing &m, const TensorAccess &earlier, const char *now, uint32_t location,
+static void report_missing(const MissingSync &m, const TensorAccess &earlier, const char *now, uint32_t location,
     uint32_t lane, uint32_t column) {
     if (!checks(m.code == Code::tensor_no_fence ? fencecheck : racecheck)) return;
     const char *const before = name_of(earlier.operation);
@@ -245,12 +245,12 @@ static void report_missing(const Missing &m, const TensorAccess &earlier, const 
     detector.report_finding(m.code == Code::tensor_in_flight ? Code::tensor_in_flight : Code::tensor_no_fence,
         {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}, {"why", m.why}}, access, &other);
 }
-static void check_pair(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes, uint32_t lane,
+static void check_order_of(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes, uint32_t lane,
     uint32_t column) {
-    const Missing m = missing_between(earlier, later, earlier_writes);
-    if (m.is_any) report_missing(m, earlier, name_of(later.operation), later.location, lane, column);
+    const MissingSync m = missing_between(earlier, later, earlier_writes);
+    if (m.is_missing) report_missing(m, earlier, name_of(later.operation), later.location, lane, column);
 }
-// Checks one access against the earlier ones of its cells. Most cells have the same accesses as the previous one.
+// Most cells record the same accesses as the previous cell, which are checked only once.
 void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange &range) {
     if (!checks(racecheck) && !checks(fencecheck)) return;
     const TensorMemory &tensor = tensor_memory_of(w);
@@ -262,9 +262,9 @@ void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange 
             if (!memcmp(&cell, &checked, sizeof cell)) continue;
             checked = cell;
             const uint32_t first_lane = group * lanes_of_cell;
-            if (cell.write) check_pair(tensor.accesses[cell.write - 1], later, true, first_lane, column);
+            if (cell.write) check_order_of(tensor.accesses[cell.write - 1], later, true, first_lane, column);
             for (const uint32_t read : cell.reads)
-                if (range.writes && read) check_pair(tensor.accesses[read - 1], later, false, first_lane, column);
+                if (range.writes && read) check_order_of(tensor.accesses[read - 1], later, false, first_lane, column);
         }
 }
 size_t add_tensor_access(TensorMemory &tensor, TensorAccess::Operation operation, int cta_group, uint32_t shape,
@@ -281,25 +281,25 @@ size_t add_tensor_access(TensorMemory &tensor, TensorAccess::Operation operation
     return tensor.accesses.size() - 1;
 }
 void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange &range) {
-    const uint32_t number = uint32_t(index) + 1;
+    const uint32_t access_id = uint32_t(index) + 1;
     const TensorAccess &access = tensor.accesses[index];
     for (uint32_t column = range.column; column < range.column + range.columns; column++)
         for (uint32_t group = 0; group < tensor_lanes / lanes_of_cell; group++) {
             if (!(range.lanes >> group & 1)) continue;
             TensorCell &cell = tensor.cells[column][group];
             if (range.writes) {
-                cell = {number, {0, 0}};
+                cell = {access_id, {0, 0}};
                 continue;
             }
             // replaces an earlier read by the same warp, so that at most two warps are recorded
             const auto is_same = [&](uint32_t read) {
                 return !read || tensor.accesses[read - 1].thread / 32 == access.thread / 32;
             };
-            cell.reads[is_same(cell.reads[0]) ? 0 : 1] = number;
+            cell.reads[is_same(cell.reads[0]) ? 0 : 1] = access_id;
         }
 }
-// Stores a read of unwritten memory: if another thread writes it later, unordered, it is a data race instead
-// (initcheck.cpp). A product reads immediately.
+// Stores a read of unwritten memory: if another thread writes it later without an order, it is reported as a data race
+// instead (initcheck.cpp). A read by a product is reported immediately.
 void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_product) {
     if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
     auto &stored_read = w.leader->cluster.empty() ? detector.unwritten : detector.unwritten_in_launch;
@@ -309,7 +309,8 @@ void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, b
     detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
     if (by_product || !checks(racecheck)) detector.report_unwritten(stored_read);
 }
-// PTX requires tcgen05.wait::ld before the columns are freed. Programs without it have used the registers before that.
+// PTX requires tcgen05.wait::ld before the columns are freed. A program without it has usually used the registers by
+// then, so this is a missing wait (fencecheck), not a race.
 static void report_load_not_awaited(const TensorAccess &freeing, const TensorAccess &load, uint32_t lane,
     uint32_t column) {
     if (!checks(fencecheck)) return;
@@ -317,7 +318,7 @@ static void report_load_not_awaited(const TensorAccess &freeing, const TensorAcc
     detector.report_finding(Code::tensor_load_not_awaited, {{"lane", lane}, {"column", column}}, freeing.as_access(),
         &other);
 }
-// Reports instructions on these columns that are still in flight when they are freed.
+// Reports instructions that are still in flight when the columns that they access are freed.
 static void check_all_complete(Worker &w, const TensorAllocation &allocation, int line) {
     TensorAccess freeing = {TensorAccess::store, 0, detector.self, detector.now, line_bit | uint32_t(line), 0, 0,
         nullptr, 0, 0};
@@ -325,11 +326,11 @@ static void check_all_complete(Worker &w, const TensorAllocation &allocation, in
     const TensorMemory &tensor = tensor_memory_of(w);
     for (uint32_t column = allocation.first; column < allocation.first + allocation.columns; column++)
         for (const TensorCell &cell : tensor.cells[column])
-            for (const uint32_t number : {cell.write, cell.reads[0], cell.reads[1]}) {
-                if (!number) continue;
-                const TensorAccess &earlier = tensor.accesses[number - 1];
-                const Missing m = missing_between(earlier, freeing, true);
-                if (!m.is_any || m.code != Code::tensor_in_flight) continue;
+            for (const uint32_t access_id : {cell.write, cell.reads[0], cell.reads[1]}) {
+                if (!access_id) continue;
+                const TensorAccess &earlier = tensor.accesses[access_id - 1];
+                const MissingSync m = missing_between(earlier, freeing, true);
+                if (!m.is_missing || m.code != Code::tensor_in_flight) continue;
                 const uint32_t lane = uint32_t(&cell - tensor.cells[column]) * lanes_of_cell;
                 if (m.why == Code::load_without_wait) report_load_not_awaited(freeing, earlier, lane, column);
                 else report_missing(m, earlier, "tcgen05.dealloc", freeing.location, lane, column);
@@ -347,7 +348,7 @@ struct Move {
     bool stores;
 };
 }
-// The position of register `i` of a lane, relative to the address
+// Returns the position of register `i` of a lane, relative to the instruction's address.
 static Position position(const TensorMove &m, uint32_t lane, uint32_t i) {
     switch (m.shape) {
         case TensorShape::s32x32b: return {lane, i};
@@ -361,7 +362,7 @@ static uint32_t registers_of(const TensorMove &m) {
     return m.shape == TensorShape::s16x128b ? m.repeats * 2
            : m.shape == TensorShape::s16x256b ? m.repeats * 4 : m.repeats;
 }
-// The columns that the instruction accesses; half of them for s16x32bx2, which has two ranges
+// Returns how many columns the instruction accesses; for s16x32bx2, which accesses two ranges, those of one range.
 static uint32_t columns_of(const TensorMove &m) {
     const uint32_t per_repeat = m.shape == TensorShape::s16x64b ? 2 : m.shape == TensorShape::s16x128b ? 4
         : m.shape == TensorShape::s16x256b ? 8 : 1;
@@ -400,7 +401,7 @@ static void move_registers(void *const *lanes) {
         record_tensor_access(tensor, index,
             {base_column + first.call->split, columns, range.lanes, range.reads, range.writes});
 }
-// Checks what one lane accesses.
+// Checks the accesses of one lane.
 static void check_move(const TensorMove &m, bool stores, int line) {
     const char *const operation = stores ? "tcgen05.st" : "tcgen05.ld";
     const uint32_t base_lane = m.address >> 16, column = m.address & 0xffff,
@@ -410,7 +411,7 @@ static void check_move(const TensorMove &m, bool stores, int line) {
     if (base_lane < first || base_lane + lanes > first + 32 || base_lane % 16)
         fail(Code::tensor_lanes,
             {{"operation", operation}, {"warp", warp}, {"lane", base_lane}, {"last", base_lane + lanes - 1},
-                {"first", first}, {"end", first + 31}},
+                {"first", first}, {"last_allowed", first + 31}},
             line);
     check_tensor_range(*worker, base_lane, lanes, column, columns, operation, line);
     if (split) check_tensor_range(*worker, base_lane, lanes, column + split, columns, operation, line);
@@ -429,7 +430,7 @@ static void check_move(const TensorMove &m, bool stores, int line) {
     }
 }
 
-// The registers are valid at once: PTX orders a use of them after the load, also without tcgen05.wait::ld.
+// The registers are valid immediately: PTX orders their use after the load, even without tcgen05.wait::ld.
 void tmem_load(const TensorMove &m, uint32_t *const *registers, int line) {
     check_move(m, false, line);
     Move own = {&m, registers, line, false};
@@ -482,8 +483,8 @@ void complete_commit(TensorPipe &pipe, uint32_t commit) {
     ++detector.now;
 }
 
-// A block ends.
-void check_tensor_end(Worker &w) {
+// Reports, when a block ends, products that no thread has waited for, and columns that are still allocated.
+void check_tensor_memory_at_end(Worker &w) {
     for (const auto &entry : engines_of(w).pipes) {
         const TensorPipe &pipe = entry.second;
         for (size_t commit = pipe.completed.size(); commit < pipe.lines.size() && checks(racecheck); commit++)

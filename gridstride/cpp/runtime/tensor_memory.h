@@ -1,10 +1,10 @@
-// Tensor memory of a Blackwell GPU: 128 lanes of 512 columns of 32 bits per block, and its state for racecheck.
+// The tensor memory of a block on a Blackwell GPU (128 lanes of 512 columns of 32 bits), and its state for racecheck.
 //
 // Each tcgen05 instruction that reads or writes tensor memory is one `TensorAccess`; a cell refers to the accesses of
-// 16 lanes of a column. An instruction is executed immediately, but counts as in flight: that of a warp (ld, st) until
-// the warp has waited (tcgen05.wait), that of the tensor cores (mma, cp, shift) until a thread has waited at the
-// mbarrier that a tcgen05.commit signals. Another thread must also have executed the two fences of tcgen05 around the
-// synchronization: `awaited` and `fenced` are the times of these events.
+// 16 lanes of a column. An instruction is executed immediately, but counts as in flight: one by a warp (ld, st) until
+// the warp has waited (tcgen05.wait), one by the tensor cores (mma, cp, shift) until a thread has waited at the
+// mbarrier that a tcgen05.commit signals. For an access by another thread, the synchronization must also be surrounded
+// by the two tcgen05 fences. `awaited` and `fenced` are the times of these events.
 #pragma once
 #include <deque>
 #include <vector>
@@ -19,8 +19,8 @@ struct TensorAccess {
     uint8_t cta_group;
     uint32_t thread, time, location;
     uint32_t awaited, fenced;              // times; 0: not yet
-    TensorPipe *pipe;                      // of products, copies and shifts
-    uint32_t commit, shape;                // the commit that follows it; of a product: its kind, shape and types
+    TensorPipe *pipe;                      // for products, copies and shifts
+    uint32_t commit, shape;                // the commit that follows; for a product: its kind, M and N
     bool uses_pipe() const { return operation >= product; }
     Access as_access() const { return {thread, time, location}; }
 };
@@ -35,7 +35,7 @@ struct TensorAllocation {
 struct TensorMemory {
     uint32_t words[tensor_columns][tensor_lanes];
     TensorCell cells[tensor_columns][tensor_lanes / lanes_of_cell];
-    uint64_t written[tensor_columns][2];   // by column: the lanes that have been written since the allocation
+    uint64_t written[tensor_columns][2];   // per column: a mask of the lanes that were written since the allocation
     std::vector<TensorAllocation> allocations, freed;
     int relinquish_line = 0, group_line = 0, cta_group = 0;
     uint32_t num_allocations = 0;
@@ -53,18 +53,19 @@ TensorPipe &current_pipe();
 // Reports columns that are not allocated, and lanes and columns that do not exist
 void check_tensor_range(Worker &, uint32_t lane, uint32_t lanes, uint32_t column, uint32_t columns,
     const char *operation, int line);
-// Adds an access of the current thread to the tensor memory of a block, and returns its index
+// Adds an access by the current thread to the tensor memory of a block, and returns its index
 size_t add_tensor_access(TensorMemory &, TensorAccess::Operation, int cta_group, uint32_t shape, int line);
-// Checks an access of cells against earlier ones, then records it. `lanes`: a mask of groups of 16 lanes
+// The columns and lanes of an access. `lanes`: a mask of groups of 16 lanes
 struct TensorRange {
     uint32_t column, columns, lanes;
     bool reads, writes;
 };
+// Checks an access against earlier ones to the same cells; `record_tensor_access` then records it.
 void check_tensor_order(Worker &, const TensorAccess &, const TensorRange &);
 void record_tensor_access(TensorMemory &, size_t index, const TensorRange &);
 void check_tensor_written(Worker &, uint32_t lane, uint32_t column, int line, bool by_product);
 void set_tensor_group(Worker &, int cta_group, const char *operation, int line);
-// The other block of a pair, for cta_group::2; reports a block without one
+// Returns the other block of the CTA pair, for cta_group::2; reports a block that has none.
 Worker &pair_of(Worker &, const char *operation, int line);
-void check_tensor_end(Worker &);
+void check_tensor_memory_at_end(Worker &);
 }

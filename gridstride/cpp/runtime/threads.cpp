@@ -2,10 +2,10 @@
 //
 // `wait` stores in `state` why the thread waits (a barrier, lanes of its warp, a condition). `switch_to_ready` switches
 // to the next thread that is `ready`, or starts one that has not begun. If there is none, `release_waiting` releases
-// waiting threads: first warp operations at which all lanes have arrived, then conditions that hold, and last the
-// barrier of the block, if all threads that have not exited wait at it. If it can release none, it reports a deadlock
-// (`report_deadlock`, synccheck.cpp). Slots number the threads in the order in which they run: forward, reverse or
-// shuffled (options.order).
+// waiting threads: first warp operations at which all lanes have arrived, then conditions that hold, and finally the
+// barrier of the block, if all threads that have not exited wait at it. If it cannot release any thread, it reports a
+// deadlock (`report_deadlock`, synccheck.cpp). A slot is a thread's index in the order in which threads run: forward,
+// reverse or shuffled (options.order).
 #include <algorithm>
 #include <string.h>
 #include "block_loops.h"
@@ -18,7 +18,7 @@
 
 namespace gridstride {
 
-static int max_swaps = 1 << 30; // of a shuffle; with fewer, most threads run in order
+static int max_swaps = 1 << 30; // of the shuffled order; with few swaps, most threads run in order
 
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
@@ -28,7 +28,8 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         index[i] = {
             unsigned(i) % l.block.x, unsigned(i) / l.block.x % l.block.y, unsigned(i) / (l.block.x * l.block.y)};
     }
-    for (int i = num_threads - 1; order == 2 && i > std::max(num_threads - 1 - max_swaps, 0); i--) { // Fisher and Yates
+    // Fisher-Yates shuffle
+    for (int i = num_threads - 1; order == 2 && i > std::max(num_threads - 1 - max_swaps, 0); i--) {
         seed = seed * 1664525u + 1013904223u;
         std::swap(rank[i], rank[seed % unsigned(i + 1)]);
     }
@@ -38,7 +39,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     dynamic_array = 0, has_declared_dynamic = false;
     if (detector.on) {
         FileScope &scope = root->file_scopes[detector.image.base];
-        for (auto &array : scope.arrays) detector.new_array(*this, array.name, array.offset, array.shape);
+        for (auto &array : scope.arrays) detector.add_array(*this, array.name, array.offset, array.shape);
         for (auto &array : scope.dynamic) dynamic(array.name, array.shape);
     }
     shared_static = 0;
@@ -141,7 +142,7 @@ inline void Worker::wait(State new_state) {
     switch_threads();
 }
 
-// No thread of this block can run: switches to a thread of another block of the cluster.
+// Switches to a thread of another block of the cluster, because no thread of this block can run.
 void Worker::switch_in_cluster(Fiber &self) {
     const auto &blocks = leader->cluster;
     const size_t num_blocks = blocks.size(),
@@ -168,7 +169,7 @@ void Worker::switch_in_cluster(Fiber &self) {
     }
     for (size_t i = 0; i < num_blocks; i++)
         if (blocks[i]->live && blocks[i]->waits_for_grid()) return suspend_block(self);
-    // reports a block that waits not only for other blocks, if there is one
+    // reports a block with threads that wait for something other than the cluster's barrier, if there is one
     for (bool includes_waiting : {false, true})
         for (Worker *block : blocks)
             if (block->live && (includes_waiting || block->is_root_cause())) {
@@ -181,7 +182,7 @@ void Worker::switch_in_cluster(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-// Returns whether one of its threads waits for something other than the barrier of the cluster.
+// Returns whether a thread of this block waits for something other than the barrier of the cluster.
 bool Worker::is_root_cause() const {
     for (int i = 0; i < num_threads; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))
@@ -189,7 +190,7 @@ bool Worker::is_root_cause() const {
     return false;
 }
 
-// Makes threads ready whose condition holds; returns whether there is any.
+// Makes threads ready whose conditions hold; returns whether there are any.
 bool Worker::wake() {
     if (waits_only_for_grid()) return false;
     bool is_any_ready = false;
@@ -201,12 +202,12 @@ bool Worker::wake() {
     return is_any_ready;
 }
 
-// Releases threads that can run, when none is ready, and returns whether there is any. If there is none, reports a
-// deadlock, or, without `reports_deadlock`, returns false.
+// Called when no thread is ready: releases waiting threads that can continue, and returns whether there are any. If
+// there are none, reports a deadlock, or, without `reports_deadlock`, returns false.
 bool Worker::release_waiting(bool reports_deadlock) {
     bool is_any_ready = false;
     if (uses_warps)
-        for (int i = 0; i < (num_threads + 31) / 32; i++) { // lanes that waited for a lane that has exited since
+        for (int i = 0; i < (num_threads + 31) / 32; i++) { // a lane may have exited since others began to wait for it
             Warp &warp = warps[i];
             for (uint32_t lanes = warp.arrived; lanes; lanes &= lanes - 1)
                 is_any_ready |= (warp.arrived >> __builtin_ctz(lanes) & 1) &&

@@ -1,4 +1,4 @@
-// Fourier transforms: copies arrays with gaps to arrays without, which Python transforms.
+// Fourier transforms: copies strided arrays to contiguous ones, which Python transforms.
 #include <string.h>
 #include <vector>
 #include "findings.h"
@@ -8,11 +8,12 @@ namespace gridstride {
 
 static void (*transform_in_python)(const gridstride_transform *) = nullptr;
 
-// The part of an array that a transform reads or writes: along the last axis, half of it may be stored.
+// The elements that a transform reads or writes. Of a complex array of a real transform, only half of the last axis is
+// stored.
 struct TransformSide {
     const ArrayLayout &layout;
     int rank, batch, sizes[3] = {1, 1, 1};
-    size_t bytes;                                          // of an element
+    size_t bytes;                                          // per element
 
     TransformSide(const Transform &t, bool input)
         : layout(input ? t.in : t.out), rank(t.rank), batch(t.batch),
@@ -23,7 +24,7 @@ struct TransformSide {
             sizes[axis] = is_half && axis == rank - 1 ? t.sizes[axis] / 2 + 1 : t.sizes[axis];
     }
     size_t elements() const { return size_t(batch) * size_t(sizes[0]) * size_t(sizes[1]) * size_t(sizes[2]); }
-    // the index of an element in memory, given its index in the array without gaps
+    // Converts the index of an element in the contiguous array to its index in memory.
     size_t index(size_t i) const {
         int at[3] = {};
         for (int axis = rank - 1; axis >= 0; axis--)

@@ -1,4 +1,4 @@
-// What the compiler reports of a line with undefined behaviour: the structures of -fsanitize=bounds and the like.
+// The structures that the compiler passes to the handlers of -fsanitize=bounds and similar checks.
 #pragma once
 #include <stdint.h>
 
@@ -7,7 +7,7 @@ struct SourceLocation {
     uint32_t line, column;
 };
 struct TypeName {
-    uint16_t kind, info;               // of an integer: twice the log of its bits, 1 more if it has a sign
+    uint16_t kind, info;               // info of an integer type: 2 * log2(bits), plus 1 if it is signed
     char text[1];
     int bits() const { return 1 << (info >> 1); }
     bool has_sign() const { return info & 1; }

@@ -1,4 +1,4 @@
-// Bit patterns for undefined values, and warnings for stores of values that are computed from them
+// Returns bit patterns for undefined values, and warns if a value that is computed from one is stored.
 #include "undefined.h"
 #include <string.h>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace gridstride {
 
-// Returns whether it was computed from the byte pattern 0x76 or 0xf6. As floats, values of these bytes have magnitude
-// 1e33, and so have their sums, products and maxima. As integers, they are multiples of 0x01010101, and so are their
-// sums, up to an added number. Other floats are rarely in this range.
+// Returns whether a value was probably computed from the byte pattern 0x76 or 0xf6. Read as floats, these bytes have
+// magnitude 1e33, as have their sums and maxima; other floats are rarely in this range. Read as integers, they are
+// multiples of 0x01010101, as are their sums, except for a small addend.
 template <class T> static bool has_pattern_bytes(T value) {
     const int top_byte = int(value >> (8 * sizeof(T) - 8)), exponent = top_byte & 0x7f;
     if (exponent >= 0x74 && exponent < 0x7c) return true;
@@ -20,8 +20,8 @@ template <class T> static bool has_pattern_bytes(T value) {
     return T(value - T(top_byte) * equal_bytes + tolerance) < 2 * tolerance ||
         T(value - T(top_byte + 1) * equal_bytes + tolerance) < 2 * tolerance;
 }
-// Returns whether it is the NaN of an undefined float. Arithmetic preserves its lower bits, and so does a conversion
-// from double.
+// Returns whether a value is the NaN that represents an undefined float. Arithmetic preserves its lower bits, and so
+// does a conversion from double.
 static bool is_pattern_nan(uint32_t bits) { return (bits & 0x7fffffff) == undefined_nan; }
 static bool is_pattern_nan(uint64_t bits) { return (bits & ~uint64_t(0) >> 1) == undefined_nan_of_double; }
 static bool is_pattern_nan(uint16_t) { return false; }
@@ -50,12 +50,12 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
 void forget_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
-    return !(warp.exists >> from & 1)         ? Code::lane_absent
+    return !(warp.existing >> from & 1)         ? Code::lane_absent
            : !(warp.mask[reader] >> from & 1) ? Code::not_in_mask
            : warp.finished >> from & 1        ? Code::lane_returned
                                            : Code::lane_at_other_call;
 }
-// Returns the byte of the pattern for a read of lane `from`, -1 if the value is defined. The sign alternates, so that
+// Returns the pattern's byte for a read of lane `from`, or -1 if the value is defined. The sign alternates, so that
 // neither a maximum nor a minimum hides all undefined values.
 int undefined_byte(int from, int line) {
     Worker &w = *worker;
@@ -76,7 +76,7 @@ void undefined_result(Code result_code, int line) {
 }
 
 void Detector::check_stored_value() {
-    const auto store = std::exchange(pending.stored, {});
+    const auto store = std::exchange(pending.store, {});
     const int rank = int(self % max_threads);
     if (!has_undefined(*w) || !shows_undefined(reinterpret_cast<const void *>(store.a), int(store.n))) return;
     const UndefinedValue &origin = w->origin[rank];

@@ -1,5 +1,5 @@
-// The sources that run rarely: findings, crashes, memory, graphs and the end of modules. They are compiled with less
-// optimization, because each user waits for this compilation once.
+// The sources that run rarely: findings, crashes, memory, graphs and the unloading of modules. They are compiled with
+// less optimization, because every user waits for this compilation once.
 #include "findings.cpp"
 #include "program_output.cpp"
 #include "report.cpp"

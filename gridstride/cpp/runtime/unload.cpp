@@ -1,7 +1,7 @@
-// Unloads modules that Python no longer references, unless something else may hold a pointer into them: a graph with
-// their launches, page-locked memory of the module, the address of a variable, or an argument that the C or C++ library
-// may have stored (`is_safe_libc_function`, `may_store_argument`). So a module that starts threads, has static
-// destructors or sets handlers stays.
+// Unloads modules that Python no longer references, unless a pointer into them may exist elsewhere: in a graph with
+// their launches, as page-locked memory or the address of a variable, or because the C or C++ library may have stored
+// an argument (`is_safe_libc_function`, `may_store_argument`). So a module that starts threads, has static destructors
+// or sets handlers stays loaded.
 #include <dlfcn.h>
 #include <string.h>
 #include <algorithm>
@@ -29,10 +29,10 @@ void pin_module(const void *address) {
     if (const uintptr_t base = base_of(address)) pinned.insert(base);
 }
 
-static std::mutex unloaded_lock;                               // because a launch may run on several OS threads
+static std::mutex unloaded_lock;                               // the OS threads of a launch read the list
 static std::vector<uintptr_t> unloaded_modules;                        // the base addresses of unloaded modules
 static std::atomic<size_t> num_unloaded{0};
-void fork_unload(Fork now) { handle_fork(now, unloaded_lock); }
+void fork_unload(Fork phase) { handle_fork(phase, unloaded_lock); }
 size_t num_unloaded_modules() { return num_unloaded; }
 void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen) {
     if (num_seen == num_unloaded) return;
@@ -47,7 +47,7 @@ static bool begins_with(std::string_view text,
     std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 static bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Returns whether it is a function of the C library that stores none of its arguments.
+// Returns whether this function of the C library stores none of its arguments.
 static bool is_safe_libc_function(std::string_view name) {
     static const std::unordered_set<std::string_view> safe_functions =
         {"abort", "abs", "aligned_alloc", "atof", "atoi", "atol",
@@ -110,7 +110,7 @@ Symbols::Symbols(const link_map *library) {
     }
     must_stay = must_stay || !table || !names || !hashes;
 }
-// Returns the number of symbols, which is known only from the hash table.
+// Returns the number of symbols; only the hash table contains it.
 size_t Symbols::count() const {
     const uint32_t buckets = hashes[0], first = hashes[1], words = hashes[2];
     const uint32_t *const bucket = hashes + 4 + words * (sizeof(ElfW(Addr)) / 4), *const chain = bucket + buckets;
@@ -158,7 +158,7 @@ static int unload(void *handle) {
         return 1;
     }
     drop_device_variables(symbols);
-    forget_dynamic(file);
+    forget_kernel_attributes(file);
     std::lock_guard<std::mutex> lock(unloaded_lock);
     unloaded_modules.push_back(module.base), num_unloaded++;
     return 0;

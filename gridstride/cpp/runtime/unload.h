@@ -7,20 +7,20 @@
 
 namespace gridstride {
 
-void pin_module(const void *inside);          // prevents the unload of the module with this code or variable
-size_t num_unloaded_modules();             // so far
-// Removes file scopes of unloaded modules; `seen` is the `num_unloaded_modules` of the last call.
-void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &seen);
+void pin_module(const void *address);  // prevents the unloading of the module with this code or variable
+size_t num_unloaded_modules();         // how many modules have been unloaded
+// Removes the file scopes of modules that were unloaded since the last call, when `num_seen` modules were.
+void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen);
 
-struct Symbol {                        // a variable of the device
+struct Symbol {                        // a device variable
     char *device, *host;
     size_t bytes;
     void **slot;
     const void *init;
-    char *peers[7] = {};               // the variable on the devices 1, 2, ...; null before it is needed
+    char *peers[7] = {};               // its instances on devices 1, 2, ...; null until they are needed
 };
 std::vector<Symbol> take_device_variables(const Image &module);
 void restore_device_variables(const std::vector<Symbol> &);
-void drop_device_variables(const std::vector<Symbol> &);            // and free their memory
-void forget_dynamic(const std::string &library);           // the limits that were set for its kernels
+void drop_device_variables(const std::vector<Symbol> &);            // frees their memory
+void forget_kernel_attributes(const std::string &library);          // discards the limits that were set for its kernels
 }

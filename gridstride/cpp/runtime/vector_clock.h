@@ -1,6 +1,6 @@
-// Vector clocks, with which racecheck decides whether one access happens before another. If neither does, and one of
-// them is a write, they are a data race. The clock of a thread has a time per other thread: accesses of that thread
-// before this time happen before the next access of the thread with the clock.
+// Vector clocks, with which racecheck decides whether one access happens before another. If neither happens before the
+// other, and one of them is a write, they are a data race. The clock of a thread has a time per other thread: accesses
+// of that thread before this time happen before the next access of the clock's owner.
 //
 // A clock is a tree over thread indices with 32 children per node: lanes of a warp, warps of a block, blocks. The
 // `floor` of a node is a lower bound for the times of all threads below it, so that after a barrier of the block one
@@ -49,8 +49,8 @@ public:
         drop(root);
         root = updated;
     }
-    // Returns a clock of threads `from` to `to` of the block whose first thread is `first`; times(i) returns the times
-    // of thread i, as for `add`, or null to omit the thread.
+    // Returns a clock of threads `from` to `to` (exclusive) of the block whose first thread is `first`; times(i)
+    // returns the times of thread i, as for `add`, or null to omit the thread.
     template <class F> static VectorClock of_block(uint32_t first, int from, int to, F times) {
         Slot warps[32];
         uint32_t warp_mask = 0, block_floor = 0;
@@ -72,12 +72,12 @@ public:
         }
         return clock;
     }
-    // Returns a clock of all accesses before `time` by the blocks `first` to `last` (thread / 1024).
-    static VectorClock of_blocks(uint32_t first, uint32_t last, uint32_t time) {
+    // Returns a clock of all accesses before `time` by the blocks `first` to `end` (exclusive; block = thread / 1024).
+    static VectorClock of_blocks(uint32_t first, uint32_t end, uint32_t time) {
         uint32_t level = 2;
-        while (uint64_t(last) >> 5 * (level - 1)) level++;
+        while (uint64_t(end) >> 5 * (level - 1)) level++;
         VectorClock clock;
-        clock.root = make_range(level, 0, first, last, time);
+        clock.root = make_range(level, 0, first, end, time);
         return clock;
     }
     // Makes this clock the pointwise maximum of both.
@@ -93,7 +93,7 @@ public:
         drop(root);
         root = both;
     }
-    bool is_same(const VectorClock &other) const { return root == other.root; }
+    bool shares_root(const VectorClock &other) const { return root == other.root; }
     bool includes(const VectorClock &other) const {
         VectorClock both = *this;
         both.join(other);
@@ -104,10 +104,10 @@ private:
     struct Node;
     union Slot {
         Node *child;
-        uint64_t time;                 // at level 0: of a lane
+        uint64_t time;                 // at level 0: the time of a lane
     };
     struct Node {
-        uint32_t references, level, floor, latest, mask;     // latest: the maximum of its times; mask: its children
+        uint32_t references, level, floor, latest, mask;     // latest: the maximum time; mask: which children exist
         Slot slots[1];
         int slot_index(uint32_t i) const { return __builtin_popcount(mask & ((1u << i) - 1)); }
         const Slot *at(uint32_t i) const { return mask >> i & 1 ? slots + slot_index(i) : nullptr; }
@@ -134,15 +134,15 @@ private:
         }
         return n;
     }
-    // Makes the node of a level from 1 on that contains block `base`, for the blocks `first` to `last`.
-    static Node *make_range(uint32_t level, uint64_t base, uint32_t first, uint32_t last, uint32_t time) {
+    // Makes the node at `level` (at least 1) whose first block is `base`, for the blocks `first` to `end` (exclusive).
+    static Node *make_range(uint32_t level, uint64_t base, uint32_t first, uint32_t end, uint32_t time) {
         const uint64_t blocks = uint64_t(1) << 5 * (level - 1), step = blocks / 32;
-        if (base >= first && base + blocks <= last) return make(level, time, 0, nullptr);
+        if (base >= first && base + blocks <= end) return make(level, time, 0, nullptr);
         Slot slots[32];
         uint32_t mask = 0, count = 0;
         for (uint32_t i = 0; i < 32; i++)
-            if (base + i * step < last && base + (i + 1) * step > first)
-                slots[count++].child = make_range(level - 1, base + i * step, first, last, time), mask |= 1u << i;
+            if (base + i * step < end && base + (i + 1) * step > first)
+                slots[count++].child = make_range(level - 1, base + i * step, first, end, time), mask |= 1u << i;
         return make(level, 0, mask, slots);
     }
     void lift(uint32_t level) {        // adds levels above the root; the clock stays the same
@@ -186,22 +186,22 @@ private:
     }
 };
 
-// The scopes that contain other threads: of a block, of a device, of the system. A level is an index of an array.
+// The scopes that contain other threads: block, device, system. Their levels are array indices.
 constexpr int block_level = 0, device_level = 1, system_level = 2, scope_levels = 3;
 
 // The state that a release or a barrier publishes, as vector clocks. `acquired`: all accesses that happen before it;
-// `strong`: atomic accesses that do so in addition; `fenced`: accesses before the last fence, [0] of any scope, [1] of
+// `strong`: further accesses that do, all atomic; `fenced`: accesses before the last fence, [0] of any scope, [1] of
 // device scope or wider, [2] of system scope; `any_scope`: accesses that flags release in any scope; `waited`: per
 // thread or warpgroup, the time up to which the engines have completed its requests. An acquire joins the published
 // state to that of the thread.
-// In the simulator these clocks are fields of `Order` (`sim/order.py`), in the checked Triton executor of
-// `ReleaseEvent` (`tile/run.py`).
+// The simulator has the same clocks in `Order` (`sim/order.py`), the checked Triton executor in `ReleaseEvent`
+// (`tile/run.py`).
 struct SyncState {
     VectorClock acquired, strong, fenced[scope_levels], any_scope, waited;
     bool any() const { return waited || acquired || strong || any_scope || fenced[0] || fenced[1]; }
     void join(const SyncState &other) {
         if (!other.any()) return;
-        const bool are_same = fenced[0].is_same(fenced[1]) && other.fenced[0].is_same(other.fenced[1]);
+        const bool are_same = fenced[0].shares_root(fenced[1]) && other.fenced[0].shares_root(other.fenced[1]);
         acquired.join(other.acquired), strong.join(other.strong);
         any_scope.join(other.any_scope), waited.join(other.waited);
         fenced[0].join(other.fenced[0]);
@@ -209,29 +209,29 @@ struct SyncState {
         fenced[2].join(other.fenced[2]);
     }
 };
-// The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that the flags
-// that it has loaded release, [0] within its block, [1] to the device, [2] to the system; the next fence of the thread
-// whose scope is wide enough acquires them.
+// The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that flags have
+// released before the thread loaded them, [0] within its block, [1] to the device, [2] to the system; the next fence of
+// the thread with that scope or a wider one acquires them.
 struct ThreadView : SyncState {
     VectorClock loaded[scope_levels];
-    uint32_t fence_time = 0,
-             store_time = 0; // the times of its last fence, and of its last volatile write to shared memory
+    uint32_t fence_time = 0;           // when the thread last executed a fence
+    uint32_t store_time = 0;           // when it last wrote to shared memory by a volatile store
     // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
-    // to `fenced` before this is read.
+    // to `fenced` before `fenced` is read.
     struct {
-        bool is_open;
+        bool is_pending;
         int level;
         uint32_t times[3];
         VectorClock acquired;
     } last_fence = {};
-    // Most threads have acquired nothing, so there is little to clear.
+    // Resets only what is set: most threads have acquired nothing.
     void clear() {
         if (any() || loaded[0] || loaded[1] || loaded[2]) *this = {};
-        else last_fence.acquired = {}, last_fence.is_open = false, fence_time = store_time = 0;
+        else last_fence.acquired = {}, last_fence.is_pending = false, fence_time = store_time = 0;
     }
     void apply_fence(uint32_t thread) {
-        if (!last_fence.is_open) return;
-        last_fence.is_open = false;
+        if (!last_fence.is_pending) return;
+        last_fence.is_pending = false;
         last_fence.acquired.add(thread, last_fence.times);
         for (int level = 1; level <= last_fence.level; level++) fenced[level] = last_fence.acquired;
         fenced[0] = std::move(last_fence.acquired);
@@ -239,15 +239,16 @@ struct ThreadView : SyncState {
 };
 // An address that atomic operations access, and the state that its writers have released since the last plain write.
 struct Flag {
-    VectorClock device, system, any_scope, waited;      // released to device 0; to the system; as in SyncState
+    VectorClock device, system;                         // released to device 0, and to the system
+    VectorClock any_scope, waited;                      // as in SyncState
     std::vector<VectorClock> other_devices;             // released to device 1, 2, ...
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t thread = 0, time = 0;
     bool is_fenced = false;            // whether there was a fence before the last write
-    VectorClock &of_device(uint32_t number) {
-        if (!number) return device;
-        if (other_devices.size() < number) other_devices.resize(number);
-        return other_devices[number - 1];
+    VectorClock &of_device(uint32_t index) {
+        if (!index) return device;
+        if (other_devices.size() < index) other_devices.resize(index);
+        return other_devices[index - 1];
     }
 };
 }

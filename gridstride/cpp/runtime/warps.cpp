@@ -7,10 +7,10 @@
 
 namespace gridstride {
 
-// If all lanes have arrived that lane `lane` waits for, makes them ready; returns whether they have.
+// Makes the lanes of lane `lane`'s operation ready if all of them have arrived; returns whether they have.
 bool Worker::try_complete_warp(Warp &warp, int lane) {
     const bool is_collective = warp.op[lane] == 2;
-    const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.exists & ~warp.finished;
+    const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.existing & ~warp.finished;
     if (expected & ~warp.arrived) return false;
     const int first = int(&warp - warps) * 32;
     for (uint32_t remaining = expected; remaining; remaining &= remaining - 1) {
@@ -49,7 +49,7 @@ static void begin_warps(Worker &w) {
     if (detector.on) detector.forget_read_tags();
     for (int n = 0; n < (w.num_threads + 31) / 32; n++) {
         Warp &warp = w.warps[n];
-        warp.exists = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;
+        warp.existing = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;
         warp.finished = warp.arrived = 0;
         for (int lane = 0; lane < 32; lane++) {
             warp.exchange_of[lane] = nullptr;
@@ -61,8 +61,8 @@ static void begin_warps(Worker &w) {
     }
 }
 
-// The current lane arrives at a warp operation, and waits for the others; returns the mask of its lanes. `all` receives
-// the address of the lanes' values.
+// Arrives at a warp operation with the current lane, and waits for the others; returns the mask of the lanes that take
+// part. `all` receives the address of their values.
 static inline unsigned warp_operation(
     unsigned mask, int op, const void *value, int bytes, int line, const void **all = nullptr) {
     Worker &w = *worker;

@@ -10,7 +10,7 @@
 
 namespace gridstride {
 
-// The placeholder of accumulator `i` until the thread waits: a NaN that is not the result of any computation.
+// Returns the placeholder of accumulator `i` until the thread waits: a NaN that no computation returns.
 static float placeholder(size_t i) {
     const uint32_t bits = 0x7fbad000u | uint32_t(i);
     float x;
@@ -28,20 +28,20 @@ static float half_value(uint16_t bits) {
                                    : ldexpf(float(exponent ? mantissa + 1024 : mantissa), std::max(exponent, 1) - 25);
     return bits >> 15 ? -magnitude : magnitude;
 }
-static int bytes_of(Number type) { return type == Number::tf32 ? 4 : type >= Number::e4m3 ? 1 : 2; }
+static int bytes_of(WgmmaType type) { return type == WgmmaType::tf32 ? 4 : type >= WgmmaType::e4m3 ? 1 : 2; }
 
 // The accumulators of s8 operands are 32-bit integers, stored in place of floats.
-static double accumulator_value(Number type, const float &accumulator) {
+static double accumulator_value(WgmmaType type, const float &accumulator) {
     int32_t integer;
     memcpy(&integer, &accumulator, 4);
-    return type == Number::s8 ? double(integer) : double(accumulator);
+    return type == WgmmaType::s8 ? double(integer) : double(accumulator);
 }
-static void set_accumulator(Number type, float &accumulator, double sum) {
-    const int32_t integer = type == Number::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
-    if (type == Number::s8) memcpy(&accumulator, &integer, 4);
+static void set_accumulator(WgmmaType type, float &accumulator, double sum) {
+    const int32_t integer = type == WgmmaType::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
+    if (type == WgmmaType::s8) memcpy(&accumulator, &integer, 4);
     else accumulator = float(sum);
 }
-// Registers with two halves each, in place: to one float per half, and back
+// Converts registers with two halves each, in place, to one float per half; `pack_halves` converts them back.
 static void unpack_halves(float *accumulators, size_t num_registers) {
     for (size_t i = num_registers; i-- > 0;) {
         uint16_t halves[2];
@@ -61,15 +61,15 @@ static float e4m3_value(uint8_t bits) {
                         ? NAN : ldexpf(float(exponent ? mantissa + 8 : mantissa), std::max(exponent, 1) - 10);
     return bits >> 7 ? -magnitude : magnitude;
 }
-static float element_value(Number type, const char *bytes) {
-    if (type == Number::e4m3) return e4m3_value(uint8_t(*bytes));
-    if (type == Number::s8) return float(int8_t(*bytes));
+static float element_value(WgmmaType type, const char *bytes) {
+    if (type == WgmmaType::e4m3) return e4m3_value(uint8_t(*bytes));
+    if (type == WgmmaType::s8) return float(int8_t(*bytes));
     uint16_t half;
     uint32_t word = 0;
     float value;
-    if (type == Number::tf32) memcpy(&word, bytes, 4), word &= ~0x1fffu;
+    if (type == WgmmaType::tf32) memcpy(&word, bytes, 4), word &= ~0x1fffu;
     else memcpy(&half, bytes, 2), word = uint32_t(half) << 16;
-    if (type == Number::f16) return half_value(half);
+    if (type == WgmmaType::f16) return half_value(half);
     memcpy(&value, &word, 4);
     return value;
 }
@@ -120,14 +120,14 @@ static void multiply_rows(void *const *lanes) {
     const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
     const int rows_of_b = w.metadata ? 2 * k : k;
     if (detector.on) {
-        // The reads are recorded for the first thread of the warpgroup, with the state that the current thread has
-        // acquired.
+        // The reads are recorded as reads by the first thread of the warpgroup, with the state that the current thread
+        // has acquired.
         const uint32_t self = detector.self, first_thread = uint32_t(warp / 4 * 128),
                        first_thread_fence = detector.proxy_fenced[first_thread];
-        const ThreadView accumulator = detector.view();
+        const ThreadView own_view = detector.view();
         detector.self = (uint32_t(worker->block) + 1) * max_threads + first_thread;
         const ThreadView before = detector.view();
-        detector.acquire(accumulator);
+        detector.acquire(own_view);
         detector.proxy_fenced[first_thread] = std::max(first_thread_fence, detector.proxy_fenced[self % max_threads]);
         const uint32_t group = uint32_t(engines_of(*worker).requests[size_t(warp * 32)].mmas_of_groups.size());
         if (!w.a_registers) record_operand_reads(a, first_row, 16, k, group, line);
@@ -159,21 +159,21 @@ static void multiply_rows(void *const *lanes) {
         return group * 4 + sparse_index(*metadata_call->metadata, row / 8, group % 4, i % 2);
     };
     for (int row = 0; row < 16; row++) {
-        double sum[256];
+        double sums[256];
         const auto accumulator = [&](int column) -> float & {
             Lane &lane = *static_cast<Lane *>(lanes[row % 8 * 4 + column % 8 / 2]);
             return lane.accumulators[column / 8 * 4 + row / 8 * 2 + column % 2];
         };
         for (int column = 0; column < w.n; column++)
-            sum[column] = w.accumulates ? accumulator_value(w.type, accumulator(column)) : 0;
+            sums[column] = w.accumulates ? accumulator_value(w.type, accumulator(column)) : 0;
         for (int i = 0; i < k; i++) {
             const float *b_row = b_values[row_of_b(row, i)];
-            for (int column = 0; column < w.n; column++) sum[column] += double(a_values[row][i])
+            for (int column = 0; column < w.n; column++) sums[column] += double(a_values[row][i])
                 * double(b_row[column]);
         }
         for (int column = 0; column < w.n; column++)
-            if (w.has_half_sums) accumulator(column) = round_to_odd(sum[column]);
-            else set_accumulator(w.type, accumulator(column), sum[column]);
+            if (w.has_half_accumulators) accumulator(column) = round_to_odd(sums[column]);
+            else set_accumulator(w.type, accumulator(column), sums[column]);
     }
 }
 static PendingResult *pending_result_at(Requests &requests, const float *target) {
@@ -184,7 +184,7 @@ static PendingResult *pending_result_at(Requests &requests, const float *target)
 void wgmma_fence() { current_requests().is_fenced = true; }
 void wgmma(const Wgmma &w, int line) {
     Requests &requests = current_requests();
-    const size_t num_accumulators = size_t(w.has_half_sums ? w.n / 4 : w.n / 2); // registers
+    const size_t num_accumulators = size_t(w.has_half_accumulators ? w.n / 4 : w.n / 2); // registers
     PendingResult *result = pending_result_at(requests, w.results[0]);
     Lane lane{&w, current_rank() / 32, line, {}};
     // whether the thread has written to the accumulators since the last wgmma
@@ -198,9 +198,9 @@ void wgmma(const Wgmma &w, int line) {
     if (w.metadata && current_rank() % 4 / 2 == w.selector)
         check_metadata("wgmma.mma_async.sp", *w.metadata, true, true, line);
     if (has_changed && !requests.is_fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
-    if (w.has_half_sums) unpack_halves(lane.accumulators, num_accumulators);
+    if (w.has_half_accumulators) unpack_halves(lane.accumulators, num_accumulators);
     run_for_warp("wgmma.mma_async", &lane, multiply_rows, line);
-    if (w.has_half_sums) pack_halves(lane.accumulators, num_accumulators);
+    if (w.has_half_accumulators) pack_halves(lane.accumulators, num_accumulators);
     if (!result) requests.pending_results.emplace_back(), result = &requests.pending_results.back();
     result->targets.assign(w.results, w.results + num_accumulators),
         result->values.assign(lane.accumulators, lane.accumulators + num_accumulators);
@@ -209,7 +209,7 @@ void wgmma(const Wgmma &w, int line) {
     for (size_t i = 0; i < num_accumulators; i++) *w.accumulators[i] = placeholder(i);
 }
 void wgmma_commit() { current_requests().mmas_of_groups.push_back(current_requests().num_mmas); }
-// A wgmma of a warpgroup is complete when all of its four warps have issued it.
+// A wgmma completes when all four warps of the warpgroup have issued it.
 void wgmma_wait(uint32_t groups, int line) {
     Requests &requests = current_requests();
     const uint32_t num_groups = uint32_t(requests.mmas_of_groups.size()), num_awaited = num_groups > groups

@@ -14,16 +14,16 @@
 
 namespace gridstride {
 
-constexpr size_t signal_stack_bytes = 64 << 10;           // for signal handlers
+constexpr size_t signal_stack_bytes = 64 << 10;
 constexpr int max_threads = 1024, max_warps = 32;
-// bytes for shared arrays, with a gap after each; must fit into the 18 bits of an address in wgmma's descriptors
+// bytes for shared arrays and the gap after each of them; must fit into the 18 address bits of a wgmma descriptor
 constexpr size_t shared_cap = 255 << 10;
-constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // bytes that a block may use; bytes of a gap
+constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // the bytes that a block may use, and those of a gap
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
-// The values of all lanes for a shuffle or vote; `undefined`: lanes whose value was read from an inactive lane;
-// `readers`: lanes that have not read yet
+// The operands of all lanes for a shuffle or vote; `undefined`: a mask of the lanes whose value is undefined;
+// `readers`: how many lanes have not read yet
 struct WarpExchange {
     alignas(16) char slot[32][16];
     uint32_t undefined;
@@ -31,14 +31,14 @@ struct WarpExchange {
 };
 static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
 
-// Why a value is undefined: a shuffle has read an inactive lane, or only some threads get a collective's result
+// Why a value is undefined: a shuffle has read an inactive lane, or the thread does not receive a collective's result
 struct UndefinedValue {
-    int line, rank, lane;                          // lane: -1 for a result
+    int line, rank, lane;                          // lane: the inactive lane, or -1 for a collective's result
     Code cause;
 };
 
 struct Warp {
-    uint32_t exists, finished, arrived;            // by lane
+    uint32_t existing, finished, arrived;          // masks of lanes
     uint32_t mask[32], group[32];
     uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: an instruction with `.aligned`
     const char *instruction[32];                   // the instruction that all lanes must execute together
@@ -70,10 +70,10 @@ struct SharedArray {
 struct FileScope {
     size_t used = 0;
     std::vector<SharedArray> arrays;
-    std::vector<SharedArray> dynamic;              // one at most
+    std::vector<SharedArray> dynamic;              // at most one
 };
 
-// The address that a thread polled last, the value that it found, and how often it has found that in a row
+// The address that a thread polled last, the value that it read, and how many consecutive polls have read that value
 struct Poll {
     const void *address;
     uint64_t value;
@@ -85,25 +85,25 @@ struct Engines;
 struct RunningLaunch;
 
 struct Worker {
-    // the launch and the block
+    // The launch and the block
     const Launch *launch = nullptr;
-    int num_threads = 0;                           // in a block
+    int num_threads = 0;                           // per block
     RunningLaunch *running_launch = nullptr;
-    uint32_t first_block = 0;                      // index of its block 0 among the blocks of all running launches
-    uint64_t block = 0;                            // its linear index in the grid
+    uint32_t first_block = 0;                      // index of the launch's block 0 among the blocks that run together
+    uint64_t block = 0;                            // linear index in the grid
     uint3 block_index;
     // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
-    int return_line[max_threads];                  // by rank: the line of its `return`, 0 for none
+    int return_line[max_threads];                  // by rank: the line of the executed `return`, 0 for none
     uint3 index[max_threads];
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
     bool runs_loops = false;                       // whether the kernel runs all threads itself (block_loops.h)
-    bool is_thread_unknown = false;                // whether its loops do not record the current thread
-    bool reruns_after_fault = false;                      // whether the block runs again, to find the thread of a fault
-    std::vector<std::unique_ptr<char[]>> loop_memory;      // of variables with an element per thread
+    bool is_thread_unknown = false;                // whether the kernel's loops do not record the current thread
+    bool reruns_after_fault = false;               // whether the block runs again, to find the thread of a fault
+    std::vector<std::unique_ptr<char[]>> loop_memory;      // for variables with an element per thread
     std::vector<size_t> loop_memory_bytes;
     size_t num_loop_arrays = 0;
     bool has_undefined_values = false;             // whether any thread has an undefined value
@@ -111,58 +111,58 @@ struct Worker {
     int fiber_count = 0;
     std::vector<Fiber *> idle_fibers;
     Fiber main;
-    // barriers
+    // Barriers and warp operations
     int predicate[max_threads], num_true = 0;
     Warp warps[max_warps];
     bool uses_warps = false;
-    // by warp: a mask of the threads with an undefined value, valid if `has_undefined_values`; by rank: its origin
+    // by warp: a mask of the lanes with an undefined value, valid if `has_undefined_values`
     uint32_t undefined[max_warps], undefined_reads = 0;
-    UndefinedValue origin[max_threads];
+    UndefinedValue origin[max_threads];            // by rank: why its value is undefined
     struct {
         bool (*ready)(void *);
         void *arg;
         DescribeWait *describe;
     } condition[max_threads];
-    // shared memory
+    // Shared memory
     char *shared = nullptr;
     size_t shared_used = 0, shared_static = 0;
-    std::vector<size_t> offset;                    // by declaration: 1 + offset; 0: not executed in this launch
+    std::vector<size_t> offset;                    // per declaration: 1 + offset; 0: not executed in this launch
     std::vector<SharedArray> arrays;
-    std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
+    std::unordered_map<uintptr_t, FileScope> file_scopes;      // key: the base address of the module
     size_t unloaded = 0;               // the `num_unloaded_modules` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
-    bool has_declared_dynamic = false;             // in this launch
-    // where the Worker continues after a finding or a signal has ended the launch, and the state at the signal
+    bool has_declared_dynamic = false;             // whether a declaration was executed in this launch
+    // Where the Worker continues after a finding or a signal has ended the launch, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
     int deferred_signals = 0;                      // signals that arrived while the kernel could not be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // the call stack at the signal
-    int depth = 0;                                 // the size of `frames`
+    int depth = 0;                                 // how many entries of `frames` are valid
     bool has_bad_return = false;                   // whether a function has returned to an address that is not code
     const char *access = "access";                 // of a memory fault: a read, a write, or unknown
     bool is_division_overflow = false;
     void *signal_stack = nullptr;
     uint32_t num_spins = 0, num_yields = 0;
     Poll polls[max_threads];                       // by rank
-    // Other resident blocks of this OS thread: each block has a Worker; the first one reuses that of the OS thread.
+    // Resident blocks: each has a Worker; the first one uses the Worker of the OS thread.
     Worker *root = this;                           // the Worker of the OS thread; all blocks return to its main fiber
-    Worker *running_block = this;                  // of the leader: the block of its cluster that runs next
+    Worker *running_block = this;                  // in the leader: the block of the cluster that runs next
     bool has_polled = false;                       // whether any thread has polled
-    bool reads_clock = false;                      // of the leader: whether any thread has read the clock
-    // 1 + the phase of the grid's barrier for which exited threads were counted
+    bool reads_clock = false;                      // in the leader: whether any thread has read the clock
+    // 1 + the phase of the grid barrier for which exited threads were counted
     uint32_t exited_counted_in_phase = 0;
-    int num_at_grid = 0;                           // threads that wait at the grid barrier, for the end of `grid_phase`
+    int num_at_grid = 0;                           // threads that wait at the grid barrier for `grid_phase` to complete
     uint32_t grid_phase = 0;
-    uint32_t idle_switches = 0;                    // of the leader: switches in a row without progress
-    char *saved_shared = nullptr;                  // a copy of its shared memory while another block runs
-    // The blocks of its cluster, including itself: one Worker each, all on one OS thread.
+    uint32_t idle_switches = 0;                    // in the leader: consecutive switches without progress
+    char *saved_shared = nullptr;                  // a copy of the shared memory while another block runs
+    // The cluster: one Worker per block, all on one OS thread
     Worker *leader = this;
-    std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
+    std::vector<Worker *> cluster;                 // in the leader: all blocks; empty for a single block
     dim3 cluster_dims = dim3(1, 1, 1);
-    std::vector<Worker *> peers;                   // of the leader: the Workers for the other blocks
-    BlockClock *clock = nullptr;                   // while another block runs
-    // the asynchronous operations of its threads (TMA, wgmma) and its mbarriers; null: none
+    std::vector<Worker *> peers;                   // in the leader: the Workers of the other blocks
+    BlockClock *clock = nullptr;                   // the detectors' state of the block while another block runs
+    // asynchronous operations of the block's threads (TMA, wgmma), and mbarriers; null: none
     Engines *engines = nullptr;
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
@@ -173,9 +173,9 @@ struct Worker {
     bool can_progress() const;
     bool waits_for_grid() const;
     bool waits_only_for_grid() const;
-    // Returns whether the address is just past the stack of the current thread, as after an index past the end of a
-    // local array.
-    bool is_past_stack(uintptr_t a) const {
+    // Returns whether the address is just past the stack of the current thread, where an index past the end of a local
+    // array leads.
+    bool is_just_past_stack(uintptr_t a) const {
         return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
     }
     bool count_exited_at_grid_barrier();
@@ -183,9 +183,9 @@ struct Worker {
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
     uint32_t idle_limit() const;
-    void begin_block(uint64_t block);
-    void begin_single(uint64_t block);
-    void begin_cluster(uint64_t number);
+    void begin_block(uint64_t linear_index);
+    void begin_single(uint64_t linear_index);
+    void begin_cluster(uint64_t cluster_id);
     bool end_block();
     void start(int s);
     void finish();
@@ -204,7 +204,7 @@ struct Worker {
     [[noreturn]] void report_warp_deadlock(int slot);
     [[noreturn]] void report_collective_deadlock(int rank);
     [[noreturn]] void report_mask_deadlock(int rank);
-    bool reports_wait = false;                   // the current thread was resumed to report where it waits
+    bool reports_wait = false;                   // whether the current thread was resumed to report where it waits
     [[noreturn]] void report_from(int rank);
     [[noreturn]] void report_wait_location();
     [[noreturn]] void report_condition_deadlock(int rank);
@@ -213,6 +213,6 @@ struct Worker {
     ~Worker();
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
-// Whether this OS thread runs a checked launch. Accesses of the host's other threads are not checked.
+// Whether this OS thread runs a checked launch. Accesses by other host threads are not checked.
 extern __attribute__((tls_model("initial-exec"))) thread_local bool checks_enabled;
 }

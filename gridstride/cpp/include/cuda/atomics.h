@@ -1,11 +1,11 @@
-// CUDA's atomic functions: relaxed, in device scope; `_block` and `_system` have other scopes.
+// CUDA's atomic functions: relaxed, in device scope, or, with the suffixes `_block` and `_system`, in these scopes.
 #pragma once
 #include <type_traits>
 #include "runtime.h"
 #include "vector_types.h"
 
 namespace gridstride {
-// An exchange whose result is unused
+// An atomic store: an exchange whose result is unused
 struct Store { template <class T> static auto apply(T, T v) { return v; } };
 
 template <class Op, class T> GRIDSTRIDE_NO_TSAN auto atomic_update(T *p, T value, Scope scope, int line) {
@@ -23,7 +23,7 @@ template <class T> GRIDSTRIDE_NO_TSAN auto compare_and_swap(T *p, T expected, T 
     return old;
 }
 
-// the type in which sums wrap around: for integers, the unsigned one
+// The type in which sums wrap around: for an integer type, its unsigned version
 template <class T, bool = std::is_integral_v<T>> struct WrappingType { using type = T; };
 template <class T> struct WrappingType<T, true> { using type = std::make_unsigned_t<T>; };
 

@@ -1,10 +1,10 @@
-// Kernels whose threads run as loops, which rewriters/block_loops.py writes: one call runs all threads of a block.
+// Support for kernels that rewriters/block_loops.py has rewritten: one call runs all threads of a block in loops.
 #pragma once
 #include "runtime.h"
 
 namespace gridstride {
-// Exists while a kernel runs the threads of its block. In another order than `forward` (options.order), and to find the
-// thread of a fault, each loop visits the threads step by step.
+// Lives while a kernel runs the threads of its block. In another order than `forward` (options.order), and to find the
+// thread of a fault, each loop visits the threads in the order `order`.
 class ThreadLoops {
     const int *order;                          // by step: the rank of a thread; null: all threads in one nest of loops
     dim3 block;
@@ -38,7 +38,7 @@ private:
 };
 }
 
-// At the beginning of the kernel: copies of the indices, which the compiler can keep in registers
+// Copies the built-in variables at the beginning of the kernel, so that the compiler can keep them in registers
 #define GRIDSTRIDE_BLOCK \
     const ::gridstride::ThreadLoops gs_loops; \
     [[maybe_unused]] const uint3 blockIdx = ::blockIdx; \

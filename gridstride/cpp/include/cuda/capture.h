@@ -1,4 +1,4 @@
-// Stream capture: operations are added to a graph instead of being run.
+// Stream capture: adds operations to a graph instead of running them.
 #pragma once
 #include <new>
 #include <type_traits>
@@ -17,8 +17,8 @@ template <class F> GRIDSTRIDE_NO_TSAN auto make_work(F f) {
     return GraphWork{copy, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};
 }
-// Defers `f`: on a captured stream, it becomes a node of the graph; in a kernel, it runs after the grid. Returns false
-// if neither holds; then the caller must run `f`.
+// Defers `f` on a captured stream, where it becomes a node of the graph, and in a kernel, where it runs after the grid.
+// Otherwise returns false, and the caller must run `f`.
 template <class F> GRIDSTRIDE_NO_TSAN auto defer(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
         const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel

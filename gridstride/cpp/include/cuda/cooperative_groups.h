@@ -6,7 +6,7 @@ namespace cooperative_groups {
 
 class thread_group {
 public:
-    unsigned mask;                    // the lanes of a group within a warp; 0: the whole block
+    unsigned mask;                    // the lanes of a group inside a warp; 0: the whole block
     explicit thread_group(unsigned mask) : mask(mask) {}
     unsigned size() const { return mask ? unsigned(__popc(mask)) : blockDim.x * blockDim.y * blockDim.z; }
     unsigned num_threads() const { return size(); }
@@ -28,12 +28,12 @@ public:
     static dim3 dim_threads() { return blockDim; }
 };
 inline thread_block this_thread_block() { return {}; }
-// scratch memory for tiles of more than a warp, which the emulator does not need
+// Scratch memory for tiles of more than a warp; unused in the emulator
 template <unsigned max_threads = 1024> struct block_tile_memory { char unused; };
 template <unsigned max_threads> thread_block this_thread_block(block_tile_memory<max_threads> &) { return {}; }
 template <class Group> GRIDSTRIDE_INLINE void synchronize(const Group &g, int line = __builtin_LINE()) { g.sync(line); }
 
-// Collectives of groups within a warp; arguments and results are ranks, not lanes
+// Collectives of groups inside a warp; arguments and results are ranks, not lanes
 class warp_group : public thread_group {
 public:
     unsigned meta_group_rank() const { return meta_rank; }
@@ -91,7 +91,7 @@ template <unsigned n, class Parent = void> class thread_block_tile;
 
 template <unsigned n> class thread_block_tile<n, void> : public warp_group {
     static_assert(n >= 1 && n <= 32 && (n & (n - 1)) == 0,
-        "a tile must have 1, 2, 4, 8, 16 or 32 threads; the emulator supports none that span warps");
+        "a tile must have 1, 2, 4, 8, 16 or 32 threads; the emulator does not support tiles that span warps");
 
 public:
     static constexpr unsigned size() { return n; }
@@ -140,7 +140,7 @@ inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned n
         lanes_of_tile(parent.mask, parent.thread_rank(), n), parent.thread_rank() / n, (parent.size() + n - 1) / n);
 }
 
-// The threads of a group with the same label, or the same predicate
+// Partitions a group by label or predicate.
 template <class T>
 GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, T label, int line = __builtin_LINE()) {
     const unsigned members = __match_any_sync(group.mask, label, line), first = members & (0 - members);
@@ -195,7 +195,7 @@ public:
     GRIDSTRIDE_INLINE static void barrier_arrive(int line = __builtin_LINE()) { gridstride::cluster_arrive(line); }
     GRIDSTRIDE_INLINE static void barrier_wait(int line = __builtin_LINE()) { gridstride::cluster_wait(line); }
     GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { barrier_arrive(line), barrier_wait(line); }
-    // The same variable in another block's shared memory
+    // Returns the address of the same variable in another block's shared memory.
     template <class T> GRIDSTRIDE_INLINE static T *map_shared_rank(T *p, unsigned rank, int line = __builtin_LINE()) {
         return reinterpret_cast<T *>(gridstride::shared_pointer(
             gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));
@@ -219,7 +219,7 @@ GRIDSTRIDE_INLINE auto invoke_one_broadcast(const G &group, F &&f, A &&...args)
     return group.shfl(result, 0);
 }
 
-// An inclusive scan: thread r gets op(... op(value 0, value 1) ..., value r).
+// An inclusive scan: thread r receives op(... op(value 0, value 1) ..., value r).
 template <class G, class T, class F>
 GRIDSTRIDE_INLINE auto scan_values(const G &group, T value, F op, int line) -> decltype(op(value, value)) {
     decltype(op(value, value)) r = value;

@@ -1,4 +1,4 @@
-// Complex numbers of C: pairs of a real and an imaginary part
+// CUDA's complex numbers for C: pairs of a real and an imaginary part
 #pragma once
 #include "emulator.h"
 

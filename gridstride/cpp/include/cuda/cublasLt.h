@@ -1,5 +1,5 @@
-// cublasLt: products with a bias, ReLU or GELU, of column-major and row-major matrices, in batches. Other calls are
-// findings.
+// cublasLt: batched products of column-major and row-major matrices, with a bias, ReLU or GELU. Other calls are
+// reported.
 #pragma once
 #include "cublas_v2.h"
 
@@ -105,7 +105,7 @@ struct cublasLtMatmulDescOpaque_t {
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     const void *bias = nullptr, *aux = nullptr;
     int64_t bias_stride = 0, aux_ld = 0, aux_stride = 0;
-    int32_t bias_type = -1;                               // -1: that of the result
+    int32_t bias_type = -1;                               // -1: the type of the result
 };
 
 struct cublasLtContext {};
@@ -227,7 +227,7 @@ struct LtProduct {
             return CUBLAS_STATUS_INVALID_VALUE;
         return CUBLAS_STATUS_SUCCESS;
     }
-    // the value of an element after the bias and the activation, given the scaled sum
+    // Applies the epilogue (bias and activation) to the scaled sum of an element.
     double finish(double x, int row, int column, int batch) const {
         const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
         if (has(CUBLASLT_EPILOGUE_BIAS))
@@ -261,7 +261,7 @@ struct LtProduct {
 }
 inline cublasStatus_t cublasLtMatmulDescSetAttribute(
     cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
-    if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // sums are formed in double
+    if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // accumulation is in double
     return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*d, name), value, bytes);
 }
 inline cublasStatus_t cublasLtMatmulDescGetAttribute(
@@ -276,7 +276,7 @@ inline cublasStatus_t cublasLtMatrixLayoutGetAttribute(
     cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name, void *value, size_t bytes, size_t *written) {
     return gridstride::blas::get_attribute(gridstride::blas::attribute_of(*l, name), value, bytes, written);
 }
-// There is one algorithm, which needs no workspace.
+// There is only one algorithm, and it needs no workspace.
 inline cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t p) {
     *p = {};
     return CUBLAS_STATUS_SUCCESS;

@@ -1,4 +1,4 @@
-// cuBLAS for vectors and column-major matrices of float and double, computed by loops on the host.
+// cuBLAS for vectors and column-major matrices, computed by loops on the host.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -123,7 +123,7 @@ template <class T> cublasStatus_t store_result(T *to, T value) {
     *to = value;
     return CUBLAS_STATUS_SUCCESS;
 }
-// A scalar of the host is read when the call is made, one of the device when the call runs.
+// A scalar in host memory is read when the function is called, one in device memory when the operation runs.
 template <class T> struct Scalar {
     const T *p;
     T value;
@@ -262,7 +262,7 @@ inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const vo
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// Products of matrices of any type. The type of a computation is that of alpha and beta; sums are formed in double.
+// Products of matrices of any type. The compute type is that of alpha and beta; accumulation is in double.
 namespace gridstride {
 namespace blas {
 inline cudaDataType scalar_type(cublasComputeType_t compute) {
@@ -290,7 +290,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
                                : size_t(column) * size_t(ld) + size_t(row));
         return res;
     }
-    // Adds the products of one column of the result to `sums`.
+    // Accumulates one column of the result in `sums`.
     GRIDSTRIDE_NO_TSAN static void add_column(
         double *sums, const double *left, const double *factors, int rows, int inner) {
         for (int i = 0; i < inner; i++)
@@ -323,7 +323,7 @@ struct Product {                                 // c = alpha * op(a) @ op(b) + 
         mark_initialized(c, size_t(m && n ? (n - 1) * size_t(ldc) + size_t(m) : 0) * size_t(bytes_of(type_c)));
         return CUBLAS_STATUS_SUCCESS;
     }
-    // `a`, `b` and `c` return the address of matrix `i`.
+    // `a`, `b` and `c` are functions that return the address of matrix `i`.
     template <class F> cublasStatus_t run_batch(
         const void *alpha, F a, F b, const void *beta, F c, int count) const {
         for (int i = 0; i < count; i++)
@@ -335,7 +335,7 @@ inline auto strided_batch(const void *p, long long stride, cudaDataType kind) {
     return std::function<const void *(int)>(
         [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(kind); });
 }
-inline auto pointer_array(const void *const *pointers) {  // which are in device memory
+inline auto pointer_array(const void *const *pointers) {  // an array of pointers in device memory
     return std::function<const void *(int)>([=](int i) { return load_scalar(pointers + i); });
 }
 }

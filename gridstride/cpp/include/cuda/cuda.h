@@ -1,4 +1,4 @@
-// A part of the driver's interface: tensor maps
+// A part of the driver API: tensor maps
 #pragma once
 #include "emulator.h"
 
@@ -48,7 +48,7 @@ enum CUtensorMapL2promotion {
 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA };
 
-// `strides` has the strides of all axes but the first, in bytes; the first axis is contiguous.
+// Encodes a tensor map. `strides` has the strides in bytes of all axes but the first, which is contiguous.
 inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
     const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *element_strides,
     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
@@ -73,7 +73,8 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     memcpy(out, &map, sizeof map);
     return CUDA_SUCCESS;
 }
-// The pixels under a filter, of images N x D x H x W x C; corners have an element per spatial axis, W first.
+// Encodes a tensor map for the pixels under a filter, of images N x D x H x W x C; corners have an element per spatial
+// axis, W first.
 inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
     const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper, cuuint32_t channels,
     cuuint32_t pixels, const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
@@ -101,7 +102,7 @@ inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *out, CUtensorMapDataType ty
     return CUDA_SUCCESS;
 }
 enum CUtensorMapIm2ColWideMode { CU_TENSOR_MAP_IM2COL_WIDE_MODE_W, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 };
-// Loads of im2col::w are not emulated: PTX's specification shows in figures alone which pixels they load.
+// Loads of im2col::w are not emulated, because the PTX specification shows only in figures which pixels they load.
 inline CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
     const cuuint64_t *, int, int, cuuint32_t, cuuint32_t, const cuuint32_t *, CUtensorMapInterleave,
     CUtensorMapIm2ColWideMode, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
@@ -121,7 +122,7 @@ typedef cudaStream_t CUstream;
 typedef cudaEvent_t CUevent;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
-// Returns the address of a driver function by its name.
+// Returns the address of a driver function, given its name.
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 constexpr unsigned long long cudaEnableDefault = 0;
 inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long,

@@ -1,4 +1,4 @@
-// Floats of 6 bits, without infinities and NaNs: E2M3 (largest 7.5) and E3M2 (largest 28); each has a byte of its own.
+// 6-bit floats without infinities and NaNs: E2M3 (maximum 7.5) and E3M2 (maximum 28); each is stored in one byte.
 #pragma once
 #include "cuda_fp8.h"
 

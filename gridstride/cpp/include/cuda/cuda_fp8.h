@@ -1,5 +1,4 @@
-// Floats of 8 bits: E4M3 (largest 448, no infinity), E5M2 (largest 57344), and E8M0, the powers of two that are scales
-// of blocks.
+// 8-bit floats: E4M3 (maximum 448, no infinity), E5M2 (maximum 57344), and E8M0 (powers of two, for block scaling).
 #pragma once
 #include "small_float_types.h"
 

@@ -59,7 +59,8 @@ inline cufftResult create(cufftHandle *handle) {
 }
 inline bool is_complex_input(cufftType type) { return type != CUFFT_R2C && type != CUFFT_D2Z; }
 inline bool is_complex_output(cufftType type) { return type != CUFFT_C2R && type != CUFFT_Z2D; }
-// An array without gaps; of complex values of a real transform, only the first half of the last axis is stored.
+// Returns the layout of a contiguous array. A complex array of a real transform has only the first half of the last
+// axis.
 inline ArrayLayout contiguous_layout(const int *sizes, int rank, bool is_half) {
     ArrayLayout layout{{}, 1, 1};
     for (int axis = 0; axis < rank; axis++) {
@@ -91,8 +92,7 @@ inline cufftResult make_many(cufftHandle handle, int rank, const int *sizes, con
     for (int axis = 0; axis < rank; axis++) in.embed[axis] = in_embed[axis], out.embed[axis] = out_embed[axis];
     return make(handle, rank, sizes, type, batch, &in, &out);
 }
-// An input and an output that are the same memory: a real array of an in-place transform has the rows of the complex
-// one, so they are padded.
+// Pads the rows of the real array of an in-place transform to the size of the rows of the complex array.
 inline Transform pad_for_in_place(Transform t) {
     const bool is_real = !t.is_complex_in || !t.is_complex_out;
     if (!is_real) return t;

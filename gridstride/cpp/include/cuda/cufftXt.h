@@ -1,11 +1,11 @@
-// cuFFT: plans by the types of their elements. Transforms on several GPUs or in half, and callbacks, are not supported.
+// cuFFT: plans that specify element types. Multi-GPU transforms, half precision and callbacks are not supported.
 #pragma once
 #include "cufft.h"
 #include "library_types.h"
 
 namespace gridstride {
 namespace fft {
-// Stores the type of the transforms between such elements; returns false if there is none.
+// Stores the type of the transform between elements of these types; returns false if there is none.
 inline bool find_type(cudaDataType in, cudaDataType out, cufftType &type) {
     const struct { cudaDataType in, out; cufftType type; } known[] = {
         {CUDA_C_32F, CUDA_C_32F, CUFFT_C2C}, {CUDA_R_32F, CUDA_C_32F, CUFFT_R2C}, {CUDA_C_32F, CUDA_R_32F, CUFFT_C2R},
@@ -30,7 +30,7 @@ inline cufftResult cufftXtMakePlanMany(cufftHandle plan, int rank, long long *n,
     return cufftMakePlanMany(plan, rank, sizes, inembed ? in_sizes : nullptr, int(istride), int(idist),
         onembed ? out_sizes : nullptr, int(ostride), int(odist), type, int(batch), bytes);
 }
-// Executes a plan of any type; the direction of a real transform follows from its type.
+// Executes a plan of any type; for a real transform the type determines the direction.
 inline cufftResult cufftXtExec(cufftHandle handle, void *in, void *out, int direction, int line = __builtin_LINE()) {
     const gridstride::fft::Plan *const plan = gridstride::fft::plan_of(handle);
     if (!plan || !plan->is_made) return CUFFT_INVALID_PLAN;

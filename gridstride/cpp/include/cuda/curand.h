@@ -1,5 +1,4 @@
-// cuRAND's functions of the host for XORWOW and Philox: the library's generators; the order of their values is the
-// library's for XORWOW, as its documentation describes it.
+// cuRAND's host API for the generators XORWOW and Philox. The order of XORWOW's values is the documented one.
 #pragma once
 #include "curand_kernel.h"
 #include "library_calls.h"
@@ -50,7 +49,7 @@ typedef curandOrdering curandOrdering_t;
 
 namespace gridstride {
 namespace random {
-constexpr unsigned num_sequences = 4096;         // value n is value n / num_sequences of subsequence n % num_sequences
+constexpr unsigned num_sequences = 4096;         // value n has index n / num_sequences in subsequence n % num_sequences
 struct Source {
     virtual ~Source() = default;
     virtual unsigned next() = 0;
@@ -103,7 +102,7 @@ inline curandStatus create(curandGenerator_t *g, curandRngType type, bool on_hos
     *g = new curandGenerator_st{type, on_host};
     return CURAND_STATUS_SUCCESS;
 }
-// Writes `n` values that `f` computes from a source, `per_call` of them at once.
+// Writes `n` values; `f` computes `per_call` values from a source at once.
 template <class T, class F>
 curandStatus generate(curandGenerator_t g, T *out, size_t n, size_t per_call, F f, int line) {
     if (n % per_call) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
@@ -117,7 +116,7 @@ curandStatus generate(curandGenerator_t g, T *out, size_t n, size_t per_call, F 
     library::run("curandGenerate", g->stream, arrays, fill, line);
     return CURAND_STATUS_SUCCESS;
 }
-// a pair of normal values
+// Computes a pair of normally distributed values.
 inline void fill_normal(Source &source, float *out) {
     const unsigned x = source.next();
     const float2 v = normal(x, source.next());

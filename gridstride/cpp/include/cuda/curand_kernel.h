@@ -1,4 +1,4 @@
-// cuRAND's generators for kernels: XORWOW and Philox, with the sequences of NVIDIA's library.
+// cuRAND's device generators XORWOW and Philox, with the same sequences as NVIDIA's library.
 #pragma once
 #include "emulator.h"
 
@@ -52,7 +52,7 @@ struct Jumps {
             for (int i = 0; i < 160; i++) powers[k][i] = apply(powers[k - 1][i], powers[k - 1]);
     }
 };
-// `n` times 2^`first_power` steps
+// Advances by n * 2^first_power steps.
 GRIDSTRIDE_NO_TSAN inline Bits160 advance(Bits160 x, unsigned long long n, int first_power) {
     const bool enabled = enable_checks(false);                       // the table is host memory
     static const Jumps *const jumps = new Jumps;
@@ -73,7 +73,7 @@ inline uint4 philox(uint4 c, uint2 key) {
     }
     return c;
 }
-// Adds to the lower and the upper half of the counter; an overflow of the lower half carries into the upper half
+// Adds to the lower and the upper half of the counter, with a carry from the lower to the upper half.
 inline void advance_counter(curandStatePhilox4_32_10 *s, unsigned long long lower, unsigned long long upper) {
     unsigned long long low = s->ctr.x | (unsigned long long)s->ctr.y << 32;
     unsigned long long high = s->ctr.z | (unsigned long long)s->ctr.w << 32;
@@ -141,7 +141,7 @@ inline unsigned curand(curandStatePhilox4_32_10 *s) {
     if (s->STATE == 4) s->STATE = 0, gridstride::random::advance_counter(s, 1, 0);
     return res;
 }
-// the next four values, from any position among the counter's four
+// Returns the next four values, which may begin at any position among the four values of a counter.
 inline uint4 curand4(curandStatePhilox4_32_10 *s) {
     const unsigned x = curand(s), y = curand(s), z = curand(s);
     return {x, y, z, curand(s)};

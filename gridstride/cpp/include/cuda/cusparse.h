@@ -1,4 +1,4 @@
-// cuSPARSE: products of matrices in CSR, CSC and COO with dense vectors and matrices; sums are formed in double.
+// cuSPARSE: products of CSR, CSC and COO matrices with dense vectors and matrices; accumulation is in double.
 #pragma once
 #include "library_elements.h"
 
@@ -56,7 +56,7 @@ typedef cusparseMatDescr *cusparseMatDescr_t;
 
 struct cusparseSpMatDescr {
     int64_t rows, columns, nonzeros;
-    void *row_indices, *column_indices, *values;            // of CSR or CSC, one of the first two has offsets
+    void *row_indices, *column_indices, *values;            // for CSR (CSC), row_indices (column_indices) has offsets
     cusparseIndexType_t row_type, column_type;
     cusparseIndexBase_t base;
     cudaDataType type;
@@ -262,7 +262,7 @@ inline cusparseStatus_t multiply(const char *name, cusparseHandle_t h, cusparseO
     std::vector<library::Array> arrays = arrays_of(a);
     arrays.push_back(array_of(b, false)), arrays.push_back(array_of(c, true));
     if (!library::are_on_device(arrays)) return CUSPARSE_STATUS_INVALID_VALUE;
-    const auto work = [=] {                                // reads alpha and beta of the device when it runs
+    const auto work = [=] {                                // reads alpha and beta in device memory when it runs
         Product{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)}.run();
     };
     if (is_device(alpha)) return library::run(name, h->stream, arrays, work, line), CUSPARSE_STATUS_SUCCESS;

@@ -1,4 +1,4 @@
-// The attributes of the device: name, number, and the value, given its properties `p`.
+// The device attributes: name, numeric code, and value, computed from the device properties `p`.
 #pragma once
 
 #define GRIDSTRIDE_DEVICE_ATTRIBUTES(X) \

@@ -1,5 +1,5 @@
-// Functions for dynamic programming (DPX): sums, minima and maxima in one instruction; `relu` replaces negative results
-// by 0. Functions of 16x2 compute each half of a word separately.
+// Functions for dynamic programming (DPX), which combine sums, minima and maxima; `relu` clamps negative results to 0.
+// 16x2 functions compute both halves of a word separately.
 #pragma once
 #include "intrinsics.h"
 

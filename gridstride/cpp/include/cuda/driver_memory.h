@@ -1,6 +1,6 @@
-// The driver's virtual memory management, and its devices. The memory of a reservation is allocated with it, so a
-// handle has only a size, and can be mapped only once at a time. Handles for other processes and multicast objects are
-// not supported.
+// Virtual memory management and devices of the driver API. The memory of a reservation is allocated with the
+// reservation, so a handle has only a size, and can be mapped only once at a time. Handles for other processes and
+// multicast objects are not supported.
 #pragma once
 #include <unordered_map>
 #include "cuda.h"
@@ -49,13 +49,13 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 namespace gridstride {
 struct PhysicalMemory {
     size_t size;
-    CUdeviceptr mapped_at;  // 0: nowhere
+    CUdeviceptr mapped_at;  // 0: not mapped
     int references;
 };
 inline PhysicalMemory *physical_memory(CUmemGenericAllocationHandle handle) {
     return reinterpret_cast<PhysicalMemory *>(handle);
 }
-// By address; all translation units of a program share the map.
+// Returns the mapped memory by address; all translation units of a program share the map.
 inline std::unordered_map<CUdeviceptr, PhysicalMemory *> &mapped_memory() {
     static std::unordered_map<CUdeviceptr, PhysicalMemory *> all;
     return all;

@@ -3,10 +3,10 @@
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
 
-// To compile sources faster, templates should be instantiated while the headers are precompiled; g++ otherwise does so
-// in each source. So <cmath> is included without its special functions (special_functions.h has them), <string>
-// without stoi, to_wstring and the like for wide strings (wide_strings.h), and templates that ordinary functions
-// call return `auto`: g++ must instantiate them immediately to deduce it.
+// To compile sources faster, templates should be instantiated while the headers are precompiled, and not again in each
+// source. So <cmath> is included without its special functions (special_functions.h has them), <string> without the
+// conversions of wide strings (wide_strings.h has them), and templates that ordinary functions call return `auto`, for
+// whose deduction g++ must instantiate them immediately.
 #include <cstddef>
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #if defined(_GLIBCXX_RELEASE) && _GLIBCXX_RELEASE == 12
@@ -17,7 +17,7 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
-#include <cstdio>    // these three, because they would undefine macros below
+#include <cstdio>    // these three would undefine macros below if they were included later
 #include <cstdlib>
 #include <ctime>
 #include <limits>
@@ -50,7 +50,7 @@
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
 namespace gridstride {
-// The architecture that host code sees, as __CUDA_ARCH__: that of the macro GRIDSTRIDE_ARCH (toolchain/build.py)
+// What __CUDA_ARCH__ is: the value of the macro GRIDSTRIDE_ARCH (toolchain/build.py)
 [[maybe_unused]] static int architecture = __CUDA_ARCH__;
 }
 
@@ -64,8 +64,7 @@ namespace gridstride {
 #define GRIDSTRIDE_KERNEL_CALL(...) \
     GRIDSTRIDE_NAME(__VA_ARGS__), __LINE__, [=](auto... gs_a) GRIDSTRIDE_NO_TSAN { __VA_ARGS__(gs_a...); }
 
-// The first statement of a kernel: reports a call by host code, which may only launch it. Outside a launch, the grid is
-// empty.
+// The first statement of a kernel: reports a call without a launch, when the grid is empty.
 #ifdef GRIDSTRIDE_CHECKED
 #define GRIDSTRIDE_ENTRY(kernel) ::gridstride::enter_kernel(kernel)
 #else
@@ -74,12 +73,12 @@ namespace gridstride {
 
 namespace gridstride {
 
-// A type that is smaller than an address cannot contain one; but an array of bytes may be a workspace for any type.
-template <class T> constexpr bool element_without_address() {
+// Elements smaller than an address cannot contain one; but an array of bytes may be a workspace for any type.
+template <class T> constexpr bool element_has_no_address() {
     return std::is_floating_point_v<T> || std::is_same_v<T, bool> || (sizeof(T) > 1 && sizeof(T) < sizeof(void *));
 }
-// A texture object is an `unsigned long long`.
-template <class T> bool without_address(const T &x) {
+// An `unsigned long long` may be a texture object.
+template <class T> bool has_no_address(const T &x) {
     if constexpr (std::is_integral_v<T> && sizeof(T) == 8 && !std::is_same_v<T, unsigned long long>)
         return uint64_t(x) < uint64_t(1) << 32;
     else return std::is_floating_point_v<T> || sizeof(T) < sizeof(void *);
@@ -91,11 +90,11 @@ template <class T> Arg make_arg(const T &x) {
         __builtin_memcpy(&map, &x, sizeof map);
         if (is_tensor_map(map)) return {map.base, size_t(map.itemsize)};
     }
-    return {nullptr, 0, without_address(x)};
+    return {nullptr, 0, has_no_address(x)};
 }
 template <class T> Arg make_arg(T *const &p) {
     return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T),
-        element_without_address<std::remove_cv_t<T>>()};
+        element_has_no_address<std::remove_cv_t<T>>()};
 }
 template <class R, class... A> Arg make_arg(R (*const &)(A...)) { return {nullptr, 0, true}; }
 inline Arg make_arg(void *const &p) { return {p, 1}; }
@@ -107,7 +106,7 @@ template <class T> GRIDSTRIDE_NO_TSAN void pass_to_device([[maybe_unused]] T &x)
         hide_host_addresses(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
 }
 
-// Shared variables at file scope are thread-local references. The use of this variable initializes all thread-local
+// Shared variables at file scope are thread-local references. Reading `has_worker` initializes all thread-local
 // variables of the source in this OS thread before the kernel runs.
 static thread_local const bool has_worker = make_worker();
 
@@ -136,7 +135,7 @@ template <class T, class... P> struct Nth<0, T, P...> { using type = std::remove
 template <class F, int i> struct ParameterOf;
 template <class... P, int i> struct ParameterOf<void (*)(P...), i> : Nth<i, P...> {};
 template <class F, int i> using Parameter = typename ParameterOf<F, i>::type;
-// The result of a function with the parameters of a template or an overloaded kernel, which is only declared
+// The return type of a function that is only declared, to deduce the parameters of a template or an overloaded kernel
 template <class... P> struct Parameters {};
 template <class List, int i> struct ParameterIn;
 template <class... P, int i> struct ParameterIn<Parameters<P...>, i> : Nth<i, std::decay_t<P>...> {};
@@ -171,11 +170,10 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
 }
 
 // A device variable is a reference. As with nvcc, its address in host code differs from that in a kernel, so the
-// runtime changes the pointer that implements the reference. The pointer is accessed as `slot`, a variable with the
-// same assembler name. It is marked as used, because otherwise the compiler removes the reference of an unused
-// variable.
+// runtime changes the pointer that implements the reference. That pointer is accessed as `slot`, a variable with the
+// same assembler name, which is marked as used, because otherwise the compiler would remove the reference.
 #define GRIDSTRIDE_SYMBOL(x, init, name, kind) GRIDSTRIDE_SYMBOL_(x, init, name, kind, __COUNTER__)
-// In a macro, the variable's name may be a parameter, or made by `##`; otherwise its initial value is `gs_init_x`.
+// The initial value is `gs_init_x`, except in a macro, where the variable's name may be a parameter or made by `##`.
 #define GRIDSTRIDE_OWN_SYMBOL(x, kind) GRIDSTRIDE_SYMBOL_(x, gs_init_##x, #x, kind, __COUNTER__)
 #define GRIDSTRIDE_SYMBOL_(x, init, name, kind, n) GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n)
 #define GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n) GRIDSTRIDE_SYMBOL_IN(static, gs_slot_##n, x, init, name, kind)
@@ -183,7 +181,8 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
     extern __attribute__((visibility("hidden"))) void *slot __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot); \
     linkage __attribute__((used)) decltype(init) &x __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot) = \
         ::gridstride::symbol(init, name, kind, &slot)
-// A variable of several files: one file defines the reference, the others declare it. `slot` must be a unique name.
+// A device variable with external linkage: one file defines the reference, the others declare it. `slot` must be
+// unique.
 #define GRIDSTRIDE_DECLARE_SYMBOL(slot, x, init) \
     extern __attribute__((visibility("hidden"))) decltype(init) &x __asm__( \
         GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
@@ -210,8 +209,8 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// A GPU has no exceptions, so a `throw` in a kernel is a finding. Linkers other than Apple's replace the function by
-// the name with __wrap_ (toolchain/compilers.py): in a static C++ library, its own function would take precedence.
+// GPUs do not support exceptions, so a `throw` in a kernel is reported. Linkers other than Apple's redirect the
+// function to __wrap_ (toolchain/compilers.py), because a static C++ library would use its own function.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_EXCEPTION __cxa_allocate_exception
 #else

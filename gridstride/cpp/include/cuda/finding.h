@@ -101,7 +101,7 @@ struct Field {
     enum Type { number, text, list, phrase };
     static constexpr int max_values = 8;
     char name[16];
-    int type, count;                   // number of integers; for a phrase, of its fields, which follow
+    int type, count;                   // count: of integers, or, for a phrase, of its fields, which follow
     long long values[max_values];
     char string[384];                  // the text, or the code of the phrase
 
@@ -140,9 +140,9 @@ struct Frame {
 
 struct Location {
     int line, block[3], thread[3];
-    int device;                        // with several devices; else -1
+    int device;                        // -1 if there is only one device
     char file[256];
-    int num_calls;                     // the innermost of the `calls` comes first
+    int num_calls;                     // the first of the `calls` is the innermost
     Frame calls[8];
 
     void add_call(const char *function, const char *file, int line);
@@ -151,8 +151,8 @@ struct Location {
 // gridstride/cpp/finding.py defines the same structure for Python; gridstride_abi() returns the sizes to compare.
 struct Finding {
     int kind, has_thread, has_other;   // has_thread: 1, or 2 if only its block is known
-    int column;                        // the column, if Python must read the array's name there
-    int call_line;                     // the line of the kernel that led to the call; 0 if none
+    int column;                        // the source column at which Python reads the array's name; 0: none
+    int call_line;                     // the line in the kernel that called the function with the error; 0: none
     int num_fields;
     char code[32], kernel[128];
     Location location, other;
@@ -160,7 +160,7 @@ struct Finding {
 
     void add(Fields);
 };
-// The version and the sizes on which C++ and Python must agree
+// The version of the interface, and the sizes of its structures; C++ and Python must agree
 struct Abi { int version, options, location, field, finding; };
 
 // Adds the field `name` to a finding: a phrase that describes what a thread in a deadlock waits for.

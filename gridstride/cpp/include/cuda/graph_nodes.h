@@ -1,10 +1,10 @@
-// Graphs whose nodes a source adds one by one.
+// Graphs that a program builds node by node.
 #pragma once
 #include <vector>
 #include "textures.h"
 
 namespace gridstride {
-// A kernel with the types of its parameters; the rewriter replaces the value in `func = (void *)k` by it.
+// A kernel with its parameter types; the rewriter replaces `(void *)k` in `func = (void *)k` with a `Kernel`.
 class Kernel {
     const void *address = nullptr;
     const char *name = "";
@@ -186,7 +186,7 @@ inline cudaError_t cudaGraphAddEventRecordNode(
 inline cudaError_t cudaGraphAddEventWaitNode(
     cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, cudaEvent_t event) {
     using namespace gridstride;
-    const auto wait = [=] { return stream_waits(nullptr, event), 0; };
+    const auto wait = [=] { return stream_waits_for_event(nullptr, event), 0; };
     return add_node(node, g, dependencies, n, NodeKind::wait, make_work(wait));
 }
 inline cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies,

@@ -1,4 +1,4 @@
-// Graphs that are captured from streams: each launch of a graph executes the captured operations in order.
+// Graphs captured from streams: each launch of a graph executes the captured operations in order.
 #pragma once
 #include "cuda_runtime.h"
 
@@ -28,7 +28,8 @@ enum cudaGraphNodeType {
 enum { cudaGraphInstantiateFlagAutoFreeOnLaunch = 1, cudaGraphInstantiateFlagUpload = 2 };
 
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);   // as in CUDA, not the default stream
+    // as in CUDA, the default stream cannot be captured
+    if (!s) return gridstride::record_error(cudaErrorStreamCaptureUnsupported);
     if (gridstride::capture_graph(s)) return gridstride::record_error(cudaErrorIllegalState);
     gridstride::begin_capture(s);
     return cudaSuccess;

@@ -13,7 +13,7 @@ struct DeviceDelete {
     int line;
     bool is_array;
 };
-// Destroys the elements of an array. The number of elements with destructors is stored before the first one.
+// Destroys the elements of an array. The element count of an array with destructors is stored before the first element.
 template<class T> void destroy_elements(T *p, char *&start) {
     if constexpr (!std::is_trivially_destructible_v<T>) {
         for (size_t n = reinterpret_cast<const size_t *>(p)[-1]; n;) p[--n].~T();

@@ -9,7 +9,7 @@
 
 namespace gridstride {
 template <class...> constexpr bool always_false = false;           // false, but only when the template is instantiated
-template <class T> struct non_deduced { using type = T; };  // a parameter from which no type is deduced
+template <class T> struct non_deduced { using type = T; };  // makes a parameter a non-deduced context
 
 // Returns the bits of `from` as a `To`.
 template <class To, class From> inline auto bit_cast(From from) {
@@ -84,7 +84,7 @@ inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned n) {
 inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) {
     return n >= 32 ? hi : __funnelshift_r(lo, hi, n);
 }
-// Returns the index of the offset-th set bit from `base` on, upwards or, for a negative offset, downwards.
+// Returns the index of the offset-th set bit, from bit `base` upwards or, for a negative offset, downwards.
 inline unsigned __fns(unsigned mask, unsigned base, int offset) {
     if (offset == 0) return base < 32 && mask >> base & 1 ? base : ~0u;
     int remaining = offset < 0 ? -offset : offset;
@@ -148,7 +148,7 @@ GRIDSTRIDE_DP2A(__dp2a_lo, 0)
 GRIDSTRIDE_DP2A(__dp2a_hi, 2)
 #undef GRIDSTRIDE_DP2A
 
-// Two shorts or four bytes in a word
+// SIMD operations on two shorts or four bytes in a word
 #define GRIDSTRIDE_PAIRWISE(name, n, I, expression) \
     inline unsigned name##n(unsigned x, unsigned y) { \
         using gridstride::magnitude; \
@@ -259,7 +259,7 @@ GRIDSTRIDE_TO_FLOAT(float, __double2float, double)
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned x) { return x; }
 
-// Loads and stores with cache hints are plain accesses here, which the detectors attribute to the caller.
+// Loads and stores with cache hints: plain accesses, which the detectors attribute to the caller.
 namespace gridstride {
 template <class T> constexpr bool has_cached_access = false;
 #define GRIDSTRIDE_CACHED(T) template <> inline constexpr bool has_cached_access<T> = true;
@@ -298,7 +298,7 @@ GRIDSTRIDE_STORE(__stwt)
 #undef GRIDSTRIDE_LOAD
 #undef GRIDSTRIDE_STORE
 
-// Clocks count nanoseconds, not cycles.
+// Clocks, which count nanoseconds, not cycles
 inline long long clock64() {
     gridstride::record_clock_read();
     timespec now;

@@ -1,4 +1,4 @@
-// The common functions of the headers of CUDA's libraries. A call is an operation of a stream; the host computes its
+// Functions that the headers of CUDA's libraries share. A library call is a stream operation; the host computes its
 // result.
 #pragma once
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gridstride {
 namespace library {
-// While it exists, the host may access device memory, where the arrays are.
+// While this object exists, the host may access the arrays in device memory.
 struct DeviceAccessScope {
     const bool was_allowed = allow_device_access(true);
     DeviceAccessScope() = default;
@@ -16,7 +16,7 @@ struct DeviceAccessScope {
 };
 struct Array { const void *p; size_t bytes; bool is_written; };       // an array that a call reads or writes
 
-// Returns whether each array is within an allocation of the device.
+// Returns whether each array is inside an allocation of device memory.
 inline bool are_on_device(const std::vector<Array> &arrays) {
     for (const Array &array : arrays)
         if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;

@@ -1,4 +1,4 @@
-// Elements of arrays whose type a program passes as a number
+// Elements of arrays whose type is known only at run time, as a cudaDataType
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -32,7 +32,7 @@ GRIDSTRIDE_NO_TSAN inline void write_element(cudaDataType kind, void *p, size_t 
         default: static_cast<signed char *>(p)[i] = (signed char)(x < -128 ? -128 : x > 127 ? 127 : x);
     }
 }
-// Copies a scalar from memory of the host or of the device.
+// Loads a scalar from host or device memory.
 template <class T> T load_scalar(const T *p) {
     const DeviceAccessScope access;
     return *p;

@@ -1,4 +1,4 @@
-// CUDA's constants of mathematics; those with _F are floats.
+// CUDA's mathematical constants; those with _F are floats.
 #pragma once
 #include "emulator.h"
 

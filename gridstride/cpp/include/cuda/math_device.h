@@ -1,4 +1,4 @@
-// CUDA's mathematical functions that <math.h> does not have. The fast intrinsics (`__expf`) return the accurate result.
+// CUDA's mathematical functions that <math.h> lacks. The fast intrinsics (`__expf`) return the accurate result.
 // The functions are noexcept, because some C libraries declare functions of the same names as noexcept.
 #pragma once
 #include <fenv.h>
@@ -29,7 +29,7 @@ GRIDSTRIDE_INLINE double prevent_fusion(double x) {
 
 template <class T> constexpr auto smaller(T a, T b) { return a < b ? a : b; }
 template <class T> constexpr auto larger(T a, T b) { return a < b ? b : a; }
-// For floats: -0 is less than 0, and a NaN is ignored
+// Minimum and maximum, with -0 less than 0, and NaNs ignored
 template <class T> auto minimum(T a, T b) { return a != a ? b : a < b || (a == b && signbit(a)) || b != b ? a : b; }
 template <class T> auto maximum(T a, T b) { return a != a ? b : a > b || (a == b && signbit(b)) || b != b ? a : b; }
 template <class T> auto sum(T a, T b, T) { return a + b; }
@@ -51,7 +51,7 @@ template <class R, class T> auto with_rounding(int direction, R (*f)(T, T, T), T
     return r;
 }
 
-// x >= 0 with erf(x) = y and erfc(x) = c = 1 - y: Winitzki's approximation, then Halley's steps.
+// Returns x >= 0 with erf(x) = y and erfc(x) = c = 1 - y: Winitzki's approximation, refined by Halley iterations.
 inline double erf_root(double y, double c) {
     const double a = 0.147, l = log(c * (1 + y)), t = 2 / (pi * a) + l / 2;
     double x = sqrt(fmax(sqrt(t * t - l / a) - t, 0));
@@ -71,7 +71,7 @@ inline double bessel_i(int n, double x) {
 }
 }
 
-// Addition, multiplication, ... with a given rounding
+// Arithmetic with a rounding mode
 #define GRIDSTRIDE_DIRECTIONS(T, name, parameters, ...) \
     inline T name##_rz parameters { return gridstride::with_rounding<T, T>(FE_TOWARDZERO, __VA_ARGS__); } \
     inline T name##_ru parameters { return gridstride::with_rounding<T, T>(FE_UPWARD, __VA_ARGS__); } \
@@ -135,7 +135,7 @@ GRIDSTRIDE_NAMED_EXTREMA(long long, ll)
 GRIDSTRIDE_NAMED_EXTREMA(unsigned long long, ull)
 #undef GRIDSTRIDE_NAMED_EXTREMA
 
-// Functions of double, and of float: with the suffix f, and as overloads
+// Functions for double, and for float with the suffix f and as overloads
 #define GRIDSTRIDE_ALSO_FLOAT(name) \
     inline float name##f(float x) noexcept { return float(name(double(x))); } \
     inline float name(float x) noexcept { return name##f(x); }
@@ -226,7 +226,7 @@ GRIDSTRIDE_INLINE void sincospi(double x, double *s, double *c) noexcept { *s = 
 GRIDSTRIDE_INLINE void sincospif(float x, float *s, float *c) noexcept { *s = sinpif(x); *c = cospif(x); }
 GRIDSTRIDE_INLINE void sincospi(float x, float *s, float *c) noexcept { sincospif(x, s, c); }
 
-// Lengths
+// Norms
 inline double norm3d(double a, double b, double c) noexcept { return hypot(hypot(a, b), c); }
 inline double norm4d(double a, double b, double c, double d) noexcept { return hypot(hypot(a, b), hypot(c, d)); }
 inline double rhypot(double a, double b) noexcept { return 1 / hypot(a, b); }
@@ -248,7 +248,7 @@ GRIDSTRIDE_INLINE float normf(int n, const float *p) noexcept {
 GRIDSTRIDE_INLINE double rnorm(int n, const double *p) noexcept { return 1 / norm(n, p); }
 GRIDSTRIDE_INLINE float rnormf(int n, const float *p) noexcept { return 1 / normf(n, p); }
 
-// The fast intrinsics. A result that differs by more than the last digits on a GPU differs here in the same way.
+// The fast intrinsics. Special cases, in which a GPU returns a very different value, are the same here.
 inline float fdividef(float a, float b) noexcept { return a / b; }
 inline float __fdividef(float a, float b) noexcept {   // 1/b becomes 0 before b is infinite
     return fabsf(b) > 0x1p126f && !isinf(b) ? a * copysignf(0.0f, b) : a / b;

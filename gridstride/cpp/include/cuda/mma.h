@@ -1,6 +1,6 @@
-// nvcuda::wmma: fragments, of which each lane holds some elements. CUDA does not specify which ones, and they are not
-// those of a GPU: element i of a lane is element lane*num_elements + i of the tile, in row-major order, or in
-// column-major order if the fragment is declared col_major.
+// nvcuda::wmma: each lane holds some elements of a fragment. CUDA does not specify which ones, and here they differ
+// from a GPU: element i of a lane is element lane*num_elements + i of the tile, in row-major order, or in column-major
+// order if the fragment is declared col_major.
 #pragma once
 #include "cuda_bf16.h"
 #include "ptx_matrices.h"
@@ -13,8 +13,8 @@ struct matrix_a;
 struct matrix_b;
 struct accumulator;
 namespace precision { struct tf32; }
-// Products of 4-bit integers and of single bits are declared, so that headers that mention them compile, but not
-// emulated.
+// Products of 4-bit integers and of single bits are declared, so that headers with these names compile, but they are
+// not emulated.
 namespace experimental {
 namespace precision { struct u4; struct s4; struct b1; }
 enum bmmaBitOp { bmmaBitOpXOR = 1, bmmaBitOpAND = 2 };
@@ -45,9 +45,9 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr bool is_column_major = std::is_same_v<Layout, col_major>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
-    // elements of a row, or column, of memory
+    // elements of a contiguous row, or column, in memory
     static constexpr int inner = is_column_major ? rows : columns;
-    // two or four lanes hold some elements of half fragments
+    // two or four lanes hold the same elements of half fragments
     enum {
         num_elements = std::is_same_v<T, __half> && (is_a || is_b) ? 16 : size / 32,
         num_storage_elements = num_elements
@@ -90,7 +90,7 @@ template <class T> constexpr gridstride::Element element() {
 }
 inline void do_nothing(void *const *) {}
 
-// Loads or stores the lane's elements; elements that are contiguous in memory are one access.
+// Loads or stores the lane's elements; contiguous elements are one access.
 template <bool stores, class F, class P>
 GRIDSTRIDE_NO_TSAN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
     // PTX requires an alignment of as many bytes as a lane holds: 8 for 16x16 signed chars. The CUDA guide requires 32,

@@ -40,7 +40,7 @@ struct Call {
     int line;
 };
 struct CommunicatorGroup {                        // the communicators of one ncclCommInitAll
-    std::vector<std::deque<Call>> calls;               // by rank: those that have not run
+    std::vector<std::deque<Call>> calls;               // by rank: calls that have not run
     bool is_empty() const {
         for (const auto &queue : calls)
             if (!queue.empty()) return false;
@@ -148,7 +148,7 @@ template <class F> void run_on_all(const std::vector<Call> &calls, const std::ve
     cudaSetDevice(before);
 }
 inline bool is_point_to_point(const Call &call) { return call.kind == Kind::send || call.kind == Kind::receive; }
-// Runs the next collective if each rank has called it; the ranks must agree on all but the arrays.
+// Runs the next collective if every rank has called it; all arguments but the arrays must agree.
 inline bool run_collective(CommunicatorGroup &group) {
     std::vector<Call> calls;
     for (const auto &queue : group.calls) {
@@ -209,7 +209,7 @@ inline const char *ncclGetErrorString(ncclResult_t result) {
     switch (result) {
         case ncclSuccess: return "no error";
         case ncclInvalidArgument: return "invalid argument";
-        case ncclInvalidUsage: return "invalid usage: not all ranks of the group have called it, or calls differ";
+        case ncclInvalidUsage: return "invalid usage: ranks of the group have not called the collective, or disagree";
         default: return "unhandled error";
     }
 }
@@ -220,7 +220,7 @@ inline ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ranks, const int *dev
     group->calls.resize(size_t(ranks));
     for (int rank = 0; rank < ranks; rank++) {
         const int device = devices ? devices[rank] : rank;
-        if (!gridstride::is_device_number(device)) return ncclInvalidArgument;
+        if (!gridstride::is_device_index(device)) return ncclInvalidArgument;
         comms[rank] = new GridstrideComm{group, rank, device};
     }
     return ncclSuccess;

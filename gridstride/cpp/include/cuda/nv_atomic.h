@@ -1,4 +1,4 @@
-// nvcc's own atomic functions, __nv_atomic_*, which name their order and scope; for sources that use them.
+// nvcc's built-in atomic functions __nv_atomic_*, which have parameters for order and scope.
 #pragma once
 #include "cuda/atomic"
 

@@ -1,5 +1,5 @@
-// A part of NVSHMEM, for the devices of one process: a PE is an emulated device, in host code the current one. The n-th
-// nvshmem_malloc of each device returns its part of one symmetric array.
+// A part of NVSHMEM, for the devices of one process: a PE is an emulated device; in host code, the current device. The
+// n-th nvshmem_malloc of each device returns its part of the same symmetric array.
 #pragma once
 #include <vector>
 #include "cuda_runtime.h"
@@ -14,8 +14,8 @@ constexpr nvshmem_team_t NVSHMEM_TEAM_WORLD = 0;
 
 namespace gridstride {
 namespace shmem {
-inline std::vector<void *> arrays;         // by number: the address on device 0
-inline size_t num_taken[8] = {};           // by device: of the arrays
+inline std::vector<void *> arrays;         // the addresses on device 0
+inline size_t num_allocated[8] = {};       // by device: how many of the arrays it has allocated
 inline int is_satisfied(uint64_t value, int comparison, uint64_t operand) {
     switch (comparison) {
         case NVSHMEM_CMP_EQ: return value == operand;
@@ -39,10 +39,10 @@ inline int nvshmem_team_n_pes(nvshmem_team_t) { return nvshmem_n_pes(); }
 inline void *nvshmem_malloc(size_t bytes, int line = __builtin_LINE()) {
     using namespace gridstride;
     const int device = current_device();
-    const size_t number = shmem::num_taken[device]++;
-    if (number == shmem::arrays.size())
+    const size_t index = shmem::num_allocated[device]++;
+    if (index == shmem::arrays.size())
         shmem::arrays.push_back(symmetric_peer(symmetric_alloc(bytes, 1, "symmetric", line), 0));
-    return symmetric_peer(shmem::arrays[number], device);
+    return symmetric_peer(shmem::arrays[index], device);
 }
 inline void nvshmem_free(void *p) { gridstride::symmetric_free(p); }
 inline void *nvshmem_ptr(const void *p, int pe) { return gridstride::symmetric_peer(p, pe); }
@@ -52,7 +52,7 @@ inline void *nvshmemx_mc_ptr(nvshmem_team_t, const void *p) { return gridstride:
 inline void nvshmem_fence() { gridstride::fence(gridstride::Scope::system); }
 inline void nvshmem_quiet() { gridstride::fence(gridstride::Scope::system); }
 
-// Puts and gets: `to` of a put, `from` of a get is the address of the caller's own part.
+// Puts and gets: the destination of a put, and the source of a get, is the address of the caller's own part.
 inline void nvshmem_putmem(void *to, const void *from, size_t bytes, int pe) {
     gridstride_memcpy(gridstride::shmem::remote_address(static_cast<char *>(to), pe), from, bytes);
 }

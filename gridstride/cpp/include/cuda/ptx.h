@@ -1,6 +1,6 @@
-// Inline PTX: rewriters/ptx.py translates each instruction of an asm statement to a call of a function here, with the
-// line first, then the destinations, then the sources. The types of registers follow from their constraints: "r"
-// uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
+// Inline PTX: rewriters/ptx.py translates each instruction of an asm statement to a call of a function here, whose
+// arguments are the line, the destinations and the sources. Constraints determine the types of registers: "r" uint32_t,
+// "f" float, "l" uint64_t, "h" uint16_t.
 #pragma once
 #include "atomics.h"
 #include "small_floats.h"
@@ -9,7 +9,7 @@
 namespace gridstride {
 namespace ptx {
 
-// The index of the multiprocessor: blocks go to the 132 of an H100 round-robin
+// Returns the index of the SM: blocks are assigned to the 132 SMs of an H100 round-robin.
 inline uint32_t sm() {
     return uint32_t((blockIdx.x + gridDim.x * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z)) % 132);
 }
@@ -23,7 +23,7 @@ inline uint3 clusters_of_grid() {
     return {gridDim.x / shape.x, gridDim.y / shape.y, gridDim.z / shape.z};
 }
 
-// Operands: `gs_0` is that of `%0`, and `gs_out_0` the variable to which it is stored
+// Operands: `gs_0` is the register of `%0`, and `gs_out_0` the variable to which the register is stored
 
 #define GRIDSTRIDE_PTX_OUT(n, constraint, ...) \
     auto &&gs_out_##n = __VA_ARGS__; \
@@ -61,7 +61,7 @@ template <class T, class R> GRIDSTRIDE_INLINE void write_operand(T &to, R value)
     if constexpr (std::is_pointer_v<T>) to = reinterpret_cast<T>(value);
     else to = T(value);
 }
-// The bits of a register, for instructions of any type
+// The bits of a register, for untyped instructions
 inline uint32_t register_bits(uint32_t x) { return x; }
 inline uint32_t register_bits(float x) { return bit_cast<uint32_t>(x); }
 inline void set_register(uint32_t &to, uint32_t x) { to = x; }
@@ -73,19 +73,19 @@ template <class D, class S> void mov(int, D &d, S s) {
     static_assert(sizeof(D) == sizeof(S), "mov: the two registers must have the same size");
     d = bit_cast<D>(s);
 }
-// `mov d, {a, b}` and `mov {a, b}, s`: the first of the smaller registers has the lowest bits
+// `mov d, {a, b}` and `mov {a, b}, s`: the first register in braces has the lowest bits
 template <class D, class... S> void pack(int, D &d, S... s) {
-    static_assert(sizeof(D) == (sizeof(S) + ...), "mov: the two sides must have the same size");
+    static_assert(sizeof(D) == (sizeof(S) + ...), "mov: source and destination must have the same size");
     char bytes[sizeof d], *p = bytes;
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
     __builtin_memcpy(&d, bytes, sizeof d);
 }
 template <class S, class... D> void unpack(int, S s, D &...d) {
-    static_assert(sizeof(S) == (sizeof(D) + ...), "mov: the two sides must have the same size");
+    static_assert(sizeof(S) == (sizeof(D) + ...), "mov: source and destination must have the same size");
     const char *p = reinterpret_cast<const char *>(&s);
     ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
 }
-// Any function of three bits, whose results for a, b, c = 0xf0, 0xcc, 0xaa are those of `table`
+// Applies the bitwise function of three inputs with this truth table: its result for a, b, c = 0xf0, 0xcc, 0xaa
 inline void lop3(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
     d = 0;
     for (uint32_t i = 0; i < 8; i++)
@@ -107,7 +107,7 @@ template <int m> void to_pair(int, uint32_t &d, float upper, float lower) {
     d = uint32_t(narrow<m>(upper)) << 16 | narrow<m>(lower);
 }
 
-// Floats of 4, 6 and 8 bits, two at once: the second source has the lowest bits
+// Pairs of floats of 4, 6 and 8 bits: the second source has the lowest bits
 template <class Format, class D> void to_small_pair(int, D &d, float upper, float lower) {
     d = D(encode_pair<Format>(lower, upper));
 }
@@ -157,7 +157,7 @@ template <class... S> GRIDSTRIDE_NO_TSAN void store_global(int line, uint64_t ad
     ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
 }
 
-// Loads and stores of `T`, which is narrower than the register
+// Loads and stores of a type `T` that is narrower than the register
 template <class T, class A, class D> void load_shared_as(int line, A address, D &d) {
     T value;
     load_shared(line, address, value);
@@ -222,14 +222,14 @@ void tensor_load(int line, const int32_t *coordinates, int rank, A to, uint64_t 
     ::gridstride::tensor_load(window_address(to), reinterpret_cast<const void *>(map), coordinates, rank,
         window_address(bar), blocks, line, of_pair, mode);
 }
-// Cluster launch control: the answer is in a register of 128 bits
+// Cluster launch control: the response is in a 128-bit register
 template <class A, class B> void try_cancel(int line, bool for_cluster, A to, B bar) {
     ::gridstride::try_cancel(window_address(to), window_address(bar), for_cluster, line);
 }
-inline bool is_canceled(unsigned __int128 answer) { return bit_cast<Canceled>(answer).is_canceled; }
+inline bool is_canceled(unsigned __int128 response) { return bit_cast<Canceled>(response).is_canceled; }
 template <class X, class Y, class Z, class W>
-void first_of_canceled(int, X &&x, Y &&y, Z &&z, W &&, unsigned __int128 answer) {
-    const Canceled block = bit_cast<Canceled>(answer);
+void first_of_canceled(int, X &&x, Y &&y, Z &&z, W &&, unsigned __int128 response) {
+    const Canceled block = bit_cast<Canceled>(response);
     x = block.x, y = block.y, z = block.z;
 }
 template <TensorMode mode = TensorMode::tiled, class A>
@@ -237,7 +237,7 @@ void tensor_store(int line, const int32_t *coordinates, int rank, uint64_t map, 
     ::gridstride::tensor_store(
         reinterpret_cast<const void *>(map), coordinates, rank, window_address(from), line, mode);
 }
-template <Number type, int n, bool registers, int selector = 0, bool has_half_sums = false>
+template <WgmmaType type, int n, bool registers, int selector = 0, bool has_half_accumulators = false>
 void wgmma(int line, float *const *results, float *const *accumulators, const uint32_t *a_registers, uint64_t a,
     uint64_t b, bool accumulates, int a_sign, int b_sign, bool a_transposed = false, bool b_transposed = false,
     const uint32_t *metadata = nullptr) {
@@ -245,7 +245,7 @@ void wgmma(int line, float *const *results, float *const *accumulators, const ui
     static_assert(selector == 0 || selector == 1, "wgmma.mma_async.sp: the selector must be 0 or 1");
     const uint32_t *const a_words = registers ? a_registers : nullptr;
     ::gridstride::wgmma({type, n, a, b, a_words, accumulates, a_sign, b_sign, a_transposed, b_transposed, results,
-                            accumulators, metadata, selector, has_half_sums},
+                            accumulators, metadata, selector, has_half_accumulators},
         line);
 }
 // Blackwell: the address of tcgen05.alloc may be generic.
@@ -255,7 +255,7 @@ template <class A> void tensor_alloc(int line, int cta_group, A to, uint32_t col
         if (const uint32_t shared = shared_address(reinterpret_cast<const void *>(to))) address = shared;
     tmem_alloc(cta_group, address, columns, line);
 }
-// `gs_now` are the registers of tcgen05.ld and tcgen05.st
+// `gs_registers` are the registers of tcgen05.ld and tcgen05.st
 template <TensorShape shape, uint32_t repeats, bool packs>
 void tensor_load_registers(int line, uint32_t *const *registers, uint32_t address, uint32_t split = 0) {
     tmem_load({shape, repeats, packs, address, split}, registers, line);
@@ -287,13 +287,13 @@ template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
     d = uint32_t(__builtin_ctz(mask)), p = lane() == __builtin_ctz(mask);
 }
 
-// Loads and stores of `T` with a memory order; each part of a vector is a load or store of its own. A register may be
-// wider than `T`.
+// Loads and stores of `T` with a memory order; each element of a vector is loaded or stored separately. A register may
+// be wider than `T`.
 template <class T, class D> void set_widened(D &d, T value) {
     if constexpr (sizeof(T) == sizeof(D)) d = bit_cast<D>(value);
     else d = D(value);
 }
-template <class T, class S> T narrowed(S s) {
+template <class T, class S> T narrow_to(S s) {
     if constexpr (sizeof(T) == sizeof(S)) return bit_cast<T>(s);
     else return T(s);
 }
@@ -315,7 +315,7 @@ GRIDSTRIDE_NO_TSAN void store_ordered(int line, Order order, Scope scope, uint64
     must_be_aligned(p, sizeof(T) * sizeof...(S), "st", line);
     const auto store_one = [&](auto from) {
         atomic_begin(p, sizeof(T), Use::store, scope, order, line);
-        store_unchecked(reinterpret_cast<T *>(p), narrowed<T>(from));
+        store_unchecked(reinterpret_cast<T *>(p), narrow_to<T>(from));
         atomic_end(p);
         p += sizeof(T);
     };
@@ -344,16 +344,16 @@ template <class F> GRIDSTRIDE_NO_TSAN void visit_replicas(uint64_t address, size
 }
 template <class Op, class T, class... D>
 GRIDSTRIDE_NO_TSAN void multimem_load(int line, Order order, Scope scope, uint64_t address, D &...d) {
-    T sums[sizeof...(D)] = {};
-    visit_replicas(address, sizeof sums, line, [&](uint64_t replica, int i) {
+    T results[sizeof...(D)] = {};
+    visit_replicas(address, sizeof results, line, [&](uint64_t replica, int i) {
         for (size_t k = 0; k < sizeof...(D); k++) {
             T value;
             load_ordered<T>(line, order, scope, replica + k * sizeof(T), value);
-            sums[k] = i ? Op::apply(sums[k], value) : value;
+            results[k] = i ? Op::apply(results[k], value) : value;
         }
     });
     size_t k = 0;
-    (set_widened(d, sums[k++]), ...);
+    (set_widened(d, results[k++]), ...);
 }
 template <class T, class... S>
 GRIDSTRIDE_NO_TSAN void multimem_store(int line, Order order, Scope scope, uint64_t address, S... values) {
@@ -364,11 +364,11 @@ template <class Op, class T, class... S>
 GRIDSTRIDE_NO_TSAN void multimem_update(int line, Order order, Scope scope, uint64_t address, S... values) {
     visit_replicas(address, sizeof(T) * sizeof...(S), line, [&](uint64_t replica, int) {
         size_t k = 0;
-        (update<Op, T>(line, order, scope, Sink(), replica + sizeof(T) * k++, narrowed<T>(values)), ...);
+        (update<Op, T>(line, order, scope, Sink(), replica + sizeof(T) * k++, narrow_to<T>(values)), ...);
     });
 }
 
-// Instructions on one, two or four parts of words; the results are combined with a third source.
+// Video instructions, on one, two or four parts of a word; the results may be combined with a third source.
 enum class Video { add, sub, absdiff, min, max, avrg, shl, shr, nothing };
 template <int lanes> int64_t part_of(uint32_t word, int i, bool is_signed) {
     constexpr int bits = 32 / lanes;

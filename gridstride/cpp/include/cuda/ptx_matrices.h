@@ -62,8 +62,8 @@ template <class D, class S> GRIDSTRIDE_NO_TSAN void movmatrix(int line, D &d, S 
 }
 
 // Matrix products of tensor cores: the products and their sum are computed in double and rounded once. A GPU sums in a
-// different order, and truncates terms that are much smaller than the largest term; both results are right to a few ulp
-// of the largest term.
+// different order, and truncates terms that are much smaller than the largest term; both results are accurate to a few
+// ulp of the largest term.
 
 struct f32 {
     static constexpr int per_word = 1;
@@ -146,7 +146,7 @@ GRIDSTRIDE_NO_TSAN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
 }
 
 // mma with a 2:4 sparse `a`, which stores k/2 elements per row: two of every four, whose indices are in the metadata.
-// Each of four lanes may have the metadata of two rows of 16 elements; the selector chooses the lanes that do.
+// Of four lanes, the selector chooses the one, or two, that provide the metadata of two rows of 16 elements.
 template <int k, class T, int selector> struct SparseMma {
     uint32_t a[k / 8], b[k / 8], c[4], metadata;
 

@@ -17,8 +17,8 @@ typedef struct GridstrideStream *cudaStream_t;
 #define GRIDSTRIDE_NOT_READ(n) __attribute__((access(none, n)))     // uses an address, without reading it
 #endif
 
-// The built-in variables, which the scheduler sets at each switch to a thread. Their offsets are fixed when a module is
-// loaded: otherwise each read would be a call.
+// The built-in variables, which the scheduler sets at each switch to a thread. The TLS model initial-exec makes each
+// read a load; otherwise it would be a call.
 #define GRIDSTRIDE_BUILTIN extern GRIDSTRIDE_API __attribute__((tls_model("initial-exec"))) __thread
 GRIDSTRIDE_BUILTIN uint3 threadIdx, blockIdx;
 GRIDSTRIDE_BUILTIN dim3 blockDim, gridDim;
@@ -36,27 +36,27 @@ enum class Use { load, store, modify, swap };     // swap: compare-and-swap
 
 // Collectives: the calling thread waits for the others.
 GRIDSTRIDE_API void sync_block(int line = __builtin_LINE());
-// the number of threads with a nonzero predicate
+// Returns the number of threads with a nonzero predicate.
 GRIDSTRIDE_API int sync_block_count(int predicate, int line = __builtin_LINE());
 GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
 // Exchanges `bytes` (at most 16) at `value` among the lanes in `mask`; `slots` receives the address of 32 slots of 16
 // bytes, valid until the next collective of this lane. Returns the lanes that took part.
 GRIDSTRIDE_API unsigned warp_exchange(
     unsigned mask, const void *value, int bytes, const void *&slots, int line = __builtin_LINE());
-// the offset from the slots of a mask of the lanes with an undefined value
+// the offset, after the slots, of the mask of lanes with an undefined value
 constexpr size_t undefined_lanes = 32 * 16;
-// For a shuffle that reads `lane`, which is inactive or has an undefined value: returns the byte that fills the
-// result, or -1 for the caller's own value.
+// Returns the byte that fills the result of a shuffle from `lane`, if that lane is inactive or has an undefined value;
+// otherwise -1.
 GRIDSTRIDE_API int undefined_byte(int lane, int line);
 // Records that the result of a collective on this line is undefined in the current thread; `owner_phrase` names the
-// thread that gets it.
+// thread that receives the result.
 GRIDSTRIDE_API void undefined_result(Code owner_phrase, int line);
 constexpr uint32_t undefined_nan = 0x7fd1c0de;
 constexpr uint64_t undefined_nan_of_double = 0x7ffa381bc0000000;
-// An operation of a whole warp: each lane passes a pointer, and the last of the 32 lanes calls `f` with all pointers
-// before any lane continues.
+// Executes an operation of a warp: each lane passes a pointer, and the lane that arrives last calls `f` with all 32
+// pointers before any lane continues.
 GRIDSTRIDE_API void run_for_warp(const char *operation, void *arg, void (*f)(void *const *), int line);
-GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line
+GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // returns the lanes that wait at this line
 GRIDSTRIDE_API void wait_until(
     bool (*ready)(void *), void *arg, int line = __builtin_LINE(), DescribeWait *describe = nullptr);
 GRIDSTRIDE_API void enter_kernel(const char *name);                // reports a call outside a launch
@@ -69,12 +69,12 @@ constexpr bool took_branch(const char *file, int line, int column, bool is_taken
     return is_taken;
 }
 GRIDSTRIDE_API void yield_thread();                                // lets other threads run
-// a thread that waits may have a time limit of its own
+// Records that a thread reads a clock: its waits may have a time limit.
 GRIDSTRIDE_API void record_clock_read();
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
-// Load and store that are not checked; the `=` of a struct would be an instrumented function.
+// Load and store without checks; the assignment operator of a struct would be instrumented.
 template <class T> GRIDSTRIDE_NO_TSAN auto load_unchecked(const T *p) {
     alignas(T) char bytes[sizeof(T)];
     __builtin_memcpy(bytes, static_cast<const void *>(p), sizeof bytes);
@@ -96,33 +96,33 @@ GRIDSTRIDE_API void *exception_alloc(size_t bytes, void *pc);
 
 // Device memory, with unmapped pages around every allocation; `host`: the CPU may access it, too
 GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false, int line = 0);
-GRIDSTRIDE_API bool device_free(void *p);                          // false: it is not an allocation
-GRIDSTRIDE_API bool free_in_order(void *p);                        // the same, as an operation of a stream
-// malloc and free; in a kernel, of device memory
+GRIDSTRIDE_API bool device_free(void *p);                          // returns false if `p` is not an allocation
+GRIDSTRIDE_API bool free_in_order(void *p);                        // device_free as an operation of a stream
+// malloc and free; in a kernel, they allocate device memory
 GRIDSTRIDE_API void *heap_alloc(size_t bytes);
 GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
 GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
 // records that the host initialized these bytes (cudaMemcpy, cudaMemset)
 GRIDSTRIDE_API void mark_initialized(void *p, size_t bytes);
-GRIDSTRIDE_API bool is_in_allocation(const void *p, size_t bytes);     // whether the range is within one allocation
+GRIDSTRIDE_API bool is_in_allocation(const void *p, size_t bytes);     // whether one allocation contains the range
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 // records that the current operation accesses these bytes; `access`: "reads" or "writes"
 GRIDSTRIDE_API void record_device_use(const void *p, size_t bytes, const char *access);
-// whether it is device memory that the host may not access
+// whether `p` is device memory that the host may not access
 GRIDSTRIDE_API bool is_device_only(const void *p);
-GRIDSTRIDE_API bool is_pageable(const void *p);                    // whether it is host memory that is not page-locked
+GRIDSTRIDE_API bool is_pageable(const void *p);                    // whether `p` is host memory that is not page-locked
 // Translates the host addresses in an argument of a kernel to invalid ones. A word that may be an integer is translated
 // only if it is the address of a function or a vtable.
 GRIDSTRIDE_API void hide_host_addresses(void *p, size_t bytes, bool is_pointer);
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
-// Page-locks host memory, or reverses it; false: it was so already
+// Page-locks host memory, or unlocks it; returns false if nothing changes
 GRIDSTRIDE_API bool register_host(void *p, size_t bytes);
 GRIDSTRIDE_API bool unregister_host(void *p);
-GRIDSTRIDE_API void *device_address_of(const void *host); // its device address; null: it is not page-locked
-// An operation of a stream (../../runtime/operations.cpp), which lasts as long as the object exists. Inside another
-// operation it has no effect. `waits`: the host waits for its end.
+GRIDSTRIDE_API void *device_address_of(const void *host); // null if the host memory is not page-locked
+// An operation of a stream (../../runtime/operations.cpp) that lasts as long as this object. Inside another operation
+// it has no effect. `waits`: whether the host waits for the operation
 class StreamOperation {
     bool is_outermost, waits;
 
@@ -131,7 +131,7 @@ public:
     GRIDSTRIDE_API ~StreamOperation();
     StreamOperation(const StreamOperation &) = delete;
 };
-// As long as this object exists, all operations belong to one stream, as for a graph, and the host waits for none.
+// While this object exists, all operations belong to one stream, as those of a graph do, and the host waits for none.
 class StreamScope {
     bool is_outermost;
 
@@ -146,24 +146,25 @@ GRIDSTRIDE_API void unregister_stream(const void *stream);
 GRIDSTRIDE_API int process_id();
 GRIDSTRIDE_API void record_event(const void *event, const void *stream);
 GRIDSTRIDE_API void forget_event(const void *event);
-GRIDSTRIDE_API void stream_waits(const void *stream, const void *event);
+GRIDSTRIDE_API void stream_waits_for_event(const void *stream, const void *event);
 GRIDSTRIDE_API void host_waits_for_event(const void *event);
 GRIDSTRIDE_API void host_waits_for(const void *stream);
-GRIDSTRIDE_API void host_waits();                                  // for all devices
+GRIDSTRIDE_API void host_waits();                                  // waits for all devices
 GRIDSTRIDE_API void host_waits_for_device(int device);
-// The devices, numbered from 0. With several of them, launches and copies are queued until the host waits.
+// The devices, with indices from 0. With several of them, launches and copies are queued until the host waits.
 GRIDSTRIDE_API int device_count();
 GRIDSTRIDE_API int current_device();
-GRIDSTRIDE_API bool choose_device(int device);                     // false: there is no such device
-GRIDSTRIDE_API bool is_device_number(int device);
-GRIDSTRIDE_API bool set_peer_access(int peer, bool enabled);       // of the current device; false: it was so already
+GRIDSTRIDE_API bool choose_device(int device);                     // returns false if there is no such device
+GRIDSTRIDE_API bool is_device_index(int device);
+// for the current device; returns false if nothing changes
+GRIDSTRIDE_API bool set_peer_access(int peer, bool enabled);
 GRIDSTRIDE_API int device_of(const void *p) GRIDSTRIDE_NOT_READ(1);    // -1: it is not device memory
 GRIDSTRIDE_API int device_of_stream(const void *stream);
-// Allocates cleared memory on each device, which all may access; returns the address on the current one
+// Allocates cleared memory on each device, which all devices may access; returns the address on the current device.
 GRIDSTRIDE_API void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line);
-GRIDSTRIDE_API bool symmetric_free(void *p);                       // on one device
-GRIDSTRIDE_API void *symmetric_peer(const void *p, int device);    // the same element on a device; null: there is none
-// The address for `multimem`, which stands for the same element on all devices; null: `p` is not symmetric
+GRIDSTRIDE_API bool symmetric_free(void *p);                       // frees the memory of one device
+GRIDSTRIDE_API void *symmetric_peer(const void *p, int device);    // the corresponding address on a device; null: none
+// Returns the multicast address for `multimem`, of the same element on all devices; null if `p` is not symmetric.
 GRIDSTRIDE_API void *multicast_address(const void *p);
 GRIDSTRIDE_API int multicast_replicas(const void *address, void *(&replicas)[8]);   // returns their number
 // Graphs: work with dependencies; a captured stream adds a chain of nodes
@@ -173,55 +174,58 @@ struct GraphWork {
     int (*run)(void *work);         // an error of the runtime, or 0
     void (*drop)(void *work);
 };
-// queues work of a stream, which the caller then must not run; false: operations are not queued
+// Queues work of a stream, which the caller must then not run; returns false if operations are not queued.
 GRIDSTRIDE_API bool queue_work(const void *stream, const GraphWork &);
 GRIDSTRIDE_API bool is_queueing();
 GRIDSTRIDE_API bool defers_queue();  // whether the end of a call from Python leaves its operations in the queue
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
-// A launch by a kernel, which runs after its grid; `last`: after all other launches of the grid
-GRIDSTRIDE_API void launch_after_grid(const GraphWork &, bool last);
+// Launches from a kernel, which run after its grid; `is_tail`: after all other launches of the grid
+GRIDSTRIDE_API void launch_after_grid(const GraphWork &, bool is_tail);
 struct Graph;
 struct GraphNode;
-GRIDSTRIDE_API bool is_any_stream_captured();                                   // whether any stream is captured
-GRIDSTRIDE_API Graph *capture_graph(const void *stream);                // null: it is not captured
-GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined = nullptr, bool origin = true);
-GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: it began in another stream
+GRIDSTRIDE_API bool is_any_stream_captured();
+GRIDSTRIDE_API Graph *capture_graph(const void *stream);           // null: the stream is not captured
+GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined_graph = nullptr, bool is_origin = true);
+GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: the capture began in another stream
 GRIDSTRIDE_API void add_captured_node(const void *stream, NodeKind, const GraphWork &);
 // The dependencies of the next node of a captured stream; events pass them from one stream to another.
 GRIDSTRIDE_API GraphNode **capture_dependencies(const void *stream, size_t &n);
-GRIDSTRIDE_API void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool added);
+GRIDSTRIDE_API void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool keep_existing);
 GRIDSTRIDE_API void record_capture_event(const void *event, const void *stream);
-GRIDSTRIDE_API void capture_waits(const void *stream, const void *event);
+GRIDSTRIDE_API void capture_waits_for_event(const void *stream, const void *event);
 GRIDSTRIDE_API Graph *new_graph();
 GRIDSTRIDE_API GraphNode *add_node(Graph *, NodeKind, const GraphWork &);
 GRIDSTRIDE_API void set_work(GraphNode *, const GraphWork &);
-GRIDSTRIDE_API bool set_edge(GraphNode *from, GraphNode *to, bool exists);   // false: nothing changes
+// adds or removes an edge; returns false if nothing changes
+GRIDSTRIDE_API bool set_edge(GraphNode *from, GraphNode *to, bool add);
 GRIDSTRIDE_API GraphNode *graph_node(Graph *, size_t n);           // null: out of range
 GRIDSTRIDE_API NodeKind node_kind(const GraphNode *);
-GRIDSTRIDE_API Graph *copy_graph(Graph *);                         // sorted topologically; null: there is a cycle
-GRIDSTRIDE_API GraphNode *node_of_copy(Graph *copy, const GraphNode *);     // null: it has none
-GRIDSTRIDE_API bool update_graph(Graph *copy, Graph *);            // false: their nodes differ
+GRIDSTRIDE_API Graph *copy_graph(Graph *);                         // in topological order; null: there is a cycle
+GRIDSTRIDE_API GraphNode *node_of_copy(Graph *copy, const GraphNode *);     // null: the copy does not have the node
+GRIDSTRIDE_API bool update_graph(Graph *copy, Graph *);            // returns false if their nodes differ
 GRIDSTRIDE_API int run_graph(Graph *);                             // an error of the runtime, or 0
 GRIDSTRIDE_API void release_graph(Graph *);
 // An allocation node of a graph has the same address at each launch.
 GRIDSTRIDE_API void *graph_alloc(size_t bytes, int line);
-// For Thrust: allows the host to access an allocation, permanently; allows this OS thread to access all device memory,
-// and returns whether it could before.
+// For Thrust: allows the host to access an allocation from now on.
 GRIDSTRIDE_API void share_with_host(const void *p);
+// Sets whether host code of this OS thread may access all device memory; returns the previous state.
 GRIDSTRIDE_API bool allow_device_access(bool on);
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: frees all allocations
-// Copies a host array to device memory; `copy_out_host_arrays` copies all of them back. `fresh`: it is uninitialized.
-GRIDSTRIDE_API void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool fresh = false);
+// Copies a host array to device memory; `copy_out_host_arrays` copies all such arrays back.
+GRIDSTRIDE_API void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool is_uninitialized = false);
 GRIDSTRIDE_API void copy_out_host_arrays();
-// Device variables. kind: 'd', 'c' or 'm' for __device__, __constant__, __managed__; slot: the pointer of its reference
+// Device variables. kind: 'd', 'c' or 'm' for __device__, __constant__, __managed__; slot: the pointer that implements
+// the variable's reference
 GRIDSTRIDE_API void *symbol_alloc(
     const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot);
-// returns the device address, given the address in host code or in a kernel; null: it is not a device variable
+// Returns the device address of a variable, given its address in host code or in a kernel; null if it is not a device
+// variable.
 GRIDSTRIDE_API char *symbol_at(const void *symbol, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API char *symbol_address(const void *symbol) GRIDSTRIDE_NOT_READ(1);     // for cudaGetSymbolAddress
 
-// Shared memory of the current block; `has_alignment`: whether its declaration has an alignment
+// The shape of an array in shared memory; `has_alignment`: whether its declaration specifies an alignment
 struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool has_alignment = true; };
 GRIDSTRIDE_API int shared_site();                                  // returns an index for a declaration
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
@@ -231,7 +235,7 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 // A line of inline PTX carries a hash of its file's name: an access by PTX is recorded without a code address.
 constexpr int line_bits = 17;
 constexpr int plain_line(int line) { return line & ((1 << line_bits) - 1); }
-constexpr int name_hash(const char *path) {   // 1 to 127, of the part after the last slash
+constexpr int name_hash(const char *path) {   // hashes the part after the last slash to 1 to 127
     unsigned hash = 0;
     for (; *path; path++) hash = *path == '/' ? 0 : (hash * 31 + static_cast<unsigned char>(*path)) % 127;
     return int(hash) + 1;
@@ -241,29 +245,29 @@ constexpr int source_line(int line, const char *path) {
 }
 #define GS_LINE (::std::integral_constant<int, ::gridstride::source_line(__LINE__, __FILE__)>::value)
 
-// PTX addresses shared memory by 32 bits, from `shared_window` on.
+// PTX addresses shared memory with 32 bits, from `shared_window` on.
 constexpr uint32_t shared_window = 1024;
-GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0 for addresses that are not in shared memory
-// reports an invalid address, and one that is not aligned to `bytes`
+GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0 if the address is not in shared memory
+// Converts a 32-bit address; reports an invalid address, and one that is not aligned to `bytes`.
 GRIDSTRIDE_API char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, int line);
 GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *operation, int line);
-// reports an access that the compiler does not instrument
+// Passes an access that the compiler does not instrument to the detectors.
 GRIDSTRIDE_API void report_access(const void *p, unsigned bytes, bool write, int line);
 // memmove and memset, called from `pc`
 GRIDSTRIDE_API void *copy_memory(void *to, const void *from, size_t bytes, void *pc);
 GRIDSTRIDE_API void *fill_memory(void *to, int value, size_t bytes, void *pc);
 
-// cp.async: copies the first `read` of the `bytes`, and clears the others. No thread may access the destination before
-// the thread has waited for the copy.
+// cp.async: copies the first `num_read` of `bytes` bytes, and clears the others. No thread may access the destination
+// before the copying thread has waited.
 GRIDSTRIDE_API void copy_async(
-    void *to, const void *from, unsigned bytes, unsigned read, const char *operation, int line);
+    void *to, const void *from, unsigned bytes, unsigned num_read, const char *operation, int line);
 GRIDSTRIDE_API void copy_async_commit();
 // waits until at most `groups` groups of the thread are in flight
 GRIDSTRIDE_API void copy_async_wait(unsigned groups);
 GRIDSTRIDE_API void copy_async_wait_all();
 
-// Clusters: blocks that run at the same time and can access each other's shared memory. That of block r of the cluster
-// has addresses from r * block_window on.
+// Clusters: blocks that run at the same time and can access each other's shared memory. The shared memory of block r of
+// the cluster has addresses from r * block_window on.
 constexpr uint32_t block_window = 1u << 24;
 // __cluster_dims__: repeats the launch if its clusters have another shape
 GRIDSTRIDE_API void require_cluster_shape(dim3 blocks);
@@ -279,16 +283,16 @@ GRIDSTRIDE_API dim3 cluster_shape();
 GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);
 GRIDSTRIDE_API void cluster_arrive(int line);
 GRIDSTRIDE_API void cluster_wait(int line);
-// bar.sync and bar.arrive with a number of threads; barrier 0 with all threads of the block is sync_block().
-GRIDSTRIDE_API void named_barrier(uint32_t number, uint32_t threads, bool waits, int line);
+// bar.sync and bar.arrive with a thread count; barrier 0 with all threads of the block is sync_block().
+GRIDSTRIDE_API void named_barrier(uint32_t barrier_id, uint32_t threads, bool waits, int line);
 
-// mbarriers. A phase completes when all its arrivals and bytes have arrived.
+// mbarriers. A phase completes when all expected threads and bytes have arrived.
 GRIDSTRIDE_API void mbarrier_init(uint32_t address, uint32_t count, int line);
 GRIDSTRIDE_API void mbarrier_invalidate(uint32_t address, int line);
 GRIDSTRIDE_API void mbarrier_expect(uint32_t address, uint32_t bytes, int line);
-// returns the phase, as a token
+// Returns the token, which is the phase.
 GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line);
-// arrive_drop: the next phases expect one arrival less
+// arrive_drop: arrives, and lowers the expected count of later phases by one
 GRIDSTRIDE_API void mbarrier_drop(uint32_t address, int line);
 // returns whether the phase of that parity is complete
 GRIDSTRIDE_API bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line);
@@ -297,15 +301,15 @@ GRIDSTRIDE_API bool mbarrier_try_wait(uint32_t address, uint32_t parity, int lin
 GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
-// A tensor map, as cuTensorMapEncodeTiled makes it, in the emulator's format: innermost axis first, strides in bytes.
-// CuTe clears a bit of the second word of a small array's map, to work around a bug of some drivers, so that word is
-// unused.
+// A tensor map that cuTensorMapEncodeTiled encodes, in the emulator's format: innermost axis first, strides in bytes.
+// CuTe clears a bit in the second word of a small array's map, to work around a driver bug, so that word is unused.
 struct alignas(64) TensorMap {
     char mark[8];
     uint64_t patched_by_cute;
     char *base;
-    // `im2col`: 0 in tiled mode; else 1 and, from bit 4 * axis on, the traversal stride of the axis. Then `box` has the
-    // channels per pixel, the pixels per column and, per spatial axis, both corners of the bounding box, 16 bits each.
+    // `im2col`: 0 in tiled mode; otherwise 1 and, from bit 4 * axis on, the traversal stride of that axis. In im2col
+    // mode `box` contains the channels per pixel, the pixels per column and, per spatial axis, both corners of the
+    // bounding box, 16 bits each.
     int32_t rank, itemsize, swizzle, im2col, sizes[5], box[5];
     int64_t strides[5];
     int traversal_stride(int axis) const { return im2col >> 4 * axis & 15; }
@@ -313,15 +317,15 @@ struct alignas(64) TensorMap {
     int upper_corner(int axis) const { return box[axis + 1] >> 16; }
 };
 inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
-// Bulk copies; `blocks`: multicast mask of blocks of the cluster; 0: the block of the calling thread
+// Bulk copies; `blocks`: the multicast mask of blocks of the cluster; 0: the block of the calling thread
 GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
 // st.async: stores to shared memory of a block of the cluster; its mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
-// Copies of a tensor map: a box; four rows of a matrix, whose coordinates are the column and four row indices; the
-// pixels under a filter, whose coordinates are followed by offsets per spatial axis
+// What a tensor copy copies: a box; four rows of a matrix, with the column and four row indices as coordinates; the
+// pixels under a filter, with an offset per spatial axis after the coordinates
 enum class TensorMode { tiled, rows, im2col };
-// `of_pair`: the mbarrier is in the block of the pair whose rank has the parity of that of `bar` (cta_group::2)
+// `of_pair`: with cta_group::2, the mbarrier is in the block of the CTA pair that has the parity of the rank in `bar`
 GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar,
     uint32_t blocks, int line, bool of_pair = false, TensorMode mode = TensorMode::tiled);
 GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_t from, int line,
@@ -329,13 +333,14 @@ GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, in
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
-// Metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows, and a group has
+// The metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows. A group has
 // the indices of the two stored elements of four. Indices that PTX does not allow are a finding; without checks an
-// element is multiplied at its index, as on an H100. `halves`: odd lanes have the columns from 16 on.
+// element is multiplied at its index, as on an H100. `has_two_halves`: odd lanes have the columns from 16 on.
 inline int sparse_index(uint32_t word, int row, int group, int item) {
     return int(word >> (row * 16 + group * 4 + item * 2) & 3);
 }
-GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line);
+GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool has_two_halves, bool is_ordered,
+    int line);
 
 // Products of the tensor cores of a warp (fragments.cpp): c[m][n] += a[m][k] @ b[k][n]; n: 8, 16 or 32
 GRIDSTRIDE_API void multiply_matrices(const float *a, const float *b, double *c, int m, int n, int k);
@@ -347,39 +352,39 @@ struct FragmentProduct {
     bool a_is_column_major, b_is_column_major;
 };
 struct FragmentOperands {
-    const void *x[3];                      // the elements of a lane: of a, b and c
+    const void *x[3];                      // the lane's elements of a, b and c
     void *d;
 };
 GRIDSTRIDE_API void multiply_fragments(const FragmentProduct &, void *const *operands_of_lanes);
 
 // wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `accumulates`. A thread must not read its accumulators before
 // it has waited.
-enum class Number { bf16, f16, tf32, e4m3, s8 };
+enum class WgmmaType { bf16, f16, tf32, e4m3, s8 };
 struct Wgmma {
-    Number type;
+    WgmmaType type;
     int n;
     uint64_t a, b;                     // descriptors
     const uint32_t *a_registers;       // instead of `a`, or null
     bool accumulates;
     int a_sign, b_sign;
     bool a_transposed, b_transposed;           // whether M or N is contiguous, not K
-    float *const *results, *const *accumulators;   // n/2 of each; the accumulators are in registers
-    const uint32_t *metadata;              // of a 2:4 sparse `a`, for which K is twice as large; or null
+    float *const *results, *const *accumulators;   // n/2 each: where results are stored, and the registers
+    const uint32_t *metadata;              // for a 2:4 sparse `a`, with twice the K; or null
     int selector;
-    bool has_half_sums;                    // two accumulators of 16 bits per register, so n/4 registers
+    bool has_half_accumulators;            // whether a register has two 16-bit accumulators (n/4 registers)
 };
 GRIDSTRIDE_API void wgmma_fence();
 GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
 GRIDSTRIDE_API void wgmma_commit();
 GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
 
-// Blackwell: tensor memory, 128 lanes of 512 columns of 32 bits per block; an address has the lane in its upper 16 bits
-// and the column in its lower ones. `cta_group`: 2 for instructions of two blocks of a cluster.
+// Blackwell: tensor memory has 128 lanes of 512 columns of 32 bits per block; an address has the lane in its upper 16
+// bits and the column in its lower 16 bits. `cta_group`: 2 for instructions of a CTA pair
 GRIDSTRIDE_API void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line);
 GRIDSTRIDE_API void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line);
 GRIDSTRIDE_API void tmem_relinquish(int cta_group, int line);
-// tcgen05.ld and tcgen05.st of a warp; `packs`: the lower halves of two columns per register; `split`: the distance of
-// the columns of lanes 16 to 31 for s16x32bx2
+// tcgen05.ld and tcgen05.st of a warp; `packs`: whether a register has the lower halves of two columns; `split`: for
+// s16x32bx2, the offset of the columns of lanes 16 to 31
 enum class TensorShape { s32x32b, s16x64b, s16x128b, s16x256b, s16x32bx2 };
 struct TensorMove {
     TensorShape shape;
@@ -394,17 +399,17 @@ GRIDSTRIDE_API void tmem_fence(bool is_before);
 enum class TensorKind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
 struct TensorProduct {
     TensorKind kind;
-    int cta_group, block;              // block: the elements along k per scale; 0: no scales
+    int cta_group, block;              // block: elements along k per scale; 0: no scales
     uint32_t d;
     uint64_t a, b;                     // descriptors
     bool a_in_tensor_memory;
     uint32_t a_address, descriptor, a_scales, b_scales;
-    const uint32_t *masks;             // of lanes that are not written, 4 words or, of two blocks, 8; or null
+    const uint32_t *masks;             // lanes that are not written: 4 words, or 8 for a CTA pair; or null
     bool accumulates;
-    int d_scale;                       // D is divided by 2 to this power first
+    int d_scale;                       // D is first divided by 2 to the power of d_scale
     bool is_weight_stationary;         // tcgen05.mma.ws
-    bool is_sparse;                    // tcgen05.mma.sp: A has two of four elements
-    uint32_t metadata;                 // their indices, in tensor memory
+    bool is_sparse;                    // tcgen05.mma.sp: A stores two of every four elements
+    uint32_t metadata;                 // the address of their indices in tensor memory
 };
 GRIDSTRIDE_API void tmem_multiply(const TensorProduct &, int line);
 enum class TensorCopyShape { c128x256b, c4x256b, c128x128b, c64x128b_02_13, c64x128b_01_23, c32x128b };
@@ -415,7 +420,7 @@ struct Canceled { uint32_t x, y, z, is_canceled; };
 GRIDSTRIDE_API void try_cancel(uint32_t to, uint32_t bar, bool for_cluster, int line);
 GRIDSTRIDE_API void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line);
 
-struct ParameterNames {              // the names of a kernel's parameters, separated by commas
+struct ParameterNames {              // the comma-separated names of a kernel's parameters
     const char *kernel, *parameters;
     GRIDSTRIDE_API ParameterNames(const char *kernel, const char *parameters);
 };
@@ -425,9 +430,9 @@ struct PlainVariables {              // this module has device variables that ar
 };
 
 struct Arg {                         // an argument of a launch
-    const void *pointer;             // null if it is not one
+    const void *pointer;             // null if the argument is not a pointer
     size_t itemsize;
-    bool without_address = false;    // whether neither it nor an element that it points to can contain an address
+    bool has_no_address = false;     // whether neither the argument nor its elements can contain an address
 };
 
 struct Config {                      // the configuration between <<< and >>>, and other launch attributes
@@ -440,11 +445,11 @@ struct Config {                      // the configuration between <<< and >>>, a
         int cooperative = 0)
         : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster), cooperative(cooperative) {}
 };
-// The type of an object that contains a kernel and its arguments; only the source knows that type
+// Describes the type of an object that contains a kernel and its arguments; only the source knows the type itself
 struct CallType {
     size_t bytes, alignment;
     void (*thread)(void *call);                    // runs one thread of the kernel
-    void (*copy)(void *to, const void *call);      // null: its bytes are copied
+    void (*copy)(void *to, const void *call);      // null: it is trivially copyable
     void (*drop)(void *call);
     bool (*begin)();                               // called before the launch, in the launching OS thread
 };
@@ -456,14 +461,14 @@ struct Call {
     const Arg *args;
     int nargs;
 };
-// Launches a kernel; in a captured stream or a kernel, later, with copies of the arguments.
+// Launches a kernel. In a captured stream or from a kernel, it is launched later, with copies of the arguments.
 GRIDSTRIDE_API void launch(const Config &, const Call &);
 
 struct Launch {
     dim3 grid, block;
     size_t shared;
     void *stream;
-    dim3 cluster;                    // without effect if the kernel has __cluster_dims__
+    dim3 cluster;                    // ignored if the kernel has __cluster_dims__
     const char *kernel;
     int line;
     void (*thread)(void *);          // runs one thread of the kernel
@@ -475,32 +480,32 @@ struct Launch {
 };
 GRIDSTRIDE_API bool make_worker();                                 // prepares this OS thread for launches
 GRIDSTRIDE_API void run(const Launch &);
-// the number of blocks that fit on one SM, by threads and bytes of shared memory
-GRIDSTRIDE_API int blocks_of_sm(int threads, size_t shared);
-GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // cudaFuncSetAttribute's value; 48 KB before it
-GRIDSTRIDE_API bool &allows_large_clusters(const char *kernel);    // may clusters have 16 blocks, not just 8?
+// Returns how many blocks with this many threads and bytes of shared memory are resident per SM.
+GRIDSTRIDE_API int resident_blocks_per_sm(int threads, size_t shared);
+GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // what cudaFuncSetAttribute has set; default: 48 KB
+GRIDSTRIDE_API bool &allows_large_clusters(const char *kernel);    // whether clusters may have 16 blocks, not just 8
 
 GRIDSTRIDE_API bool on_device();
-GRIDSTRIDE_API void wait_for_device();                             // reports a call in a kernel
+GRIDSTRIDE_API void wait_for_device();                             // reports a call from a kernel
 GRIDSTRIDE_API int set_error(int code); // stores the code for cudaGetLastError, and returns it
 GRIDSTRIDE_API int last_error(bool clear);
 // A program that handles cudaErrorAssert continues after a failed assertion.
 GRIDSTRIDE_API void handle_assertions(bool);
-GRIDSTRIDE_API int error_after_waiting();   // the code of an assertion that failed in a launch before; 0: none
-// returns whether the last launch was rejected; the finding has the reason
+GRIDSTRIDE_API int error_after_waiting();   // the error code of an assertion that failed in an earlier launch; 0: none
+// whether the last launch was rejected; the finding contains the reason
 GRIDSTRIDE_API bool is_launch_rejected();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
 // reports a trap in a kernel; `operation` is a phrase
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
 [[noreturn]] GRIDSTRIDE_API void report_local_overrun(void *pc);   // reports a write past the end of a local array
-// An index of `rank` dimensions is out of bounds for an array with these sizes; `access`: "read" or "write".
+// Reports an index that is out of bounds for an array with `rank` axes of these sizes; `access`: "read" or "write"
 [[noreturn]] GRIDSTRIDE_API void report_index_outside(
     const char *access, const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void exit_program(int code);                  // exit()
 [[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
 // reports a host function that is called in device code, from a __host__ __device__ function
 GRIDSTRIDE_API void report_host_only_call(const char *function, int line = __builtin_LINE());
-// reports an algorithm of Thrust with the wrong execution policy
+// reports a Thrust algorithm with the wrong execution policy
 [[noreturn]] GRIDSTRIDE_API void report_wrong_policy(const char *algorithm, bool device);
 // returns whether host code may access the device memory at `p`
 GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
@@ -521,10 +526,10 @@ namespace fft {
 // direction: -1 forward, 1 inverse, without a factor
 GRIDSTRIDE_API void run(const Transform &, const void *in, void *out, int direction);
 }
-// Runs `f(arg)`, and converts a crash to a finding; returns false if there is one. `code`: a function of the host code
-// that is called, which Ctrl-C may end.
+// Runs `f(arg)`, and converts a crash to a finding; returns false if there is a finding. `code`: a function of the host
+// code that runs, which Ctrl-C may interrupt
 GRIDSTRIDE_API bool run_guarded(void (*f)(void *), void *arg, const void *code = nullptr);
-// Host code that calls Python sets this, because Python then handles Ctrl-C.
+// Called by host code before and after it calls Python, which then handles Ctrl-C.
 GRIDSTRIDE_API void set_in_python(bool on);
 }
 
@@ -532,36 +537,35 @@ extern "C" {
 // the finding of the last call; its kind is `nothing` if there is none
 GRIDSTRIDE_API gridstride::Finding *gridstride_finding();
 GRIDSTRIDE_API const gridstride::Abi *gridstride_abi();
-// a line per code: its kind, a blank, its name
+// one line per code: kind, space, name
 GRIDSTRIDE_API const char *gridstride_codes();
 // receives warnings
 GRIDSTRIDE_API void gridstride_send_warnings_to(void (*)(const gridstride::Finding *));
-// checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
-// memory: bytes of the device; 0: the free memory of this machine
-// devices: their number; 0 and 1: one
+// checks: a mask of 1 << Kind; order: 0 forward, 1 reverse, 2 shuffled; memory: the size of device memory in bytes, 0
+// for the free memory of this machine; devices: the number of devices, 0 for one
 struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; int devices; };
 GRIDSTRIDE_API void gridstride_set_options(const gridstride_options *);
 // the n-th allocation that was not freed; false: there are fewer
 struct gridstride_leak {
     size_t bytes;
-    int line; // of the allocation; 0: unknown
+    int line; // the line of the allocation; 0: unknown
 };
 GRIDSTRIDE_API bool gridstride_get_leak(int n, gridstride_leak *);
 // after a checked launch: which bytes of an uninitialized array the kernel has written
 GRIDSTRIDE_API void gridstride_get_written(const void *p, size_t n, unsigned char *out);
 // receives the output of printf; null: stdout
 GRIDSTRIDE_API void gridstride_send_output_to(void (*sink)(const char *, size_t));
-// Computes `batch` transforms of arrays without gaps. A real transform has half of the complex values of the last axis.
+// `batch` transforms of contiguous arrays. A complex array of a real transform has only half of the last axis.
 struct gridstride_transform {
     const void *in;
     void *out;
     int rank, batch, sizes[3], is_double, is_complex_in, is_complex_out, direction;
 };
 GRIDSTRIDE_API void gridstride_transform_with(void (*f)(const gridstride_transform *));
-// Unloads a module, a handle of dlopen(). Returns 0: unloaded; 1: not unloaded, because something may point into it; 2:
-// busy, try again.
+// Unloads a module, given by its handle from dlopen(). Returns 0 if it is unloaded, 1 if a pointer into it may exist, 2
+// if it is busy and the caller should try again.
 GRIDSTRIDE_API int gridstride_unload(void *handle);
-// Loads a module in a child process, whose id is stored in *child (-1: none); returns a pipe to which the child writes
-// its `Finding`, or -1.
+// Loads a module in a child process, whose process ID is stored in *child (-1: none). Returns a pipe to which the child
+// writes its `Finding`, or -1.
 GRIDSTRIDE_API int gridstride_load_in_child(const char *path, int *child);
 }

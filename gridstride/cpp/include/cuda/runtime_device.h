@@ -1,4 +1,4 @@
-// The devices: one to eight, each with the limits of an H100, so that a launch that is valid here is valid on a GPU.
+// One to eight devices with the limits of an H100, so that a launch that is valid here is valid on a GPU.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ enum {
 };
 inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 namespace gridstride {
-inline bool are_devices(int device, int peer) { return is_device_number(device) && is_device_number(peer); }
+inline bool are_devices(int device, int peer) { return is_device_index(device) && is_device_index(peer); }
 }
 // A device is not a peer of itself.
 inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
@@ -62,12 +62,12 @@ inline cudaError_t cudaDeviceGetP2PAttribute(int *value, cudaDeviceP2PAttr attri
 }
 inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     if (flags) return gridstride::record_error(cudaErrorInvalidValue);
-    if (!gridstride::is_device_number(peer) || peer == gridstride::current_device())
+    if (!gridstride::is_device_index(peer) || peer == gridstride::current_device())
         return gridstride::record_error(cudaErrorInvalidDevice);
     return gridstride::success_if(gridstride::set_peer_access(peer, true), cudaErrorPeerAccessAlreadyEnabled);
 }
 inline cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-    if (!gridstride::is_device_number(peer)) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_index(peer)) return gridstride::record_error(cudaErrorInvalidDevice);
     return gridstride::success_if(gridstride::set_peer_access(peer, false), cudaErrorPeerAccessNotEnabled);
 }
 inline cudaError_t cudaSetDevice(int d) {
@@ -84,7 +84,7 @@ struct cudaPointerAttributes {
     int device;
     void *devicePointer, *hostPointer;
 };
-// Pinned and managed memory count as memory of the host.
+// Pinned and managed memory count as host memory.
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer) {
     void *const p = const_cast<void *>(pointer);
     const int device = gridstride::device_of(p);
@@ -113,7 +113,7 @@ inline void set_texture_limits(cudaDeviceProp &p) {
 }
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
-    if (!gridstride::is_device_number(d)) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_index(d)) return gridstride::record_error(cudaErrorInvalidDevice);
     *p = {};
     p->pciBusID = d;
     const bool is_blackwell = gridstride::architecture >= 1000;
@@ -198,5 +198,5 @@ inline cudaError_t cudaDeviceGetLimit(size_t *value, cudaLimit limit) {
 inline cudaError_t cudaChooseDevice(int *device, const cudaDeviceProp *) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
     snprintf(id, size_t(bytes), "0000:%02x:00.0", device);
-    return gridstride::success_if(gridstride::is_device_number(device), cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::is_device_index(device), cudaErrorInvalidDevice);
 }

@@ -1,4 +1,4 @@
-// Attributes and occupancy of a kernel, and launches by functions
+// Attributes and occupancy of a kernel, and cudaLaunchKernel with its variants
 #pragma once
 #include "emulator.h"
 #include "runtime_errors.h"
@@ -14,9 +14,9 @@ struct cudaFuncAttributes {
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes;
 };
 namespace gridstride {
-// Kernels by their address, for launches by a `void *`. lint/callers.py makes each kernel of a program that has such
-// launches refer to its `PackedKernel`, which registers it when the module is loaded.
-// A list, because a container would be instantiated again in each source.
+// Kernels by address, for launches through a `void *`. If a program has such launches, lint/callers.py makes each
+// kernel refer to its `PackedKernel`, which registers the kernel when the module is loaded. A linked list, because a
+// standard container would be instantiated in each source.
 struct PackedLaunch {
     const void *kernel;
     const char *name;
@@ -49,10 +49,10 @@ inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
     *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_shared_of(kernel))};
     return cudaSuccess;
 }
-// The number of blocks that fit on one SM, by threads and shared memory; the registers that nvcc would use are unknown.
+// Returns how many blocks are resident per SM, limited by threads and shared memory; register use is unknown here.
 inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     if (threads < 1 || threads > 1024) return record_error(cudaErrorInvalidValue);
-    *n = blocks_of_sm(threads, dynamic);
+    *n = resident_blocks_per_sm(threads, dynamic);
     return cudaSuccess;
 }
 inline cudaError_t choose_block_size(int *grid, int *block, size_t dynamic, int limit) {
@@ -78,7 +78,7 @@ cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block
     const int most = limit && limit < 1024 ? limit : 1024;
     return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, size_t(bytes(most)), most);
 }
-// Launches by functions. The rewriter removes the cast to `void *`, so that the type of the kernel is known.
+// cudaLaunchKernel and similar functions. The rewriter removes the cast to `void *`, so the kernel's type is known.
 namespace gridstride {
 template <class... P, size_t... i>
 void launch_packed(const Config &config, const char *name, int line, void (*kernel)(P...), [[maybe_unused]] void **args,

@@ -1,4 +1,4 @@
-// Memory of the device: allocation, pools, pinned memory, copies, and the variables of the device by their names.
+// Device memory: allocation, pools, pinned memory, copies, and symbols.
 #pragma once
 #include "capture.h"
 #include "runtime_errors.h"
@@ -94,7 +94,7 @@ enum cudaMemPoolAttr {
 };
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
     static GridstridePool default_pools[8] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}};
-    if (!gridstride::is_device_number(device)) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_index(device)) return gridstride::record_error(cudaErrorInvalidDevice);
     *pool = &default_pools[device];
     return cudaSuccess;
 }
@@ -104,7 +104,7 @@ inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
 inline cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *props) {
     if (props->handleTypes != cudaMemHandleTypeNone) return gridstride::record_error(cudaErrorNotSupported);
-    if (!gridstride::is_device_number(props->location.id)) return gridstride::record_error(cudaErrorInvalidDevice);
+    if (!gridstride::is_device_index(props->location.id)) return gridstride::record_error(cudaErrorInvalidDevice);
     *pool = new GridstridePool{0, props->location.id};
     return cudaSuccess;
 }
@@ -114,20 +114,20 @@ enum cudaMemAccessFlags {
 };
 struct cudaMemAccessDesc { cudaMemLocation location; cudaMemAccessFlags flags; };
 namespace gridstride {
-class DeviceScope {                       // makes a device the current one while it exists
-    const int before = current_device();
+class DeviceScope {                       // makes a device current while this object exists
+    const int previous = current_device();
 
 public:
     explicit DeviceScope(int device) { choose_device(device); }
     DeviceScope(const DeviceScope &) = delete;
-    ~DeviceScope() { choose_device(before); }
+    ~DeviceScope() { choose_device(previous); }
 };
 }
 inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc *access, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const int device = access[i].location.id;
         if (access[i].location.type != cudaMemLocationTypeDevice || device == pool->device) continue;
-        if (!gridstride::is_device_number(device)) return gridstride::record_error(cudaErrorInvalidDevice);
+        if (!gridstride::is_device_index(device)) return gridstride::record_error(cudaErrorInvalidDevice);
         const gridstride::DeviceScope on_device(device);
         gridstride::set_peer_access(pool->device, access[i].flags != cudaMemAccessFlagsProtNone);
     }
@@ -135,7 +135,7 @@ inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessD
 }
 inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags *flags, cudaMemPool_t, cudaMemLocation *location) {
     *flags = cudaMemAccessFlagsProtReadWrite;
-    return gridstride::success_if(gridstride::is_device_number(location->id), cudaErrorInvalidDevice);
+    return gridstride::success_if(gridstride::is_device_index(location->id), cudaErrorInvalidDevice);
 }
 inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
@@ -188,8 +188,7 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsig
     return gridstride::success_if(*p, cudaErrorInvalidValue);
 }
 
-// Returns whether the host waits for a copy: not within device memory, and for cudaMemcpyAsync only with pageable
-// memory.
+// Returns whether the host waits for a copy: it does not within device memory.
 namespace gridstride {
 inline bool waits_for_copy(const void *to, const void *from) { return !is_device_only(to) || !is_device_only(from); }
 }
@@ -220,7 +219,7 @@ inline cudaError_t cudaMemcpyAsync(
         const StreamOperation operation("cudaMemcpyAsync", s, line, is_pageable(to));
         return int(cudaMemcpy(to, from, bytes, kind));
     };
-    // when the call returns, a copy from pageable memory has read its source, and a copy to pageable memory has ended
+    // A copy from pageable memory returns after it has read its source, a copy to pageable memory after it has ended.
     const bool is_any_pageable = is_pageable(to) || is_pageable(from);
     if (is_any_pageable && is_queueing() && !is_any_stream_captured()) return cudaError_t(copy());
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
@@ -287,7 +286,7 @@ inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w,
 }
 inline cudaError_t cudaMemcpyPeer(
     void *to, int to_device, const void *from, int from_device, size_t bytes, int line = __builtin_LINE()) {
-    if (!gridstride::is_device_number(to_device) || !gridstride::is_device_number(from_device))
+    if (!gridstride::is_device_index(to_device) || !gridstride::is_device_index(from_device))
         return gridstride::record_error(cudaErrorInvalidDevice);
     gridstride::host_waits_for_device(to_device);
     gridstride::host_waits_for_device(from_device);
@@ -296,7 +295,7 @@ inline cudaError_t cudaMemcpyPeer(
 inline cudaError_t cudaMemcpyPeerAsync(
     void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t s = nullptr,
     int line = __builtin_LINE()) {
-    if (!gridstride::is_device_number(to_device) || !gridstride::is_device_number(from_device))
+    if (!gridstride::is_device_index(to_device) || !gridstride::is_device_index(from_device))
         return gridstride::record_error(cudaErrorInvalidDevice);
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
 }
@@ -328,7 +327,7 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = c
     return cudaSuccess;
 }
 
-// Device variables by name: the symbol itself, or its address in host code
+// Device variables: the symbol itself, or its address in host code
 namespace gridstride {
 template <class T> const void *symbol_key(const T &symbol) {
     return const_cast<const char *>(&reinterpret_cast<const volatile char &>(symbol));

@@ -1,5 +1,5 @@
-// Streams and events. Each operation is complete when its call returns, and times are those of the CPU. The order of
-// operations is reported to the runtime, which checks that the host waits for them.
+// Streams and events. Each operation is complete when its call returns, and events measure CPU time. The runtime
+// records the order of operations, and checks that the host waits for them.
 #pragma once
 #include <string.h>
 #include <time.h>
@@ -31,7 +31,7 @@ GRIDSTRIDE_NO_TSAN inline cudaError_t cudaStreamCreateWithFlags(
 inline cudaError_t cudaStreamCreate(cudaStream_t *s, int line = __builtin_LINE()) {
     return cudaStreamCreateWithFlags(s, cudaStreamDefault, line);
 }
-// from the lowest to the highest priority; priorities have no effect here
+// The lowest and the highest priority; priorities have no effect here
 constexpr int gridstride_priorities[] = {0, -5};
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     if (least) *least = gridstride_priorities[0];
@@ -60,11 +60,11 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     return cudaError_t(gridstride::error_after_waiting());
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
-// A stream that waits for a captured one is captured, too.
+// A stream that waits for an event of a captured stream is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
     if (e->graph && !gridstride::capture_graph(s)) gridstride::begin_capture(s, e->graph, false);
-    if (e->graph) gridstride::capture_waits(s, e);
-    else gridstride::stream_waits(s, e);
+    if (e->graph) gridstride::capture_waits_for_event(s, e);
+    else gridstride::stream_waits_for_event(s, e);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamAddCallback(

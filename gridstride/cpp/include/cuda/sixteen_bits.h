@@ -1,5 +1,5 @@
-// Floats of 16 bits: 1 for the sign, then the exponent, then `m` bits of mantissa (half: 10, bfloat16: 7). Conversions
-// are correctly rounded and done on the bits, so that they are the same on every machine.
+// 16-bit floats: a sign bit, the exponent and `m` bits of mantissa (half: 10, bfloat16: 7). Conversions are correctly
+// rounded and operate on the bits, so that they are the same on every machine.
 #pragma once
 #include <fenv.h>
 #include "intrinsics.h"

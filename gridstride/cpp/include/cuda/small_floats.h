@@ -10,9 +10,9 @@ enum class Specials { none, nan, infinity_and_nan };    // codes that are not fi
 
 template <int exponent_bits, int mantissa_bits, Specials specials> struct SmallFloat {
     static constexpr int bits = 1 + exponent_bits + mantissa_bits, sign_bit = 1 << (bits - 1);
-    static constexpr int slot_bits = bits == 4 ? 4 : 8;                 // of an element in a pair
+    static constexpr int slot_bits = bits == 4 ? 4 : 8;                 // bits per element of a pair
     static constexpr int min_exponent = 2 - (1 << (exponent_bits - 1)), last_code = sign_bit - 1;
-    // Without infinities a value that is too large becomes NaN; without NaNs, too, it becomes the largest value.
+    // A value that is too large becomes infinity; without infinities, NaN; without NaNs, the maximum.
     static constexpr int overflow_code =
         specials == Specials::infinity_and_nan ? last_code >> mantissa_bits << mantissa_bits : last_code;
     static constexpr int max_code = specials == Specials::none ? last_code : overflow_code - 1;
@@ -26,8 +26,8 @@ template <int exponent_bits, int mantissa_bits, Specials specials> struct SmallF
                        : ldexpf(float(mantissa), min_exponent - mantissa_bits);
         return code & sign_bit ? -magnitude : magnitude;
     }
-    // Rounds to nearest, ties to even, or towards zero. A value that is too large becomes the largest value if
-    // `saturate`. A NaN loses its sign.
+    // Rounds to nearest even, or towards zero. With `saturate`, a value that is too large becomes the maximum. A NaN
+    // loses its sign.
     static unsigned encode(double x, bool saturate = true, cudaRoundMode rounding = cudaRoundNearest) {
         if (x != x) return last_code;
         const unsigned sign = __builtin_signbit(x) ? sign_bit : 0,

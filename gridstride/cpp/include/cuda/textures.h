@@ -1,5 +1,5 @@
-// Arrays, texture objects and surface objects, by the definitions of the CUDA programming guide. Reads of texels are
-// checked by the detectors.
+// Arrays, texture objects and surface objects, as the CUDA programming guide defines them. The detectors check reads of
+// texels.
 #pragma once
 #include <algorithm>
 #include "emulator.h"
@@ -18,7 +18,7 @@ inline cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, c
     return {x, y, z, w, f};
 }
 namespace gridstride {
-// The type of a vector's elements, and their number
+// The element type of a vector, and how many elements it has
 template <class T, class = void> struct Texel {
     typedef T Element;
     static constexpr int num_channels = 1;
@@ -166,7 +166,7 @@ inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, 
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 
-// Boxes; `extent.width` and positions along x count elements where an array takes part, and bytes otherwise.
+// Copies of boxes; `extent.width` and positions along x are in elements if an array takes part, otherwise in bytes.
 struct cudaMemcpy3DParms {
     cudaArray_t srcArray;
     cudaPos srcPos;
@@ -315,7 +315,7 @@ inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc *description,
 }
 
 namespace gridstride {
-// The value of one channel of a texel
+// Returns the value of one channel of a texel.
 template <class Element> GRIDSTRIDE_NO_TSAN Element channel_value(const Texture &t, const char *p, int c) {
     const int bits = t.desc.x;
     uint32_t raw = 0;
@@ -350,7 +350,7 @@ template <class T> GRIDSTRIDE_NO_TSAN T texel(const Texture &t, long long x, lon
     return result;
 }
 
-// Converts a coordinate along an axis of n texels to texels, by the address mode.
+// Converts a coordinate along an axis of n texels to a position in texels, according to the address mode.
 GRIDSTRIDE_NO_TSAN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
     if (!t.description.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
@@ -370,8 +370,8 @@ GRIDSTRIDE_NO_TSAN inline long long texel_index(const Texture &t, long long i, s
     if (mode == cudaAddressModeWrap && t.description.normalizedCoords) return (i % size + size) % size;
     return i < 0 ? 0 : size - 1;
 }
-// The two texels between which a coordinate is, and its distance from the first. Texture units round the distance to
-// 1/256.
+// The two neighbouring texels of a coordinate, and its distance from the first one. Texture units round the distance to
+// a multiple of 1/256.
 struct TexelPair { long long low, high; float distance; };
 GRIDSTRIDE_NO_TSAN inline TexelPair texel_pair(const Texture &t, float x, size_t n, int axis) {
     const float position = texel_position(t, x, n, axis);
@@ -439,7 +439,7 @@ GRIDSTRIDE_NO_TSAN T tex2DLayered(cudaTextureObject_t object, float x, float y, 
     return interpolate_xy<T>(
         t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), clamp_layer(t, layer), line);
 }
-// There is one level only; the argument is ignored.
+// The level of detail is ignored, because there is only one level.
 template <class T> GRIDSTRIDE_NO_TSAN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
     return tex1D<T>(object, x, line);
 }
@@ -517,27 +517,28 @@ GRIDSTRIDE_BY_POINTER(tex2D, (T *p, cudaTextureObject_t object, float x, float y
 GRIDSTRIDE_BY_POINTER(tex3D, (T *p, cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE), x, y, z)
 #undef GRIDSTRIDE_BY_POINTER
 
-// Surfaces: x counts bytes.
+// Surfaces: x is in bytes.
 
 enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero = 0, cudaBoundaryModeClamp = 1, cudaBoundaryModeTrap = 2 };
 namespace gridstride {
-// Returns the address of an element; null outside the surface, where zero is read and nothing is written
+// Returns the address of an element; null outside the surface, where reads return zero and writes have no effect.
 template <class T>
 GRIDSTRIDE_NO_TSAN char *surface_address(
     unsigned long long object, int x, int y, int z, int mode, const char *access, int line) {
     const Texture &t = texture(object);
     if (x % int(sizeof(T))) must_be_aligned(reinterpret_cast<const void *>(uintptr_t(unsigned(x))), sizeof(T),
-        "a surface's x, in bytes", line);
+        "a surface access", line);
     const long long indices[] = {z, y, x / int(sizeof(T))},
                     sizes[] = {(long long)t.depth, (long long)t.height, (long long)(t.pitch / sizeof(T))};
     long long clamped[3];
-    bool inside = true;
+    bool is_in_bounds = true;
     for (int k = 0; k < 3; k++) {
         clamped[k] = std::min(std::max(indices[k], 0ll), sizes[k] - 1);
-        inside = inside && clamped[k] == indices[k];
+        is_in_bounds = is_in_bounds && clamped[k] == indices[k];
     }
-    if (!inside && mode == cudaBoundaryModeTrap) report_index_outside(access, "the surface", indices, sizes, 3, line);
-    if (!inside && mode == cudaBoundaryModeZero) return nullptr;
+    if (!is_in_bounds && mode == cudaBoundaryModeTrap) report_index_outside(access, "the surface", indices, sizes, 3,
+        line);
+    if (!is_in_bounds && mode == cudaBoundaryModeZero) return nullptr;
     return t.data + clamped[0] * (long long)t.slice + clamped[1] * (long long)t.pitch +
            clamped[2] * (long long)sizeof(T);
 }

@@ -20,7 +20,7 @@ inline void __threadfence() { gridstride::fence(gridstride::Scope::device); }
 inline void __threadfence_system() { gridstride::fence(gridstride::Scope::system); }
 
 namespace gridstride {
-// The values that the lanes in `mask` exchange: `[i]` is that of lane i; `participants` are the lanes that take part
+// The values that the lanes in `mask` exchange: `[i]` is the value of lane i; `participants`: the mask of lanes
 template <class T> struct LaneValues {
     const void *bytes;
     unsigned participants;
@@ -66,7 +66,7 @@ struct Segment {
     int exclusive_or(int n) const { const int i = own_lane ^ (n & 31); return i > last ? own_lane : i; }
 };
 
-// Returns the mask of the lanes for whose value `f` holds.
+// Returns the mask of the lanes whose value satisfies `f`.
 template <class T, class F> GRIDSTRIDE_NO_TSAN auto lanes_where(const LaneValues<T> &values, F f) {
     unsigned lanes = 0;
     for (int i = 0; i < 32; i++) if (values.participants >> i & 1 && f(values[i])) lanes |= 1u << i;
@@ -83,7 +83,7 @@ GRIDSTRIDE_NO_TSAN unsigned lanes_equal_to(unsigned mask, T own_value, unsigned 
     participants = values.participants;
     return lanes_where(values, [=](T other) { return __builtin_memcmp(&other, &own_value, sizeof own_value) == 0; });
 }
-// Reduces the values of the lanes by `op`, in order of the lanes.
+// Reduces the values of the lanes with `op`, in lane order.
 template <class T, class F> GRIDSTRIDE_NO_TSAN auto reduce_lanes(unsigned mask, T own_value, F op, int line) {
     const LaneValues<T> values(mask, own_value, line);
     unsigned remaining = values.participants;
@@ -94,7 +94,7 @@ template <class T, class F> GRIDSTRIDE_NO_TSAN auto reduce_lanes(unsigned mask, 
 }
 }
 
-// the address of a shared variable in PTX
+// Returns the 32-bit address of a shared variable.
 inline size_t __cvta_generic_to_shared(const void *p) { return gridstride::shared_address(p); }
 inline size_t __cvta_generic_to_global(const void *p) { return size_t(p); }
 
@@ -175,7 +175,7 @@ GRIDSTRIDE_REDUCTION(or, unsigned, a | b)
 GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 #undef GRIDSTRIDE_REDUCTION
 
-// Warp operations without a mask, which CUDA has removed. By the ellipsis, a program's own overload is a better match.
+// Warp operations without a mask, which CUDA has removed. The ellipsis makes a program's own overload a better match.
 #define GRIDSTRIDE_REMOVED(name) \
     template <class T = void> int name(...) { \
         static_assert(gridstride::always_false<T>, \

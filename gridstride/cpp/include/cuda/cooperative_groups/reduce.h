@@ -1,5 +1,5 @@
-// cooperative_groups::reduce: combines values at a distance of n/2, n/4, ..., 1 lanes, as a GPU does, so that sums of
-// floats agree
+// cooperative_groups::reduce: combines values n/2, n/4, ..., 1 lanes apart, in the order of a GPU, so that float sums
+// agree
 #pragma once
 #include "../cooperative_groups.h"
 

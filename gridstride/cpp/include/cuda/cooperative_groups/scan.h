@@ -12,7 +12,7 @@ template <class G, class T> GRIDSTRIDE_INLINE T inclusive_scan(const G &group, T
     return inclusive_scan(group, value, plus<T>(), line);
 }
 
-// Like inclusive_scan, but without the thread's own value; thread 0 gets T()
+// Like inclusive_scan, but without the thread's own value; thread 0 receives T().
 template <class G, class T, class F>
 GRIDSTRIDE_INLINE auto exclusive_scan(const G &group, T value, F op, int line = __builtin_LINE())
     -> decltype(op(value, value)) {

@@ -1,5 +1,5 @@
-// CUB's reductions and scans of a warp, a block and a device. They have the documented behaviour of CUB, not its
-// implementation; sums are added in CUB's order.
+// CUB's warp-wide, block-wide and device-wide reductions and scans. They follow CUB's documentation, not its
+// implementation; floats are added in CUB's order.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -50,7 +50,8 @@ template <class T> struct Slot {
 };
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
-// Returns a value for a result that CUB leaves undefined: a NaN or a large integer, which is never right by chance
+// Returns a value for a result that CUB leaves undefined: a NaN or a large integer, which is unlikely to be right by
+// chance
 template <class T> GRIDSTRIDE_NO_TSAN T undefined_value(T x, gridstride::Code owner_phrase, Line line) {
     if constexpr (std::is_same_v<T, double>)
         __builtin_memcpy(&x, &gridstride::undefined_nan_of_double, sizeof(T));
@@ -61,7 +62,7 @@ template <class T> GRIDSTRIDE_NO_TSAN T undefined_value(T x, gridstride::Code ow
     return x;
 }
 
-// Reduces `n` values in the order of a reduction by shuffles: neighbours first, then pairs of neighbours, ...
+// Reduces `n` values in the order of a shuffle reduction: neighbours first, then pairs of neighbours, and so on.
 template <class T, class Op> T reduce_lanes(Slot<T> *x, int n, Op op, Line line) {
     T lanes[32];
     for (int i = 0; i < n; i++) lanes[i] = x[i].load(line);
@@ -88,7 +89,7 @@ template <class T> T shuffle_value(T x, unsigned mask, int lane, Line line) {
 }
 struct NoPrefix {};
 
-// `lanes` threads of a warp, each warp with a temporary storage of its own
+// A group of `lanes` threads of a warp; each warp has separate temporary storage
 template <int lanes> class LogicalWarp {
 public:
     struct TempStorage { Slot<unsigned> slots[lanes]; };
@@ -224,7 +225,7 @@ public:
     template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op, T &aggregate, GRIDSTRIDE_CALL) {
         scan<true>(x, out, op, nullptr, no_prefix, &aggregate, line);
     }
-    // `prefix` is called by the first warp with the total of the block, and returns the prefix of the block.
+    // The first warp calls `prefix` with the block aggregate; it returns the block prefix.
     template <int n, class Op, class Prefix>
     auto InclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix, GRIDSTRIDE_CALL)
         -> std::void_t<decltype(prefix(x[0]))> {
@@ -309,7 +310,7 @@ private:
             out[i] = inclusive ? sum : before;
             before = sum, has_prefix = true;
         }
-        // Each thread accesses the storage until the end of the call, so that a later use without a barrier is a data
+        // Each thread reads the temporary storage at the end of the call, so that its reuse without a barrier is a data
         // race.
         temp.slots[(rank + 1) % threads].report(false, line);
     }
@@ -325,7 +326,7 @@ template <class T> std::vector<T> copy_to_host(const T *p, size_t n) {
 template <class T> cudaError_t copy_to_device(T *p, const std::vector<T> &x) {
     return cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice, 0);
 }
-// Returns whether this is the first of two calls, which only computes the size of the temporary storage.
+// Returns whether this is the first of two calls, which only returns the size of the temporary storage.
 inline bool is_size_query(void *temp, size_t &bytes) { return !temp && (bytes = 256); }
 // Returns the bits [begin, end) of a key as an integer; these integers have the order of the keys.
 template <class K> unsigned long long radix_key(K key, int begin, int end) {

@@ -1,6 +1,6 @@
-// The algorithms, on the host in the order of a loop, even if a kernel calls them. A policy as first argument only
-// selects the memory that is checked. Thrust does not specify the order in which a sum is formed; here it is the order
-// of the elements.
+// Thrust's algorithms, as sequential loops on the host, even if a kernel calls them. An execution policy as first
+// argument only selects which memory space is allowed. Thrust does not specify the order of a reduction; here it is the
+// order of the elements.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,14 +27,14 @@ template <class I> std::vector<value_of<I>> to_vector(I first, I last) {
 template <class V, class O> void write_all(const V &x, O out) {
     for (size_t i = 0; i < x.size(); i++, ++out) *out = x[i];
 }
-// The indices of the sorted elements, by a stable sort
+// Returns the indices of the elements in sorted order, by a stable sort.
 template <class K, class Less> std::vector<size_t> sorted_indices(const K &keys, Less less) {
     std::vector<size_t> order(keys.size());
     std::iota(order.begin(), order.end(), size_t(0));
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return less(keys[a], keys[b]); });
     return order;
 }
-// Sorts by insertion, because a thread of a kernel has no memory of its own except its stack.
+// Sorts by insertion, because a thread of a kernel has no temporary memory.
 template <class K, class Less, class... V> void sort_in_place(K keys, std::ptrdiff_t n, Less less, V... values) {
     const auto move_down = [](auto x, std::ptrdiff_t from, std::ptrdiff_t to) {
         const value_of<decltype(x)> value = x[from];
@@ -150,7 +150,7 @@ template <class I, class S, class F> I remove_if(I first, I last, S stencil, F f
     return thrust::copy_if(first, last, stencil, first, [f](const auto &x) mutable { return !f(x); });
 }
 template <class I, class T> I remove(I first, I last, const T &x) {
-    return thrust::remove_if(first, last, [x](const auto &o) { return o == x; });
+    return thrust::remove_if(first, last, [x](const auto &item) { return item == x; });
 }
 template <class I, class O, class F> O remove_copy_if(I first, I last, O out, F f) {
     return thrust::copy_if(first, last, out, [f](const auto &x) mutable { return !f(x); });
@@ -184,7 +184,7 @@ template <class I, class F> I find_if(I first, I last, F f) {
     return first;
 }
 template <class I, class T> I find(I first, I last, const T &x) {
-    return thrust::find_if(first, last, [&x](const auto &o) { return o == x; });
+    return thrust::find_if(first, last, [&x](const auto &item) { return item == x; });
 }
 template <class I, class F> std::ptrdiff_t count_if(I first, I last, F f) {
     emulated::DeviceAccessScope access;
@@ -193,7 +193,7 @@ template <class I, class F> std::ptrdiff_t count_if(I first, I last, F f) {
     return n;
 }
 template <class I, class T> std::ptrdiff_t count(I first, I last, const T &x) {
-    return thrust::count_if(first, last, [&x](const auto &o) { return o == x; });
+    return thrust::count_if(first, last, [&x](const auto &item) { return item == x; });
 }
 template <class I, class F> bool any_of(I a, I b, F f) { return thrust::find_if(a, b, f) != b; }
 template <class I, class F> bool none_of(I a, I b, F f) { return !thrust::any_of(a, b, f); }
@@ -290,7 +290,7 @@ template <class I, class O> O adjacent_difference(I a, I b, O out) {
     return thrust::adjacent_difference(a, b, out, std::minus<>());
 }
 
-// Scans of runs of equal keys: `begin(x)` returns the result for the first value of a run, `next(sum, x)` for the next
+// Scans runs of equal keys: calls `begin(key, x)` for the first value of a run, and `next(x)` for each further value.
 namespace emulated {
 template <class K, class V, class Equal, class Begin, class Next>
 void scan_runs(K first, K last, V in, Equal equal, Begin begin, Next next) {

@@ -1,4 +1,4 @@
-// Execution policies; algorithms always run on the host, in the order of a loop.
+// Execution policies. Algorithms always run on the host, as sequential loops.
 #pragma once
 #include <iterator>
 #include <type_traits>
@@ -34,7 +34,7 @@ std::enable_if_t<std::is_pointer_v<P>, const void *> address_of(const I &i, int)
     return i.base();
 }
 template <class I> const void *address_of(const I &, long) { return nullptr; }
-// The same, but null for a value that is a pointer
+// Like address_of, but returns null if the argument is a value, not an iterator, and happens to be a pointer
 template <class Value, class A> const void *address_unless(const A &x) {
     if constexpr (std::is_same_v<std::decay_t<A>, Value>) return nullptr;
     else return address_of(x, 0);
@@ -44,7 +44,7 @@ template <class A, class B> bool is_empty(const A &first, const B &last) {
     else if constexpr (std::is_integral_v<B>) return !last;
     else return false;
 }
-// Reports an algorithm for device memory with a host address, and vice versa.
+// Reports a device algorithm that is called with a host address, and vice versa.
 template <MemorySpace space, class First, class Last, class... A>
 void check_memory_space(const char *algorithm, const First &first, const Last &last, const A &...more) {
     typedef typename std::iterator_traits<std::decay_t<First>>::value_type Value;

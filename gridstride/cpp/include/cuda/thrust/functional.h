@@ -1,4 +1,4 @@
-// Function objects; those of two operands also work with operands of different types.
+// Function objects; binary ones also accept operands of different types.
 #pragma once
 #include <functional>
 #include "../cuda/std/functional"

@@ -6,15 +6,15 @@
 
 namespace thrust {
 namespace emulated {
-// While it exists, the host may access device memory, because a device algorithm does.
+// While this object exists, the host may access device memory, because it executes a device algorithm.
 struct DeviceAccessScope {
     const bool was_allowed = gridstride::allow_device_access(true);
     DeviceAccessScope() = default;
     DeviceAccessScope(const DeviceAccessScope &) = delete;
     ~DeviceAccessScope() { gridstride::allow_device_access(was_allowed); }
 };
-// While an algorithm of the host calls a function per element, the function sees the indices of a thread per element,
-// as a function that seeds a random generator by them expects.
+// Sets the thread indices while the host calls a function per element, as if one thread ran per element: a function may
+// seed a random generator with them.
 class ElementThread {
     static constexpr unsigned block_threads = 256;
     const bool is_active = !gridstride::on_device();
@@ -38,7 +38,7 @@ public:
     }
 };
 
-// The operations of all iterators, in terms of `at(n)`, the element `n` elements further
+// The operations of all iterators, implemented with `at(n)`, the element at distance `n`
 template <class Self, class V, class R> class Iterator {
     Self &self() { return static_cast<Self &>(*this); }
     const Self &self() const { return static_cast<const Self &>(*this); }

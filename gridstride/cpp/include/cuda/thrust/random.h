@@ -1,4 +1,4 @@
-// Random numbers: the library's generators, and distributions that take one number of a generator per value
+// Random numbers: Thrust's generators, and distributions that use one number of a generator per value
 #pragma once
 #include <cmath>
 #include <random>

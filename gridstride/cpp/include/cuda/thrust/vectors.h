@@ -1,4 +1,4 @@
-// host_vector and device_vector. The host may access the elements of both: a device_vector has managed memory. Like
+// host_vector and device_vector. The host may access the elements of both: a device_vector uses managed memory. Like
 // Thrust's header, this one includes most algorithms.
 #pragma once
 #include <iostream>

@@ -23,7 +23,7 @@ enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, devic
 struct Reader {
     const int64_t *at;
     bool owns_references;             // whether each tensor comes with a reference that C++ must release
-    const char *reason = nullptr;     // why the last value was rejected, if not because of its type
+    const char *reason = nullptr;     // why the last value was rejected; null: because of its type
     int64_t next() { return *at++; }
     bool is(Kind kind) { return *at == kind && (at++, true); }
     bool reject(const char *new_reason) { reason = new_reason; return false; }
@@ -36,7 +36,7 @@ struct Writer {
     GRIDSTRIDE_BINDING void text(const char *s, size_t n);
 };
 
-// Reads and writes values of a C++ type. A `Stored` exists during the call; pass() converts it to the argument.
+// Reads and writes values of a C++ type. A `Stored` object lives during the call; pass() converts it to the argument.
 template <class T, class = void> struct Type { static constexpr bool is_known = false; };
 template <class T> struct Plain {
     static constexpr bool is_known = true;
@@ -54,7 +54,7 @@ template <class T> struct Type<T, std::enable_if_t<std::is_integral_v<T>>> : Pla
         const int64_t value = r.next();
         x = T(value);
         return (int64_t(x) == value && (std::is_signed_v<T> || value >= 0)) ||
-               r.reject("the number does not fit into it");
+               r.reject("the value is out of range for its type");
     }
     static void write(Writer &w, T x) { w.put(integer); w.put(int64_t(x)); }
 };
@@ -121,7 +121,7 @@ template <class... T> struct Type<std::tuple<T...>, std::enable_if_t<(is_plain<T
     static bool read(Reader &r, std::tuple<T...> &x) {
         if (!r.is(list)) return false;
         const int64_t n = r.next();
-        if ((n < 0 ? -n - 1 : n) != int64_t(sizeof...(T))) return r.reject("its length differs");
+        if ((n < 0 ? -n - 1 : n) != int64_t(sizeof...(T))) return r.reject("the length differs");
         return std::apply([&](auto &...item) { return (Type<T>::read(r, item) && ...); }, x);
     }
     static void write(Writer &w, const std::tuple<T...> &x) {
@@ -134,7 +134,7 @@ struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Pla
     static bool read(Reader &r, std::pair<A, B> &x) {
         if (!r.is(list)) return false;
         const int64_t n = r.next();
-        return (n == 2 || n == -3 || r.reject("its length differs")) && Type<A>::read(r, x.first) &&
+        return (n == 2 || n == -3 || r.reject("the length differs")) && Type<A>::read(r, x.first) &&
                Type<B>::read(r, x.second);
     }
     static void write(Writer &w, const std::pair<A, B> &x) {
@@ -186,8 +186,8 @@ bool Type<std::string>::read(Reader &r, std::string &x) {
     return true;
 }
 
-struct PythonError : torch::Error {   // Python has stored the exception
-    PythonError() : torch::Error("an exception of Python", python_error) {}
+struct PythonError : torch::Error {   // an exception that Python has stored
+    PythonError() : torch::Error("Python raised an exception", python_error) {}
 };
 Reader call_python(const char *operation, std::initializer_list<Item> args) {
     Writer w;
@@ -204,7 +204,7 @@ Reader call_python(const char *operation, std::initializer_list<Item> args) {
     return {result, true};
 }
 void reject_result(const char *operation) {
-    fail(type_error, std::string(operation) + " returned a value of a type that C++ does not accept here");
+    fail(type_error, std::string(operation) + " returned a value whose type C++ does not accept here");
 }
 }
 }

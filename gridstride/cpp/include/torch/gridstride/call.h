@@ -15,8 +15,8 @@
 #endif
 
 extern "C" {
-struct gs_python {   // the functions of Python, which it passes to a library after loading it
-    // nonzero: it has raised an exception
+struct gs_python {   // Python functions, which Python passes to a library after loading it
+    // returns nonzero if Python has raised an exception
     int64_t (*call)(const char *operation, const int64_t *args, int64_t n, const int64_t **result);
     int (*initialized)();
     int (*lock)();
@@ -29,8 +29,8 @@ struct gs_call {     // one call from Python; args: n values
     int64_t n;
     void *stream;
     int64_t device;
-    int64_t grid[3], block[3], shared, cluster[3];   // of a kernel
-    // The result. After an error: its message, and the argument that it is about, from 1; 0 for none.
+    int64_t grid[3], block[3], shared, cluster[3];   // the launch configuration of a kernel
+    // The result. After an error: its message, and which argument it is about, from 1; 0 for none.
     const int64_t *result;
     const char *message;
     int64_t argument;
@@ -45,7 +45,7 @@ GRIDSTRIDE_BINDING gs_call *&current();            // this thread's call; null o
 struct Exported {
     const char *name;
     int64_t (*call)(gs_call *);
-    const char *(*types)();           // the type, as the compiler spells it
+    const char *(*types)();           // the type as the compiler prints it
     int64_t kernel;
     const Exported *next;
 };

@@ -11,7 +11,7 @@
 namespace gridstride {
 namespace bindings {
 
-// the exception that Python raises
+// Which exception Python raises
 enum Outcome {
     done,
     runtime_error,

@@ -1,4 +1,4 @@
-// torch::ScalarType: the types of elements, with PyTorch's names and codes, and the one of each C++ type
+// torch::ScalarType: element types, with PyTorch's names and codes, and the ScalarType of each C++ type
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@ struct __nv_bfloat162;
 
 namespace torch {
 
-// Names and codes as PyTorch's.
+// PyTorch's names and codes
 #define GRIDSTRIDE_DTYPES(X) \
     X(Byte, 0, 1, uint8_t) X(Char, 1, 1, int8_t) X(Short, 2, 2, int16_t) X(Int, 3, 4, int32_t) X(Long, 4, 8, int64_t) \
     X(Half, 5, 2, ::gridstride::bindings::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
@@ -53,7 +53,7 @@ template <class T, class = void> constexpr ScalarType dtype_of = ScalarType::Und
 #define X(name, code, size, T) template <> inline constexpr ScalarType dtype_of<T> = ScalarType::name;
 GRIDSTRIDE_DTYPES(X)
 #undef X
-// int64_t is `long`, or `long long`; the other of the two has 64 bits, or 32 in a browser
+// int64_t is `long` or `long long`; the other one of these types has 64 bits, or 32 in a browser
 #ifdef __wasm__
 template <> inline constexpr ScalarType dtype_of<long> = kInt;
 template <> inline constexpr ScalarType dtype_of<unsigned long> = kUInt32;
@@ -67,7 +67,7 @@ template <> inline constexpr ScalarType dtype_of<__half2> = kHalf;
 template <> inline constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
 template <> inline constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
 template <class T> constexpr ScalarType dtype_of<const T> = dtype_of<T>;
-// float4, uchar3, ...: that of their x
+// A vector type such as float4 has the ScalarType of its x.
 template <class T>
 constexpr ScalarType dtype_of<T, std::void_t<decltype(T::x), decltype(T::y)>> = dtype_of<std::decay_t<decltype(T::x)>>;
 }

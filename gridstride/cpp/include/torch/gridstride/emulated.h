@@ -12,7 +12,7 @@ struct MemoryRange {
     char *begin, *end;
     char *copy;
     Handle handle;
-};   // copy: its device memory; null before it is needed
+};   // copy: the device memory; null until it is needed
 static std::vector<MemoryRange> memory_ranges;
 
 inline MemoryRange *overlapping_range(const char *begin, const char *end) {
@@ -24,7 +24,7 @@ inline MemoryRange &add_range(const Handle &h) {
     while (MemoryRange *old = overlapping_range(s.begin, s.end)) {
         if (old->begin <= s.begin && s.end <= old->end) return *old;
         TORCH_CHECK(!old->copy,
-            "a view reaches beyond the memory of the tensor that it was made from; give the function the whole tensor");
+            "a view reaches beyond the memory of the tensor that it was made from; pass the whole tensor");
         if (old->begin < s.begin) s.begin = old->begin;
         if (old->end > s.end) s.end = old->end;
         *old = memory_ranges.back();
@@ -46,7 +46,7 @@ inline MemoryRange *copied_range(const Handle &h) {
     return s && s->copy ? s : nullptr;
 }
 static thread_local struct PythonComputation *current_computation;
-struct PythonComputation {            // exists while Python computes
+struct PythonComputation {            // lives while Python executes an operation
     std::vector<Handle> handles;
     bool in_place;
     explicit PythonComputation(const char *operation) : in_place(operation[__builtin_strlen(operation) - 1] == '_') {

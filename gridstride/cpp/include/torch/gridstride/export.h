@@ -39,7 +39,7 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
     }
 };
 
-// A struct by value, passed as bytes. A tensor map is passed with its tensor, whose address is stored in it here.
+// A struct by value, passed as bytes. A tensor map is passed with its tensor, whose address is stored in the map here.
 template <class T> struct Struct { T value; torch::Tensor tensor; };
 GRIDSTRIDE_BINDING bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor);
 template <class T>
@@ -86,7 +86,7 @@ template <class R> void write_result(gs_call *call, const R &result) {
     Type<std::decay_t<R>>::write(w, result);
     call->result = w.words.data();
 }
-// Calls F with the first arguments, as Python has passed them.
+// Calls F with the arguments that Python has passed; the others have defaults.
 template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
     [[maybe_unused]] std::tuple<typename ArgumentOf<Nth<All, i>>::Stored...> stored;
     [[maybe_unused]] Reader r{call->args, false};
@@ -95,7 +95,7 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
         F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...);
     else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...));
 }
-// Calls F with the given number of arguments, if the others have defaults.
+// Calls F with as many arguments as Python has passed, if the others have defaults.
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
     constexpr size_t num_parameters = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
@@ -149,16 +149,16 @@ bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
     const bool with_tensor = r.is(list);
     if (with_tensor) r.next();
     if (!Type<std::string>::read(r, contents))
-        return r.reject("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
+        return r.reject("pass a struct as bytes, a ctypes.Structure or a tensor map");
     if (contents.size() != bytes)
-        return reject(r, torch::str("it has ", bytes, " bytes, but ", contents.size(), " were given"));
+        return reject(r, torch::str("the struct has ", bytes, " bytes, got ", contents.size()));
     __builtin_memcpy(value, contents.data(), bytes);
     return !with_tensor || Type<torch::Tensor>::read(r, tensor);
 }
 
 struct RejectedArgument { int64_t argument; const char *reason; };
 
-// Ends a call: tensors that C++ still references get a reference of their own; device memory is copied back and freed.
+// Ends a call: takes a Python reference for each tensor that C++ still references, and copies device memory back.
 struct Frame {
     gs_call *outer = current();
     explicit Frame(gs_call *call) {
@@ -208,15 +208,15 @@ inline int run_and_catch(const GuardedCall &run) {
     catch (const std::length_error &e) { return store_outcome(value_error, e.what()); }
     catch (const std::bad_alloc &e) { return store_outcome(memory_error, e.what()); }
     catch (const std::exception &e) { return store_outcome(runtime_error, e.what()); }
-    catch (...) { return store_outcome(runtime_error, "something was thrown that is not a std::exception"); }
+    catch (...) { return store_outcome(runtime_error, "the function threw an object that is not a std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
 #ifdef __wasm__
-int outcome_of_jump();             // of a finding, or of an exception, whose stack cannot be unwound
+int outcome_of_jump();             // of a call that a finding or an exception has ended without unwinding its stack
 #else
 inline int outcome_of_jump() { return store_outcome(finding, ""); }
 #endif
-// guarded, because a crash of host code must not end the notebook
+// Runs a call guarded, because a crash of host code must not end the notebook.
 inline int run_guarded(GuardedCall run) {
     if (!gridstride::run_guarded(
             [](void *p) {
@@ -242,7 +242,7 @@ void reject_count(int64_t min_count, int64_t max_count, int64_t count) {
                          max_count == 1 ? " argument" : " arguments", ", not ", count));
 }
 void reject_function() {
-    fail(type_error, "its type has a parameter or a result that Python cannot pass; only C++ can call it");
+    fail(type_error, "Python cannot call this function, because it cannot pass one of its parameters or its result");
 }
 Writer &new_result() {
     static thread_local Writer w;

@@ -78,7 +78,8 @@ using BFloat16 = SixteenBits<BFloat16Bits>;
 template <class T> constexpr bool is_sixteen_bits = false;
 template <class Bits> constexpr bool is_sixteen_bits<SixteenBits<Bits>> = true;
 
-// The result of two 16-bit floats, or of one and an integer, has 16 bits; with float or double it is a float or double.
+// The type of a result: 16 bits for two 16-bit floats, or one and an integer; float or double if an operand has that
+// type
 template <class S, class B>
 using SixteenBitResult = std::enable_if_t<is_sixteen_bits<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
 #define GRIDSTRIDE_SIXTEEN_BIT_OPERATOR(op) \

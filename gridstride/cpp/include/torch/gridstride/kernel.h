@@ -1,6 +1,6 @@
-// GRIDSTRIDE_KERNEL(k) exports the kernel k to Python, on the emulator. Its parameters are described by data, which the
-// runtime interprets (../../../runtime/kernels.cpp), so that little is compiled per kernel, and a source without torch
-// or the standard library needs no headers of them.
+// GRIDSTRIDE_KERNEL(k) exports the kernel k to Python, on the emulator. Data describes its parameters, and the runtime
+// interprets it (../../../runtime/kernels.cpp), so that little is compiled per kernel, and a source that does not use
+// torch or the standard library does not need their headers.
 #pragma once
 #include <emulator.h>
 #include "call.h"
@@ -10,7 +10,7 @@
 namespace gridstride {
 namespace bindings {
 
-// The arguments that a parameter takes. `array`: a tensor or None; `text`: also a string; `bytes`: those of a struct
+// The arguments that a parameter accepts. `array`: a tensor or None; `text`: also a string; `bytes`: a struct by value
 enum class ParameterKind : uint8_t { unsupported, array, text, boolean, integer, real, bytes };
 
 struct Parameter {
@@ -55,12 +55,12 @@ struct KernelDescription {             // an exported kernel
     size_t &shared_limit;             // the limit of its dynamic shared memory, in bytes
     const Parameter *parameters;
     int num_parameters;
-    void (*run_thread)(void *addresses);   // runs one thread of it; addresses: of the arguments
-    bool (*prepare)();                // called before the launch, in the thread of Python
+    void (*run_thread)(void *addresses);   // runs one thread of the kernel; addresses: of the arguments
+    bool (*prepare)();                // called before the launch, in the calling OS thread
 };
 GRIDSTRIDE_BINDING int64_t launch_exported(gs_call *call, const KernelDescription &kernel);
 
-// K has the kernel and its name.
+// K is a struct with the kernel and its name.
 template <class K, class... A, size_t... i>
 GRIDSTRIDE_NO_TSAN void run_thread([[maybe_unused]] void *const *addresses, std::index_sequence<i...>) {
     K::kernel()(*static_cast<std::remove_const_t<A> *>(addresses[i])...);

@@ -1,4 +1,4 @@
-// A tensor of Python in C++: its properties, with a reference count
+// The properties of a Python tensor in C++, with a reference count
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 namespace gridstride {
 namespace bindings {
 
-struct Object {                       // the properties of a tensor of Python
+struct Object {                       // the properties of a Python tensor
     int references = 1;
     void *python = nullptr;           // the Python object; C++ owns a reference to it if `owned`
     bool owned = false;
@@ -21,7 +21,7 @@ struct Object {                       // the properties of a tensor of Python
 
     GRIDSTRIDE_BINDING ~Object();
     size_t itemsize() const { return torch::elementSize(type); }
-    GRIDSTRIDE_BINDING char *end() const;           // one past the last byte that an index reaches
+    GRIDSTRIDE_BINDING char *end() const;           // one past the last byte of its elements
     GRIDSTRIDE_BINDING bool is_contiguous() const;
     GRIDSTRIDE_BINDING void retain();
 };
@@ -65,7 +65,7 @@ bool Object::is_contiguous() const {
         if (sizes[i] != 1 && strides[i] != expected) return numel == 0;
     return true;
 }
-// Python counts references to its objects, under the GIL; after its shutdown, none is released.
+// Changes the reference count of a Python object, under the GIL; does nothing after Python has shut down.
 inline void count(void *object, void (*change)(void *)) {
     if (!python.initialized()) return;
 #ifdef GRIDSTRIDE_EMULATOR
@@ -82,7 +82,7 @@ void Object::retain() { count(python, bindings::python.retain); }
 Object::~Object() { if (owned) count(python, bindings::python.release); }
 void Handle::drop(Object *o) { if (!__atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL)) delete o; }
 
-static thread_local std::vector<Handle> argument_handles;   // the tensors among the arguments of the call
+static thread_local std::vector<Handle> argument_handles;   // the tensors among the arguments of the current call
 }
 }
 #endif

@@ -1,4 +1,4 @@
-// torch's stable ABI: the same tensors and functions under its names
+// torch's stable ABI: the same tensors and functions under the names of that ABI
 #pragma once
 #include "tensor.h"
 
@@ -45,7 +45,7 @@ inline DeviceIndex getCurrentDeviceIndex() { return torch::cuda::current_device(
 }
 #endif
 
-// Functions of torch, not wrappers: a call without a namespace would find both.
+// Using-declarations, not wrappers: an unqualified call would find the function and its wrapper.
 using torch::clone;
 using torch::empty_like;
 using torch::matmul;

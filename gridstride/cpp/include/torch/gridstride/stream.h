@@ -65,7 +65,7 @@ inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
 }
 inline CUDAStream getDefaultCUDAStream(DeviceIndex d = -1) { return CUDAStream(nullptr, d < 0 ? current_device() : d); }
 
-class CUDAGuard {                     // makes another device the current one until the end of the scope
+class CUDAGuard {                     // makes another device current until the end of the scope
     DeviceIndex before = current_device();
 public:
     explicit CUDAGuard(DeviceIndex d) { set_index(d); }
@@ -87,7 +87,7 @@ public:
     void set_index(DeviceIndex d) { guard.emplace(d); }
     void reset() { guard.reset(); }
 };
-class CUDAStreamGuard {               // makes another stream the current one until the end of the scope
+class CUDAStreamGuard {               // makes another stream current until the end of the scope
     gs_call *call = ::gridstride::bindings::current();
     void *before = call ? call->stream : nullptr;
 public:

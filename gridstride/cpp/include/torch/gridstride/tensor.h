@@ -1,5 +1,5 @@
-// torch::Tensor for host code that Python calls: data pointer, sizes, strides, type and device of a tensor of Python.
-// Operations on tensors are computed in Python, by PyTorch itself, so this header compiles in a fraction of a second.
+// torch::Tensor for host code that Python calls: the data pointer, sizes, strides, dtype and device of a Python tensor.
+// Operations are computed in Python, by PyTorch itself, so this header compiles in a fraction of a second.
 #pragma once
 #ifdef GRIDSTRIDE_EMULATOR
 #include <emulator.h>

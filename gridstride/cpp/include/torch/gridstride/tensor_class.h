@@ -1,4 +1,4 @@
-// torch::Tensor, its factory functions, and how tensors are passed from and to Python
+// torch::Tensor, its factory functions, and the conversion of tensors from and to Python
 #pragma once
 #include "object.h"
 #if defined(GRIDSTRIDE_EMULATOR) && defined(GRIDSTRIDE_DEFINITIONS)
@@ -20,7 +20,7 @@ class Tensor {
     GRIDSTRIDE_BINDING const ::gridstride::bindings::Object &get() const;
     GRIDSTRIDE_BINDING int64_t wrap_dim(int64_t d) const;
     GRIDSTRIDE_BINDING void *address() const;
-    GRIDSTRIDE_BINDING void *address_of(ScalarType want) const;   // want: the type of elements, Undefined for any
+    GRIDSTRIDE_BINDING void *address_of(ScalarType expected) const;   // expected: the dtype, Undefined for any
     GRIDSTRIDE_BINDING Tensor call_python(const char *operation,
         std::initializer_list<::gridstride::bindings::Item> args) const;
 
@@ -65,10 +65,11 @@ public:
     void *mutable_data_ptr() const { return address(); }
     const void *const_data_ptr() const { return address(); }
     template <class T> T *data_ptr() const {
-        constexpr ScalarType want = dtype_of<std::remove_const_t<T>>;
+        constexpr ScalarType expected = dtype_of<std::remove_const_t<T>>;
         static_assert(
-            !std::is_arithmetic_v<T> || want != ScalarType::Undefined, "a tensor cannot have elements of this type");
-        return static_cast<T *>(address_of(want));
+            !std::is_arithmetic_v<T> || expected != ScalarType::Undefined,
+            "a tensor cannot have elements of this type");
+        return static_cast<T *>(address_of(expected));
     }
     template <class T> T *mutable_data_ptr() const { return data_ptr<T>(); }
     template <class T> const T *const_data_ptr() const { return data_ptr<T>(); }
@@ -149,7 +150,7 @@ template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
     GRIDSTRIDE_BINDING static void write(Writer &w, const torch::Tensor &x);
 };
 
-// Runs an operation in Python whose result is a tensor on device `where`.
+// Runs an operation in Python that returns a tensor on the device `where`.
 GRIDSTRIDE_BINDING torch::Tensor compute(
     torch::Device where, const char *operation, std::initializer_list<Item> args);
 template <class... A> torch::Tensor make_tensor(const torch::TensorOptions &o, const char *operation, const A &...a) {
@@ -248,7 +249,7 @@ bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
     if (!r.owns_references) {
         argument_handles.push_back(h);
 #ifdef GRIDSTRIDE_EMULATOR
-        if (device != torch::kCPU) return r.reject("the emulator takes tensors on the CPU; x.cpu() makes one");
+        if (device != torch::kCPU) return r.reject("the emulator accepts only tensors on the CPU; pass x.cpu()");
         h->device = torch::Device(torch::kCUDA, 0);
         if (h->numel) add_range(h);
 #endif
@@ -266,7 +267,7 @@ void Type<torch::Tensor>::write(Writer &w, const torch::Tensor &x) {
     w.put(reinterpret_cast<int64_t>(x.handle()->python));
 }
 
-// On the emulator, device memory is copied to the host before Python computes, and back after it.
+// On the emulator, device memory is copied to the host before an operation in Python, and back after it.
 template <class R> R compute_value(const char *operation, std::initializer_list<Item> args) {
 #ifdef GRIDSTRIDE_EMULATOR
     const PythonComputation computation(operation);
@@ -305,9 +306,9 @@ void *Tensor::address() const {
     return get().data;
 #endif
 }
-void *Tensor::address_of(ScalarType want) const {
-    TORCH_CHECK(want == ScalarType::Undefined || scalar_type() == want, "expected scalar type ", want, " but found ",
-        scalar_type());
+void *Tensor::address_of(ScalarType expected) const {
+    TORCH_CHECK(expected == ScalarType::Undefined || scalar_type() == expected, "expected scalar type ", expected,
+        " but found ", scalar_type());
     return address();
 }
 TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }

@@ -172,7 +172,7 @@ template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
     GRIDSTRIDE_BINDING static void write(Writer &w, torch::ScalarType x);
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
-// On the emulator, every tensor of Python is on the CPU; only C++ knows which of them count as being on the GPU.
+// On the emulator, all of Python's tensors are on the CPU; only C++ knows which of them count as being on the GPU.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
     GRIDSTRIDE_BINDING static bool read(Reader &r, torch::Device &x);
     GRIDSTRIDE_BINDING static void write(Writer &w, torch::Device x);
