@@ -30,19 +30,19 @@ def _parser():
     )
     p.add_argument('file', type=Path, help='the program; its other source files may follow')
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments; after -- if one ends in .cu")
-    p.add_argument('-I', dest='include', metavar='FOLDER', type=Path, action='append', default=[], help='of headers')
+    p.add_argument('-I', dest='include', metavar='FOLDER', type=Path, action='append', default=[], help='header folder')
     p.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
     for flag, extension, description in _EXTENSIONS:
         p.add_argument(f'--{flag}', f'-{flag}', dest=extension, action='store_true', help=description)
     p.add_argument('--unchecked', action='store_true', help='disable all detectors, which is faster')
     p.add_argument('--checks', help=f'the detectors to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='the order of blocks and threads')
-    p.add_argument('--seed', type=int, help='of the shuffled order')
+    p.add_argument('--seed', type=int, help='the seed of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='the time limit per kernel')
     p.add_argument(
         '--memory',
         metavar='SIZE',
-        help='memory of the device, such as 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or free memory',
+        help='the size of device memory, such as 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or the free memory',
     )
     p.add_argument('--devices', type=int, help='number of devices, 1 to 8; default: GRIDSTRIDE_DEVICES, or 1')
     p.add_argument('--leaks', action='store_true', help='report memory that was never freed; then the exit status is 1')
@@ -69,7 +69,7 @@ def _launch(options, src):
     values = read_values(options.arg, options.args_file)
     sizes = options.size, options.grid, options.block, options.seed or 0
     launch(src, options.launch, values, *sizes, False if options.unchecked else None, partial(print, flush=True))
-    print('The launch ended; nothing was checked.' if options.unchecked else 'No finding. Values were not checked.')
+    print('The launch ended, without checks.' if options.unchecked else 'No finding. Values were not checked.')
     return 0
 
 
@@ -106,7 +106,7 @@ def _describe_leaks(sources):
 
 
 def _describe(error, files):
-    "Return an error's message; a compile error names the file as the command line does, not after the kernel"
+    "Return an error's message; a compile error contains the file's name as given on the command line"
     if not isinstance(error, CompileError):
         return str(error)
     path = next((path for path in files[1:] if Path(path).name == error.source_name), files[0])

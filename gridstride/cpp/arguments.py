@@ -7,8 +7,8 @@ import numpy as np
 
 from ..diagnostics.launch_config import argument_error, check_argument_count
 
-# A pointer parameter takes a tensor of its element type; `float4 *` takes a tensor of floats. A pointer to a struct
-# that the source defines takes any tensor; a parameter of such a struct takes its bytes.
+# A pointer parameter accepts a tensor of its element type; `float4 *` accepts a tensor of floats. A pointer to a struct
+# that the source defines accepts any tensor; a parameter that is such a struct accepts its bytes.
 _C_NAMES = {
     'bool': 'bool',
     'int8': 'char, signed char, int8_t',
@@ -146,16 +146,16 @@ def _check_value(x, dtype, make_error):
     type_name = type(x).__name__
     if _is_struct(x):
         if dtype:
-            raise make_error('must be a number, but a struct was given')
+            raise make_error('must be a number; got a struct')
         return
     if _is_array(x):
         hint = 'use .item() for a tensor with one element'
-        raise make_error(f'must be a number, but a {type_name} of shape {tuple(x.shape)} was given; {hint}')
+        raise make_error(f'must be a number; got a {type_name} of shape {tuple(x.shape)}; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
-        raise make_error(f'must be a number, but a {type_name} was given')
+        raise make_error(f'must be a number; got a {type_name}')
     is_integer = dtype and 'int' in dtype
     if is_integer and isinstance(x, (float, np.floating)):
-        raise make_error(f'must be an integer, but {x!r} was given; use int(...) or //')
+        raise make_error(f'must be an integer; got {x!r}; use int(...) or //')
     if is_integer and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
         raise make_error(f'cannot hold {x}')
 
@@ -168,7 +168,7 @@ def _check_array(x, dtype, make_error, device, points_to_const):
         )
     if not _is_array(x):
         hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(x, (list, tuple)) else ''
-        raise make_error(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
+        raise make_error(f'must be a tensor or an array; got a {type(x).__name__}{hint}')
     if dtype and _dtype_name(x) != dtype and _INTERCHANGEABLE.get(dtype) != _dtype_name(x):
         noun = 'array' if isinstance(x, np.ndarray) else 'tensor'
         raise make_error(
@@ -189,7 +189,7 @@ def _check_array(x, dtype, make_error, device, points_to_const):
     if not is_contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
             raise make_error('is sparse, not strided; pass its .to_dense()')
-        problem = 'is not contiguous: the kernel would read its memory in another order'
+        problem = 'is not contiguous: the kernel would read its elements in a different order'
         if _is_expanded(x):
             problem = 'is expanded (stride 0), so not contiguous: several of its elements share one address'
         raise make_error(f'{problem}; make a copy {_conversion_hint(x, None, points_to_const)}')
@@ -209,7 +209,7 @@ def _is_expanded(x):
 
 @lru_cache
 def is_const_pointer(type: str) -> bool:
-    "Return whether it is a pointer to const, such as `const float *`, but not `float *const`"
+    "Return whether a type is a pointer to const, such as `const float *`, but not `float *const`"
     return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 

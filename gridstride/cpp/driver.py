@@ -1,4 +1,4 @@
-"""Calls NVIDIA's driver: launches, streams and errors on the GPU of this machine.
+"""Calls the CUDA driver: launches, streams and errors on the GPU of this machine.
 
 `cuda.core` is NVIDIA's own Python interface to NVRTC and the driver; it comes with numba-cuda, and with
 `pip install cuda-core`. Launches call the driver's library directly, which takes a fraction of the time.
@@ -17,7 +17,7 @@ _MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 @lru_cache
 def driver():
-    "Return the driver's library"
+    "Load the driver's shared library"
     lib = ctypes.CDLL('nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1')
     lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
     lib.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
@@ -29,7 +29,7 @@ def driver():
 
 
 def core():
-    "Import NVIDIA's `cuda.core`; raises `RuntimeError`, which states how to install it"
+    "Import NVIDIA's `cuda.core`; raises `RuntimeError` with the command that installs it"
     try:
         try:
             from cuda import core
@@ -77,7 +77,7 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
     error = driver().cuKernelSetAttribute(_MAX_DYNAMIC_SMEM, shared, handle, torch.cuda.current_device())
     limit = torch.cuda.get_device_properties().shared_memory_per_block_optin
     if error:
-        message = f'{shared} bytes of dynamic shared memory; the limit of a block on this GPU is {limit}'
+        message = f'requested {shared} bytes of dynamic shared memory, but this GPU allows {limit} per block'
         raise LaunchError(message, kernel=name)
 
 
@@ -181,6 +181,6 @@ def show_prints(has_printf: bool):  # whether the source calls printf
 
 @lru_cache
 def warn_unchecked():
-    "Warn, once, that nothing is checked on a GPU"
+    "Warn, once, that kernels are not checked on a GPU"
     message = "checks=True has no effect on a GPU: only the emulator has detectors"
     warnings.warn(f'{message}. Set GRIDSTRIDE_BACKEND=sim to use the emulator', stacklevel=learner_stacklevel())

@@ -41,7 +41,7 @@ from .frontend.edits import NotEmulated
 from .finding import CFinding, COptions, RuntimeFinding, check_abi, resolve_hash
 
 
-# The emulator has the options of the simulator, and these four. `threads`: CPU threads, 0 for all
+# The emulator has the options of the simulator, and these four. `threads`: the number of CPU threads, 0 for all
 limits = Settings(threads=0, seconds=60.0, memory=None, devices=None)
 
 
@@ -49,12 +49,12 @@ limits = Settings(threads=0, seconds=60.0, memory=None, devices=None)
 @contextmanager
 def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`
-    order=None,  # of blocks and threads: 'forward', 'reverse', 'shuffle'
-    seed=None,  # of the shuffle
+    order=None,  # of blocks and threads: 'forward', 'reverse' or 'shuffle'
+    seed=None,  # for the shuffled order
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
     seconds=None,  # the time limit per kernel
     memory=None,  # of the device: bytes, or '8G'; None: GRIDSTRIDE_DEVICE_MEMORY, else the free memory of this machine
-    devices=None,  # their number, 1 to 8; None: GRIDSTRIDE_DEVICES, else 1
+    devices=None,  # the number of emulated devices, 1 to 8; None: GRIDSTRIDE_DEVICES, else 1
     lang=None,  # language of findings: 'en', 'pt_BR' or 'zh_CN'; by default that of GRIDSTRIDE_LANG, or English
 ):
     "Set how emulated kernels run, in the `with` block; the first three options and `lang` are those of `sim.options`"
@@ -125,7 +125,7 @@ _WARN_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
 
 
 def print_text(text):
-    "Print what a kernel or a program prints; an error is raised after the call"
+    "Print the output of a kernel or a program; an error of `print` is raised after the call"
     try:
         print(text, end='', flush=True)
     except Exception as e:  # a stdout that is closed or full
@@ -243,7 +243,7 @@ class _ExecutedBlock(ctypes.Structure):
 
 
 def take_executed_blocks() -> dict:  # path of a library -> offsets of the return addresses of the blocks' calls
-    "Return the basic blocks that were executed since the last call, of modules that `build.tracing_blocks` compiled"
+    "Return the basic blocks executed since the last call, of modules that were compiled in `build.tracing_blocks`"
     blocks, found = (_ExecutedBlock * 4096)(), {}
     while num_taken := device().gridstride_take_executed_blocks(blocks, len(blocks)):
         if num_taken < 0:
@@ -263,8 +263,9 @@ class _BranchCounts(ctypes.Structure):
 
 
 def take_branches() -> dict:  # (file, line) -> [taken, not taken, divergent]
-    """Return the numbers of warps that took each branch since the last call, that did not, and that diverged, which
-    count as both, in modules that `build.tracing_blocks` compiled. A branch in a loop counts once per iteration."""
+    """Return, per branch, how many warps took it since the last call, how many did not, and how many diverged.
+    A divergent warp counts as both, a branch in a loop once per iteration. Only modules that were compiled in
+    `build.tracing_blocks` are counted."""
     rows = ctypes.POINTER(_BranchCounts)()
     num_rows = device().gridstride_take_branches(ctypes.byref(rows))
     return {(os.fsdecode(row.file), row.line): [row.taken, row.others, row.divergent] for row in rows[:num_rows]}
@@ -290,8 +291,8 @@ def prepare(
     current_limits = values_of(limits)
     if current_settings['warp'] != 32:
         raise NotEmulated(
-            f'warps of {current_settings["warp"]} threads, on the emulator of CUDA C\n'
-            '  sim.options(warp=64) is for kernels in Python; CUDA C has warps of 32 threads.'
+            f'the emulator of CUDA C does not support warps of {current_settings["warp"]} threads\n'
+            '  sim.options(warp=64) applies only to kernels in Python; CUDA C has warps of 32 threads.'
         )
     compiled = checks if isinstance(checks, tuple) else parse_checks(checks)
     mask = _detector_mask(compiled, tuple(current_settings['checks']))
@@ -324,7 +325,8 @@ _IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # text before an element
 def access_at(line, column):
     """Return the kind of access to the element indexed at `column` of a line of CUDA C: 'read', 'write' or 'access'.
 
-    It is 'access' if the line takes a reference, or cannot be parsed, and 'read' for `x[i] += 1`, which reads first."""
+    The result is 'access' if the line takes a reference, or cannot be parsed, and 'read' for `x[i] += 1`, which reads
+    first."""
     name = array_at(line, column)
     for start, end, _ in find_uses(line, name) if name else ():
         if start < column <= end and not _IS_REFERENCED.search(line[:start]):
@@ -363,8 +365,8 @@ def _is_in_multi_file_program(file, sources):
 
 def _defining_file(kernel, sources):
     "Return the file that defines a kernel; None if no file does"
-    head = r'(?:[^;{}]|\{\})*'  # launch bounds may have `Shape{}`
-    pattern = rf'__global__{head}\b{re.escape(kernel or "")}\s*\({head}\{{'
+    declaration_part = r'(?:[^;{}]|\{\})*'  # launch bounds may have `Shape{}`
+    pattern = rf'__global__{declaration_part}\b{re.escape(kernel or "")}\s*\({declaration_part}\{{'
     # a `.cpp` is generated from a `.cu`
     texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
     return next((name for name, text in texts if kernel and re.search(pattern, text)), None)
@@ -433,12 +435,12 @@ def _make_exception(finding, sources):
     "Return the exception for the `RuntimeFinding` `finding`"
     file = resolve_hash(finding.file, sources) or _defining_file(finding.kernel, sources) or ''
     file = _learners_file(file, sources)
-    finding.name_calls(lambda c: _with_source_text(c, sources))
+    finding.name_calls(lambda call: _with_source_text(call, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if finding.code == 'outside_type':
         _name_local(finding, lines.get(finding.line, ''))
     finding.name_array(_lines_of_calls(finding, file, sources))
-    finding.order_race(lambda n: lines.get(n, '').strip())
+    finding.order_race(lambda line: lines.get(line, '').strip())
     if finding.is_in_other_file():
         other_file = _learners_file(finding.other_file, sources)
         finding.other = finding.other._replace(
@@ -493,7 +495,7 @@ def _following_lines(lines, n):
     "Return line `n`, and the lines of the function after it"
     if not n:
         return ''
-    last = next(
+    end = next(
         (i for i in range(n + 1, max(lines, default=n) + 1) if re.search(_FUNCTION_START, lines[i])), len(lines) + 1
     )
-    return '\n'.join(lines.get(i, '') for i in range(n, last))
+    return '\n'.join(lines.get(i, '') for i in range(n, end))

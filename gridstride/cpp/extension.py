@@ -96,7 +96,7 @@ inside_operator = nullcontext  # the context of an operator's function; `as_gpu`
 
 
 def _implementation(function, arguments):
-    "Return the Python function that an operator calls; torch leaves out `arguments` whose value is the default"
+    "Return the Python function that an operator calls; torch omits those of `arguments` that have default values"
 
     def run(*args, **kwargs):
         defaults = [kwargs.get(a.name, a.default_value) for a in arguments[len(args) :]]

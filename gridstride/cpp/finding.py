@@ -42,7 +42,7 @@ class CLocation(ctypes.Structure):
 
 
 class CField(ctypes.Structure):
-    "A field of a finding; a phrase is followed by its own `count` fields"
+    "A field of a finding; the `count` fields of a phrase follow it"
 
     _fields_ = [
         ('name', ctypes.c_char * 16),
@@ -89,7 +89,7 @@ def check_abi(lib):
     compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
     expected = dict(zip(compiled, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
     mismatches = [
-        f'{name} is {compiled[name]} there and {expected[name]} here'
+        f'{name}: {compiled[name]} in the runtime, {expected[name]} in Python'
         for name in expected
         if compiled[name] != expected[name]
     ]
@@ -101,7 +101,7 @@ def check_abi(lib):
 
 
 def _value_of(c_field, remaining_fields):
-    "Return the value of the field `c_field`; a phrase consumes its own fields from the iterator `remaining_fields`"
+    "Return the value of the field `c_field`; a phrase takes its fields from the iterator `remaining_fields`"
     if c_field.type == _PHRASE:
         return Phrase(c_field.string.decode(), fields_of([next(remaining_fields) for _ in range(c_field.count)]))
     if c_field.type == _TEXT:
@@ -181,8 +181,7 @@ class RuntimeFinding:
         return f'{subject} was interrupted{location}'
 
     def name_array(self, calls):
-        """Set the arrays that an access outside all arrays may have been meant for: one, or several that are equally
-        likely.
+        """Set the intended array of an access that is in no array, or several arrays that are equally likely.
 
         `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
         rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
@@ -217,12 +216,12 @@ class RuntimeFinding:
         )
 
     def order_race(self, line_of):
-        """Exchange the two accesses of a data race if the other one is later in the program, because messages name the
-        later one first.
+        """Swap the two accesses of a data race if the other one is later in the program: messages begin with the later
+        one.
 
         The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
-        arbitrary. Lines after the last barrier count as earlier than lines before it, because these belong to the next
-        iteration of a loop, or to the next call of a function. `line_of` returns the text of a line."""
+        arbitrary. Lines after the last barrier count as earlier than lines before it, because the latter belong to the
+        next iteration of a loop, or to the next call of a function. `line_of(n)` returns the text of line n."""
         barrier, other_access = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other_access or _is_other_file(self.file, self.other_file):
             return
@@ -289,11 +288,11 @@ def _first_line_of_function(line_of, n):
 
 
 def _decode_path(path):
-    "Return a path of the runtime as text; a hash may be any byte"
+    "Decode a path that the runtime reports; a hash may be any byte"
     return path.decode('latin-1' if path.startswith(_HASH_MARK.encode()) else 'utf-8')
 
 
-# The runtime knows the file of inline PTX by a hash of its name: this character and the hash.
+# For inline PTX, the runtime reports this character and a hash of the file name instead of a path.
 _HASH_MARK = '\x01'
 
 

@@ -1,10 +1,10 @@
-"""Launch a kernel from a source file without a `main`, with arguments from the command line or defaults.
+"""Launches a kernel from a source file without a `main`, with arguments from the command line or defaults.
 
     python -m gridstride.cpp --launch scale --size 1000 scale.cu
     python -m gridstride.cpp --launch matmul --grid 2,2 --block 16,16 --arg a=32x48 --arg n=48 matmul.cu
 
-Defaults: an array gets `size` random elements, an integer is `size`, a float is 1, a bool is false. So a kernel that
-takes arrays and their size needs no more than its name.
+Defaults: an array has `size` random elements, an integer is `size`, a float is 1, a bool is false. So for a kernel
+whose parameters are arrays and their size, the name is enough.
 """
 
 import json
@@ -67,7 +67,7 @@ def read_values(
 def _random_array(shape, dtype, int_bound, rng):
     "Return random values: normally distributed floats, or integers below `int_bound`, which can be indices"
     if dtype == 'bfloat16':
-        raise ArgumentError('NumPy has no bfloat16: launch this kernel from Python, with torch tensors')
+        raise ArgumentError('NumPy does not support bfloat16: launch this kernel from Python, with torch tensors')
     if 'float' in dtype:
         return rng.standard_normal(shape).astype(dtype)
     return rng.integers(0, 2 if dtype == 'bool' else min(int_bound, np.iinfo(dtype).max), shape).astype(dtype)

@@ -52,7 +52,7 @@ class Kernel:
 
     `k.src` is its CUDA C, `k.params` a list of `Param`."""
 
-    if TYPE_CHECKING:  # of the two types that `cuda_kernel` returns, `Kernels` has attributes that are kernels
+    if TYPE_CHECKING:  # `cuda_kernel` may return `Kernels`, whose attributes are kernels
 
         def __getattr__(self, name: str) -> 'Kernel': ...
 
@@ -62,7 +62,7 @@ class Kernel:
         self._run = run
         self.device = device
         self.build_result = build_result
-        self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
+        self.handle = getattr(run, 'handle', None)  # the driver's handle, on a GPU
         module = self.handle and run.parameters is not None and launcher()
         self._launches = Launches(self, module, run.parameters, run.launch_attributes) if module else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(format_param, params))})'
@@ -109,8 +109,8 @@ def with_stream_handle(config):
     return config
 
 
-# The compiled launcher falls back to `Kernel.checking_launcher` for arguments of types that it does not support, such
-# as a ctypes struct, which are converted there, and for a failed launch, for which it raises the error.
+# The compiled launcher falls back to `Kernel.checking_launcher` for arguments of unsupported types, such as a ctypes
+# struct, and for a failed launch; `checking_launcher` converts the arguments, and raises the error.
 class Launches(dict):
     "The compiled launches of a kernel on a GPU: {configuration (integers or tuples of integers): launch}"
 
@@ -139,7 +139,7 @@ class Launches(dict):
 
 
 class Kernels(dict):
-    "The kernels of one source: a dict by name, whose items are attributes, too"
+    "The kernels of one source, as a dict by name and as attributes"
 
     def __getattr__(self, k):
         try:
@@ -153,7 +153,7 @@ class Kernels(dict):
 
 
 def _quote_source(src):
-    "Return the name of a source in messages; a source of one line is quoted, because it may be a path"
+    "Return a description of a source for messages; a source of one line is quoted, because it may be a path"
     return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
 
 
@@ -229,16 +229,14 @@ def _reject_parameters(kernel):
     "Raise `WrongSource` if the kernel has a parameter that Python cannot pass"
     for p in kernel.params:
         if p.type.endswith('&'):
-            description = f'a reference, {p.type} {p.name}, which Python cannot pass'
-            raise WrongSource(f'{kernel.name} takes {description}: take the value itself, or a pointer to an array')
+            description = f'a reference parameter, {p.type} {p.name}, which Python cannot pass'
+            raise WrongSource(f'{kernel.name} has {description}: declare a value, or a pointer to an array')
         if re.match(r'(const )?std::(vector|string|array)\b', p.type):
-            description = f'{p.type} {p.name}, which exists only on the host'
-            raise WrongSource(
-                f'{kernel.name} takes {description}: take a pointer to an array and its number of elements'
-            )
+            description = f'a parameter {p.type} {p.name}, a type that exists only on the host'
+            raise WrongSource(f'{kernel.name} has {description}: declare a pointer to an array and its size')
         if re.match(r'(const )?(CUt|T)ensorMap$', p.type) and not p.is_grid_constant:
             remedy = f'declare it `const __grid_constant__ {p.type.removeprefix("const ")} {p.name}`'
-            raise WrongSource(f'{kernel.name} takes {p.type} {p.name}, a copy that TMA cannot read: {remedy}')
+            raise WrongSource(f'TMA cannot read the parameter {p.type} {p.name} of {kernel.name}: {remedy}')
 
 
 def _to_identifier(name):
@@ -321,7 +319,7 @@ def _compile_by_nvrtc(src, names, file, headers):
     start = time.perf_counter()
     core().Device(torch.cuda.current_device()).set_current()
     folders = [*_toolkit_includes(), *headers[:1]]
-    folders.append(_substitutes_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
+    folders.append(_substitute_headers_folder('\n'.join([src, *(text for _, text in headers[1:])]), folders))
     options = dict(std='c++17', arch=_native_arch(), name=f'{file}.cu', lineinfo=True, include_path=folders)
     try:
         program = core().Program(src, 'c++', core().ProgramOptions(**options, pre_include=FIRST_HEADER))
@@ -333,7 +331,7 @@ def _compile_by_nvrtc(src, names, file, headers):
 
 
 # Each set of headers needs its own folder, because the key of NVRTC's cache contains the folder's path, not the texts.
-def _substitutes_folder(src, folders):
+def _substitute_headers_folder(src, folders):
     "Return a folder with substitutes for the host's headers that `src` includes, and those that nvcc itself includes"
     texts = {k: v for k, v in substitute_headers(src, folders).items() if k == FIRST_HEADER or k in HOST_HEADERS}
     return str(build(texts, [], section='nvrtc', shared=True).folder)
@@ -341,7 +339,7 @@ def _substitutes_folder(src, folders):
 
 @lru_cache
 def _toolkit_includes():
-    "Return the folders of the toolkit's headers and of libcu++; [] without a toolkit: then NVRTC uses the pip wheels'"
+    "Return the folders of the toolkit's headers and of libcu++; [] without a toolkit, so that NVRTC uses pip's headers"
     try:
         include = _toolkit_folder(nvcc()) / 'include'
     except CompilerMissing:
@@ -357,7 +355,7 @@ def _toolkit_folder(compiler):
     return Path(toolkit_line[1] if toolkit_line else Path(compiler).resolve().parent.parent).resolve()
 
 
-# The compiled launcher names types of scalars as Python's `struct` does, and types of elements as DLPack does.
+# The compiled launcher identifies scalar types by formats of Python's `struct`, element types by DLPack's codes.
 _FORMATS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
 _FORMATS.update(float32='f', float64='d', bool='?')
 _KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
@@ -379,7 +377,7 @@ def _to_ctypes(x, dtype, is_pointer):
 
 
 def _half_bits(x, dtype):
-    "Return the bits of a number as float16 or bfloat16, as an integer"
+    "Convert a number to float16 or bfloat16, and return its bits as an integer"
     import torch
 
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
@@ -411,7 +409,7 @@ def _make_launcher(kernel, name, params, src):
         values = [_to_ctypes(x, *t) for x, t in zip(args, types)]
         for i, n in struct_sizes.items():
             if ctypes.sizeof(values[i]) != n:
-                problem = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
+                problem = f'has {n} bytes, got {ctypes.sizeof(values[i])}'
                 raise argument_error(name, i, format_param(params[i]), problem)
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(has_printf):

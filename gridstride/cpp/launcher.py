@@ -1,5 +1,4 @@
-"""Builds and loads the compiled part of a launch, `launcher.cpp` and `launcher_src`, once per version of Python and
-torch.
+"""Builds and loads the compiled launcher, `launcher.cpp` and `launcher_src`, once per version of Python and torch.
 
 It is a Python extension module, because a launch in pure Python is many times slower than the driver. It needs a
 compiler, Python's headers and a torch that exports its tensors to C (2.10); without them, ctypes launches kernels.
@@ -110,13 +109,13 @@ def load(
     try:
         loader = ExtensionFileLoader('launcher', str(path))
         module = module_from_spec(spec_from_file_location('launcher', path, loader=loader))
-        module.setup(torch.Tensor, torch.nn.Parameter, _modes(torch), device_type, *functions)
+        module.setup(torch.Tensor, torch.nn.Parameter, _mode_functions(torch), device_type, *functions)
     except (ImportError, AttributeError, ValueError) as e:
         raise NoLauncher(f'the compiled launcher does not load: {e}') from None
     return module
 
 
-def _modes(torch):
+def _mode_functions(torch):
     "Return the functions that report torch's modes (gradients, dispatch modes, transforms), and those of forward AD"
     transform = torch._C._functorch.peek_interpreter_stack
     return torch.is_grad_enabled, torch._C._len_torch_dispatch_stack, transform, vars(torch.autograd.forward_ad)

@@ -48,7 +48,7 @@ def show_source(
     text = _text_of(src).splitlines()
     first, last = lines or (1 + next((i for i, line in enumerate(text) if line.strip()), 0), len(text))
     if not 1 <= first <= last <= len(text):
-        raise ValueError(f'this source has lines 1 to {len(text)}, but {first} to {last} were requested')
+        raise ValueError(f'lines {first} to {last} are out of range: this source has lines 1 to {len(text)}')
     marked_lines = _marked_lines(text, [mark] if isinstance(mark, (str, int)) else mark)
     if old is not None:
         marked_lines |= _new_lines(_text_of(old).splitlines(), text)
@@ -60,7 +60,7 @@ def _text_of(src):
     text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
         type_name = type(src).__name__
-        raise TypeError(f'show_source takes CUDA C as text, or a kernel or module compiled from it, not {type_name}')
+        raise TypeError(f'show_source needs CUDA C as text, or a kernel or module compiled from it; got {type_name}')
     return text.removeprefix(cuda_begin) or text
 
 
@@ -92,10 +92,10 @@ def show_change(
     old,  # an older source
     title='',  # a line above the listing
     num_context_lines=2,  # unchanged lines to show before and after each changed one
-    by_words=False,  # mark words within a changed line, and ignore indentation
+    by_words=False,  # whether to mark changed words within a line, and to ignore indentation
     first_lines=(1, 1),  # of `new` and `old`: the lines above these are not compared
 ) -> 'Listing':  # which a notebook displays
-    "Show the difference of two sources: `-` marks a removed line, `+` a new one, `~` one with marked words"
+    "Show the difference between two sources: `-` marks a removed line, `+` a new one, `~` one with marked words"
     first_new, first_old = first_lines
     new_lines, old_lines = _text_of(new).splitlines()[first_new - 1 :], _text_of(old).splitlines()[first_old - 1 :]
     keys = [[' '.join(line.split()) if by_words else line for line in lines] for lines in (old_lines, new_lines)]

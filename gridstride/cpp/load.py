@@ -184,7 +184,7 @@ _CUDA_ERR = r"""
 
 
 def _make_source(cuda_src, cpp_src, funcs, name):
-    "Make the `_Source` for the arguments of `load_cuda`"
+    "Return the `_Source` for the arguments of `load_cuda`"
     arguments = cuda_src, cpp_src
     for parameter, src in zip(('cuda_src', 'cpp_src'), arguments):
         if not isinstance(src, str if parameter == 'cuda_src' else (str, type(None))):
@@ -234,8 +234,8 @@ def _print_commands(build_result, name):
     print(f'{build_result.folder / name}.so: {origin}')
 
 
-# On a GPU, too, our own headers replace torch's, which take a minute to compile. If a source uses parts of ATen that
-# they do not have, torch's `load_inline` compiles it, and a printed line reports that.
+# Our headers replace torch's, which take a minute to compile, on a GPU, too. If a source uses parts of ATen that they
+# lack, torch's `load_inline` compiles it, and a message reports this.
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')
 
 
@@ -258,8 +258,8 @@ def _compile_by_torch(source, flags, verbose, error):
     from torch.utils.cpp_extension import load_inline
 
     missing_feature = error.errors[0].message if error.errors else 'see the log'
-    problem = f"{source.name}: needs more of ATen than gridstride's interface has ({missing_feature})"
-    print(f"{problem}; torch's load_inline compiles it instead, which takes a minute")
+    problem = f"{source.name}: gridstride's headers lack a part of ATen ({missing_feature})"
+    print(f"{problem}; compiling with torch's load_inline instead, which takes a minute")
     cuda_src = source.arguments[0]
     cpp_src = source.arguments[1] or ''
     names = [f.name for f in source.functions]

@@ -12,7 +12,7 @@ from ..utils import cuda_begin
 
 # A cell with a `main` is a program, which runs. Otherwise `load_cuda` compiles a cell with host functions,
 # `cuda_kernel` compiles a cell with kernels alone, and each function or kernel becomes a Python variable of its name.
-show_sass = None  # a function of the cell and an architecture, which `%load_ext gridstride.asm` sets
+show_sass = None  # the function (cell, architecture) that `%load_ext gridstride.asm` sets
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,10 +36,10 @@ def cuda(line, cell, namespace):
     "Compile the cell and define its functions in `namespace`"
     parser = _parser()
     try:
-        words = shlex.split(line)
+        arguments = shlex.split(line)
     except ValueError as e:
         parser.error(e)
-    args = parser.parse_args(words)
+    args = parser.parse_args(arguments)
     if args.sass and not show_sass:
         parser.error('--sass needs %load_ext gridstride.asm')
     checks = False if args.unchecked else None

@@ -1,4 +1,4 @@
-"""`gridstride nvcc` takes nvcc's command line and builds programs for the emulator: `make NVCC="gridstride nvcc"`.
+"""`gridstride nvcc` accepts nvcc's command line and builds programs for the emulator: `make NVCC="gridstride nvcc"`.
 
 An object file contains its sources, because the emulator compiles a program as a whole: `-c` reports the errors of the
 sources, and linking compiles them again. An executable is a zip file that Python runs; it contains the compiled module,
@@ -144,12 +144,12 @@ def _merged(sources, key):
     values = tuple(dict.fromkeys(value for source in sources for value in source[key]))
     names = [value.partition('=')[0] for value in values]
     if key == 'defines' and (wrong := next((name for name in names if names.count(name) > 1), None)):
-        raise ValueError(f'-D {wrong} has several values: all files of a program are compiled with the same macros')
+        raise ValueError(f'-D {wrong} has several values: compile all files of a program with the same macros')
     return values
 
 
 def compile_sources(
-    sources: list,  # results of `_read_source`; that with `main` may be any of them
+    sources: list,  # results of `_read_source`; `main` may be in any of them
 ) -> tuple:  # (`BuildResult`, the module's name, the detectors)
     "Compile the sources of a program, or of an object file"
     first = next((s for s in sources if re.search(r'\bmain\s*\(', s['text'])), sources[0])
@@ -179,7 +179,7 @@ sys.exit(run_executable(sys.argv))
 
 
 def _machine():
-    "Identify what an executable needs: this version of the emulator, and this CPU"
+    "Return a key for what an executable needs: this version of the emulator, and this CPU"
     return json.loads(json.dumps([headers_hash(CPP_FOLDER / 'include'), headers_hash(CPP_FOLDER / 'runtime'), cpu()]))
 
 
@@ -206,10 +206,7 @@ def run_executable(
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(argv[0]) as archive:
         info = json.loads(archive.read('program.json'))
         if info['machine'] != _machine():
-            print(
-                f'{argv[0]} was built for another version of gridstride, or another CPU: build it again',
-                file=sys.stderr,
-            )
+            print(f'{argv[0]} was built for another version of gridstride, or another CPU: rebuild it', file=sys.stderr)
             return 1
         archive.extractall(folder)
         build_result = BuildResult(Path(folder, 'build'), [], 0.0, True)
@@ -225,7 +222,7 @@ def _build(request):
         write_executable(request.output or 'a.out', *compile_sources(sources))
         return 0
     if request.output and len(request.files) > 1:
-        raise ValueError('-o with -c takes one source file')
+        raise ValueError('-o with -c allows only one source file')
     for path, source in zip(request.files, sources):
         compile_sources([source])
         Path(request.output or f'{Path(path).stem}.o').write_text(_OBJECT + json.dumps([source]), encoding='utf-8')

@@ -18,13 +18,13 @@ extern "C" int gs_program(int, char **) __asm__("_main");
 #else
 extern "C" int gs_program(int, char **) __asm__("main");
 #endif
-static int gs_run(std::vector<std::string> words) {
+static int gs_run(std::vector<std::string> arguments) {
     ::gridstride::handle_assertions(%s);
-    cudaGetLastError();  // of an earlier program in this process
+    cudaGetLastError();  // clears the error of an earlier program in this process
     std::vector<char *> argv;
-    for (auto &word : words) argv.push_back(word.data());
+    for (auto &argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    return gs_program(int(words.size()), argv.data());
+    return gs_program(int(arguments.size()), argv.data());
 }
 GRIDSTRIDE_EXPORT(gs_run)
 '''
@@ -46,8 +46,8 @@ def run(
     src: str,  # a program in CUDA C
     name,  # of the program
     args=(),  # command line arguments of the program
-    checks=None,  # as for `compile_program`, which takes `options`
-    **options,
+    checks=None,  # as for `compile_program`
+    **options,  # as for `compile_program`
 ) -> int:  # the exit status
     "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
     build_result, checks = compile_program(src, name, checks, **options)
@@ -83,7 +83,7 @@ def run_compiled(
 ) -> int:  # the exit status
     "Run a compiled program; raises `KernelError` for a finding"
     emulator.device()
-    # Run a copy: a library at a new path is loaded separately, so its variables are initialized again
+    # Runs a copy: a library at a new path is loaded separately, so its variables are initialized again.
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
         try:

@@ -32,8 +32,8 @@ class Devices:
     def symmetric(self, shape, dtype=None, name='symmetric') -> list:  # of a tensor per device
         """Allocate a tensor of zeros on each device, which the kernels of all devices may access.
 
-        The tensors are views of the emulated memory: what Python writes to them, kernels read. `name` is the name of
-        the arrays in findings. Example: `flags = devices.symmetric(64, torch.int32)`"""
+        The tensors are views of the emulated memory, so kernels and Python access the same elements. `name` is the name
+        of the arrays in findings. Example: `flags = devices.symmetric(64, torch.int32)`"""
         import torch
 
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -58,13 +58,13 @@ class Devices:
         Example: `k[1, 32](devices.multicast(buffers), n)` for a parameter `unsigned long long` or `long long`"""
         address = _function('multicast_address', ctypes.c_void_p, ctypes.c_void_p)(tensors[0].data_ptr())
         if not address:
-            raise ValueError('multicast takes the tensors that `symmetric` returns')
+            raise ValueError('multicast needs tensors that `symmetric` has returned')
         return address
 
     def synchronize(self):
-        """Run all launches in the queue, those of different devices together, and wait until they have ended.
+        """Run all launches in the queue, together if they are on different devices, and wait until they have ended.
 
-        Raises the finding that stopped them, such as `RacecheckError`; its `device` is that of the thread."""
+        Raises the finding that stopped them, such as `RacecheckError`; its `device` is the device of the thread."""
         with device_lock:
             deferred = emulator.deferred_calls()
             if not deferred.sources:
@@ -91,7 +91,7 @@ def _chosen_device(rank):
 
 
 def _function(name, result, *arguments):
-    "Return a function of the runtime with these ctypes"
+    "Return a function of the runtime, with its result and argument types as ctypes"
     f = getattr(emulator.device(), f'gridstride_{name}')
     f.restype, f.argtypes = result, arguments
     return f
@@ -120,9 +120,9 @@ def devices(
     """Emulate several devices in the `with` block, whose kernels run together at its end, and at `synchronize`.
 
     A kernel on one device may wait for one on another. Each has its own memory; `symmetric` allocates memory that all
-    may access. Any other array belongs to the first device to which it is passed, and an access by another device is a
-    finding of memcheck. A kernel's results are in its arrays after `synchronize`. Raises `ValueError` for another
-    number.
+    may access. Any other array belongs to the first device to which it is passed, and memcheck reports an access by
+    another device. A kernel's results are in its arrays after `synchronize`. Raises `ValueError` for an invalid number
+    of devices.
 
     Example: `with devices(2) as d: ...; with d[1]: k[1, 32](x)`"""
     emulator.check_num_devices(num_devices)

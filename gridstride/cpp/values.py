@@ -2,8 +2,8 @@
 
 A compiled library is not linked with Python: it is loaded with ctypes, and each value is passed as a sequence of 64-bit
 words. The first word is the kind of the value, the following words are its contents;
-`include/torch/gridstride/bindings.h` is the C++ side. A tensor is passed by reference: as its address, sizes,
-strides, type and device, and the address of its Python object, which C++ returns if it returns the tensor.
+`include/torch/gridstride/bindings.h` has the C++ code for this. A tensor is passed by reference: as its address, sizes,
+strides, dtype and device, and the address of its Python object, which C++ returns if it returns the tensor.
 """
 
 import ctypes, inspect, os, re, struct, sys, threading
@@ -57,7 +57,7 @@ def _pack_tensor(x, fmt, out):
         raise TypeError(f'a tensor whose layout is {x.layout} has no address to pass to C++')
     address = x.data_ptr()
     if not address and x.numel() and device.type != 'meta':
-        raise TypeError('its storage is empty: it was freed, or never allocated, so there is no address to pass to C++')
+        raise TypeError('the tensor has no storage: it was freed, or never allocated, so it has no address')
     kind, i = (0, -1) if device.type == 'cpu' else _device_words(device)
     shape = x.shape
     n = len(shape)
@@ -69,11 +69,11 @@ def _pack_array(x, fmt, out):
     if x.dtype not in _NUMPY:
         raise TypeError(f'an array of {x.dtype} has no counterpart in C++')
     if not x.flags.writeable:
-        raise TypeError('it is read-only, but C++ could write to it; pass a copy')
+        raise TypeError('the array is read-only, but C++ could write to it; pass a copy')
     size = x.itemsize
     if any(stride % size or stride < 0 for stride in x.strides) and x.size:
         raise TypeError(
-            'its strides are negative or not multiples of the element size; copy it with np.ascontiguousarray'
+            'the strides are negative or not multiples of the element size; copy the array with np.ascontiguousarray'
         )
     fmt.append(f'{7 + 2 * x.ndim}q')
     address = x.ctypes.data if x.size else 0  # as for an empty tensor
@@ -87,7 +87,7 @@ def _pack_string(x, fmt, out):
 
 
 def _pack_struct(x, fmt, out):
-    "Pack the bytes of a struct; of a tensor map, also the tensor that it describes"
+    "Pack the bytes of a struct; for a tensor map, also pack the tensor that the map describes"
     struct_bytes = bytes(x)
     if (mapped_tensor := getattr(x, 'tensor', None)) is not None:
         fmt.append('2q')
@@ -131,8 +131,8 @@ def pack(x, fmt, out):
     packer(x, fmt, out)
 
 
-# `pack` adds a type to `_PACK` when it first occurs. A subclass is packed as its base class, an object with `__index__`
-# as an integer.
+# `pack` adds a type to `_PACK` at its first use. A subclass is packed as its base class, an object with `__index__` as
+# an integer.
 def _choose_packer(x):
     "Return the function that packs values of the type of `x`"
     torch = sys.modules.get('torch')
@@ -278,7 +278,7 @@ def _compute(op, args):
     result = getattr(x, op)(*other_arguments) if hasattr(x, op) else getattr(torch, op)(x, *other_arguments)
     if isinstance(result, tuple):
         problem = f'Tensor::{op} returns several tensors here, which C++ does not support'
-        raise NotImplementedError(f'{problem} (for max and min along a dimension: amax, argmax, amin, argmin)')
+        raise NotImplementedError(f'{problem}; for max and min along a dimension, use amax, argmax, amin and argmin')
     return result
 
 
@@ -310,7 +310,7 @@ def _callback(op, words, n, result_address):
 
 
 class _Python(ctypes.Structure):
-    "The functions of Python that a library calls: the callback, the lock of the GIL, and reference counting"
+    "The Python functions that a library calls: the callback, acquiring and releasing the GIL, and reference counting"
 
     _fields_ = [(field, c_void_p) for field in ('call', 'initialized', 'lock', 'unlock', 'retain', 'release')]
 
@@ -320,7 +320,7 @@ _FUNCTIONS = _callback, _api.Py_IsInitialized, *_LOCK, _api.Py_IncRef, _api.Py_D
 _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 
-# A library contains only the types of parameters. Their names are taken from the declaration in the source.
+# A library contains only the types of parameters; their names are read from the declaration in the source.
 def split_at_commas(text: str) -> list:
     "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
     parts, depth = [''], 0
@@ -333,7 +333,7 @@ def split_at_commas(text: str) -> list:
     return [part.strip() for part in parts if part.strip()]
 
 
-def parameters(
+def parse_parameters(
     declaration: str,  # such as `torch::Tensor blur(torch::Tensor x, int radius = 3)`
 ) -> list:  # of (type, name, default); name and default are None if the declaration has none
     "Parse the parameters of a C++ function from its declaration"
@@ -429,7 +429,7 @@ class Function:
         self.__module__ = library.__name__
         self.library = library
         self._call = exported.call
-        self.parameters = parameters(self.__doc__)
+        self.parameters = parse_parameters(self.__doc__)
         names = [parameter[1] for parameter in self.parameters]
         if all(name and name.isidentifier() for name in names) and len({*names}) == len(names):
             python_parameters = [self._to_python_parameter(*parameter) for parameter in self.parameters]
@@ -476,12 +476,12 @@ class Function:
         last = max(map(names.index, kwargs))
         for name in names[len(args) : last]:
             if name not in kwargs:
-                problem = f'{self.__name__}() needs {name!r}, too, because a later argument was passed'
+                problem = f'{self.__name__}() is missing the argument {name!r}, before the last one that was passed'
                 raise TypeError(f'{problem}\n  {self.__doc__}')
         return (*args, *(kwargs[name] for name in names[len(args) : last + 1]))
 
     def _argument_error(self, i, x, reason=''):
-        "Make the `TypeError` for argument `i`, counted from 1"
+        "Return the `TypeError` for argument `i`, with indices from 1"
         type_, name, _ = self.parameters[i - 1] if i <= len(self.parameters) else ('?', None, None)
         argument = f'{i} ({type_} {name})' if name else f'{i} ({type_})'
         message = f'{self.__name__}(): argument {argument} cannot take {_describe(x)}{reason and f": {reason}"}'
@@ -495,10 +495,10 @@ class Function:
             except TypeError as e:
                 return self._argument_error(i + 1, x, str(e))
             except struct.error:
-                return self._argument_error(i + 1, x, 'it does not fit into 64 bits')
+                return self._argument_error(i + 1, x, 'the value does not fit into 64 bits')
 
     def _error(self, code, call, args):
-        "Make the exception for the status `code` of a call"
+        "Return the exception for the status `code` of a call"
         if code == PYTHON_ERROR:
             return _last_operation.__dict__.pop('error')
         if code == FINDING:

@@ -7,7 +7,7 @@ from gridstride.asm import tools
 from gridstride.asm.tools import assemble, disassemble, nvrtc, find_program, resource_usage
 from gridstride.cpp.toolchain.build import CompileError
 from gridstride.cpp.toolchain.compilers import CompilerMissing
-from gridstride.cpp.kernel import _substitutes_folder
+from gridstride.cpp.kernel import _substitute_headers_folder
 from gridstride.cpp.toolchain.nvrtc import substitute_headers
 
 HALF = '''template<class T> __global__ void half_k(T *x, int n) {
@@ -37,7 +37,7 @@ def test_host_headers_are_replaced_and_cudas_are_not():
 
 
 def test_cuda_kernel_lets_nvrtc_find_those_of_the_host_and_no_others():
-    folder = Path(_substitutes_folder('#include <cstdio>\n#include <mine.h>\n#include <cuda_fp16.h>', []))
+    folder = Path(_substitute_headers_folder('#include <cstdio>\n#include <mine.h>\n#include <cuda_fp16.h>', []))
     assert {o.name for o in folder.iterdir()} - {'sums.json'} == {'gridstride_start.h', 'cstdio'}
     assert 'INFINITY' in (folder/'gridstride_start.h').read_text()
 

@@ -1,7 +1,7 @@
-"""`Code`: the tokens of a source, with matched brackets; a brace opens a namespace, a type or code.
+"""`Code`: the tokens of a source, with matched brackets.
 
-Of C++'s grammar, the package parses only brackets, and a few rules that distinguish namespaces, types and code, and the
-comparison `a < b` from the template arguments `a<b>`.
+The package parses only a small part of the C++ grammar: brackets, and the rules that distinguish namespaces, types and
+code, and the comparison `a < b` from the template arguments `a<b>`.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from itertools import accumulate, chain, compress, count, repeat
 from operator import sub
 
-from .preprocessor import directive_word
+from .preprocessor import directive_name
 from .tokens import WrongSource, error_at, line_at
 
 OPENING_OF = {')': '(', ']': '[', '}': '{'}
@@ -20,7 +20,7 @@ OPENING_BRACKETS = set(OPENING_OF.values())
 ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
-# words that, before a `(`, are not the name of a function
+# keywords that are not the name of a function, even before a `(`
 NON_FUNCTION_WORDS = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
@@ -59,7 +59,7 @@ class Code(list):
         self.texts = tokens.texts
         self._token_kinds = [*tokens.kinds, *_PADDING]
         self._length = len(tokens)
-        self.directives = directives or {}  # index of a token -> the preprocessor lines before it
+        self.directives = directives or {}  # index of a token -> the preprocessor directives before it
         self.scope_kinds = {-1: 'namespace'}  # `{` -> cached result of `scope_kind`
         self._indices_of_text = None  # text -> the tokens with this text
         self._closing_angles, self._opening_angles = {}, {}  # cached results of `closing_angle` and `opening_angle`
@@ -96,7 +96,7 @@ class Code(list):
         return indices_between(indices, start, end) if indices else ()
 
     def has_directive(self, start, end, text=''):
-        "Return whether a preprocessor line that contains `text` precedes one of the tokens `start:end`"
+        "Return whether a preprocessor directive that contains `text` precedes one of the tokens `start:end`"
         if not self.directives:
             return False
         if self._directive_positions is None:
@@ -105,7 +105,7 @@ class Code(list):
         return any(text in line.text for i in indices_between(indices, start, end) for line in self.directives[i])
 
     def contains_directive(self, start, end):
-        "Return whether a preprocessor line begins between the positions `start` and `end` of the source"
+        "Return whether a preprocessor directive begins between the positions `start` and `end` of the source"
         if not self.directives:
             return False
         if self._directive_starts is None:
@@ -125,14 +125,15 @@ class Code(list):
             self._indices_of_text = dict(indices)
         return self._indices_of_text
 
-    def find_specifiers(self, *words):
+    def find_specifiers(self, *specifiers):
         "Return the indices of the tokens that are one of these specifiers, or an alias of one, in order"
         indices = self._index_texts()
         alias_names = (
             [name for name in indices if name in self.aliases] if len(indices) < len(self.aliases) else self.aliases
         )
-        alias_names = [name for name in alias_names if not set(words).isdisjoint(self.aliases[name])]
-        return [i for i in self.find(*words, *alias_names) if not set(words).isdisjoint(self.expand_alias(i))]
+        wanted = set(specifiers)
+        alias_names = [name for name in alias_names if not wanted.isdisjoint(self.aliases[name])]
+        return [i for i in self.find(*specifiers, *alias_names) if not wanted.isdisjoint(self.expand_alias(i))]
 
     def is_word(self, i):
         "Return whether token `i` is a name or a keyword"
@@ -147,8 +148,8 @@ class Code(list):
         text = self[i]
         return self.aliases.get(text) or (text,)
 
-    def expanded_words(self, start, end):
-        "Return the set of the tokens `start:end`, with aliases expanded"
+    def expanded_texts(self, start, end):
+        "Return the set of the texts of the tokens `start:end`, with aliases expanded"
         texts = self.texts[start:end]
         if not self.aliases or self.aliases.keys().isdisjoint(texts):
             return {*texts}
@@ -171,7 +172,7 @@ class Code(list):
         return line_at(self.src, self.start(i))
 
     def error(self, error_class, message, i):
-        "Make an exception of class `error_class` with this message and the line of token `i`"
+        "Return an exception of class `error_class` with this message and the line of token `i`"
         return error_at(error_class, message, self.src, self.start(min(i, len(self) - 1)))
 
     # Each branch of an `#if` may open the same bracket, so brackets are matched along one branch: the likely one, or
@@ -188,7 +189,7 @@ class Code(list):
                 raise error from None
 
     def _match_one_branch(self):
-        "Match the brackets of code without preprocessor lines, which takes half as long as `_match_branches`"
+        "Match the brackets of code without preprocessor directives, which takes half as long as `_match_branches`"
         self.match = match = {}
         texts = [*self.texts, '']  # for -1, no bracket
         open_brackets = [-1]
@@ -250,7 +251,7 @@ class Code(list):
         self._require_closed(innermost)
 
     def _require_closed(self, innermost):
-        "Raise `WrongSource` if a bracket is open at the end; -1: none is"
+        "Raise `WrongSource` if the bracket `innermost` is open at the end; -1: no bracket is"
         if innermost >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[innermost]!r} is never closed', innermost)
 
@@ -259,7 +260,7 @@ class Code(list):
         return sorted({*self.find_any(_BRACKETS), *self.directives, self._length})
 
     def _unmatched_error(self, i, opening):
-        "Make the error for the closing bracket `i`, which does not match the open bracket `opening`; -1: none is open"
+        "Return the error for the closing bracket `i`, which does not match the open bracket `opening` (-1: none)"
         if opening < 0:
             return self.error(WrongSource, f'this {self[i]!r} has no opening bracket', i)
         message = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
@@ -307,10 +308,10 @@ class Code(list):
         if i not in self._opening_angles:
             if self[i] != '>':
                 return i
-            self._pair_angles_back(i)
+            self._pair_angles_backwards(i)
         return self._opening_angles[i]
 
-    def _pair_angles_back(self, i):
+    def _pair_angles_backwards(self, i):
         texts = self.texts
         match = self.match
         opening_of = self._opening_angles
@@ -366,7 +367,7 @@ class Code(list):
         return spans
 
     def find_parameter_list(self, start, end):
-        "Return the index of the first `(` in `a:b` that follows the name of a function; None if there is none"
+        "Return the index of the first `(` in `start:end` that follows the name of a function; None if there is none"
         if (start, end) not in self._parameter_lists:  # cached, because several modules read the same head
             self._parameter_lists[start, end] = self._find_parameter_list(start, end)
         return self._parameter_lists[start, end]
@@ -469,9 +470,9 @@ class Code(list):
         return ''.join((self._separator(indices[n - 1], i) if n else '') + self[i] for n, i in enumerate(indices))
 
     def _separator(self, i, j):
-        "Return the separator between tokens `i` and `j`: a blank or nothing"
-        needs_blank = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
-        return ' ' if needs_blank else ''
+        "Return the separator between tokens `i` and `j`: a space or nothing"
+        needs_space = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
+        return ' ' if needs_space else ''
 
 
 _BRACKETS = frozenset((*OPENING_OF, *OPENING_BRACKETS))
@@ -507,8 +508,8 @@ def indices_between(indices, start, end):
 
 
 def _brackets_after_directive(directive, open_brackets, conditional_groups, choose_branch):
-    "Return the open brackets after a preprocessor line; each branch begins with those that were open before its `#if`"
-    keyword = directive_word(directive.text)
+    "Return the open brackets after a preprocessor directive; each branch begins with those open before its `#if`"
+    keyword = directive_name(directive.text)
     if keyword.startswith('if'):
         conditional_groups.append((list(open_brackets), [], [directive.is_likely]))
     elif keyword.startswith('el') and conditional_groups:

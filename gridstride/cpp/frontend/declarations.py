@@ -1,7 +1,7 @@
 """Parses declarations: specifiers (`const unsigned`, `Pair<int, float>`), then declarators (`a[N][M]`, `*b = nullptr`).
 
-In a sequence of words, the last one is the name, and the others are specifiers. The functions take a `Code` and indices
-of its tokens.
+In a sequence of identifiers and keywords, the last one is the name, and the others are specifiers. The functions have a
+`Code` and token indices as parameters.
 """
 
 import re
@@ -22,7 +22,7 @@ BUILTIN = {
     'char8_t', 'char16_t', 'char32_t', '__int128',
 }  # fmt: skip
 
-# keywords: a word after one of them is not a declared name, and `name(` after `return` is a call
+# keywords after which an identifier is not a declared name; `name(` after `return`, for example, is a call
 KEYWORDS = {
     'return', 'else', 'do', 'if', 'while', 'for', 'switch', 'case', 'sizeof', 'throw', 'new', 'co_return', 'and', 'or',
     'not', 'delete',
@@ -44,7 +44,7 @@ class Declarator(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    "A declaration: the indices of its first token and its first declarator; then its declarators and specifiers"
+    "A declaration, with the indices of its first token (`start`) and of its first declarator (`first`)"
 
     start: int
     first: int
@@ -62,7 +62,7 @@ def read_declaration(code, i) -> Declaration:
 
 
 class _CachedIterator:
-    "The items of a generator, which can be iterated over repeatedly; items are computed lazily"
+    "A lazy generator that can be iterated over repeatedly"
 
     def __init__(self, generator):
         self.generator = generator
@@ -82,7 +82,7 @@ def _read_declaration(code, i):
     start = _declaration_start(code, i)
     first = skip_specifiers(code, start, len(code))
     if code.outer[start:first].count(code.outer[start]) == first - start:
-        specifiers = code.expanded_words(start, first)
+        specifiers = code.expanded_texts(start, first)
     else:
         specifiers = {
             w for j in range(start, first) if code.outer[j] == code.outer[start] for w in code.expand_alias(j)
@@ -156,8 +156,8 @@ def skip_specifiers(code, i, end):
 
 def _defines_type(code, start, i):
     "Return whether the `{` at `i` begins the body of a class in the specifiers that begin at `start`"
-    words = [code[j] for j in range(start, i)]
-    return any(w in ('struct', 'union', 'class') for w in words) and '{' not in words
+    texts = code.texts[start:i]
+    return any(text in ('struct', 'union', 'class') for text in texts) and '{' not in texts
 
 
 def _skip_word(code, i, has_type):
@@ -228,7 +228,7 @@ def declared_name(code, i, end):
         return i, _skip_pasted(code, i + 1)
 
 
-_DROPPED_FROM_TYPE = STORAGE | ALIGNMENTS  # words that begin a part that `tokens_of_type` drops
+_DROPPED_FROM_TYPE = STORAGE | ALIGNMENTS  # the first tokens of what `tokens_of_type` drops
 
 
 def tokens_of_type(code, i, end):
@@ -283,14 +283,14 @@ _SPACING = [
 _NO_SPACING = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # text that no pattern of `_SPACING` changes
 
 
-def format_type(words):
-    "Join tokens as a type is usually written: `const float *`, `std::vector<int>`, `float (*)[4]`"
-    return _format_type(tuple(words))
+def format_type(texts):
+    "Join tokens with the usual spacing of a type: `const float *`, `std::vector<int>`, `float (*)[4]`"
+    return _format_type(tuple(texts))
 
 
 @lru_cache(4096)  # a source has few types
-def _format_type(words):
-    text = ' '.join(words)
+def _format_type(texts):
+    text = ' '.join(texts)
     if _NO_SPACING.fullmatch(text):
         return text
     for required_text, pattern, replacement in _SPACING:

@@ -9,11 +9,11 @@ from ...support.short_tracebacks import ShortTracebackError
 
 
 class NotEmulated(ShortTracebackError, NotImplementedError):
-    "The source uses a feature of GPUs that the emulator does not have; the message quotes the line"
+    "The source uses a GPU feature that the emulator does not support; the message quotes the line"
 
 
 class Edits:
-    """A `Code` and its edits. `source` is the whole source, of which `code` may be the body of a macro.
+    """A `Code` and its edits. `source` is the whole source; `code` may be the body of one of its macros.
 
     `pointers`: kernel -> the indices of its parameters that are pointers. `shared`: name -> bounds of the `__device__`
     variables that several files of the program access. `is_header`: whether an unknown instruction of inline PTX is
@@ -35,7 +35,7 @@ class Edits:
         "Record that `text` replaces `src[start:end]`; its line ends are kept, so that no line number changes"
         code = self.code
         if code.contains_directive(start, end):
-            message = 'the emulator cannot parse a preprocessor line in the middle of this'
+            message = 'the emulator cannot parse a preprocessor directive inside this statement or declaration'
             raise error_at(NotEmulated, message, code.src, start)
         line_end = '\n' if code.macro is None else '\\\n'
         self.edits.append((start, end, text + line_end * code.src.count('\n', start, end)))

@@ -1,4 +1,4 @@
-"""Determines which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines it.
+"""Determines which branches of `#if`, `#ifdef` and `#else` are compiled, if the source alone determines it.
 
 A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. If a condition is
 unknown, all branches are rewritten for the emulator, and the *likely* branch determines which brackets match and which
@@ -23,12 +23,12 @@ _LIKELY_MACROS |= dict(__cplusplus='201703')
 _RESERVED = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
 
 
-def directive_word(text: str) -> str:
-    "Return the keyword of a preprocessor line: 'if', 'define', ..."
+def directive_name(text: str) -> str:
+    "Return the keyword of a preprocessor directive: 'if', 'define', ..."
     return _WORD.match(text)[1]
 
 
-def read_include(text: str):  # a preprocessor line
+def read_include(text: str):  # a preprocessor directive
     "Return (whether the name is in quotes, the header's name) of an `#include`; None for any other line"
     match = _INCLUDE.match(text)
     return match and (match[1] == '"', match[2])
@@ -44,7 +44,7 @@ class Macros:
         self.definitions = {k: (True, v) for k, v in initial.items()}
 
     def process(self, text: str, live):
-        "Process the preprocessor line `text`, which is compiled if `live`"
+        "Process the preprocessor directive `text`, which is compiled if `live`"
         if match := DEFINE.match(text):
             body = text[match.end() :].strip() if match[2] is None else None
             self.definitions[match[1]] = (True, body) if live else (self.look_up(match[1])[0] or None, None)
@@ -127,16 +127,16 @@ class _Condition:
 
     def unary(self):
         "Evaluate an operand with the unary operators before it"
-        word = self.tokens.pop(0)
-        if word in _UNARY:
-            return _UNARY[word](self.unary())
-        if word == '(':
+        token = self.tokens.pop(0)
+        if token in _UNARY:
+            return _UNARY[token](self.unary())
+        if token == '(':
             return self.expect_closing(self.binary(0))
-        if word == 'defined':
+        if token == 'defined':
             return self.read_defined()
-        if word[0].isdigit():
-            return int(word.rstrip('uUlL').replace("'", ''), 0)
-        return evaluate(self.macros.look_up(word)[1], self.macros, self.depth + 1)
+        if token[0].isdigit():
+            return int(token.rstrip('uUlL').replace("'", ''), 0)
+        return evaluate(self.macros.look_up(token)[1], self.macros, self.depth + 1)
 
     def read_defined(self):
         name = self.tokens.pop(0)
@@ -167,8 +167,8 @@ def evaluate(
 class _Group:
     """An open `#if`, in three-valued logic.
 
-    `enclosing`: whether the `#if` itself is compiled; `compiled_before`: whether one of the branches up to the
-    current one is; `current`: whether the current branch is compiled if the `#if` is."""
+    `enclosing`: whether the `#if` itself is compiled; `compiled_before`: whether the current branch or an earlier one
+    is compiled; `current`: whether the current branch is compiled if the `#if` is."""
 
     def __init__(self, enclosing, condition):
         self.enclosing = enclosing
@@ -177,10 +177,10 @@ class _Group:
 
     def next_branch(self, condition):
         "Begin the next branch of the `#if`, which has this condition"
-        before = self.compiled_before
-        is_unknown = before is None or condition is None
-        self.current = False if before is True or condition is False else None if is_unknown else True
-        self.compiled_before = True if before is True or condition is True else None if is_unknown else False
+        earlier = self.compiled_before
+        is_unknown = earlier is None or condition is None
+        self.current = False if earlier is True or condition is False else None if is_unknown else True
+        self.compiled_before = True if earlier is True or condition is True else None if is_unknown else False
 
 
 class Branches:
@@ -194,7 +194,7 @@ class Branches:
         self.current = self.live = True
 
     def process(self, text: str, keyword: str):
-        "Advance past the preprocessor line `text`, whose `directive_word` is `keyword`"
+        "Advance past the preprocessor directive `text`, whose `directive_name` is `keyword`"
         if keyword.startswith('if'):
             self.groups.append(_Group(self.live, self.condition(text, keyword)))
         elif keyword.startswith('el') and self.groups:
@@ -217,7 +217,7 @@ class Branches:
         self.live = current if enclosing is True or current is False else enclosing
 
     def condition(self, text, keyword):
-        "Return the condition of a preprocessor line; True for `else`"
+        "Return the condition of a preprocessor directive; True for `else`"
         if keyword == 'else':
             return True
         if keyword in _IFDEF_KEYWORDS:
@@ -238,15 +238,15 @@ def _defined_name(text):
 
 
 def has_conditions(lines) -> bool:
-    "Return whether one of the preprocessor lines is an `#if`"
-    return any('if' in line.text and directive_word(line.text).startswith('if') for line in lines)
+    "Return whether one of the preprocessor directives is an `#if`"
+    return any('if' in line.text and directive_name(line.text).startswith('if') for line in lines)
 
 
 def live_lines(
-    lines,  # a sequence of preprocessor lines
+    lines,  # a sequence of preprocessor directives
     assume_likely=False,  # whether to drop those that are probably not compiled, too
 ):
-    """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor line.
+    """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor directive.
 
     If it is unknown which branch of a conditional is compiled, its lines are kept, with `is_likely` set."""
     lines = [*lines]
@@ -258,7 +258,7 @@ def live_lines(
     is_undecided = []  # per open `#if`: whether its compiled branch is unknown
     is_live = branches.live
     for line in lines:
-        keyword, result = directive_word(line.text), None
+        keyword, result = directive_name(line.text), None
         branches.process(line.text, keyword)
         if not assume_likely:
             likely_branches.process(line.text, keyword)
@@ -282,7 +282,7 @@ def live_lines(
 
 
 def includes(
-    lines,  # a sequence of preprocessor lines
+    lines,  # a sequence of preprocessor directives
 ):
     "Yield (line, result of `read_include`) per `#include` that may be compiled"
     if any('include' in line.text for line in lines):  # otherwise no condition needs to be evaluated

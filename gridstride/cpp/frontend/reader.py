@@ -1,7 +1,7 @@
 """Finds the functions that CUDA C source defines, for `load_cuda`, `cuda_kernel` and `get_signature`.
 
-It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. Of the branches of an
-`#if`, it reads the one that is compiled, as far as that is known.
+It parses brackets and the heads of functions (see `code` and `declarations`), not their bodies. It reads the branch of
+an `#if` that is compiled, if that is known.
 """
 
 import re
@@ -35,20 +35,20 @@ class Function(NamedTuple):
     line: int
     template: str
     scope: str
-    specifiers: frozenset  # and other words before its name
+    specifiers: frozenset  # all tokens before its name
     signature: str  # the whole head on one line, without comments
     has_body: bool
 
     @property
     def is_host(self):
-        "Whether the host can call it"
+        "Whether host code can call the function"
         return '__global__' not in self.specifiers and (
             '__device__' not in self.specifiers or '__host__' in self.specifiers
         )
 
 
 class Head(NamedTuple):
-    "The head of a declaration, as indices of tokens: its first one, and the `{` or `;` after it"
+    "The head of a declaration, as token indices: its first token, and the `{` or `;` after it"
 
     start: int
     end: int
@@ -109,7 +109,7 @@ def _functions_of(code):
         if opening is None or opening not in code.match or code[opening - 2] in ('::', '~'):
             continue
         declaration_start = code.skip_template_header(head.start)
-        specifiers = frozenset(code.expanded_words(declaration_start, opening - 1))
+        specifiers = frozenset(code.expanded_texts(declaration_start, opening - 1))
         template = code.text(range(head.start, declaration_start)) if declaration_start > head.start else ''
         result_type = _result_type(code, declaration_start, opening, head.end)
         signature = code.text(range(head.start, head.end - (code[head.end - 1] == 'try')))
@@ -128,12 +128,12 @@ def _result_type(code, type_start, opening, end):
         return format_type([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
     while code.is_word(type_start) and code[type_start + 1] == '(' and code[type_start] not in NON_FUNCTION_WORDS:
         type_start = code.match[type_start + 1] + 1  # a macro before it
-    words = tuple(code.texts[type_start : opening - 1])
-    if words not in code.result_types:  # many functions have the same type
-        code.result_types[words] = format_type(
+    texts = tuple(code.texts[type_start : opening - 1])
+    if texts not in code.result_types:  # many functions have the same type
+        code.result_types[texts] = format_type(
             [code[i] for i in tokens_of_type(code, type_start, opening - 1) if code[i] != 'constexpr']
         )
-    return code.result_types[words]
+    return code.result_types[texts]
 
 
 def _params(code, opening):
@@ -145,7 +145,7 @@ def _params(code, opening):
 def parameter(code: Code, i: int, end: int) -> Param:
     "Return the parameter that the tokens `i:end` declare"
     text = code.src[code.start(i) : code.end(end - 1)] if i < end else '\n'
-    if '\n' in text:  # a preprocessor line in between may drop a part
+    if '\n' in text:  # a preprocessor directive in between may drop a part
         return _parameter(code, i, end)
     if text not in code.parameters:  # many functions have the same parameter
         code.parameters[text] = _parameter(code, i, end)
@@ -158,14 +158,14 @@ def _parameter(code, i, end):
     bracket = next((j for j in range(declarator, init) if code[j] == '['), init)
     name, name_end = declared_name(code, declarator, init) or (bracket, bracket)
     array_suffix = _decay_to_pointer([code[j] for j in tokens_of_type(code, name_end, init)])
-    words = [
-        word
-        for word in [code[j] for j in tokens_of_type(code, i, name)] + array_suffix
-        if word not in ('__restrict__', '__restrict')
+    type_tokens = [
+        text
+        for text in [code[j] for j in tokens_of_type(code, i, name)] + array_suffix
+        if text not in ('__restrict__', '__restrict')
     ]
     is_grid_constant = any(code[j] == '__grid_constant__' for j in range(i, name))
     return Param(
-        format_type(words), code.text(range(name, name_end)), code.text(range(init + 1, end)), is_grid_constant
+        format_type(type_tokens), code.text(range(name, name_end)), code.text(range(init + 1, end)), is_grid_constant
     )
 
 
@@ -189,10 +189,10 @@ def namespace_of(code: Code, i: int) -> str:
     return '::'.join(name for name in names if name)
 
 
-# The body of a macro is code, too. If it consists of specifiers alone, as in `#define HD __host__ __device__`, the
-# macro is an alias of these specifiers.
+# The body of a macro is parsed like code. If it consists of specifiers alone, as in `#define HD __host__ __device__`, the
+# macro is an alias for them.
 class Source(NamedTuple):
-    "A parsed source: its own `Code`, and its macros, as far as they are known"
+    "A parsed source: its `Code`, and the macros that it defines"
 
     main: Code
     macros: list  # the `Code` of each macro's body
@@ -225,8 +225,8 @@ def read(
 def compiled_tokens(
     src: str,  # CUDA C
     assume_likely: bool,  # whether branches that are probably not compiled are dropped
-) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
-    "Return the tokens that may be compiled, and the preprocessor lines among them"
+) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor directives before it)
+    "Return the tokens that may be compiled, and the preprocessor directives among them"
     all_tokens = tokens_of(src)
     live_tokens = Tokens()
     lines = {}
@@ -250,27 +250,27 @@ def _read_macro(src, line, m, aliases):
     "Read the body of a macro; if it consists of specifiers alone, add it to `aliases`"
     params = {param.strip().replace('...', '__VA_ARGS__') for param in (m[2] or '').split(',')}
     body = MacroCode(src, tokens(src, line.start + m.end(), line.end, macro=True), aliases, m[1], params, strict=False)
-    if words := _specifiers_of(body):
-        aliases.setdefault(m[1], words)
+    if specifiers := _specifiers_of(body):
+        aliases.setdefault(m[1], specifiers)
     return body
 
 
-_SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # a macro is an alias if it has one of them, and only `_WORDS_OF_ALIAS`
-_WORDS_OF_ALIAS = _SPECIFIERS_OF_MACRO | QUALIFIERS | BUILTIN
+_SPECIFIERS_OF_MACRO = STORAGE | ALIGNMENTS  # an alias has one of them, and only `_SPECIFIERS_OF_ALIAS`
+_SPECIFIERS_OF_ALIAS = _SPECIFIERS_OF_MACRO | QUALIFIERS | BUILTIN
 
 
 def _specifiers_of(code):
-    "Return the words of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
+    "Return the tokens of a macro's body if all are specifiers, as in `__host__ __device__`; None otherwise"
     if _SPECIFIERS_OF_MACRO.isdisjoint(code.texts) and code.aliases.keys().isdisjoint(code.texts):
         return None
-    words = tuple(
-        word for i in range(len(code)) for word in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i)
+    specifiers = tuple(
+        text for i in range(len(code)) for text in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i)
     )
-    only_words = all(
+    has_only_names = all(
         code.is_word(i) or code.is_string(i) or code.outer[i] >= 0 or code[i] in '()' for i in range(len(code))
     )
-    if only_words and set(words) & _SPECIFIERS_OF_MACRO and set(words) <= _WORDS_OF_ALIAS:
-        return words
+    if has_only_names and set(specifiers) & _SPECIFIERS_OF_MACRO and set(specifiers) <= _SPECIFIERS_OF_ALIAS:
+        return specifiers
 
 
 def _literals(macros):
@@ -338,26 +338,26 @@ def signature(
 
 
 def not_on_host_error(name: str, defined_functions: list) -> WrongSource:
-    "Make the error for a request of the function `name`, which is not a host function of `defined_functions`"
+    "Return the error for a request of the function `name`, which is not a host function of `defined_functions`"
     problem = 'is not defined in this source'
     if any(function.name == name for function in defined_functions):
         problem = 'is a kernel or device function, which the host cannot call'
     host_names = ', '.join(dict.fromkeys(function.name for function in defined_functions if function.is_host)) or 'none'
-    return WrongSource(f'{name!r} {problem}. Host functions it defines: {host_names}')
+    return WrongSource(f'{name!r} {problem}. Host functions in this source: {host_names}')
 
 
-# NVRTC compiles device code only, so host functions become blank lines, and every other function stays on its lines.
-_DEVICE_WORDS, _TORCH_NAMESPACES = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
+# NVRTC compiles only device code, so host functions become empty lines, and every other function stays on its lines.
+_DEVICE_SPECIFIERS, _TORCH_NAMESPACES = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
 
 
 def device_only(
     src: str,  # CUDA C, as load_cuda takes it
 ) -> str:
-    "Replace host code in `src` with blanks; each line keeps its number"
+    "Replace host code in `src` with spaces; each line keeps its number"
     code = read(src).main
     for head in declaration_heads(code):
-        words = {word for i in range(head.start, head.end) for word in code.expand_alias(i)}
-        if words & _TORCH_NAMESPACES if parameters_start(code, head) is None else not words & _DEVICE_WORDS:
+        texts = {text for i in range(head.start, head.end) for text in code.expand_alias(i)}
+        if texts & _TORCH_NAMESPACES if parameters_start(code, head) is None else not texts & _DEVICE_SPECIFIERS:
             start, end = code.start(head.start), code.end(code.match.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

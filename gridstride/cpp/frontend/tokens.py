@@ -1,7 +1,6 @@
-"""The tokenizer of CUDA C: splits source into words, numbers, strings, operators and preprocessor lines.
+"""The tokenizer of CUDA C: splits source into words, numbers, strings, operators and preprocessor directives.
 
-A search among tokens for `<<<`, `__shared__` or `{` finds none in comments and strings. The module implements no other
-grammar.
+So a search for `<<<`, `__shared__` or `{` ignores comments and strings.
 """
 
 import math
@@ -15,7 +14,7 @@ from ...support.short_tracebacks import ShortTracebackError
 
 
 class Token(NamedTuple):
-    "`src[start:end]`; its kind is 'string', 'number', 'word', 'op' or 'directive', which is a whole preprocessor line"
+    "`src[start:end]`; its kind is 'string', 'number', 'word', 'op' or 'directive' (a whole preprocessor directive)"
 
     kind: str
     text: str
@@ -24,8 +23,8 @@ class Token(NamedTuple):
     is_likely: bool = None  # for an `#if`, `#elif` or `#else`: whether its branch is probably compiled; None: unknown
 
 
-# Each `>` is a token of its own. A later step decides whether `>>>` closes a launch, three templates, or one template
-# and a shift. A quote between digits belongs to the number, as in 1'000.
+# Each `>` is a separate token. A later step decides whether `>>>` closes a launch, three templates, or one template and
+# a shift. A quote between digits belongs to the number, as in 1'000.
 _COMMENT = r'(?: //[^\\\n]*(?:\\(?:\r?\n)?[^\\\n]*)* | /\*[^*]*\*+(?:[^/*][^*]*\*+)*/ )'
 _BLANK = rf'(?: \ufeff | \\\r?\n | {_COMMENT} )'
 _SPACE = rf'(?: \s+ (?:{_BLANK}\s*)* | {_BLANK} \s* (?:{_BLANK}\s*)* )'
@@ -33,18 +32,18 @@ _QUOTED = r"""(?: "[^"\\\n]*(?:\\.[^"\\\n]*)*" | '(?!')[^'\\\n]*(?:\\.[^'\\\n]*)
 _NUMBER, _WORD = r"\d(?: [eEpP][+-] | '?\w | \. )*", r'[^\W\d]\w*'
 _OPERATORS = r"""<<<(?!<) | <<=? | <=>? | >= | -> | :: | \#\# | \.\.\. | && | \|\| | /\*.* | [-+*/%&|^!=]= | ."""
 
-# a preprocessor line, with its continuation lines
+# a preprocessor directive, with its continuation lines
 _DIRECTIVE = r"""\# (?: [^\n"/\\]+ | \\\r?\n | "(?:\\.|[^"\\\n])*" | /\*.*?\*/ | //(?:\\\r?\n|[^\n])* | [^\n] )*"""
 
 # The alternatives begin with different characters, so that `re` rejects most of them by one character. A raw string
-# needs a group, and with groups `findall` does not return whole matches: sources with raw strings have a pattern of
-# their own.
+# needs a group, and with groups `findall` does not return whole matches, so sources with raw strings have a different
+# pattern.
 _RAW = r'(?: [uUL](?:(?<=u)8)? )? R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)"\w* |'
 
 
 @lru_cache(None)
 def _pattern(raw, macro):
-    "Return the pattern of the lexemes of a source: tokens, and the blanks and comments between them"
+    "Return the pattern of the lexemes of a source: tokens, and the whitespace and comments between them"
     line = '' if macro else rf'(?:{_DIRECTIVE})?'  # a `#` within a line is handled in `_lexemes`
     return re.compile(
         rf"""
@@ -88,7 +87,7 @@ class Tokens:
         self.starts += source.starts[start:end]
 
     def directives(self) -> list:
-        "Return the indices of the preprocessor lines"
+        "Return the indices of the preprocessor directives"
         return [*compress(count(), map('directive'.__eq__, self.kinds))] if 'directive' in self.kinds else []
 
 
@@ -96,7 +95,7 @@ def tokens(
     src: str,  # CUDA C
     start=0,
     end=None,
-    macro=False,  # whether this is a macro's body, in which `#` makes strings and begins no directive
+    macro=False,  # whether this is a macro's body, in which `#` stringifies a parameter and begins no directive
 ) -> Tokens:
     "Tokenize `src[start:end]`; raises `WrongSource` for a comment that is never closed"
     return _tokens_of_lexemes(src, start, _lexemes(src, start, len(src) if end is None else end, macro), macro)
@@ -108,19 +107,19 @@ def _tokens_of_lexemes(src, start, lexemes, macro=False):
         raise error_at(WrongSource, 'this comment is never closed', src, starts[-2])
     kind = _kind_in_macro if macro else _kind
     kind_of = {lexeme: kind(lexeme) for lexeme in {*lexemes}}
-    kinds = [*map(kind_of.__getitem__, lexemes)]  # '' for blanks
+    kinds = [*map(kind_of.__getitem__, lexemes)]  # '' for whitespace
     if lexemes and not start and not macro and lexemes[0][0] == '#':
         kinds[0] = 'directive'
     result = Tokens(*(compress(lexeme, kinds) for lexeme in (lexemes, kinds, starts)))  # `compress` and `map` run in C
     for i in result.directives():
-        num_blanks = _length_of_blanks(result.texts[i])
-        result.texts[i] = result.texts[i][num_blanks:]
-        result.starts[i] += num_blanks
+        whitespace_length = _length_of_whitespace(result.texts[i])
+        result.texts[i] = result.texts[i][whitespace_length:]
+        result.starts[i] += whitespace_length
     return result
 
 
 def _lexemes(src, start, end, macro=False):
-    "Split `src[start:end]` into tokens, blanks, and preprocessor lines with the blanks before them"
+    "Split `src[start:end]` into tokens, blanks, and preprocessor directives with the blanks before them"
     if start == 0 and not macro and src.startswith('#'):
         line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
         return [line, *_lexemes(src, len(line), end)]
@@ -135,15 +134,15 @@ def _lexemes(src, start, end, macro=False):
     return [*_lexemes_one_by_one(pattern, src, start, end)]
 
 
-def _length_of_blanks(lexeme):
-    "Return the length of the blanks and comments with which a lexeme begins"
+def _length_of_whitespace(lexeme):
+    "Return the length of the whitespace and comments at the beginning of a lexeme"
     blanks = _BLANKS.match(lexeme)
     return blanks.end() if blanks else 0
 
 
 def _find_inner_hash(lexeme):
-    "Return the index of a `#` that follows blanks in a lexeme but does not begin a line; 0 if there is none"
-    n = _length_of_blanks(lexeme)
+    "Return the index of a `#` that follows whitespace in a lexeme but does not begin a line; 0 if there is none"
+    n = _length_of_whitespace(lexeme)
     return n if n < len(lexeme) and '\n' not in lexeme[:n] else 0
 
 
@@ -161,7 +160,7 @@ def _lexemes_one_by_one(pattern, src, start, end):
 
 
 def _kind(lexeme):
-    "Return the kind of a lexeme; '' for blanks"
+    "Return the kind of a lexeme; '' for whitespace"
     if lexeme.isidentifier() and lexeme.isascii():
         return 'word'
     m = _KIND.match(lexeme)
@@ -169,7 +168,7 @@ def _kind(lexeme):
         return 'op'
     if m.lastgroup != 'space':
         return m.lastgroup
-    return 'directive' if '#' in lexeme and _length_of_blanks(lexeme) < len(lexeme) else ''
+    return 'directive' if '#' in lexeme and _length_of_whitespace(lexeme) < len(lexeme) else ''
 
 
 _kind_in_macro = lru_cache(4096)(
@@ -251,7 +250,7 @@ def _are_separate(a, b):
 def directives(
     src: str,  # CUDA C
 ) -> tuple:  # of `Token`s
-    "Return the preprocessor lines of `src`"
+    "Return the preprocessor directives of `src`"
     all_tokens = tokens_of(src)
     return tuple(map(all_tokens.__getitem__, all_tokens.directives()))
 
@@ -277,7 +276,7 @@ class WrongSource(ShortTracebackError, ValueError):
 
 
 def error_at(error_class, message: str, src: str, pos: int) -> Exception:
-    "Make an exception of class `error_class` with this message and the line of `src` at `pos`"
+    "Return an exception of class `error_class` with this message and the line of `src` at `pos`"
     text = src[src.rfind('\n', 0, pos) + 1 :].split('\n', 1)[0]
     return error_class(f'{message}\n  line {line_at(src, pos)}: {text.strip()}')
 

@@ -20,7 +20,8 @@ from ..frontend.reader import Head, declaration_heads, namespace_of, parameter, 
 from .host_device_check import HOST_AND_DEVICE_FUNCTIONS, HOST_FUNCTION_IN_DEVICE_CODE
 
 _AMBIGUOUS_NAMES = HOST_AND_DEVICE_FUNCTIONS | BUILTIN  # device code may also have a function of this name
-_PTX_MACROS = tuple(f'GRIDSTRIDE_PTX_{o}' for o in ('IN', 'OUT', 'INOUT', 'STORE'))  # of rewritten operands
+# macros with which inline PTX is rewritten
+_PTX_MACROS = tuple(f'GRIDSTRIDE_PTX_{suffix}' for suffix in ('IN', 'OUT', 'INOUT', 'STORE'))
 _DEVICE_SPECIFIERS = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _UNMARKED_SPECIFIERS = _DEVICE_SPECIFIERS | {
     'typedef',
@@ -40,7 +41,7 @@ class _FunctionDeclaration(NamedTuple):
     first: int  # after the template header
     paren: int  # the `(` of its parameters
     owner: str  # its class, '' for none
-    specifiers: set  # and other words before its name
+    specifiers: set  # all tokens before its name
     has_body: bool
 
     @property
@@ -198,7 +199,7 @@ def _functions_in_heads(code):
         paren = _parameters_start(code, first, head.end)
         if paren is None or paren not in code.match or code[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        specifiers = code.expanded_words(first, paren - 1)
+        specifiers = code.expanded_texts(first, paren - 1)
         if owner or code[paren - 2] == '::' or paren - 1 > first or 'operator' in specifiers:
             yield _FunctionDeclaration(
                 first, paren, owner or _class_of_definition(code, paren), specifiers, head.is_definition
@@ -246,9 +247,9 @@ def _parameters_start(code, first, end):
     return next((j for j in range(i, end) if code[j] == '('), None)
 
 
-def _class_of_definition(code, p):
-    "Return the class in front of the `::` before the name of the function with its `(` at `p`; '' for none"
-    i = p - 2
+def _class_of_definition(code, paren):
+    "Return the class before the `::` of the name of the function with its `(` at `paren`; '' for none"
+    i = paren - 2
     if code[i] != '::':
         return ''
     i = code.opening_angle(i - 1) or i if code[i - 1] == '>' else i
@@ -267,7 +268,7 @@ def _overload_key(code, function):
 
 
 def _may_have_macro(function):
-    "Return whether a word before the function may be a macro with an execution space specifier"
+    "Return whether a token before the name may be a macro with an execution space specifier"
     return any(map(str.isupper, function.specifiers)) and any(
         len(w) > 1 and w.isupper() and w != function.owner for w in function.specifiers
     )
@@ -410,7 +411,7 @@ def device_code(
 def host_device_code(
     text: str,  # C++ for the emulator
 ):
-    "Return the same as `device_code`, for `__host__ __device__` functions"
+    "Return the `Code` of a text and the bodies, as `device_code` does, of its `__host__ __device__` functions"
     code = read(text).main
     return code, _bodies_of(code, lambda function: {'__host__', '__device__'} <= function.specifiers)
 
@@ -436,13 +437,13 @@ def _is_in_device_code(text, pos, warning):
 
 def is_unused_template(
     code,  # `Code`
-    p: int,  # index of a function's `(`
+    paren: int,  # index of a function's `(`
 ) -> bool:
     "Return whether the function is a template that is never used"
-    first = p
+    first = paren
     while first > 0 and code[first - 1] not in (';', '}', '{'):
         first = code.match.get(first - 1, first - 1) if code[first - 1] in (')', ']') else first - 1
-    return code[first] == 'template' and len(list(code.find(code[p - 1]))) == 1
+    return code[first] == 'template' and len(list(code.find(code[paren - 1]))) == 1
 
 
 def _is_constant(code, i):
@@ -470,9 +471,9 @@ def _is_constant(code, i):
     return any(code[j] == '<' and (code.closing_angle(j) or 0) > i for j in statement_tokens)
 
 
-def _end_of_body(code, p):
-    "Return the index after the body of the function whose `(` is at `p`, even if member initializers precede the body"
-    i = code.find_stop(code.match[p] + 1, (':', '{', ';'))
+def _end_of_body(code, paren):
+    "Return the index after the body of the function with its `(` at `paren`, also after member initializers"
+    i = code.find_stop(code.match[paren] + 1, (':', '{', ';'))
     while code[i] in (':', ','):
         i = next(j for j in range(i + 1, len(code)) if code[j] in ('(', '{'))
         i = code.match[i] + 1
@@ -485,7 +486,8 @@ def _is_conditional(code, start, end):
 
 
 _CONSTEXPR_MESSAGE = (
-    '{name} alone is not a device function: declare it `__host__ __device__`, or compile with --expt-relaxed-constexpr'
+    '`constexpr` does not make {name} a device function: declare it `__host__ __device__`, or compile with '
+    '--expt-relaxed-constexpr'
 )
 
 
@@ -500,7 +502,7 @@ _VARIABLE_LENGTH_MESSAGE = (
 
 
 def _wrong_call(m, use_match, unit):
-    "Make the `WrongSource` for the warning `m`; `use_match` is the match with the location of the use"
+    "Return the `WrongSource` for the warning `m`; `use_match` is the match with the location of the use"
     template = (
         _VARIABLE_LENGTH_MESSAGE
         if m['vla'] or m['clang']
@@ -516,7 +518,7 @@ def _wrong_call(m, use_match, unit):
 
 
 def wrong_source(message: str, file: str, line: int, unit: Unit) -> WrongSource:
-    "Make the `WrongSource` with the message `message` and the learner's line"
+    "Return a `WrongSource` with this message and the learner's line"
     lines = unit.original.splitlines()
     text = lines[line - 1].strip() if file == unit.file and line <= len(lines) else ''
     return WrongSource(f'{message}\n  {file}, line {line}: {text}')

@@ -2,7 +2,7 @@
 macro.
 
 A compiler prints `name.cu:3:5: error: ...`, and many more lines. An error in a header or a template is attributed to
-the line of the learner's source that used it. Of several errors at one location, the first is reported.
+the line of the learner's source that used the header or template. Only the first error at each location is reported.
 """
 
 import os, re
@@ -29,8 +29,8 @@ class Diagnostic(NamedTuple):
 class CompileError(ShortTracebackError, RuntimeError):
     """The source does not compile; the message contains the learner's lines with the compiler's messages.
 
-    `errors` is a list of `Diagnostic`, `file` and `line` are those of the first, `source_name` is how the message names
-    the source, `log` is the compiler's whole log."""
+    `errors` is a list of `Diagnostic`, `file` and `line` belong to the first one, `source_name` is the name of the
+    source in the message, `log` is the compiler's whole log."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ def read_log(
 
 
 def _diagnose(match, name, other_files, log_before, log_after, whole_log_before):
-    "Make the `Diagnostic` for a match from the log around it; None if it belongs to no line of the learner's files"
+    "Return the `Diagnostic` for a match from the log around it; None if it belongs to no line of the learner's files"
     line_of_use = _line_of_use(name, log_before, log_after)
     column = int(match.groupdict().get('column') or 0)
     if Path(match['file']).name == name:
@@ -112,7 +112,7 @@ def _diagnose(match, name, other_files, log_before, log_after, whole_log_before)
     return Diagnostic(line, 0, match['message'], origin=_origin_of(match, log_after)) if line else None
 
 
-# Headers of compilers and of the emulator, whose lines explain nothing to a learner
+# Headers of compilers and of the emulator, whose lines do not help a learner
 _SYSTEM_FOLDERS = re.compile(r'/(?:usr|opt|Library|nix)/|.*/gridstride/cpp/include/|<')
 
 
@@ -198,7 +198,7 @@ _HINTS = (
     (
         r'\]\s*\[',
         r'for array subscript|subscripted value is not|pointer-to-object type',
-        'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w elements.',
+        'A pointer has one index: `x[r*w + c]` is the element at row r, column c, with w elements per row.',
     ),
     (
         r'\*\*',
@@ -278,8 +278,8 @@ _HINTS = (
     (
         r'=',
         r'read-only|const-qualified|modifiable lvalue',
-        '`const` data is read-only: declare what a kernel writes as `float *out`. A lambda cannot write what it '
-        'captures by copy.',
+        '`const` data is read-only: declare an array that a kernel writes as `float *out`. A lambda cannot write to a '
+        'variable that it captures by copy.',
     ),
     (
         r'^(?!.*\]\s*\[)',
@@ -305,7 +305,7 @@ _HINTS = (
     (
         r'\b__sync\w+\s*;',
         r'no effect|unused',
-        'Add the parentheses, `__syncthreads();`: without them the line does nothing.',
+        'Add the parentheses, `__syncthreads();`: without them the function is not called.',
     ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "Pass a tensor's address to a kernel: `x.data_ptr<float>()`."),
 )
@@ -333,7 +333,7 @@ def _format_diagnostic(diagnostic, lines, name):
 
 
 def _get_line(lines, n):
-    "Return line `n`, from 1; '' if there is no such line"
+    "Return line `n`, with indices from 1; '' if there is no such line"
     return lines[n - 1] if n <= len(lines) else ''
 
 

@@ -22,8 +22,8 @@ def reject_wrong_execution_space(
 ):
     """Raise `WrongSource` for a call, a launch or a keyword in the wrong execution space, host or device.
 
-    These are launches of functions that are not kernels, calls of device functions by host functions, host functions
-    as arguments of device templates that call them, and features that device code does not have: exceptions, ..."""
+    It rejects launches of functions that are not kernels, calls of device functions by host functions, host functions
+    as arguments of device templates that call them, and features that device code lacks, such as exceptions."""
     spaces = {}
     for function in functions:
         spaces.setdefault(_join_scope(function.scope, function.name), set()).add(_execution_space(function))
@@ -41,7 +41,7 @@ def reject_wrong_execution_space(
         paren = parameters_start(code, head)
         if paren is None or not head.is_definition or code[paren - 2] == '::':
             continue  # a name in a member function may refer to another member of its class
-        specifiers = code.expanded_words(head.start, paren)
+        specifiers = code.expanded_texts(head.start, paren)
         body = range(head.end + 1, code.match.get(head.end, head.end))
         if specifiers & {'__global__', '__device__'} and 'template' not in specifiers:
             _reject_host_keywords(code, body)
@@ -85,10 +85,10 @@ def _reject_host_keywords(code, body):
     for i in code.find_any_between(_HOST_ONLY_KEYWORDS, body.start, body.stop):
         if code[i] in ('throw', 'try') and code.is_word(i) and (code[i + 1], code[i + 2]) != ('(', ')'):
             raise code.error(
-                WrongSource, f'device code has no exceptions: return an error value instead of `{code[i]}`', i
+                WrongSource, f'device code does not support exceptions: return an error value, without `{code[i]}`', i
             )
         if code[i] in _REJECTION_REASONS and code.is_word(i):
-            raise code.error(WrongSource, f'device code has no `{code[i]}`: {_REJECTION_REASONS[code[i]]}', i)
+            raise code.error(WrongSource, f'device code does not support `{code[i]}`: {_REJECTION_REASONS[code[i]]}', i)
 
 
 _USE_ARRAY = 'use an array whose size is a compile-time constant, or pass an array to the kernel'

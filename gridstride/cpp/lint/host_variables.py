@@ -3,7 +3,7 @@
 from ..frontend.code import Code
 from ..frontend.declarations import read_declaration
 
-_WORDS_OF_OTHER_DECLARATIONS = {
+_OTHER_DECLARATION_KEYWORDS = {
     '__global__', '__device__', '__constant__', '__shared__', '__managed__', 'typedef', 'using', 'friend', 'extern',
     'namespace', 'template', 'static_assert', 'thread_local', 'operator', 'asm', '__asm__',
 }  # fmt: skip
@@ -28,7 +28,7 @@ def _declarators(code, class_name, head):
     "Yield (`Declaration`, `Declarator`) per declared variable; nothing if the declaration may contain a macro"
     first = head.start
     if (
-        code[first] in _WORDS_OF_OTHER_DECLARATIONS
+        code[first] in _OTHER_DECLARATION_KEYWORDS
         or not code.is_word(first)
         or not code.is_word(first + 1)
         and code[first + 1] in (';', ',', '=')
@@ -43,7 +43,7 @@ def _declarators(code, class_name, head):
     if (
         declaration.start != first
         or may_have_macro
-        or declaration.specifiers & _WORDS_OF_OTHER_DECLARATIONS
+        or declaration.specifiers & _OTHER_DECLARATION_KEYWORDS
         or class_name
         and 'static' not in declaration.specifiers
     ):
@@ -53,14 +53,14 @@ def _declarators(code, class_name, head):
 
 
 def _const_type_names(code):
-    "Return the names of const types that `typedef` and `using` define; of a pointer, the pointer itself must be const"
+    "Return the names of const types that `typedef` and `using` define; for a pointer, the pointer itself must be const"
     constant_types = set()
     for i in sorted([*code.find('typedef'), *code.find('using')]):
         end = next((j for j in range(i, len(code)) if code[j] == ';'), i)
-        words = [code[j] for j in range(i, end)]
-        if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
+        texts = code.texts[i:end]
+        if texts[:1] == ['using'] and texts[2:3] != ['='] or len(texts) < 3 or {'(', '[', '{', '&'} & {*texts}:
             continue
-        name, type_ = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
+        name, type_ = (texts[1], texts[3:]) if texts[0] == 'using' else (texts[-1], texts[1:-1])
         qualifiers = type_[len(type_) - type_[::-1].index('*') :] if '*' in type_ else type_
         if 'const' in qualifiers or '*' not in type_ and constant_types & {*type_}:
             constant_types.add(name)
@@ -69,11 +69,11 @@ def _const_type_names(code):
 
 def _kind(code, declaration, declarator, constant_types):
     "Return 'variable' or 'array' for a variable that device code must not use, None for others"
-    declarator_words = code.texts[declarator.first : declarator.name]
+    declarator_prefix = code.texts[declarator.first : declarator.name]
     if (
         'gridstride' in ' '.join(code.texts[declaration.start : declarator.name_end])
         or 'gridstride' in code[declarator.init + 2]
-        or {'&', '&&', '('} & {*declarator_words}
+        or {'&', '&&', '('} & {*declarator_prefix}
         or code[declarator.name_end] not in ('[', '=', '{', ',', ';')
         or code[declarator.init + 1] == '['
     ):
@@ -81,7 +81,7 @@ def _kind(code, declaration, declarator, constant_types):
     is_constexpr = 'constexpr' in declaration.specifiers
     if not (
         is_constexpr
-        or {'const', *constant_types} & {*(declarator_words if '*' in declarator_words else declaration.specifiers)}
+        or {'const', *constant_types} & {*(declarator_prefix if '*' in declarator_prefix else declaration.specifiers)}
     ):
         return 'variable'
     return None if code[declarator.name_end] != '[' else 'array' if is_constexpr else 'variable'

@@ -1,7 +1,7 @@
 """Chooses the device functions that a checked build inlines into their callers.
 
-A detector records the code address of an access. If a function has two calls, its address does not determine
-the call; inlined code exists once per call, and addr2line reports the call stack.
+A detector records the code address of an access. If a function is called twice, the address does not identify the call.
+Inlined code exists once per call, so addr2line reports the call stack.
 """
 
 from collections import Counter
@@ -75,8 +75,8 @@ def _may_inline(code, function, num_uses):
 def _uses_memory(code, body, names):
     if len(body) > _MAX_TOKENS:
         return False
-    words = {*code.texts[body.start : body.stop]}
-    limit = _MAX_TOKENS if words & (_BARRIERS | names) else _MAX_TOKENS_WITHOUT_BARRIER if '[' in words else 0
+    texts = {*code.texts[body.start : body.stop]}
+    limit = _MAX_TOKENS if texts & (_BARRIERS | names) else _MAX_TOKENS_WITHOUT_BARRIER if '[' in texts else 0
     return len(body) <= limit
 
 

@@ -1,12 +1,12 @@
-"""Checks the declarations of kernels: nvcc rejects some that g++ accepts, because to g++ a kernel is a function."""
+"""Checks the declarations of kernels: g++ treats kernels as ordinary functions and accepts some that nvcc rejects."""
 
 from ..frontend.code import Code
 from ..frontend.tokens import WrongSource
 
-_REMOVE_SPECIFIER = '{name} is a kernel, which runs only on the GPU: remove `{word}` next to `__global__`'
+_REMOVE_SPECIFIER = '{name} is a kernel, which runs only on the GPU: remove `{specifier}` next to `__global__`'
 _NOT_A_MEMBER = 'a kernel cannot be a member of a class: define it outside {owner}, and pass it what it needs'
 _NOT_VARIADIC = '{name} is a kernel, which cannot be variadic: remove `...`'
-_NO_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: take {param} by value, without `&&`'
+_NO_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: pass {param} by value, without `&&`'
 _NO_INITIALIZER_LIST = '{name} is a kernel, which cannot take a std::initializer_list: pass it an array'
 _LOCAL_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
 
@@ -32,10 +32,9 @@ def reject_invalid_kernels(
 
 def _describe_flaw(function):
     "Describe the error in the declaration of a kernel; None if there is none"
-    if word := next(
-        (qualifier for qualifier in ('__device__', '__host__', 'constexpr') if qualifier in function.specifiers), None
-    ):
-        return _REMOVE_SPECIFIER.format(name=function.name, word=word)
+    excluded = ('__device__', '__host__', 'constexpr')
+    if specifier := next((s for s in excluded if s in function.specifiers), None):
+        return _REMOVE_SPECIFIER.format(name=function.name, specifier=specifier)
     for p in function.params:
         if p.type == '...' or p.name == '...':
             return _NOT_VARIADIC.format(name=function.name)

@@ -1,4 +1,4 @@
-"""Determines which functions belong to the C library, so that only the host can call them.
+"""Determines which functions belong to the C library, which only host code can call.
 
 A list of names would be incomplete, so this module looks up the symbols of the library: an exported function is a host
 function, unless device code has it, too.
@@ -35,7 +35,7 @@ def _load_libraries():
 def is_host_function(
     name: str,  # of a function
 ) -> bool:
-    "Return whether it is a function of C's library that device code does not have"
+    "Return whether a function belongs to the C library, and device code cannot call it"
     if name in _ALSO_IN_DEVICE_CODE or not _PUBLIC.fullmatch(name):
         return False
     return bool(_POSIX.fullmatch(name)) or any(hasattr(library, name) for library in _load_libraries())
@@ -63,5 +63,5 @@ _ALTERNATIVES = [  # pattern of functions -> what to write instead
 def alternative_to(
     name: str,  # of a host function
 ) -> str:
-    "Return the advice for device code that calls this host function, as an imperative: what to write instead"
+    "Return what to write instead of a call of this host function in device code, as an imperative"
     return next((alternative for pattern, alternative in _ALTERNATIVES if re.fullmatch(pattern, name)), _CALL_ON_HOST)

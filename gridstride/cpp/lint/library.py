@@ -7,7 +7,7 @@ from ..frontend.edits import apply
 from .libc import alternative_to, is_host_function
 from ..frontend.reader import read
 
-# functions of C's library, with or without `std::`; some libraries implement them as macros
+# functions of the C library, with or without `std::`; some libraries implement them as macros
 _C_FUNCTIONS = set(
     'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
     'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
@@ -15,14 +15,14 @@ _C_FUNCTIONS = set(
     'srand48 sscanf strcat strchr strcmp strcpy strdup strlen strncat strncmp strncpy strstr strtod strtof strtok '
     'strtol strtoul system time tolower toupper'.split()
 )
-# host-only functions of CUDA's runtime
+# host-only functions of the CUDA runtime
 _C_FUNCTIONS |= set(
     'cudaDeviceReset cudaEventElapsedTime cudaEventQuery cudaEventSynchronize cudaFreeHost '
     'cudaFuncSetAttribute cudaGetDeviceProperties cudaHostAlloc cudaLaunchKernel cudaMallocHost cudaMallocManaged '
     'cudaMemcpy cudaMemcpy2D cudaMemGetInfo cudaMemPrefetchAsync cudaMemset cudaSetDevice cudaStreamCreate '
     'cudaStreamSynchronize'.split()
 )
-# functions and types of C++17's library, with `std::`
+# functions and types of the C++17 library, with `std::`
 _FUNCTIONS = set(
     'accumulate adjacent_find all_of any_of async atomic_signal_fence atomic_thread_fence binary_search copy copy_if '
     'copy_n count count_if current_exception equal equal_range exchange fill fill_n find find_if find_if_not for_each '
@@ -41,7 +41,7 @@ _TYPES = set(
     'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
-# functions that no version of NVRTC's own std has
+# functions that the std of NVRTC lacks in all versions
 _NOT_IN_NVRTC = set(
     'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
     'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
@@ -58,8 +58,7 @@ _HOST_FUNCTION_WARNING = (
     '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{advice}'
 )
 _ONLY_CONSTEXPR = (
-    'std::{name} is constexpr, which alone is not a device function{advice}; nvcc accepts it with '
-    '--expt-relaxed-constexpr'
+    '`constexpr` does not make std::{name} a device function{advice}; nvcc accepts it with --expt-relaxed-constexpr'
 )
 _ADVICE = {
     'max': ': write `max`',
@@ -70,7 +69,7 @@ _ADVICE = {
     'complex': ': write `float2`, or your own struct',
     'array': ': write `float a[3]`, or your own struct',
     'swap': ': write `auto t = a; a = b; b = t;`',
-    'vector': ': write an array of a size that the compiler knows',
+    'vector': ': write an array whose size is a compile-time constant',
     'cout': ': write `printf`',
     'cerr': ': write `printf`',
     'this_thread': ': write `__nanosleep(ns)`',
@@ -106,18 +105,18 @@ def find_host_uses(
 
 
 def _lambdas(code, bodies):
-    "Yield (`)` of its parameters, its end) of each `__device__` lambda that host code defines"
+    "Yield (`)` of the parameters, end of the body) per `__device__` lambda that host code defines"
     for i in code.find_specifiers('__device__'):
-        p = code.match.get(i + 1)
+        closing_paren = code.match.get(i + 1)
         if (
             code[i - 1] == ']'
             and code[i + 1] == '('
             and '__host__' not in code.expand_alias(i)
             and code.scope(i) == 'code'
         ):
-            opening = code.find_stop(p + 1, ('{', ';'))
+            opening = code.find_stop(closing_paren + 1, ('{', ';'))
             if code[opening] == '{' and not any(a <= i < b for a, b in bodies):
-                yield p, code.match[opening]
+                yield closing_paren, code.match[opening]
 
 
 def find_host_device_uses(
@@ -143,7 +142,7 @@ def guard_host_calls(
     text: str,  # C++ for the emulator
     own_names,  # as for `find_host_uses`
 ) -> str:
-    "Rewrite calls of host functions in `__host__ __device__` functions, so that they are findings in device code"
+    "Rewrite calls of host functions in `__host__ __device__` functions, so that device code reports them"
     code, bodies = host_device_code(text)
     candidates, edits = _candidates(code, own_names) if bodies else [], []
     for i in (i for a, b in bodies for i in indices_between(candidates, a, b)):
@@ -168,7 +167,7 @@ def _candidates(code, own_names):
 
 
 def _format(template, name):
-    "Format the message `template` about a name, with the text to write instead"
+    "Format the message `template` about a name, with advice on what to write instead"
     advice = (
         _ADVICE.get(name, '')
         if template is not _HOST_FUNCTION and template is not _HOST_FUNCTION_WARNING
@@ -179,8 +178,8 @@ def _format(template, name):
 
 def _describe_use(code, i, own_names, extensions):
     "Describe why device code may not use the name at token `i`, or its expansion as a macro; None if it may"
-    if words := _describe_rejection(code, i, own_names, extensions):
-        return _format(words, code[i])
+    if template := _describe_rejection(code, i, own_names, extensions):
+        return _format(template, code[i])
     for macro_body in own_names.macros.get(code[i], ()):
         host_calls = (
             j
@@ -215,7 +214,7 @@ _NEEDS_EXTENDED_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only w
 
 
 def _describe_rejection(code, i, own_names, extensions):
-    "Return the message about a use of the name at token `i` in device code; None if it is allowed"
+    "Return the message template for a use of the name at token `i` in device code; None if the use is allowed"
     name = code[i]
     is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
     if _is_host_call(code, i, own_names):
@@ -245,7 +244,7 @@ def _describe_rejection(code, i, own_names, extensions):
 
 
 def _is_host_call(code, i, own_names):
-    "Return whether the name at token `i` calls a host function of C's or CUDA's library, or takes its address"
+    "Return whether the name at token `i` calls a host function of the C library or CUDA, or takes its address"
     name = code[i]
     is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
     is_unqualified = is_std or code[i - 1] not in ('.', '->', '::')

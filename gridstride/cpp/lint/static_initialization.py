@@ -25,7 +25,7 @@ def runs_when_loaded(
     try:
         code = read_compiled(src)
     except ValueError:
-        return False  # it does not compile, either
+        return False  # it will not compile
     classes = {code[i + 1] for word in _TYPES for i in code.find(word)}
     aliases = {code[i + 1] for i in code.find('using')} | {
         code[h.end - 1] for h in declaration_heads(code) if code[h.start] == 'typedef'
@@ -37,8 +37,8 @@ def runs_when_loaded(
 
 def _may_run(code: Code, head, classes, aliases):
     first, end = head.start, head.end
-    words = code.texts[first:end]
-    if not words or words[0] in _NO_VARIABLES or not _NO_HOST_INITIALIZER.isdisjoint(words) or code[first] == 'extern':
+    texts = code.texts[first:end]
+    if not texts or texts[0] in _NO_VARIABLES or not _NO_HOST_INITIALIZER.isdisjoint(texts) or code[first] == 'extern':
         return False
     call = parameters_start(code, head)
     if call is not None:
@@ -47,16 +47,16 @@ def _may_run(code: Code, head, classes, aliases):
         )
         return not head.is_definition and (_passes_values(code, call) or passes_names)
     last = code.match.get(end, end) if head.is_definition else end
-    if head.is_definition and '=' not in words and not _TYPES.isdisjoint(words):
+    if head.is_definition and '=' not in texts and not _TYPES.isdisjoint(texts):
         return False  # the definition of a type; variables that follow it have a separate head
-    initializer = code.texts[first + (words.index('=') if '=' in words else 0) : last]
-    return '(' in initializer or _may_trap(initializer, words) or bool(_unknown_types(code, first, end, classes))
+    initializer = code.texts[first + (texts.index('=') if '=' in texts else 0) : last]
+    return '(' in initializer or _may_trap(initializer, texts) or bool(_unknown_types(code, first, end, classes))
 
 
-def _may_trap(initializer, words):
+def _may_trap(initializer, declaration):
     "Return whether an initializer reads through a pointer, or divides by a variable"
     pairs = [*zip(initializer, initializer[1:])]
-    divides = 'const' not in words and any(a in ('/', '%') and not b[0].isdigit() for a, b in pairs)
+    divides = 'const' not in declaration and any(a in ('/', '%') and not b[0].isdigit() for a, b in pairs)
     return divides or '->' in initializer or ('=', '*') in pairs
 
 
@@ -84,10 +84,10 @@ def _is_type(name, types):
 
 
 def _unknown_types(code, first, end, classes):
-    "Return the words of a declaration that name a class of the source, or a namespace"
+    "Return the tokens of a declaration that name a class of the source, or a namespace"
     texts = code.texts[first:end]
     declarator = texts[: texts.index('=')] if '=' in texts else texts
     follows_type = len(declarator) == 1 and code[first - 1] == '}'  # a variable after the definition of its type
     return [
-        word for word in declarator if word not in _PLAIN_TOKENS and (word in classes or word == '::' or follows_type)
+        text for text in declarator if text not in _PLAIN_TOKENS and (text in classes or text == '::' or follows_type)
     ]

@@ -1,4 +1,4 @@
-"""Corrects a compiler's warnings about uninitialized variables, which include false positives and miss some variables.
+"""Corrects a compiler's warnings about uninitialized variables: removes false positives, and adds missed variables.
 
 A compiler does not know that `threadIdx.x < n` has the same value before and after a barrier, so it warns of correct
 code. And if a variable is set to 3 on one path only, a compiler may assume 3 on all paths, without a warning.
@@ -13,7 +13,7 @@ from ..frontend.reader import read
 __all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_use_uninitialized', 'find_uninitialized_uses']
 
 _SHORT_CIRCUIT = ('?', '&&', '||', 'and', 'or')
-_HEADS = ('if', 'for', 'while', 'switch')
+_CONTROL_KEYWORDS = ('if', 'for', 'while', 'switch')
 _EXITS = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
 
 
@@ -61,7 +61,7 @@ _NO_INITIALIZER = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)
 
 
 def may_use_uninitialized(src: str):
-    "Return whether `find_uninitialized_uses` can find anything; this check is quick"
+    "Return quickly whether `find_uninitialized_uses` may find anything"
     return bool(_NO_INITIALIZER.search(src))
 
 
@@ -97,9 +97,9 @@ def _conditions(code, i):
     while i != -1:
         start = _start_of_statement(code, i)
         conditions |= {k for k in range(start, i) if code[k] in _SHORT_CIRCUIT and code.outer[k] == code.outer[i]}
-        while start < i and code[start] in (*_HEADS, 'else', 'do'):
+        while start < i and code[start] in (*_CONTROL_KEYWORDS, 'else', 'do'):
             end = start
-            if code[start] in _HEADS:
+            if code[start] in _CONTROL_KEYWORDS:
                 end = code.match.get(code.find_stop(start, ('(',)), i)
             if end >= i:
                 break
@@ -110,7 +110,7 @@ def _conditions(code, i):
 
 
 def _start_of_statement(code, i):
-    "Return the first token of the statement, or of the part in brackets, that contains token `i`"
+    "Return the first token of the statement, or of the innermost brackets, that contain token `i`"
     while i > 0 and code[i - 1] not in (';', '{', '}', '(', '['):
         i = code.match.get(i - 1, i - 1)
     return i

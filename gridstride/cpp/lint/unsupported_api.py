@@ -1,4 +1,4 @@
-"""Finds in a compiler's log which functions and headers of CUDA the emulator lacks, and suggests an alternative."""
+"""Finds the CUDA functions and headers in a compiler's log that the emulator lacks, and suggests alternatives."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,9 @@ from .compile_errors import read_log
 
 _CUDA_HEADERS = Path(__file__).parents[1] / 'include/cuda'
 
-# header of CUDA that the emulator does not have, or the beginning of its name -> hint for the error message
+# a CUDA header that the emulator lacks, or the beginning of its name -> hint for the error message
 _UNSUPPORTED_HEADERS = {
-    'thrust/': 'use only the common parts of Thrust',
+    'thrust/': 'use the headers of Thrust that the emulator supports',
     'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
     'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',
@@ -76,7 +76,7 @@ def describe_unsupported(
     name: str,  # of the source, as in the log
     other_files=(),  # dict: name -> text of the learner's other files
 ) -> str:  # None if the log is about something else
-    "Describe the CUDA feature that `src` uses and the emulator does not have, with the line"
+    "Describe an unsupported CUDA feature that `src` uses, with its line"
     for d in read_log(log, name, other_files=other_files):
         if message := _describe_message(d.message):
             file, n = (d.file, d.line) if d.file or not d.line_of_use else ('', d.line_of_use)

@@ -1,11 +1,11 @@
 """Rewrites kernels so that one call runs all threads of a block, as loops over the threads.
 
-Otherwise each thread is a fiber, and each barrier a switch of fibers. A kernel is split at its barriers: each part
-between two of them becomes a loop, which g++ vectorizes. This is done without checks only, for kernels that
-synchronize by `__syncthreads()` alone, at the top level of their body or of `for` loops whose iterations are the same
-for all threads, and that call only functions known not to need a fiber. All other kernels remain unchanged. A local
-variable that lives across a barrier becomes an array with an element per thread, unless its value follows
-from the indices and the parameters: it is then computed again after the barrier.
+Without this rewrite, each thread is a fiber, and each barrier switches fibers. A kernel is split at its barriers: each
+segment between two of them becomes a loop, which g++ vectorizes. A kernel is rewritten only without checks, if it
+synchronizes by `__syncthreads()` alone, at the top level of its body or of `for` loops whose iterations are the same
+for all threads, and calls only functions that are known not to need a fiber. A local variable that lives across a
+barrier becomes an array with an element per thread, unless its value depends only on the indices and the parameters:
+then it is recomputed after the barrier.
 """
 
 import re
@@ -18,9 +18,9 @@ from ..frontend.reader import declaration_heads, parameter, parameters_start, re
 _BARRIER = '__syncthreads'
 _INDICES = frozenset(('threadIdx', 'blockIdx', 'blockDim', 'gridDim'))
 _ASSIGNMENTS = frozenset(('=', '+=', '-=', '*=', '/=', '%=', '<<=', '>>=', '&=', '|=', '^=', '++', '--'))
-_HEADS = frozenset(('if', 'for', 'while', 'switch'))
+_CONTROL_KEYWORDS = frozenset(('if', 'for', 'while', 'switch'))
 _CASTS = frozenset(('static_cast', 'reinterpret_cast', 'const_cast'))
-_UNSUPPORTED_WORDS = frozenset(
+_UNSUPPORTED_KEYWORDS = frozenset(
     'asm __asm__ goto try throw static thread_local new delete volatile extern operator this typeid co_await do '
     'typedef using struct class union enum template namespace __shared__'.split()
 )
@@ -37,7 +37,7 @@ _MATH = (
 _TEXTURE_FUNCTIONS = frozenset(
     'tex1Dfetch tex1D tex2D tex3D tex1DLayered tex2DLayered texCubemap texCubemapLayered surf2Dread surf2Dwrite'.split()
 )
-# atomic functions whose result is unused, so that no thread can wait for another by them
+# atomic functions with which no thread can wait for another if their result is unused
 _ATOMICS = frozenset(
     f'atomic{operation}{scope}'
     for operation in 'Add Sub Min Max And Or Xor Inc Dec'.split()
@@ -59,7 +59,7 @@ class _NotSplit(Exception):
 
 
 class _Variable(NamedTuple):
-    "A local variable of the top level: the first token of its declarator, the range of its initializer, and its type"
+    "A local variable at the top level, with token indices and ranges"
 
     name: int
     dims: str  # its array bounds, as text
@@ -126,7 +126,9 @@ class _Source:
         "Return whether these tokens use nothing that needs a fiber, except barriers"
         code = self.code
         texts = code.texts[tokens.start : tokens.stop]
-        if not _UNSUPPORTED_WORDS.isdisjoint(texts) or _BARRIER in self.macros or self._has_conditional_lines(tokens):
+        if not _UNSUPPORTED_KEYWORDS.isdisjoint(texts) or _BARRIER in self.macros:
+            return False
+        if self._has_conditional_lines(tokens):
             return False
         return all(
             self._call_needs_no_thread(i)
@@ -138,7 +140,7 @@ class _Source:
         )
 
     def _has_conditional_lines(self, tokens):
-        "Return whether a preprocessor line other than `#pragma` is between these tokens"
+        "Return whether a preprocessor directive other than `#pragma` is between these tokens"
         lines = [line.text for i in tokens for line in (self.code.directives or {}).get(i, ())]
         return not all(re.match(r'#\s*pragma\b', line) for line in lines)
 
@@ -169,8 +171,8 @@ class _Source:
         if before in (')', ']'):
             opening = code.match[i - 1]
             is_cast = before == ')' and {*code.texts[opening + 1 : i - 1]} <= _TYPES | {'*', 'const'}
-            return code[opening - 1] in _HEADS or is_cast
-        if not code.is_word(i - 1) or before in _HEADS or before in ('return', 'sizeof', 'else', 'case'):
+            return code[opening - 1] in _CONTROL_KEYWORDS or is_cast
+        if not code.is_word(i - 1) or before in _CONTROL_KEYWORDS or before in ('return', 'sizeof', 'else', 'case'):
             return True
         if code[i - 2] in ('.', '->', '::'):
             return before == 'record_return'
@@ -200,10 +202,10 @@ class _Kernel:
         self.edits = []
         self.variables = {}  # those of the top level and of loops with barriers
         self.derived = {}  # name -> whether its value is the same for all threads
-        self.copied = []  # parameters that the kernel changes: each thread has its own
+        self.copied = []  # parameters that the kernel changes, so that each thread has a copy
         self.groups = set()  # names of variables for the group of the block's threads
         self.arrays = []  # names of variables with an element per thread
-        self.segment_of = {}  # token of a statement of a segment -> the segment's number
+        self.segment_of = {}  # token of a statement -> index of its segment
         self.loop_variables = set()
         self.num_segments = 0
 
@@ -283,15 +285,15 @@ class _Kernel:
         raise _NotSplit
 
     def _check_loop(self, statement, brace):
-        "Raise `_NotSplit` unless the loop declares its variables, and changes them in its head only"
+        "Raise `_NotSplit` unless the loop declares its variables, and changes them in its header only"
         code = self.code
-        head = range(statement.start + 2, brace - 1)
-        variables = _declared_variables(code, range(head.start, code.find_stop(head.start, (';',)) + 1))
-        if not variables or not self.source.needs_no_thread(head):
+        header = range(statement.start + 2, brace - 1)
+        variables = _declared_variables(code, range(header.start, code.find_stop(header.start, (';',)) + 1))
+        if not variables or not self.source.needs_no_thread(header):
             raise _NotSplit
         for v in variables:
             name = code[v.name]
-            if self._is_assigned(name, [i for i in self.uses[name] if i in statement and i not in head]):
+            if self._is_assigned(name, [i for i in self.uses[name] if i in statement and i not in header]):
                 raise _NotSplit
             self.loop_variables.add(name)
 
@@ -313,8 +315,8 @@ class _Kernel:
         return code[i - 1] == '&' and code[i + 1] not in ('[', '->') and not is_binary
 
     def _classify(self, plan):
-        "Find the variables that live across a barrier: those that are computed again, and those that become arrays"
-        self._number_segments(plan)
+        "Find the variables that live across a barrier: those that are recomputed, and those that become arrays"
+        self._assign_segments(plan)
         declared = {*self.variables}
         for name, v in self.variables.items():
             segments = {self.segment_of.get(i) for i in self.uses[name]}
@@ -330,20 +332,20 @@ class _Kernel:
                 self.arrays.append(name)
         self._check_uniform(plan)
 
-    def _number_segments(self, plan):
+    def _assign_segments(self, plan):
         code = self.code
         for kind, statement, *parts in plan:
             if kind == 'loop':
-                self._number_segments(parts[0])
+                self._assign_segments(parts[0])
             if kind != 'segment':
                 continue
             self.num_segments += 1
-            for one in parts[0]:
-                self._reject_jumps(one)
-                if not _is_expression(code, one) and not _declared_variables(code, one):
+            for simple_statement in parts[0]:
+                self._reject_jumps(simple_statement)
+                if not _is_expression(code, simple_statement) and not _declared_variables(code, simple_statement):
                     raise _NotSplit
-                self.segment_of.update(dict.fromkeys(one, self.num_segments))
-                for v in _declared_variables(code, one):
+                self.segment_of.update(dict.fromkeys(simple_statement, self.num_segments))
+                for v in _declared_variables(code, simple_statement):
                     if code[v.name] in self.variables or code[v.name] in self.params | self.loop_variables:
                         raise _NotSplit
                     self.variables[code[v.name]] = v
@@ -356,15 +358,19 @@ class _Kernel:
                 raise _NotSplit
             if code[i] in ('break', 'continue'):
                 outer = code.outer[i]
-                while outer >= statement.start and not (
-                    code[outer] == '{' and code[outer - 1] == ')' and code[code.match[outer - 1] - 1] in _HEADS - {'if'}
-                ):
+                while outer >= statement.start and not self._opens_loop_body(outer):
                     outer = code.outer[outer]
                 if outer < statement.start:
                     raise _NotSplit
 
+    def _opens_loop_body(self, opening):
+        code = self.code
+        if code[opening] != '{' or code[opening - 1] != ')':
+            return False
+        return code[code.match[opening - 1] - 1] in _CONTROL_KEYWORDS - {'if'}
+
     def _is_derivable(self, v):
-        "Return whether the value of a variable follows from indices, parameters and constants"
+        "Return whether the value of a variable depends only on indices, parameters and constants"
         return bool(v.init) and not v.dims and all(self._is_fixed(i) for i in v.init)
 
     def _is_fixed(self, i):
@@ -419,8 +425,8 @@ class _Kernel:
             if kind == 'barrier':
                 self._replace(statement, ';')
             elif kind == 'loop':
-                head = range(statement.start, code.match[statement.start + 1])
-                self._insert(statement.start, f'{{ {self._redeclared(self._used(head), head)}')
+                header = range(statement.start, code.match[statement.start + 1])
+                self._insert(statement.start, f'{{ {self._redeclared(self._used(header), header)}')
                 self._emit(parts[0])
                 self._insert_after(statement.stop - 1, ' }')
             elif kind == 'segment':
@@ -442,7 +448,7 @@ class _Kernel:
         return {self.code[i] for i in tokens if self.code.is_word(i)}
 
     def _redeclared(self, used, tokens):
-        "Return C++ code that computes the derived variables in `used` again, which are declared before `tokens`"
+        "Return C++ code that recomputes the derived variables in `used` that are declared before `tokens`"
         code = self.code
         needed = []
         for name in reversed(self.derived):  # a variable follows those from which it is computed
@@ -489,7 +495,7 @@ def _statements(code, tokens):
 def _statement_end(code, i):
     if code[i] == '{':
         return code.match[i] + 1
-    if code[i] not in _HEADS:
+    if code[i] not in _CONTROL_KEYWORDS:
         return code.find_stop(i, (';',)) + 1
     paren = i + 1 + (code[i + 1] == 'constexpr')
     stop = _statement_end(code, code.match[paren] + 1)
@@ -499,7 +505,7 @@ def _statement_end(code, i):
 def _is_expression(code, statement):
     "Return whether a statement declares nothing that the next statements could use"
     first, second = code[statement.start], code[statement.start + 1]
-    is_simple = first in _HEADS or first in ('{', '*', '(', ';', '++', '--', 'break', 'continue')
+    is_simple = first in _CONTROL_KEYWORDS or first in ('{', '*', '(', ';', '++', '--', 'break', 'continue')
     return is_simple or first not in _TYPES and (second in ('(', '[', '.', '->') or second in _ASSIGNMENTS)
 
 
@@ -513,8 +519,8 @@ def _declared_variables(code, statement):
         i += 1
     if i == first or not statement.start <= i < statement.stop or code[i] in ('(', ';'):
         return []
-    words = code.texts[statement.start : i]
-    return [_variable(code, words, a, b, statement) for a, b in _declarators(code, i, statement.stop - 1)]
+    type_tokens = code.texts[statement.start : i]
+    return [_variable(code, type_tokens, a, b, statement) for a, b in _declarators(code, i, statement.stop - 1)]
 
 
 def _declarators(code, i, end):
@@ -525,7 +531,7 @@ def _declarators(code, i, end):
         i = stop + 1
 
 
-def _variable(code, words, i, end, statement):
+def _variable(code, type_tokens, i, end, statement):
     stars = ''
     while code[i] in ('*', 'const', '__restrict__', '__restrict', '&'):
         if code[i] == '&':
@@ -539,5 +545,5 @@ def _variable(code, words, i, end, statement):
         raise _NotSplit
     dims = code.text(range(name + 1, dims_end)) if dims_end > name + 1 else ''
     # A `const` before a `*` belongs to the type; without a `*`, the variable itself is constant.
-    type_ = ' '.join(word for word in words if word != 'constexpr' and (stars or word != 'const')) + stars
+    type_ = ' '.join(text for text in type_tokens if text != 'constexpr' and (stars or text != 'const')) + stars
     return _Variable(name, dims, range(min(dims_end + 1, end), end), type_, statement)

@@ -1,7 +1,7 @@
 """Inserts calls into the conditions of device code, so that the runtime can count the warps that take each branch.
 
-`runtime/coverage.cpp` receives the outcomes. The conditions are those of `if`, `while` and `for`; a condition that
-declares a variable, and one that is always true, are left as they are."""
+`runtime/coverage.cpp` counts the outcomes. The conditions of `if`, `while` and `for` are rewritten, except those that
+declare a variable or are always true."""
 
 from ..frontend.code import Code
 from ..frontend.edits import apply
@@ -29,10 +29,10 @@ def record_branches(
 
 
 def _conditions(code: Code):
-    "Yield (first token, end) of each condition in functions for the GPU and in classes that have some"
+    "Yield (first token, end) of each condition in device functions, and in classes that have device functions"
     for head in declaration_heads(code):
         end = code.match.get(head.end, head.end)
-        if not head.is_definition or _DEVICE_SPECIFIERS.isdisjoint(code.expanded_words(head.start, end)):
+        if not head.is_definition or _DEVICE_SPECIFIERS.isdisjoint(code.expanded_texts(head.start, end)):
             continue
         for i in code.find_any_between(_STATEMENTS, head.end, end):
             if code[i + 1] == '(' and (condition := _condition(code, i)):

@@ -62,7 +62,7 @@ def _names_used_by_lambda(code, body, names_of_macro):
 def _reject_explicit_captures(code, i, shared_names):
     for a, b in code.arguments(i):
         if code[b - 1] in shared_names and (b - a == 1 or b - a == 2 and code[a] == '&'):
-            message = f'{code[b - 1]} is in shared memory, so it is static: a lambda cannot capture it; do not list it'
+            message = f'{code[b - 1]} is in shared memory, so it is static: a lambda uses it without capturing it'
             raise code.error(WrongSource, message, b - 1)
 
 

@@ -28,7 +28,7 @@ def rewrite_asm(edits: Edits):
 
 
 def _report_when_executed(edits, i, paren, message):
-    "Replace an asm statement by a call that reports `message`; leave one that contains a preprocessor line"
+    "Replace an asm statement by a call that reports `message`; leave one that contains a preprocessor directive"
     code = edits.code
     if code.contains_directive(code.start(i), code.end(code.match[paren])):
         return
@@ -93,9 +93,7 @@ def _asm_text(edits, token_indices):
         elif code[j] in edits.literals:
             parts.append(edits.literals[code[j]])
         elif code[j] != '#':
-            message = (
-                f'on the emulator, the text of an asm statement must be written as string literals, not as {code[j]!r}'
-            )
+            message = f'the emulator supports only string literals as the text of an asm statement, not {code[j]!r}'
             raise code.error(NotEmulated, message, j)
     return ''.join(parts)
 
@@ -114,7 +112,7 @@ def _read_operands(code, token_indices):
 
 
 def _bind(n, constraint, expression, is_output):
-    "Return C++ code that defines the variable `gs_n` of an operand, and code that writes it back ('' for an input)"
+    "Return C++ code that defines the variable `gs_n` of an operand, and code that stores the output ('' for an input)"
     letter = constraint.strip('=+&')
     is_constant, is_marked_output = letter in ('n', 'i'), constraint[:1] in ('=', '+')
     if (

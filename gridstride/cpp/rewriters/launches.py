@@ -1,8 +1,8 @@
 """Rewrites a launch, `k<<<grid, block>>>(args)`, to a call of a function.
 
 The kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`, `(fast ? a : b)`. A
-backward scan finds its start. A `>` that closes template arguments may touch the `>>>`: of the first run of three or
-more `>` before a `(`, the last three end the configuration.
+backward scan finds its start. A `>` that closes template arguments may be adjacent to the `>>>`, so the configuration
+ends with the last three of the first three or more consecutive `>` before a `(`.
 """
 
 from functools import lru_cache
@@ -91,11 +91,11 @@ def _check_configuration(code, i, close):
         return
     n = _count_values(code, i + 1, close)
     if n == 1 and not (code[i + 1].isupper() and close == i + 2):  # a macro may expand to several
-        message = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
+        message = 'this launch specifies the number of blocks, but not of threads: `<<<blocks, threads>>>`'
         raise code.error(WrongSource, message, i)
     if n > 4:
-        message = 'a launch takes blocks, threads, bytes of shared memory and a stream'
-        raise code.error(WrongSource, f'{message}, not {n} values', i)
+        message = 'a launch has at most four values, for blocks, threads, bytes of shared memory and a stream'
+        raise code.error(WrongSource, f'{message}; got {n}', i)
 
 
 def _count_values(code, i, end):
@@ -277,13 +277,14 @@ def _parameter_type_code(edits, args, kernel, i):
     return f'::gridstride::ParameterAt<decltype({call}), {{n}}>'
 
 
-# For a template or an overloaded kernel, only the compiler knows the type of a parameter. So each declaration of the
-# kernel gets a function with the same parameters, whose result is a list of their types: the same call resolves it.
+# For a template or an overloaded kernel, only the compiler knows the type of a parameter. So a function with the same
+# parameters is declared next to each declaration of the kernel, and its return type lists their types: the compiler
+# resolves a call of this function as it resolves the launch.
 _PARAMETERS_OF = 'gs_parameters_of_'
 
 
 def _may_resolve(code, args, i):
-    "Return whether a call of this function resolves as the launch does: no lambda, no pack, and a name as declared"
+    "Return whether a call of this function resolves as the launch does: no lambda, no pack, and the declared name"
     name, first = _kernel_name(code, i), _kernel_start(code, i)
     texts = {*code.texts[first:i]}
     is_plain_name = texts.isdisjoint(('(', '.', '->')) and not any(
@@ -321,7 +322,7 @@ def _kernel_heads(code):
     heads = {}
     for head in declaration_heads(code):
         paren = parameters_start(code, head)
-        if paren is not None and code[paren - 2] != '::' and '__global__' in code.expanded_words(head.start, paren):
+        if paren is not None and code[paren - 2] != '::' and '__global__' in code.expanded_texts(head.start, paren):
             heads.setdefault(code[paren - 1], []).append(head)
     return heads
 

@@ -2,7 +2,7 @@
 
 `asm volatile("ldmatrix... {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address))` consists of PTX and of the expressions
 for its operands `%0`, `%1`, ... Each instruction becomes a call, each register that the PTX declares a variable, a
-label a label, and a branch a `goto`. `UnknownPTX` names an instruction that has no translation.
+label a label, and a branch a `goto`. An instruction that cannot be translated raises `UnknownPTX`.
 """
 
 import re
@@ -90,7 +90,7 @@ def _constant(text):
     if text[:1] == '%' and text.lstrip('%') in _SPECIAL_REGISTERS:
         return _SPECIAL_REGISTERS[text.lstrip('%')]
     if m := re.fullmatch(r'\x01(\w+)\x01', text):
-        return f'({m[1]})'  # a macro's parameter, which `#` has turned into text
+        return f'({m[1]})'  # a macro parameter that `#` has stringified
     if m := re.fullmatch(r'0[fF]([0-9a-fA-F]{8})', text):
         return f'::gridstride::bit_cast<float>(0x{m[1]}u)'
     if text == 'WARP_SZ':

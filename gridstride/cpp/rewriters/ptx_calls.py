@@ -7,7 +7,7 @@ import re
 
 
 class UnknownPTX(ValueError):
-    "The emulator has no translation of an instruction or operand of PTX"
+    "The emulator cannot translate a PTX instruction or operand"
 
 
 def call_ptx(name, *args):
@@ -16,7 +16,7 @@ def call_ptx(name, *args):
 
 
 def cpp_bool(x):
-    "Return `true` or `false` as C++ code"
+    "Return the truth value of `x` as C++ code: `true` or `false`"
     return str(bool(x)).lower()
 
 
@@ -44,11 +44,11 @@ def _ordered_access(function, order, scope, *operands):
     return call_ptx(function, f'::gridstride::Order::{order}', scope_of(scope), *operands)
 
 
-def _order_and_scope(words):
-    "Return the memory order and the scope among the qualifiers of a load or store; `.volatile` means relaxed"
-    words = words.split('.')
-    order = next((word for word in words if word in ('acquire', 'release')), 'relaxed')
-    return order, next((word for word in words if word in _SCOPE), 'sys')
+def _order_and_scope(qualifiers, default_scope='sys', orders=('acquire', 'release')):
+    "Return the memory order and the scope among the qualifiers of an access, such as `.acquire.gpu`; default: relaxed"
+    qualifiers = qualifiers.split('.')
+    order = next((qualifier for qualifier in qualifiers if qualifier in orders), 'relaxed')
+    return order, next((qualifier for qualifier in qualifiers if qualifier in _SCOPE), default_scope)
 
 
 MEMORY_TYPES = {
@@ -57,30 +57,31 @@ MEMORY_TYPES = {
 MEMORY_TYPES |= dict(f32='float', f64='double')
 
 
-def ordered_load(words, type, *operands):
+def ordered_load(qualifiers, type, *operands):
     "Translate a load with a memory order, whose last operand is the address"
     function = f'load_ordered<{MEMORY_TYPES[type]}>'
-    return _ordered_access(function, *_order_and_scope(words), operands[-1], *operands[:-1])
+    return _ordered_access(function, *_order_and_scope(qualifiers), operands[-1], *operands[:-1])
 
 
-def ordered_store(words, type, *operands):
+def ordered_store(qualifiers, type, *operands):
     "Translate a store with a memory order"
-    return _ordered_access(f'store_ordered<{MEMORY_TYPES[type]}>', *_order_and_scope(words), *operands)
+    return _ordered_access(f'store_ordered<{MEMORY_TYPES[type]}>', *_order_and_scope(qualifiers), *operands)
 
 
-def video(operation, lanes, types, words, d, a, b, *c):
+def video(operation, lanes, types, qualifiers, d, a, b, *c):
     """Translate a video instruction, scalar or SIMD on two or four parts of a word, such as `vshr` or `vabsdiff4`.
 
-    `words`: `sat`, `clamp` of a shift, and how the result is combined with a third source, which SIMD always has."""
-    combination = next((word for word in words.split('.') if word in ('add', 'min', 'max')), 'nothing')
+    `qualifiers`: `sat`, `clamp` for a shift, and the operation that combines the result with a third source, which SIMD
+    instructions always have."""
+    combination = next((name for name in qualifiers.split('.') if name in ('add', 'min', 'max')), 'nothing')
     if len(c) != (lanes != '' or combination != 'nothing'):
         raise TypeError
-    flags = *(x == 's32' for x in types[1:].split('.')), 'sat' in words, 'clamp' in words
+    flags = *(x == 's32' for x in types[1:].split('.')), 'sat' in qualifiers, 'clamp' in qualifiers
     arguments = f'Video::{operation}', lanes or '1', f'Video::{combination}', *map(cpp_bool, flags)
     return call_ptx(f"video<{', '.join(arguments).replace('Video', '::gridstride::ptx::Video')}>", d, a, b, *c)
 
 
-# the mode of a TMA copy -> its name in C++, and the number of its coordinates minus that of axes
+# the mode of a TMA copy -> its name in C++, and how many more coordinates than axes it has
 _TENSOR_MODES = dict(gather4=('rows', 3), scatter4=('rows', 3), im2col=('im2col', 0), im2col_no_offs=('im2col', 0))
 
 
@@ -92,10 +93,10 @@ def _split_at(operands, first, count):
 
 
 def tensor_copy(function, flags, mode, rank, operands, map_index):
-    """Translate a TMA load or store; `map_index` is the index of the tensor map, before the coordinates.
+    """Translate a TMA load or store; `map_index` is the index of the tensor map, which precedes the coordinates.
 
     `mode` is one of `_TENSOR_MODES`, or None for a box. A load in mode im2col has an offset per spatial axis after its
-    mbarrier; the runtime takes these after the coordinates."""
+    mbarrier; the runtime expects these after the coordinates."""
     rank = int(rank)
     cpp_mode, additional = _TENSOR_MODES.get(mode, ('tiled', 0))
     coordinates, other_operands = _split_at(operands, map_index + 1, rank + additional)
@@ -108,9 +109,9 @@ def tensor_copy(function, flags, mode, rank, operands, map_index):
     return f'{{ const int32_t gs_at[] = {{{coordinate_list}}}; {call}; }}'
 
 
-def matrix_arguments(words):
-    "Return the template arguments of `ldmatrix` and `stmatrix` for the words of the instruction, in any order"
-    return f"<{re.search('x([124])', words)[1]}, {cpp_bool('.trans' in words)}>"
+def matrix_arguments(qualifiers):
+    "Return the template arguments of `ldmatrix` and `stmatrix` for the qualifiers of the instruction, in any order"
+    return f"<{re.search('x([124])', qualifiers)[1]}, {cpp_bool('.trans' in qualifiers)}>"
 
 
 SMALL_FLOAT = '(e2m1|e2m3|e3m2|e4m3|e5m2)'
@@ -122,7 +123,7 @@ def small_float(function, type, operands):
 
 
 def pack(bits, d, *parts):
-    "Translate `mov d, {a, b}`; a part that is a number has the size of the others"
+    "Translate `mov d, {a, b}`; a literal in braces has the same size as the other parts"
     part_type = f'uint{int(bits) // len(parts)}_t'
     return call_ptx('pack', d, *(f'{part_type}({x})' if x.isdigit() else x for x in parts))
 
@@ -135,9 +136,7 @@ _ATOMIC_TYPES |= dict(f32='float', f64='double')
 
 def atomic(qualifiers, op, type, *operands):
     "Translate `atom`, or `red`, which has no destination"
-    words = qualifiers.split('.')
-    order = next((word for word in words if word in ('acquire', 'release', 'acq_rel')), 'relaxed')
-    scope = next((word for word in words if word in _SCOPE), 'gpu')
+    order, scope = _order_and_scope(qualifiers, 'gpu', ('acquire', 'release', 'acq_rel'))
     function = f'update<::gridstride::{_ATOMIC_OPERATIONS[op]}, {_ATOMIC_TYPES[type]}>'
     *destination, address, value = operands
     target = destination[0] if destination else '::gridstride::ptx::Sink()'
@@ -146,9 +145,7 @@ def atomic(qualifiers, op, type, *operands):
 
 def multimem(function, qualifiers, op, type, *operands):
     "Translate `multimem`, an operation on all devices; a vector has an operand per element, and `.weak` is relaxed"
-    words = qualifiers.split('.')
-    order = next((word for word in words if word in ('acquire', 'release')), 'relaxed')
-    scope = next((word for word in words if word in _SCOPE), 'sys')
+    order, scope = _order_and_scope(qualifiers)
     types = [f'::gridstride::{_ATOMIC_OPERATIONS[op]}' for op in filter(None, [op])] + [_ATOMIC_TYPES[type]]
     address, *others = (operands[-1], *operands[:-1]) if function == 'multimem_load' else operands
     return _ordered_access(f"{function}<{', '.join(types)}>", order, scope, address, *others)
@@ -167,7 +164,7 @@ def wgmma(n, type, *operands, sparse=(), has_half_accumulators=False):
     d, other_operands = operands[:num_registers], operands[num_registers:]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         raise_unsupported(
-            'wgmma whose d is not made of operands %0, %1, ...', 'write them as "+f"(d[0]), "+f"(d[1]), ...'
+            'a wgmma whose d does not consist of operands %0, %1, ...', 'write "+f"(d[0]), "+f"(d[1]), ...'
         )
     transposes = 2 if 'f16' in type else 0  # other types have both operands K-major
     a_in_registers = len(other_operands) == 8 + transposes // 2
@@ -200,7 +197,7 @@ _REGISTERS_PER_REPEAT = {'16x128b': 2, '16x256b': 4}
 
 
 def tensor_memory_access(shape, repeats, packs, operands, is_load):
-    "Translate tcgen05.ld, with its address (and distance) last, or tcgen05.st, with them first"
+    "Translate tcgen05.ld, whose address (and column offset) is last, or tcgen05.st, whose address is first"
     count = int(repeats) * _REGISTERS_PER_REPEAT.get(shape, 1)
     num_others = 2 if shape == '16x32bx2' else 1
     if len(operands) != count + num_others:
@@ -219,7 +216,7 @@ def tensor_memory_access(shape, repeats, packs, operands, is_load):
 
 
 def tensor_mma(group, kind, in_tensor_memory, d, a, b, descriptor, *operands):
-    "Translate tcgen05.mma: masks of lanes are optional, and so is the scale of D"
+    "Translate tcgen05.mma; the masks of disabled lanes and the scale of D are optional"
     num_masks = 4 * int(group)
     masks, operands = (operands[:num_masks], operands[num_masks:]) if len(operands) > 2 else ((), operands)
     accumulates, *scale = operands
@@ -266,8 +263,8 @@ def block_scaled_mma(group, kind, scale, in_tensor_memory, d, a, b, descriptor, 
     "Translate tcgen05.mma of a kind with block scales"
     block = _DEFAULT_BLOCK.get(kind)
     if scale:
-        number = int(re.search(r'\d+', scale)[0])
-        block = number if scale.startswith('block') else {'mxf8f6f4': 32}.get(kind, 64) // number
+        size = int(re.search(r'\d+', scale)[0])
+        block = size if scale.startswith('block') else {'mxf8f6f4': 32}.get(kind, 64) // size
     if not block or (kind != 'mxf4nvf4' and block != 32):
         raise TypeError
     function = f'multiply_tensors<::gridstride::TensorKind::{kind}, {group}, {block}>'
@@ -285,12 +282,12 @@ def named_barrier(operation, barrier, *threads):
     if barrier == '0' and not threads:
         return '::gridstride::sync_block(__LINE__)'
     if not threads:
-        raise_unsupported(f'barrier {barrier} without a number of threads', 'write the number, as in bar.sync %0, 128')
+        raise_unsupported(f'barrier {barrier} without a thread count', 'write the count, as in bar.sync %0, 128')
     return f"::gridstride::named_barrier({barrier}, {threads[0]}, {cpp_bool(operation == 'sync')}, __LINE__)"
 
 
 def raise_unsupported(construct, remedy):
-    "Raise `UnknownPTX` for a construct that the emulator does not have"
+    "Raise `UnknownPTX` for a construct that the emulator does not support"
     raise UnknownPTX(f'the emulator does not support {construct} in inline PTX: {remedy}')
 
 

@@ -36,8 +36,8 @@ from .ptx_calls import (
 )
 
 
-# (pattern of an instruction, function that returns C++ code for it). The arguments of the function are the groups of
-# the pattern, then the operands. A vector `{a, b}` counts as two operands; an address `[a+4]` is the sum.
+# (pattern of an instruction, function that returns C++ code for it). The function is called with the groups of the
+# pattern, then the operands. A vector `{a, b}` counts as two operands; an address `[a+4]` becomes a sum.
 _CALLS = [
     (re.compile(pattern), translate)
     for pattern, translate in (
@@ -52,11 +52,13 @@ _CALLS = [
         (r'cp\.async\.wait_all', lambda: '::gridstride::copy_async_wait_all()'),
         (
             r'ldmatrix\.sync\.aligned((?:\.(?:x[124]|m8n8|trans|shared|b16))+)',
-            lambda words, *operands: call_ptx(f'ldmatrix{matrix_arguments(words)}', operands[-1], *operands[:-1]),
+            lambda qualifiers, *operands: call_ptx(
+                f'ldmatrix{matrix_arguments(qualifiers)}', operands[-1], *operands[:-1]
+            ),
         ),
         (
             r'stmatrix\.sync\.aligned((?:\.(?:x[124]|m8n8|trans|shared|b16))+)',
-            lambda words, *operands: call_ptx(f'stmatrix{matrix_arguments(words)}', *operands),
+            lambda qualifiers, *operands: call_ptx(f'stmatrix{matrix_arguments(qualifiers)}', *operands),
         ),
         (r'movmatrix\.sync\.aligned\.m8n8\.trans\.b16', lambda *operands: call_ptx('movmatrix', *operands)),
         (
@@ -178,7 +180,7 @@ _CALLS = [
         ),
         (
             r'tcgen05\.wait::(ld|st)\.sync\.aligned',
-            lambda what: f"::gridstride::tmem_wait({cpp_bool(what == 'ld')}, __LINE__)",
+            lambda access: f"::gridstride::tmem_wait({cpp_bool(access == 'ld')}, __LINE__)",
         ),
         (
             r'tcgen05\.fence::(before|after)_thread_sync',
@@ -229,15 +231,15 @@ _CALLS = [
         ),
         (
             r'clusterlaunchcontrol\.query_cancel\.is_canceled\.pred\.b128',
-            lambda p, answer: f'{p} = ::gridstride::ptx::is_canceled({answer})',
+            lambda p, response: f'{p} = ::gridstride::ptx::is_canceled({response})',
         ),
         (
             r'clusterlaunchcontrol\.query_cancel\.get_first_ctaid\.v4\.b32\.b128',
-            lambda x, y, z, w, answer: call_ptx('first_of_canceled', x, y, z, w, answer),
+            lambda x, y, z, w, response: call_ptx('first_of_canceled', x, y, z, w, response),
         ),
         (
             r'clusterlaunchcontrol\.query_cancel\.get_first_ctaid::([xyz])\.b32\.b128',
-            lambda axis, d, answer: f'{d} = ::gridstride::bit_cast<::gridstride::Canceled>({answer}).{axis}',
+            lambda axis, d, response: f'{d} = ::gridstride::bit_cast<::gridstride::Canceled>({response}).{axis}',
         ),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
         (r'mapa\.shared::cluster\.u32', lambda d, address, rank: call_ptx('mapa', d, address, rank)),
@@ -398,7 +400,7 @@ _SUPPORTED = (
     'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix, stmatrix, movmatrix; '
     'mma.sync of m16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
     'm16n8k32 and m16n8k16 for bf16 and f16; ld and st of shared and global memory, '
-    'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, e2m1x2, e2m3x2, e3m2x2, e4m3x2, e5m2x2, '
+    'cache hints, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, e2m1x2, e2m3x2, e3m2x2, e4m3x2, e5m2x2, '
     'ue8m0x2, addresses), ex2.approx, rcp.approx, mov, '
     'add, sub, mul, mad, and, or, xor, not, shl, shr, min, max, popc, clz, brev, bfind, fma; '
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
@@ -412,8 +414,8 @@ _SUPPORTED = (
 )
 
 
-# `.shared::cta` and cache hints have no effect on the emulator. Nor does `griddepcontrol`, which starts the next launch
-# early: on the emulator, a launch ends before the next one begins.
+# `.shared::cta` and cache hints have no effect on the emulator. `griddepcontrol`, which lets the next launch begin
+# early, has no effect either, because a launch ends before the next one begins.
 def instruction_code(name, operands):
     "Return C++ code for the instruction `name` with these operands"
     base_name = re.sub(r'::cta\b|\.L[12]::\w+', '', name)

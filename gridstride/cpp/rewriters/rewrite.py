@@ -1,10 +1,10 @@
 """Rewrites CUDA C to C++ that a compiler for the CPU accepts, line by line.
 
 Most of CUDA C is C++: a header defines `__global__`, `threadIdx` and `__syncthreads` as macros, objects and functions.
-`to_cpp` rewrites the rest: a launch `k<<<grid, block>>>(x)`, variables in shared memory, lambdas that use these, device
-variables, inline PTX, and `__noinline__`, which is also a name in the standard library. Every token stays on its line,
-so that the compiler reports the lines of the learner's source. There is one exception: if a launch has several lines,
-the name of the kernel moves to the line of the `>>>`.
+`to_cpp` rewrites everything else: launches `k<<<grid, block>>>(x)`, variables in shared memory, lambdas that use them,
+device variables, inline PTX, and `__noinline__`, which is also a name in the standard library. Every token stays on its
+line, so that the compiler reports the lines of the learner's source. There is one exception: if a launch has several
+lines, the name of the kernel moves to the line of the `>>>`.
 """
 
 import re
@@ -43,7 +43,7 @@ def _rewrite_builtins(edits):
 
 
 def _rewrite_launch_bounds(edits):
-    "Insert code into a kernel that registers its launch bounds: in its body, a template's arguments are known"
+    "Insert code that checks launch bounds into the body of a kernel, where its template arguments are known"
     code = edits.code
     for i in code.find('__cluster_dims__', '__launch_bounds__'):
         if code[i + 1] != '(':
@@ -66,7 +66,7 @@ def _reject_surrogates(src):
     try:
         src.encode()
     except UnicodeEncodeError as e:
-        message = f'{src[e.start]!a} is half of a character (a surrogate), which no source file can hold'
+        message = f'{src[e.start]!a} is half of a character (a surrogate), which a source file cannot contain'
         raise error_at(WrongSource, f'{message}: decode the text as UTF-8', src, e.start) from None
 
 
@@ -83,9 +83,9 @@ def strip_line_directives(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_launch_bounds)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro is rewritten only if its body has one of `_REWRITTEN_WORDS`, and does not consist of `_SPECIFIERS` alone.
+# A macro is rewritten only if its body has one of `_REWRITTEN_TOKENS`, and does not consist of `_SPECIFIERS` alone.
 _SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
-_REWRITTEN_WORDS = frozenset(
+_REWRITTEN_TOKENS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
     '__builtin_memcpy __builtin_memmove __builtin_memset '
     '__cluster_dims__ __launch_bounds__ <<< cudaLaunchKernel cudaLaunchCooperativeKernel func __shared__ __managed__ '
@@ -119,13 +119,13 @@ def to_cpp(
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """Rewrite `src` for the emulator.
 
-    All branches of an `#if` that may be compiled are rewritten. Raises `NotEmulated` for PTX that the emulator does not
-    have, `WrongSource` for brackets without a match and for an invalid launch."""
+    All branches of an `#if` that may be compiled are rewritten. Raises `NotEmulated` for unsupported PTX,
+    `WrongSource` for unmatched brackets and for an invalid launch."""
     source = read(src)
     kernels = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in kernels}
-    words = _REWRITTEN_WORDS | source.launchers | source.main.aliases.keys()
-    macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
+    rewritten = _REWRITTEN_TOKENS | source.launchers | source.main.aliases.keys()
+    macros = [c for c in source.macros if not (rewritten.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
     edits_of_code = [Edits(c, source, pointers, shared, not register_names) for c in (source.main, *macros)]
     for e in edits_of_code:
         for rewrite in _REWRITES:

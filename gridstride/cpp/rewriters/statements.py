@@ -16,13 +16,13 @@ from ..lint.host_device_check import HOST_AND_DEVICE_FUNCTIONS, reject_wrong_exe
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _STATEMENT_SEPARATORS = {';', '{', '}', 'else', 'do'}
 _HEAP_FUNCTIONS = {'malloc': 'heap_alloc', 'free': 'heap_free'}
-_HEAD_KEYWORDS = {'if', 'for', 'while', 'switch'}
+_CONTROL_KEYWORDS = {'if', 'for', 'while', 'switch'}
 # functions of the C library; a kernel may have the same name, and a call without `<<<>>>` then calls the function
 _C_FUNCTIONS = {
     *_HEAP_FUNCTIONS,
     *'abort close exit index memcpy memset open pow printf puts read select signal time write'.split(),
 }
-_RESULT_TYPE_WORDS = {
+_RESULT_TYPE_TOKENS = {
     'const',
     'signed',
     'unsigned',
@@ -99,7 +99,7 @@ class _HidingNames:
     "The names in a source that hide a function of the C library: members, variables, and functions of a namespace"
 
     def __init__(self, code, declarations, functions):
-        self.c = code
+        self.code = code
         self.classes = {}
         self.local_names = []
         self.function_names = {
@@ -120,7 +120,7 @@ class _HidingNames:
 
     def may_hide(self, i):
         "Return whether one of these names may hide the function that token `i` names"
-        code, name = self.c, self.c[i]
+        code, name = self.code, self.code[i]
         if any(hiding_name == name and a <= i < b for hiding_name, a, b in self.local_names):
             return True
         namespace = namespace_of(code, i)
@@ -151,8 +151,8 @@ def _enclosing_classes(code, i):
             pending.append(name)
         elif code[opening] == '{' and code.scope(opening) == 'namespace' and code.scope_kind(opening) == 'code':
             start = statement_start(code, opening)
-            p = code.find_parameter_list(code.skip_template_header(start), opening)
-            pending += [code[j] for j in range(start, p or start) if code[j + 1] in ('::', '<')]
+            paren = code.find_parameter_list(code.skip_template_header(start), opening)
+            pending += [code[j] for j in range(start, paren or start) if code[j + 1] in ('::', '<')]
     classes = set()
     while pending:
         if (name := pending.pop()) not in classes:
@@ -170,7 +170,7 @@ def _bases(code, name):
 
 
 def _rewrite_new(edits):
-    "Rewrite `new` and `delete` in device functions to use the heap of the device, or of the host if it runs them"
+    "Rewrite `new` and `delete` in device functions to use the device heap, or the host heap if host code calls them"
     code = edits.code
     tokens = code.find('new', 'delete')
     if not tokens or 'operator new' in code.src:
@@ -203,7 +203,7 @@ def _begins_statement(code, i):
     if code[i - 1] != ')':
         return code[i - 1] in _STATEMENT_SEPARATORS or code[i - 1] == ':' and not _is_conditional_operator(code, i - 1)
     opening = code.match.get(i - 1, i - 1)
-    return code[opening - 1] in _HEAD_KEYWORDS or code[opening - 1] == 'constexpr' or _begins_statement(code, opening)
+    return code[opening - 1] in _CONTROL_KEYWORDS | {'constexpr'} or _begins_statement(code, opening)
 
 
 def _is_conditional_operator(code, i):
@@ -242,12 +242,17 @@ def _is_in_lambda(code, i, body):
     "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
     opening = code.outer[i]
     while opening != body:
-        previous = code[opening - 1]
-        if code[opening] == '{' and (previous == ']' or previous in ('mutable', 'const', 'noexcept') or previous == ')'
-                            and code[code.match[opening - 1] - 1] not in _HEAD_KEYWORDS | {'constexpr'}):  # fmt: skip
+        if code[opening] == '{' and _opens_function_body(code, opening):
             return True
         opening = code.outer[opening]
     return False
+
+
+def _opens_function_body(code, opening):
+    previous = code[opening - 1]
+    if previous == ')':
+        return code[code.match[opening - 1] - 1] not in _CONTROL_KEYWORDS | {'constexpr'}
+    return previous in (']', 'mutable', 'const', 'noexcept')
 
 
 def _reject_results(code: Code, functions):
@@ -255,10 +260,10 @@ def _reject_results(code: Code, functions):
         if (
             '__global__' in function.specifiers
             and function.result_type
-            and set(function.result_type.split()) <= _RESULT_TYPE_WORDS
+            and set(function.result_type.split()) <= _RESULT_TYPE_TOKENS
         ):
             name = function.name
-            message = f'{name} is a kernel, which returns nothing: `__global__ void {name}(...)`, and write to an array'
+            message = f'a kernel cannot return a value: declare `__global__ void {name}(...)`, and write to an array'
             i = next(i for i in code.find(function.name) if code.line(i) == function.line)
             raise code.error(WrongSource, message, i)
 

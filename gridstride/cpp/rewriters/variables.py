@@ -1,6 +1,6 @@
 """Rewrites shared and device variables to references to memory of the emulator.
 
-The reference has the type of the variable.
+Each reference has the type of its variable.
 """
 
 import re
@@ -30,8 +30,8 @@ def rewrite_shared(edits: Edits):
 
 def _is_alias(code):
     "Return whether this is the body of a macro that consists only of specifiers"
-    words = [j for j in range(len(code)) if code.is_word(j)]
-    return code.macro is not None and all(is_storage(code, j) or is_alignment(code, j) for j in words)
+    names = [j for j in range(len(code)) if code.is_word(j)]
+    return code.macro is not None and all(is_storage(code, j) or is_alignment(code, j) for j in names)
 
 
 def _rewrite_shared(edits, declaration, declarators):
@@ -42,8 +42,10 @@ def _rewrite_shared(edits, declaration, declarators):
     for declarator in declarators:
         if declarator.init < declarator.end:
             name = code[declarator.name]
-            message = f'{name} is in shared memory, so it cannot have an initial value here'
-            raise code.error(WrongSource, f'{message}: let a thread write it, then __syncthreads()', declarator.name)
+            message = f'the __shared__ variable {name} cannot have an initializer'
+            raise code.error(
+                WrongSource, f'{message}; store its value in one thread, then __syncthreads()', declarator.name
+            )
         edits.replace_tokens(
             declarator.first, declarator.end - 1, _shared_reference(edits, declaration, declarator, common_type)
         )
@@ -335,7 +337,7 @@ def _insert_shared_reference(edits, declaration, declarator, qualified_name, is_
 
 
 def _skip_directives(code, declaration):
-    "Return the first token to replace: the one after a preprocessor line that only memory specifiers precede"
+    "Return the first token to replace: the one after a preprocessor directive that only memory specifiers precede"
     if not code.directives:
         return declaration.start
     first = max(
@@ -358,7 +360,7 @@ def _alignments(code, declaration):
 
 
 def _insert_reference(edits, declaration, declarator, name, is_declaration, has_reference):
-    """Insert the reference, which has the variable's own name, once.
+    """Insert the reference, which has the name of the variable, once.
 
     A variable may be declared several times; the reference is inserted at the first declaration with a size."""
     code = edits.code

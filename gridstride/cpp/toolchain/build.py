@@ -60,7 +60,7 @@ def _prepare_all(c, flags, headers_first):
 
 ORIGINALS_FOLDER = 'gridstride_originals'  # a folder with the learner's headers, before they were rewritten
 CONSTRUCTORS_MARKER = 'has_static_constructors'  # an empty file in the folder of a module that may have them
-_MARKS_LOG = 'marked.txt'  # the log, if it reports only uses of marked functions
+_MARKS_LOG = 'marked.txt'  # the log, if it has only warnings about uses of marked functions
 
 
 # None, or a function (`CompileRequest`, fail) -> `BuildResult` that compiles in another process; it may return None
@@ -257,22 +257,22 @@ def _architecture(arch):
     `ValueError` for an unsupported architecture"""
     if not (m := re.fullmatch(r'(?:sm|compute)_(90|100)([af]?)', arch)):
         raise ValueError(f'the emulator supports sm_90a and sm_100a; got {ARCH_MACRO}={arch}')
-    number = int(m[1]) * 10
+    arch_value = int(m[1]) * 10
     names = ['__CUDA_ARCH__', '__CUDA_ARCH_LIST__', *(['__CUDA_ARCH_SPECIFIC__'] if m[2] else [])]
-    if m[2] and number == 1000:
+    if m[2] and arch_value == 1000:
         names.append('__CUDA_ARCH_FAMILY_SPECIFIC__')
-    macros = ''.join(f'#undef {name}\n#define {name} {number}\n' for name in names)
+    macros = ''.join(f'#undef {name}\n#define {name} {arch_value}\n' for name in names)
     feature = f'#define __CUDA_ARCH_FEAT_SM{m[1]}_ALL 1\n' if m[2] else ''
-    host = f'namespace {{ const int gridstride_architecture = gridstride::architecture = {number}; }}\n'
+    host = f'namespace {{ const int gridstride_architecture = gridstride::architecture = {arch_value}; }}\n'
     # In CuTe's headers for Blackwell two force-inlined functions call each other, which g++ rejects.
-    inline = '#undef __forceinline__\n#define __forceinline__ inline\n' if number == 1000 else ''
+    inline = '#undef __forceinline__\n#define __forceinline__ inline\n' if arch_value == 1000 else ''
     return f'{macros}#undef __CUDA_ARCH_FEAT_SM90_ALL\n{feature}{inline}{host}'
 
 
 def emulate(
     src: str,  # CUDA C
     name: str,  # of the source, in messages: `name.cu`
-    checks: bool,  # whether every access is reported to the detectors
+    checks: bool,  # whether the detectors check every access
     extra_flags=(),  # of the compiler
     original='',  # the learner's source, for messages
     folder=None,  # of the learner's own headers; None: the current folder
@@ -280,8 +280,8 @@ def emulate(
     units=(),  # dict: file name -> CUDA C of the other files of the program
     extensions=(),  # language extensions of nvcc that are enabled: see `callers` and `library`
     defines=(),  # macros for all files: 'NAME' or 'NAME=VALUE'
-    prefix='',  # C++ before it
-    suffix='',  # C++ after it
+    prefix='',  # C++ to insert before the source
+    suffix='',  # C++ to append to the source
 ) -> BuildResult:  # with `name.so` in its folder
     """Rewrite and compile a source for the emulator; raise `CompileError`, or `WrongSource` for an error that only nvcc
     reports.
@@ -407,7 +407,7 @@ def emulate_rewritten(
 
 
 def _clean(log):
-    "Return a compiler's log without the reports about marks, and with the learner's names of files"
+    "Return a compiler's log without the warnings about marked functions, and with the learner's file names"
     return drop_mark_warnings(log).replace(f'{ORIGINALS_FOLDER}/', '')
 
 
@@ -459,7 +459,7 @@ def _files_used_by(src, folder, include, defines):
 
 
 def _compile_exception(log, command, learners_files, own_headers):
-    "Make the exception for a compiler's log about `learners_files` or `own_headers`, both {file name: text}"
+    "Return the exception for a compiler's log about `learners_files` or `own_headers`, both {file name: text}"
     for file, text in learners_files.items():
         if unsupported_text := describe_unsupported(log, text, file, own_headers):
             return NotEmulated(unsupported_text)

@@ -1,6 +1,6 @@
 """Caches the outputs of compilers in a folder that belongs to the user.
 
-Each result of a build is an entry: a folder whose name is a hash of all inputs: the sources, the compiler and its
+Each result of a build is an entry, a folder whose name is a hash of all inputs: the sources, the compiler and its
 flags, our headers and the CPU. So an entry cannot be stale, and it is never overwritten. The cache may be deleted at
 any time.
 
@@ -36,7 +36,7 @@ def headers_hash(folder):
 
 @lru_cache
 def cpu():
-    "Identify this CPU and C library, because machines that share a home folder may be incompatible"
+    "Return a key for this CPU and C library, because machines that share a home folder may be incompatible"
     try:
         info = Path('/proc/cpuinfo').read_text()
     except OSError:
@@ -53,8 +53,8 @@ def _libc():
         return ''
 
 
-# If a compilation is slow, a line on stderr reports it. A build within another build prints nothing, so that there is
-# one line.
+# A slow compilation prints a line to stderr. A build inside another build prints nothing, so that there is only one
+# line.
 SLOW = 2.0  # seconds after which a compilation is reported
 _report_lock = threading.Lock()
 
@@ -103,7 +103,7 @@ def entry_folder(sources, commands, *key, section='') -> Path:
     return cache_dir() / section / _hash(_FORMAT, sources, commands, *key)
 
 
-_FORMAT = 'with sums'  # a part of the key, so that entries of older versions, which have no checksums, are not found
+_FORMAT = 'with sums'  # a part of the key: entries of older versions have no checksums, and must not be found
 
 
 class CacheUnusable(RuntimeError):
@@ -168,8 +168,7 @@ def _replacement_for(error):
     except OSError:
         raise error from None
     _report_once(
-        f'{error}; {replacement} is used instead. To keep compiled modules, set GRIDSTRIDE_CACHE to a folder of your'
-        ' own'
+        f'{error}; using {replacement} instead. To keep compiled modules, set GRIDSTRIDE_CACHE to a private folder'
     )
     return replacement
 
@@ -248,7 +247,7 @@ def _make_private(folder):
     "Make a folder that other users cannot access; if it exists, only remove their write permission"
     if not folder.is_dir():
         if folder.parent == cache_dir() and os.path.lexists(folder):
-            discard(folder)  # a file that has the name of a folder of the cache
+            discard(folder)  # a file with the name of a cache folder
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     folder_status = folder.stat()
@@ -303,7 +302,7 @@ def _modules_hash():
 
 
 def index_path(
-    index: str,  # its name
+    index: str,  # the name of the index
     inputs,  # all inputs of the result, except the modules of this package
 ) -> Path:
     "Return the path of the file that `write_index` writes for these inputs"
@@ -357,8 +356,8 @@ def _build_entry(entry, sources, commands, run, fail):
         _rename_to_final(work_folder, entry)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
-            problem = f'no space is left in {entry.parent}, or in {tempfile.gettempdir()}, which compilers use'
-            hint = 'free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
+            problem = f'no space left in {entry.parent}, or in {tempfile.gettempdir()}, where compilers write'
+            hint = 'free disk space, or set GRIDSTRIDE_CACHE and TMPDIR to folders with free space'
             raise CacheUnusable(f'{problem}: {hint}') from None
         if not work_folder.exists():
             raise _FolderRemoved from None

@@ -10,7 +10,7 @@ CPP_FOLDER = Path(__file__).parents[1]
 
 
 class CompilerMissing(RuntimeError):
-    "There is no C++ compiler, or no nvcc although one is needed"
+    "No C++ compiler was found, or no nvcc, although it is needed"
 
 
 class Compiler(namedtuple('Compiler', 'path kind version text')):
@@ -83,7 +83,7 @@ def _architecture(name):
 
 @lru_cache
 def _target_architecture(path):
-    "Return the architecture that this compiler compiles for"
+    "Return the architecture for which this compiler generates code"
     triple = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
     return _architecture(triple.split('-')[0])
 
@@ -193,16 +193,16 @@ def loop_flags(c):
 
 
 def link_flags() -> list:
-    """Return flags for linking a module, whose symbols in the runtime are resolved when it is loaded.
+    """Return flags for linking a module; its references to the runtime are resolved when it is loaded.
 
-    Symbols in C++'s library are resolved then, too: the runtime links this library, and searching it takes most of a
-    linker's time. But libm is linked: without a symbol version, `expf`, `powf` and the like resolve to the oldest
+    References to the C++ library are resolved then, too: the runtime links this library, and searching it takes most of
+    a linker's time. But libm is linked: without a symbol version, `expf`, `powf` and the like resolve to the oldest
     version, which sets `errno` and takes twice as long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     has_shared_library = _has_shared_libstdcxx(compiler().path)
-    # include/cuda/emulator.h defines the wrapper of exceptions, runtime/findings.cpp those of functions that end the
-    # process
+    # include/cuda/emulator.h defines the wrapper for exceptions, runtime/findings.cpp the wrappers for functions that
+    # end the process
     wrap_flags = [f'-Wl,--wrap={function}' for function in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
     return [
         '-Wl,-Bsymbolic',
@@ -218,7 +218,7 @@ STATIC_LIBRARY_FLAGS = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' els
 
 @lru_cache
 def _has_shared_libstdcxx(path):
-    "Return whether this compiler links C++'s library dynamically; if not, each module needs its own copy"
+    "Return whether this compiler links the C++ library dynamically; otherwise each module needs a copy"
     result = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
     return os.path.isabs(result.stdout.strip())
 

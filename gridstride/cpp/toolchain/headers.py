@@ -15,7 +15,7 @@ from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, 
 
 CPP_FOLDER = Path(__file__).parents[1]
 MIN_FREE_SPACE = 500e6  # bytes on the disk for a precompiled header and the compiler's temporary files
-MAX_HEADERS = 16  # precompiled headers that are kept, the most recently used; others belong to other compilers
+MAX_HEADERS = 16  # how many precompiled headers are kept: the most recently used
 _num_failures = Counter()  # folder -> how often its header made the compiler fail; after two failures it is not used
 
 
@@ -37,7 +37,7 @@ def make_runner(
     return run
 
 
-# Flags that do not change a precompiled header, so sources with and without them share one
+# Flags that do not affect a precompiled header: sources with and without them share one
 _IRRELEVANT_FLAGS = {'clang': ['-I.'], 'gcc': ['-I.', '-fsanitize=alignment']}
 
 

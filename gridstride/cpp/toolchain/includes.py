@@ -20,10 +20,11 @@ def current_folder() -> Path:
 class Headers(NamedTuple):
     """The learner's headers that sources include, directly or through other headers.
 
-    `own`: path in the folder of the build -> text, for headers that are rewritten; `others`: any other path -> text;
-    `moved`: (path in the build of the file that includes it, name in its `#include`) -> path in the build, for headers
-    that a compiler would not find there under this name. The path of a source is ''. `files`: path -> text of all;
-    `libraries`: the paths in the build, as keys, of headers in folders of a library (see `find_libraries`)."""
+    `own`: path in the build folder -> text, for headers that are rewritten; `others`: path -> text, for all other
+    headers; `moved`: (path of the including file in the build folder, name in its `#include`) -> path in the build
+    folder, for headers that a compiler would not find there under this name (the path of a source is ''); `files`:
+    path -> text, for all headers; `libraries`: a dict whose keys are the paths in the build folder of the headers of
+    large libraries (see `_find_libraries`)."""
 
     own: dict
     others: dict
@@ -49,8 +50,8 @@ def read_headers(
 ) -> Headers:
     """Read the headers that `src` includes, directly or through other headers; skip those that cannot be found.
 
-    A header below one of the folders has its path there in the build. One that is reached by `..` from there has its
-    path below the folder that both share."""
+    A header below one of the folders keeps its relative path in the build folder. A header that is reached by `..` has
+    its path relative to the common parent folder."""
     roots = [Path(folder), *map(Path, include)]
     headers, paths_of_files = Headers({}, {}, {}, {}, {}), {}
     pending_includes = [('', roots[0], header) for header in _included_headers(src)]
@@ -97,14 +98,14 @@ def _paths_in_build(path, name, roots, used_paths):
     paths = [path.relative_to(root).as_posix() for root in roots if path.is_relative_to(root)]
     if paths or '..' not in name:
         return paths
-    above = re.sub(r'^(\.\./)+', '', os.path.relpath(path, roots[0]).replace(os.sep, '/'))
-    while above in used_paths:
-        above = f'up/{above}'
-    return [above]
+    new_path = re.sub(r'^(\.\./)+', '', os.path.relpath(path, roots[0]).replace(os.sep, '/'))
+    while new_path in used_paths:
+        new_path = f'up/{new_path}'
+    return [new_path]
 
 
 def includes_any(src: str, folder, include=()) -> bool:
-    "Return whether `src` itself includes a header that `read_headers` would find"
+    "Return whether `src` directly includes a header that `read_headers` would find"
     folders = [folder, *include, *folders_in_environment()]
     return any(_find_file(name, folders if quoted else folders[1:]) for quoted, name in _included_headers(src))
 
@@ -169,7 +170,7 @@ def _included_headers(src):
 
 
 def folders_in_environment() -> list:  # of paths
-    "Return the folders of environment variables in which compilers search for headers"
+    "Return the folders in the environment variables with which compilers search for headers"
     paths = (os.environ.get(variable, '') for variable in ('CPATH', 'CPLUS_INCLUDE_PATH'))
     return [Path(folder) for p in paths for folder in p.split(os.pathsep) if folder]
 

@@ -12,7 +12,7 @@ from ...support.atomic_write import untrusted_reason
 
 
 CHECKSUMS = 'sums.json'  # in each entry
-_WRITABLE_BY_OTHERS = 0o022  # the permission bits of the group and of all other users
+_WRITABLE_BY_OTHERS = 0o022  # the write permission bits of the group and of all other users
 _metadata_when_verified = {}  # entry -> the system's metadata of its files when their hashes matched
 
 
@@ -58,13 +58,13 @@ def find_damage(
 
 
 def _damage_reason(folder, compare_checksums):
-    "Return why the files of an entry cannot be used; checksums are computed again only if the metadata changed"
+    "Return why the files of an entry cannot be used; checksums are recomputed only if the metadata has changed"
     try:
         stored = json.loads((folder / CHECKSUMS).read_text(encoding='utf-8'))
         name = stored['name']
         files = {str(k): (int(size), str(checksum)) for k, (size, checksum) in stored['files'].items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return f'has no {CHECKSUMS} that can be read'
+        return f'has no readable {CHECKSUMS}'
     if name != folder.name:
         return f'is a copy of {name[:40]!r}'
     file_statuses = {CHECKSUMS: os.lstat(folder / CHECKSUMS)}
@@ -72,7 +72,7 @@ def _damage_reason(folder, compare_checksums):
         try:
             file_statuses[file] = os.lstat(folder / file)
         except FileNotFoundError:
-            return f'has lost {file}'
+            return f'lacks {file}'
         if file_statuses[file].st_size != size:
             return f'has a different size of {file} than when it was stored'
     for file, status in file_statuses.items():

@@ -1,4 +1,4 @@
-"""Substitutes for headers that NVRTC does not have: those of the host, and those that nvcc itself includes.
+"""Provides substitutes for headers that NVRTC lacks: host headers, and those that nvcc includes implicitly.
 
 A source may include headers of host libraries although its kernels use little of them."""
 
@@ -55,7 +55,7 @@ CUDA_HEADER = re.compile(r'cuda|cooperative_groups|mma\.h|nv/|crt/')
 
 
 def substitute_headers(src: str, folders: list) -> dict:  # name -> text
-    "Return {name: text} of substitutes for headers that `src` includes and `folders` do not have, except CUDA's"
+    "Return {name: text} of substitutes for headers that `src` includes and `folders` lack, except CUDA's"
 
     def exists(path):
         return any((Path(f) / path).is_file() for f in folders)

@@ -72,17 +72,17 @@ _PACKAGE_FOLDER = '{gridstride.cpp}'
 
 
 def _relocatable(command):
-    "Replace the path of the package in a command by a placeholder"
-    return [word.replace(str(CPP_FOLDER), _PACKAGE_FOLDER) for word in command]
+    "Replace the path of the package in a command with a placeholder"
+    return [argument.replace(str(CPP_FOLDER), _PACKAGE_FOLDER) for argument in command]
 
 
 def _run_in_package(command, folder):
     "Run a command that `_relocatable` returned"
-    return run_first_time([word.replace(_PACKAGE_FOLDER, str(CPP_FOLDER)) for word in command], folder)
+    return run_first_time([argument.replace(_PACKAGE_FOLDER, str(CPP_FOLDER)) for argument in command], folder)
 
 
 def prepare_runtime():
-    "Build the runtime before its first use; ignore an error, which the first use raises"
+    "Build the runtime before its first use; an error is ignored here, because the first use raises it"
     try:
         runtime()
     except RuntimeError:
