@@ -245,7 +245,7 @@ W, H = 40, 20
     ('or_for_and', 'wrong_connective', dict(guard='row < h || col < w', connective='||', right='&&')),
     ('swapped', 'swapped', dict(expr='i*w + j', right='j*w + i')),
     ('wrong_stride', 'stride', dict(guard='i < w', expr='i*w + j')),
-    ('moved_by', 'moved_by', dict(move='x += 4', expr='i', own=W*H - 4, left=W*H - 4)),
+    ('moved_by', 'moved_by', dict(move='x += 4', expr='i', new_index=W*H - 4, remaining=W*H - 4)),
     ('moved_to_a_row', 'row_too_many', dict(comparison='row > h', right='row >= h', guard='row <= h', bound='h')),
     ('moved_too_far', 'moved', dict(move='x += h + 1', expr='row'))])
 def test_the_advice_on_an_index_names_what_is_wrong(name, advice, fields):

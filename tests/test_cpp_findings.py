@@ -119,7 +119,7 @@ def test_another_version_of_the_runtime_is_refused(monkeypatch):
 def test_another_size_of_a_structure_is_refused(monkeypatch):
     class Longer(ctypes.Structure): _fields_ = [('all', finding.CField), ('more', ctypes.c_int)]
     monkeypatch.setattr(finding, 'CField', Longer)
-    with pytest.raises(finding.AbiMismatch, match=r'field is \d+'): finding.check_abi(emulator.device())
+    with pytest.raises(finding.AbiMismatch, match=r'field: \d+'): finding.check_abi(emulator.device())
 
 
 def test_the_readme_s_finding_is_the_one_it_shows():

@@ -199,13 +199,13 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
     ('square', (X,np.zeros((4,4),'f4').T[1:],4), r'argument 2, .*contiguous.*np\.ascontiguousarray'),
     ('square', (X.to_sparse(),X,4), r'argument 1, .*sparse.*\.to_dense\(\)'),
     ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*masked.*\.filled'),
-    ('square', (X,[1.,2.],2), 'argument 2, .* list .*torch.tensor'),
-    ('square', (X,3,2), 'argument 2, .* int '),
-    ('square', (X,X,4.), r'argument 3, int n, .*4\.0 .*int\(\.\.\.\).*//'),
+    ('square', (X,[1.,2.],2), r'argument 2, .* list\b.*torch.tensor'),
+    ('square', (X,3,2), r'argument 2, .* int\b'),
+    ('square', (X,X,4.), r'argument 3, int n, .*4\.0.*int\(\.\.\.\).*//'),
     ('square', (X,X,2**31), 'argument 3, int n, .*2147483648'),
     ('square', (X,X,torch.tensor(4)), r'argument 3, .*Tensor.*\(\).*\.item\(\)'),
-    ('square', (X,X,'4'), 'argument 3, .* str '),
-    ('square', (X,X,None), 'argument 3, .* NoneType '),
+    ('square', (X,X,'4'), r'argument 3, .* str\b'),
+    ('square', (X,X,None), r'argument 3, .* NoneType\b'),
     ('square', (X.to('meta'),X,4), r"argument 1, .*meta.*\.to\('cpu'\)"),
     ('kinds', (F64,True,200,0,0,0,0,0,0,0), 'argument 3, .*i8, .*200'),
     ('kinds', (F64,True,0,-1,0,0,0,0,0,0), 'argument 4, .*u8, .*-1')])
@@ -217,7 +217,7 @@ def test_wrong_arguments(k, name, args, what):
     ('float &x', '^k .*float & x, .*pointer'),
     ('const float &x, int n', '^k .*const float & x.*pointer'),
     ('int n, std::vector<float> x', '^k .*std::vector<float> x, .*pointer'),
-    ('const CUtensorMap x', '^k .*CUtensorMap x, .*const __grid_constant__ CUtensorMap x')])
+    ('const CUtensorMap x', 'CUtensorMap x of k.*const __grid_constant__ CUtensorMap x')])
 def test_parameters_that_python_cannot_give(params, what):
     src = f'#include <vector>\n__global__ void k({params}) {{}}'
     assert re.search(what, str(fails(ValueError, cpp.cuda_kernel, src)))
@@ -727,7 +727,7 @@ def test_no_block_is_larger_than_the_kernels_bound(head, checks):
         k, x = cuda_kernel(src, checks=checks), torch.zeros(128).int()
         k[1,(8,8)](x)
         assert x.sum() == 64
-        with finding('launch launch_bounds', threads=65, most=64): k[2,(13,5)](x)
+        with finding('launch launch_bounds', threads=65, limit=64): k[2,(13,5)](x)
         assert x.sum() == 64
 
 
@@ -1135,7 +1135,7 @@ int main() {
     ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|--extended-lambda'),
     ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),
     ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice|--expt-relaxed-constexpr|__device__'),
-    ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max .*constexpr.*`max`'),
+    ('std::max(3, 4)', ['--extended-lambda'], 'line 3|constexpr.*std::max.*`max`'),
     ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|sum(\\(\\))? .*`__device__`'),
     ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|sum(\\(\\))? .*`__device__`')])
 def test_command_refuses_what_nvcc_refuses_without_its_flags(given, flags, said, tmp_path):

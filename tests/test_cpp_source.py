@@ -171,7 +171,7 @@ def test_macros():
     ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no argument list'),
     ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"),
     ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'no opening'), ('a;\n/* b\n', 2, 'comment'),
-    ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
+    ('void f() {\n  __shared__ int n = 3;\n}', 2, 'shared__ variable n')])
 def test_errors_name_the_line(src, line, what):
     with pytest.raises(ValueError, match=re.escape(what)) as e: to_cpp(src)
     assert f"line {line}: {src.split(chr(10))[line-1].strip()}" in str(e.value)

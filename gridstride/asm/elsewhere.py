@@ -58,7 +58,7 @@ class AMD(str):
         return [line.strip() for line in self.splitlines() if line.startswith('\t')]
 
     def count(self, *text):
-        "Count the instructions of each kind; with an argument, count a substring like `str.count`"
+        "Count the instructions of each kind; with arguments, count a substring like `str.count`"
         if text:
             return super().count(*text)
         return Counter(
@@ -115,7 +115,7 @@ class TileKernel(NamedTuple):
     "The output of a tile language's compiler for one kernel"
 
     by: str  # package and version of the compiler
-    written: str  # the CUDA C, Triton or PTX that it generated; empty if it generated only machine code
+    written: str  # the generated CUDA C, Triton or PTX; empty if the compiler generated only machine code
     sass: list  # instructions of the kernel, for `arch`
     registers: int  # per thread
     arch: str
@@ -166,7 +166,7 @@ _ARGUMENTS_SECTION = '.nv.constant0.'
 
 
 def _to_ctypes(arg):
-    "Convert an argument to the ctypes value that the driver takes"
+    "Convert a kernel argument to the ctypes object that the driver reads it from"
     if isinstance(arg, bytes):
         return ctypes.create_string_buffer(arg, len(arg))
     return ctypes.c_int(arg) if isinstance(arg, int) else ctypes.c_void_p(arg.data_ptr())
@@ -199,7 +199,7 @@ def run_program(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f'program{suffix}'
         file.write_text(program)
-        arguments = [word.format(python=python, bin=Path(python).parent) for word in command]
+        arguments = [part.format(python=python, bin=Path(python).parent) for part in command]
         # The program only compiles, so it needs no emulated GPU.
         env = {name: value for name, value in os.environ.items() if name != 'GRIDSTRIDE_AS_GPU'}
         process = subprocess.run([*arguments, file.name], cwd=folder, capture_output=True, text=True, env=env)
@@ -227,7 +227,7 @@ def disassemble_output(
 
 
 def kernel_sass(cubin: bytes) -> list:
-    "Return the instructions of the only kernel in machine code, and of the functions that it calls"
+    "Return the instructions of a cubin's only kernel, and of the functions that it calls"
     text = disassemble(cubin)
     sections = re.split(r'^//-+ +(?=\.)', text, flags=re.M)
     entry = next(

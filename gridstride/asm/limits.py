@@ -12,8 +12,8 @@ from collections import namedtuple
 # the rounding is that of CUDA's header `cuda_occupancy.h`, with which the tests compare.
 #
 # Bytes of shared memory: `shared` per SM, at most `max_shared` per block, allocated in multiples of `shared_unit`; the
-# system reserves `reserved` per block. An SM has `blocks * shared_barriers` barriers.
-SM = namedtuple('SM', 'threads blocks shared max_shared shared_unit reserved shared_barriers')
+# system reserves `reserved` per block. An SM has `blocks * barriers_per_block` named barriers.
+SM = namedtuple('SM', 'threads blocks shared max_shared shared_unit reserved barriers_per_block')
 
 
 def _sm_from_80(threads, blocks, shared, barriers=2):
@@ -61,7 +61,7 @@ def _round_up(count, unit):
 
 
 def _max_blocks_by_registers(registers, warps):
-    "Return the maximum number of blocks of `warps` warps for which there are registers; None for no limit"
+    "Return how many blocks of `warps` warps the registers of an SM allow; None for no limit"
     registers_per_warp = _round_up(registers * WARP_SIZE, REGISTER_UNIT)
     if registers > MAX_REGISTERS_PER_THREAD or registers_per_warp * _round_up(warps, NUM_SCHEDULERS) > REGISTERS_PER_SM:
         return 0  # a launch assumes the same number of warps per scheduler
@@ -73,7 +73,7 @@ def _max_blocks_by_registers(registers, warps):
 
 
 def _max_blocks_by_shared_memory(shared, sm):
-    "Return the maximum number of blocks with `shared` bytes for which there is shared memory; None for no limit"
+    "Return how many blocks with `shared` bytes the shared memory of an SM allows; None for no limit"
     if shared > sm.max_shared:
         return 0
     bytes_per_block = _round_up(shared + sm.reserved, sm.shared_unit)
@@ -113,7 +113,7 @@ def occupancy(
     shared: int = 0,  # bytes of shared memory per block, static and dynamic
     block: int = 256,  # threads per block
     arch='sm_90',  # sm_75 to sm_121
-    barriers: int = 1,  # barriers that the kernel uses; 1 is `__syncthreads`
+    barriers: int = 1,  # named barriers per block; 1: only that of `__syncthreads`
 ) -> Occupancy:  # 0 blocks if such a kernel cannot be launched
     """Compute how many blocks are resident on an SM at the same time, and which resource limits their number.
 
@@ -129,7 +129,7 @@ def occupancy(
         'blocks': sm.blocks,
     }
     if barriers > 1 and int(re.search(r'\d+', str(arch))[0]) >= 90:
-        limits['barriers'] = sm.blocks * sm.shared_barriers // barriers
+        limits['barriers'] = sm.blocks * sm.barriers_per_block // barriers
     limits = {resource: limit for resource, limit in limits.items() if limit is not None}
     blocks = min(limits.values())
     limiter = tuple(resource for resource, limit in limits.items() if limit == blocks)

@@ -28,7 +28,7 @@ _MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12
 
 
 def _kind_badge(text, kind):
-    "Return a text as HTML, on the colour of a kind of instruction"
+    "Return a text as HTML, in the background colour of a kind of instruction"
     color, label = KINDS[kind]
     style = f'background-color:{color};color:{INK};border-radius:3px;padding:0 4px'
     return f'<span style="{style}" title="{label}">{escape(text)}</span>'
@@ -40,7 +40,7 @@ def _count_kinds(instructions):
 
 
 def _kind_badges(instructions, with_labels=False):
-    "Return the number of instructions per kind as HTML; `with_labels`: with the names of the kinds"
+    "Return the number of instructions per kind as HTML, with the names of the kinds if `with_labels`"
     return ' '.join(
         _kind_badge(f'{count} {KINDS[kind][1]}' if with_labels else str(count), kind)
         for kind, count in _count_kinds(instructions).items()
@@ -108,7 +108,7 @@ class Listing(str):
         return [self._listing_of(self.items[first : last + 1]) for first, last in sorted_spans]
 
     def loop(self, n=0):
-        "Return the innermost loop with index `n`, the longest first. Raises ValueError if there are fewer loops"
+        "Return the `n`-th longest innermost loop, counting from 0. Raises ValueError if there are fewer loops"
         if n < len(loops := self.loops):
             return loops[n]
         raise ValueError(
@@ -117,7 +117,7 @@ class Listing(str):
         )
 
     def basic_block(self, kind):  # one of `KINDS`
-        """Return the straight-line code with the most instructions of a kind, between two labels, jumps or barriers.
+        """Return the basic block with the most instructions of a kind; barriers end a block, too.
 
         Raises ValueError if no instruction is of this kind."""
         blocks = [[]]
@@ -156,7 +156,7 @@ def text_lines(items) -> list:  # of lines
 
 # In HTML, each source line is a `<details>` element that contains its instructions. Lines without instructions are
 # shown, too. Listings of the same source are shown side by side.
-_MAX_GAP = 6  # a longer run of lines without instructions probably belongs to another kernel, and is omitted
+_MAX_GAP = 6  # more lines without instructions probably belong to another kernel, and are omitted
 
 
 def _column_html(instructions):

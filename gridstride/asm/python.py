@@ -413,7 +413,7 @@ class Triton(_PythonKernelSource):
             return cached_result('triton', lambda: self._compile(triton, source, arch), *map(str, key))
 
     def _compile(self, triton, source, arch):
-        "Compile without Triton's own cache, which does not store the log of the assembler"
+        "Compile without Triton's own cache, which does not store the log of ptxas"
         from triton.backends.compiler import GPUTarget
 
         log = io.StringIO()

@@ -24,7 +24,7 @@ from ..support.tables import Table
 
 
 def _raise_ambiguous(kernels):
-    "Raise ValueError for a source with several kernels: the user must select one"
+    "Raise ValueError for a source with several kernels, of which the user must select one"
     raise ValueError(
         f"found {len(kernels)} kernels ({', '.join(kernels)}): select one, for example name='{next(iter(kernels))}'"
     )
@@ -102,7 +102,7 @@ def _compile(kernel_source, arch, opt, flags):
         name=kernel_source.name,
         arch=arch,
         by=output.compiler,
-        takes=output.resources,
+        resources=output.resources,
         text=_demangle(clean_ptx(output.ptx, output.entry), output.entry, kernel_source.name).splitlines(),
         ptx=pack(read_ptx(output.ptx, output.entry, kernel_source.file, kernel_source.source)),
         **({'ttgir': output.ttgir.splitlines()} if output.ttgir else {}),
@@ -164,7 +164,7 @@ def _load_recording(name, error):
         raise error from None
     hint = (
         f'{_folders[0]} has no recording of this source for this architecture. '
-        'If you changed the kernel, its comments or constants that it uses, undo the change to see the recording.'
+        'If you changed the kernel, its comments or constants that it uses, undo the change to see the recorded code.'
     )
     raise CompilerMissing(f'{error}\n{hint}') from None
 
@@ -270,7 +270,7 @@ def resources(
     Raises CompilerMissing if a compiler is missing and there is no recording."""
     kernel_source = find_kernel_source(kernel, example_args, name, options)
     code = _get_code(kernel_source, arch, opt, tuple(flags))
-    usage = code['takes']
+    usage = code['resources']
     block = usage.get('threads') or block  # Triton chooses the threads and the dynamic shared memory itself
     dynamic = usage.get('dynamic', 0) + shared_bytes
     block_occupancy = occupancy(usage['registers'], usage['shared'] + dynamic, block, arch, usage['barriers'])

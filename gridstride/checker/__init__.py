@@ -1,4 +1,4 @@
-"""The checker for kernels outside the course: the command `gridstride`, and a plugin of pytest.
+"""The checker for kernels outside the course: the command `gridstride`, and a pytest plugin.
 
 The modules, in reading order: `finding` (a finding of any dialect as one record), `source_map` (maps lines of compiled
 source to the files of a program), `recorder` (records the findings of all launches of a process), `schedules` (orders

@@ -1,4 +1,4 @@
-"""`gridstride check FILE...`: runs programs without a GPU, checked, under one schedule or many."""
+"""`gridstride check FILE...`: runs programs without a GPU under one or several schedules, and checks their kernels."""
 
 import argparse
 import json
@@ -20,10 +20,10 @@ __all__ = ['FileResult', 'check_file', 'exit_status', 'main']
 
 SUFFIXES = '.cu', '.cpp', '.cc', '.cxx', '.py', '.ipynb'
 _DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
-reads and wrong barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
-CUDA C or a PyTorch extension. No GPU is needed, and none is used."""
-_EPILOG = """The exit status is 0 if nothing was found, 1 if there are findings, including warnings but not those that
---allow names, and 2 for a wrong command line, or if a program could not be run or launched no kernel. Arguments after
+reads and divergent barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
+CUDA C or a PyTorch extension. No GPU is used."""
+_EPILOG = """The exit status is 0 if nothing was found, 1 if there are findings (warnings included, but not those that
+--allow names), and 2 if the command line is wrong, or a program could not be run or launched no kernel. Arguments after
 -- are passed to the programs."""
 
 
@@ -33,13 +33,13 @@ class FileResult:
 
     file: str
     findings: list = field(default_factory=list)  # of `Finding`
-    launches: int = 0  # launches of kernels, and calls of compiled code, under the first schedule
+    launches: int = 0  # number of kernel launches, and calls of compiled code, under the first schedule
     schedules: list = field(default_factory=list)  # that were run, as `--replay` takes them
     error: str | None = None  # why the program could not be checked
     output: str = ''  # what the program printed, if there is an error
 
     def to_dict(self):
-        "Return the result without its findings, as the JSON output has it"
+        "Return the result without its findings, in the form of the JSON output"
         return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
 
 
@@ -71,7 +71,7 @@ def check_file(
     allowed=(),  # codes of findings that are not reported
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
 ) -> FileResult:
-    "Check a file under these schedules, one after the other, until one has a finding that stops a kernel"
+    "Check a file under one schedule after the other, until one has a finding that stops a kernel"
     with Workers() as workers:
         return _check_file(job, schedules, allowed, seconds, workers)
 
@@ -83,8 +83,8 @@ def _check_file(job, schedules, allowed, seconds, workers):
         findings, launches, error, output = _run_worker(job, workers)
         while kinds := kinds_to_disable(findings, allowed) - {*job.disabled}:
             job = replace(job, disabled=[*job.disabled, *sorted(kinds)])
-            again, launches, error, output = _run_worker(job, workers)
-            findings += again
+            new_findings, launches, error, output = _run_worker(job, workers)
+            findings += new_findings
         result.schedules.append(str(schedule))
         result.launches = result.launches or launches
         known = {f.key for f in result.findings}
@@ -112,7 +112,7 @@ def _minimize_swaps(job, finding, seconds, workers):
         if time.monotonic() > deadline:
             return False
         findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
-        same = [f for f in findings if _is_same(f, finding)]
+        same = [f for f in findings if _is_same_finding(f, finding)]
         found.extend(same)
         return bool(same)
 
@@ -127,7 +127,7 @@ def _minimize_launch(job, finding, workers):
 
     def reproduces(smaller):
         smaller = {**job.sizes, **smaller}
-        same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same(f, finding)]
+        same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same_finding(f, finding)]
         found.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
         return bool(same)
 
@@ -135,7 +135,7 @@ def _minimize_launch(job, finding, workers):
     return found[-1]
 
 
-def _is_same(finding, other):
+def _is_same_finding(finding, other):
     return (finding.kind, finding.code, finding.line) == (other.kind, other.code, other.line)
 
 
@@ -178,18 +178,24 @@ def _schedule(text):
 def _parser():
     p = argparse.ArgumentParser(prog='gridstride check', description=_DESCRIPTION, epilog=_EPILOG)
     p.add_argument('files', nargs='+', metavar='FILE', help='.cu, .py or .ipynb')
-    p.add_argument('--format', choices=FORMATS, default='text', help='of the report; default: text')
+    p.add_argument('--format', choices=FORMATS, default='text', help='report format; default: text')
     g = p.add_argument_group('schedules')
-    g.add_argument('--order', choices=('forward', 'reverse', 'shuffle'), help='of blocks and threads; default: forward')
+    g.add_argument(
+        '--order', choices=('forward', 'reverse', 'shuffle'), help='order of blocks and threads; default: forward'
+    )
     g.add_argument('--seeds', type=_positive, default=1, metavar='N', help='run N schedules, from simple to complex')
-    g.add_argument('--replay', type=_schedule, metavar='SCHEDULE', help='run one: forward, reverse or shuffle:SEED')
-    p.add_argument('--allow', action='append', default=[], metavar='CODE', help='a finding that is not reported')
-    p.add_argument('--seconds', type=float, default=300.0, help='time limit of a kernel; default: 300')
+    g.add_argument(
+        '--replay', type=_schedule, metavar='SCHEDULE', help='run only this schedule: forward, reverse or shuffle:SEED'
+    )
+    p.add_argument('--allow', action='append', default=[], metavar='CODE', help='do not report findings with this code')
+    p.add_argument('--seconds', type=float, default=300.0, help='time limit per kernel; default: 300')
     g = p.add_argument_group('CUDA C')
-    g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='of headers')
+    g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='header folder')
     g.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
-    g.add_argument('--arch', choices=('sm_90a', 'sm_100a'), help='of the GPU; default: sm_90a')
-    g.add_argument('--with', dest='units', metavar='FILE', action='append', default=[], help='of the same program')
+    g.add_argument('--arch', choices=('sm_90a', 'sm_100a'), help='GPU architecture; default: sm_90a')
+    g.add_argument(
+        '--with', dest='units', metavar='FILE', action='append', default=[], help='another source of the program'
+    )
     g = p.add_argument_group('a CUDA C file without a main')
     g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template, with random data")
     g.add_argument('--size', type=_positive, default=1000, help='size of arrays and value of integers; default: 1000')
@@ -205,7 +211,7 @@ def _require_files(parser, options):
         if not Path(file).is_file():
             parser.error(f'{file}: No such file')
         if Path(file).suffix not in SUFFIXES:
-            parser.error(f'{file}: cannot check a file of this type; supported types are {", ".join(SUFFIXES)}')
+            parser.error(f'{file}: unsupported file type; supported types: {", ".join(SUFFIXES)}')
     try:
         require_codes(options.allow)
     except ValueError as e:
@@ -228,7 +234,7 @@ def _job(file, options, args):
     )
 
 
-def main(argv=None) -> int:  # exit status: 0 nothing found, 1 findings, 2 not checked
+def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings, 2 if a file was not checked
     "Run the command, and print the report; returns the exit status"
     argv = list(sys.argv[1:] if argv is None else argv)
     args = argv[argv.index('--') + 1 :] if '--' in argv else []

@@ -1,4 +1,4 @@
-"""Common helpers of the commands: the type of a file argument, and the command line that runs one of the modules."""
+"""Helpers of the commands: `existing_file` parses a file argument, `module_command` makes a worker's command line."""
 
 import argparse
 import sys

@@ -2,8 +2,8 @@
 
 The compiler inserts a call at the beginning of each basic block (`-fsanitize-coverage=trace-pc`), and the emulator's
 runtime records the blocks that executed it. `objdump` lists the lines of each block, from the debug information. In an
-inlined function a condition may be constant, so that its line has no instructions: therefore all lines of a function's
-first block count as executed if any of its lines was. Branches are counted by calls in their conditions
+inlined function a condition may be constant, and its line then has no instructions; so all lines of a function's first
+block count as executed if any line of the function was. Branches are counted by calls inserted into their conditions
 (`cpp/rewriters/branches.py`)."""
 
 import re
@@ -49,7 +49,7 @@ def blocks_of(
 
 
 def _device_functions(sources):
-    "Return the functions of CUDA C that run on the GPU: {file: {name: line of its head}}"
+    "Return the functions of CUDA C that run on the GPU: {file: {name: line of its definition}}"
     from ..cpp.frontend.reader import functions
     from ..cpp.frontend.tokens import WrongSource
 
@@ -57,13 +57,13 @@ def _device_functions(sources):
     for file, text in sources.items():
         try:
             found[file] = {f.name: f.line for f in functions(text) if f.specifiers & {'__global__', '__device__'}}
-        except WrongSource:  # host code that this reader does not support
+        except WrongSource:  # host code that the parser does not support
             continue
     return found
 
 
 def _base_name(symbol):
-    "Return the name of a function without its result, namespace, parameters and template arguments"
+    "Return the name of a function without return type, namespace, parameters and template arguments"
     return re.split(r'[<(]', symbol.replace('(anonymous namespace)::', ''))[0].split(' ')[-1].split('::')[-1]
 
 
@@ -107,7 +107,7 @@ class CudaLines:
                 add_counts(self.branches, _location_in_files(name, line, sources[name]), counts)
 
     def _read(self, path, sources):
-        "Return the lines of each block of a library, in files of the program, and add them to the executable ones"
+        "Return {offset: lines} of a library's blocks, located in the program's files; add the lines to `executable`"
         command = ['objdump', '-dlC', '--no-show-raw-insn', path]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         locations = _Locations(sources)
@@ -129,7 +129,7 @@ def _location_in_files(name, line, text):
 
 
 def add_counts(branches, site, counts):
-    "Add the counts of a branch to those of its site in a dictionary"
+    "Add the counts of a branch to those of its site in `branches`"
     branches[site] = [a + b for a, b in zip(branches.get(site, [0, 0, 0]), counts)]
 
 
@@ -139,7 +139,7 @@ def _add(lines_of_file, locations):
 
 
 class _Locations:
-    "Finds the lines of a module in the program's files, each once"
+    "Locates lines of a module in the program's files, and caches the locations"
 
     def __init__(self, sources):
         self.sources, self._found = sources, {}
@@ -147,18 +147,18 @@ class _Locations:
         self.function_names = {name for functions in self._functions.values() for name in functions}
 
     def find_all(self, lines, symbol=None):
-        "Return {(file, line)} of the statements among these lines; with a symbol, only those of its own source"
+        "Return {(file, line)} of the statements among these lines; with a symbol, only those of that function's source"
         own_lines = (line for line in lines if symbol is None or self._is_in(symbol, *line))
         return {location for line in own_lines if (location := self.find(*line))}
 
     def _is_in(self, symbol, path, line):
         "Return whether a line is in the source of a function, and not inlined from another one"
-        heads = self._functions.get(_source_of(path, self.sources), {})
-        before = {name: head for name, head in heads.items() if head <= line}
-        return bool(before) and max(before, key=before.get) == _base_name(symbol)
+        first_lines = self._functions.get(_source_of(path, self.sources), {})
+        preceding = {name: first_line for name, first_line in first_lines.items() if first_line <= line}
+        return bool(preceding) and max(preceding, key=preceding.get) == _base_name(symbol)
 
     def find(self, path, line):
-        "Return (file, line) of a statement; None for a head of a function, a brace and a header of the package"
+        "Return (file, line) of a statement; None for a function's first line, a brace, and in this package's headers"
         if (path, line) not in self._found:
             self._found[path, line] = self._find(_source_of(path, self.sources), line)
         return self._found[path, line]

@@ -1,4 +1,4 @@
-"""A finding of any dialect as one record, which all formats and the pytest plugin use."""
+"""The record of a finding, for all dialects; all output formats and the pytest plugin use it."""
 
 import re
 from dataclasses import asdict, dataclass, fields
@@ -18,18 +18,18 @@ __all__ = [
 
 @dataclass
 class Finding:
-    "A finding: what, where, which thread, and how to fix it; its attributes have the names of the JSON fields"
+    "A finding: its message, location, thread and remedy; the attributes have the names of the JSON fields"
 
     kind: str  # 'racecheck', ...
     code: str  # of the message: 'race', ...
     level: str  # 'error', or 'warning' if the kernel continues
     dialect: str  # 'python', 'cuda' or 'triton'
-    message: str  # the whole text
-    summary: str  # its first sentence
+    message: str  # the full text
+    summary: str  # the first sentence of the message
     hint: str = ''  # how to fix it
     kernel: str | None = None
-    file: str | None = None  # relative to the current folder if it is inside
-    line: int | None = None  # in `file`; None if it is unknown
+    file: str | None = None  # relative to the current folder if it is inside it
+    line: int | None = None  # in `file`; None if unknown
     cell: int | None = None  # index of the cell of a notebook; `line` is then a line of the cell
     source: str = ''  # the text of the line
     block: tuple | None = None  # (x, y, z)
@@ -40,11 +40,11 @@ class Finding:
     page: str = ''  # the address of the message's page
     schedule: str = 'forward'  # the order of blocks and threads, as `--replay` takes it
     test: str | None = None  # the test that launched the kernel
-    launch: str | None = None  # the launch, if `--launch` made its arguments
+    launch: str | None = None  # sizes of the launch, as options; only with `--launch`
 
     @property
     def key(self):
-        "The identity of a finding: its kind, code, file, cell, line and kernel"
+        "What identifies a finding: its kind, code, file, cell, line and kernel"
         return self.kind, self.code, self.file, self.cell, self.line, self.kernel
 
     def to_dict(self):
@@ -55,12 +55,12 @@ class Finding:
     def from_dict(cls, values):
         "Return the finding that `to_dict` stored; names that this version does not know are ignored"
         known = {f.name for f in fields(cls)}
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**{name: value for name, value in given.items() if name in known})
+        known_values: dict[str, Any] = {name: v for name, v in values.items() if name in known}
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in known_values.items()})
 
 
 def relative_path(file):
-    "Return a path relative to the current folder if it is inside, else unchanged, with slashes; None for None"
+    "Return a path with slashes, relative to the current folder if it is inside it; None for None"
     if not file:
         return None
     path = Path(file)
@@ -98,7 +98,7 @@ def require_codes(codes):
     from ..diagnostics.messages import WORDS
 
     if unknown := {*codes} - {code for _, code in WORDS}:
-        raise ValueError(f'{min(unknown)}: unknown code; pass the last word of [kind/code] in a report')
+        raise ValueError(f'unknown code {min(unknown)}; in a report, the code follows the slash in [kind/code]')
 
 
 def _to_ints(xyz):
@@ -115,7 +115,7 @@ def _index_to_ints(index):
 
 
 def _message_in_files(error, line, other_line, call_line):
-    "Return the text of an error with lines of the program's files instead of those of the compiled text"
+    "Return the text of an error with line numbers of the program's files instead of those of the compiled text"
     text = str(error)
     for prefix, compiled_line, file_line in (
         ('line', error.line, line),
@@ -131,7 +131,7 @@ def finding_of_error(
     error,  # a `KernelError`
     locate=lambda file, line: (file, line, None),  # maps a line of the compiled text to (file, line, cell)
 ) -> Finding:
-    "Make the record of a finding that stopped a kernel"
+    "Return the `Finding` of an error that stopped a kernel"
     file, line, cell = locate(error.file, error.line)
     code = error.code or error.kind.replace(' ', '_')
     other: dict[str, Any] | None = None
@@ -165,11 +165,11 @@ def finding_of_error(
 
 
 def finding_of_warning(
-    warning,  # as `warn_of` makes it
+    warning,  # the warning that `warn_of` issued
     file=None,  # of the kernel, if the warning does not name one
     locate=lambda file, line: (file, line, None),  # as for `finding_of_error`
 ) -> Finding:
-    "Make the record of a finding that is a warning"
+    "Return the `Finding` of a warning"
     file, line, cell = locate(warning.file or file, warning.line)
     return Finding(
         warning.kind,
@@ -194,8 +194,8 @@ def finding_of_warning(
 def kinds_to_disable(findings, allowed) -> set:
     """Return the kinds of the allowed findings that ended a program, which must run again without these checks.
 
-    An allowed finding stops its kernel, so the remainder of the program would not run otherwise. A program that has
-    other findings, too, does not run again."""
+    An allowed finding stops its kernel, so the remainder of the program has not run. A program that also has other
+    findings is not run again."""
     from ..diagnostics.settings import CHECKS
 
     errors = {f.kind for f in findings if f.level == 'error'}

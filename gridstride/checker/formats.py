@@ -28,7 +28,7 @@ def _findings(results):
 
 
 def location_text(finding):
-    "Format the location of a finding, as compilers do: `a.py:12`, or `a.ipynb, cell 3:12`"
+    "Format the location of a finding like a compiler: `a.py:12`, or `a.ipynb, cell 3:12`"
     cell = '' if finding.cell is None else f', cell {finding.cell}'
     return f'{finding.file or "?"}{cell}' + (f':{finding.line}' if finding.line else '')
 
@@ -42,15 +42,15 @@ def details(finding):
     "Yield the lines of a finding after the first"
     yield from finding.message.splitlines()[1:]
     if finding.launch:
-        yield f'  The smallest launch that shows it: {finding.launch}'
+        yield f'  Smallest launch that reproduces it: {finding.launch}'
     if finding.schedule != 'forward' and not finding.test:
-        yield f'  To run it again: --replay {finding.schedule}'
+        yield f'  To reproduce it: --replay {finding.schedule}'
     if finding.page:
         yield f'  {finding.page}'
 
 
 def count_text(n, noun):
-    """Format a number of things.
+    """Format a count with its noun.
 
     >>> count_text(2, 'launch')
     '2 launches'"""
@@ -81,7 +81,7 @@ def to_json(results) -> str:
 
 
 def _sarif_location(file, line):
-    "Return a location of SARIF; a file without a line is one without a region"
+    "Return a SARIF location; without a line, it has no region"
     uri = file.replace('\\', '/').replace('%', '%25').replace(' ', '%20').replace('#', '%23')
     location = dict(artifactLocation=dict(uri=uri if not uri.startswith('/') else f'file://{uri}'))
     return dict(physicalLocation={**location, **({'region': dict(startLine=line)} if line else {})})
@@ -125,23 +125,23 @@ def to_sarif(results) -> str:
 
 
 def _escape_data(text):
-    "Escape a message of a workflow command of GitHub"
+    "Escape the message of a GitHub workflow command"
     return str(text).replace('%', '%25').replace('\r', '%0D').replace('\n', '%0A')
 
 
 def _escape_property(value):
-    "Escape a property of a workflow command of GitHub: separators, too"
+    "Escape a property of a GitHub workflow command, including separators"
     return _escape_data(value).replace(':', '%3A').replace(',', '%2C')
 
 
 def _command(level, message, **properties):
-    "Format a workflow command of GitHub, which becomes an annotation of the file"
-    given = ','.join(f'{name}={_escape_property(value)}' for name, value in properties.items() if value)
-    return f'::{level} {given}::{_escape_data(message)}'
+    "Format a GitHub workflow command, which annotates the file"
+    fields = ','.join(f'{name}={_escape_property(value)}' for name, value in properties.items() if value)
+    return f'::{level} {fields}::{_escape_data(message)}'
 
 
 def to_github(results) -> str:
-    "Format a report as workflow commands of GitHub: an annotation per finding, and per file that was not checked"
+    "Format a report as GitHub workflow commands: an annotation per finding, and per file that was not checked"
     lines = []
     for finding in _findings(results):
         location = dict(file=finding.file, line=None if finding.cell is not None else finding.line)

@@ -1,7 +1,7 @@
 """Line coverage of kernels and, except for Triton, the branches that warps took.
 
 A line counts as executed if at least one thread executed it. The simulator skips a branch that no thread takes, so
-Python's own tracing of the rewritten function gives the lines; `cuda_coverage` has those of CUDA C."""
+Python's tracing of the rewritten function finds the executed lines; `cuda_coverage` finds those of CUDA C."""
 
 import linecache
 import sys
@@ -17,7 +17,7 @@ class _BranchTrace:
     "A trace of the simulator that counts, per branch, the warps that take it, do not take it, and diverge"
 
     def __init__(self):
-        self.counts = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps, which do both]
+        self.counts = {}  # (file, line) -> [warps with a thread that takes it, with one that does not, with both]
 
     def branch(self, ctx, active, taken_lanes, other_lanes, site):
         "Count the warps of a branch"
@@ -42,7 +42,7 @@ def _runs_kernel(frame):
 
 
 def _body_lines(code):
-    "Return the lines of a function's body; those of its decorators and its `def` are executed in any case"
+    "Return the lines of a function's body, without its decorators and its `def`, which always run"
     lines = {line for _, _, line in code.co_lines() if line}
     starts = (n for n in sorted(lines) if linecache.getline(code.co_filename, n).lstrip().startswith('def '))
     start = next(starts, code.co_firstlineno)
@@ -68,11 +68,11 @@ class LineCoverage:
             self._stack.enter_context(tracing_blocks())
 
     def missing_dialects(self):
-        "Return a sentence about the dialects that cannot be covered on this machine; '' if there are none"
-        return '' if self._cuda.is_supported else 'CUDA C is not covered: this needs Linux and objdump, of binutils'
+        "Return a message about dialects whose coverage this machine cannot measure; '' if there are none"
+        return '' if self._cuda.is_supported else 'no coverage of CUDA C: it requires Linux, and objdump from binutils'
 
     def close(self):
-        "Compile CUDA C as before"
+        "Compile CUDA C without recording its lines again"
         self._stack.close()
 
     @contextmanager
@@ -139,7 +139,7 @@ class LineCoverage:
 
 
 def _branches_in(branches, file):
-    "Return {line: counts} of the branches in a file, with lines as JSON stores them"
+    "Return {line: counts} of the branches in a file; the lines are strings, as in JSON"
     return {str(line): counts for (name, line), counts in branches.items() if name == file}
 
 
@@ -147,11 +147,11 @@ def merge_coverages(coverages) -> dict:
     "Merge the dictionaries of several processes"
     out = {}
     for file, file_coverage in (row for coverage in coverages for row in coverage.items()):
-        known = out.setdefault(file, dict(executable=[], executed=[], branches={}))
+        merged = out.setdefault(file, dict(executable=[], executed=[], branches={}))
         for name in ('executable', 'executed'):
-            known[name] = sorted({*known[name], *file_coverage[name]})
+            merged[name] = sorted({*merged[name], *file_coverage[name]})
         for line, counts in file_coverage['branches'].items():
-            add_counts(known['branches'], line, counts)
+            add_counts(merged['branches'], line, counts)
     return out
 
 
@@ -160,17 +160,17 @@ def ranges(lines) -> str:
 
     >>> ranges([3, 5, 6, 7])
     '3, 5-7'"""
-    rows = []
+    runs = []
     for line in lines:
-        if rows and rows[-1][1] == line - 1:
-            rows[-1][1] = line
+        if runs and runs[-1][1] == line - 1:
+            runs[-1][1] = line
         else:
-            rows.append([line, line])
-    return ', '.join(f'{first}' if first == last else f'{first}-{last}' for first, last in rows)
+            runs.append([line, line])
+    return ', '.join(f'{first}' if first == last else f'{first}-{last}' for first, last in runs)
 
 
 def report(coverage: dict):
-    "Yield the lines of the report: per file the fraction of lines, those that are missing, and its branches"
+    "Yield the lines of the report: per file the number of executed lines, the lines not executed, and the branches"
     for file, file_coverage in sorted(coverage.items()):
         missing = sorted({*file_coverage['executable']} - {*file_coverage['executed']})
         count = f'{len(file_coverage["executed"])} of {len(file_coverage["executable"])} lines of kernels'
@@ -183,7 +183,7 @@ def report(coverage: dict):
 def _describe_branch(taken, others, divergent):
     "Describe a branch that all warps or none take, or in which some diverge; '' for other branches"
     if not others:
-        return f'all {taken} warps take it'
+        return f'all {taken} warps take the branch'
     if not taken:
-        return f'none of {others} warps takes it'
+        return f'none of {others} warps takes the branch'
     return f'{divergent} of {taken + others - divergent} warps diverge' if divergent else ''

@@ -1,9 +1,9 @@
-"""`gridstride mcp`: offers the checker to coding agents, through the Model Context Protocol on stdin and stdout.
+"""`gridstride mcp`: a server of the Model Context Protocol on stdin and stdout, for coding agents.
 
 Each tool takes source code and runs a command of the package on it, confined as `sandbox` describes; `judge` has its
-own sandbox. If the official `mcp` package is installed, it implements the protocol (`official_mcp`). Otherwise this
-module does: the protocol needs only a small subset of JSON-RPC 2.0, for which the standard library is enough. Each line
-of JSON is a request or a notification, and each request is answered by one line."""
+own sandbox. If the official `mcp` package is installed, it implements the protocol (`official_mcp`), otherwise this
+module does, with the standard library: tools need only a small subset of JSON-RPC 2.0. Each line is a request or a
+notification in JSON, and each request is answered by one line."""
 
 import argparse
 import json
@@ -19,15 +19,15 @@ from .sandbox import run_confined, run_in_folder
 __all__ = ['ProtocolError', 'TOOLS', 'answer', 'main']
 
 _VERSIONS = '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'  # of the protocol, the newest first
-_INSTRUCTIONS = """Check GPU kernels without a GPU: data races, out-of-bounds accesses, uninitialized reads, barriers.
+_INSTRUCTIONS = """Check GPU kernels for data races, out-of-bounds accesses, uninitialized reads and divergent barriers.
 Call `check` on every kernel that you write or change, fix what it reports, and call it again. Times of `bench` and
 `judge` on a machine without a GPU say nothing about a GPU."""
-_SOURCE = dict(type='string', description='the whole source')
+_SOURCE = dict(type='string', description='the complete source')
 _SIZE = dict(type='integer', minimum=1, description='size of arrays and value of integers')
 _LANGUAGE = dict(
     type='string',
     enum=['cuda', 'python'],
-    description='cuda: a program with a main, or a kernel, named by `launch`; python: a program that launches kernels '
+    description='cuda: a program with a main, or a kernel to be launched by `launch`; python: a program with kernels '
     'of Numba, Triton, or CUDA C by load_inline',
 )
 
@@ -38,13 +38,13 @@ def _schema(required, **properties):
 
 def _check(source, language, seeds=1, launch=None, size=None):
     name = 'program.cu' if language == 'cuda' else 'program.py'
-    options = ['--format', 'json', '--seeds', seeds, *_given('--launch', launch), *_given('--size', size)]
+    options = ['--format', 'json', '--seeds', seeds, *_option('--launch', launch), *_option('--size', size)]
     return run_confined(['check', name, *map(str, options)], {name: source})
 
 
 def _asm(source, show='ptx', kernel=None, arch='sm_90'):
     return run_confined(
-        ['asm', 'kernel.cu', f'--{show}', '--arch', arch, *_given('--kernel', kernel)], {'kernel.cu': source}
+        ['asm', 'kernel.cu', f'--{show}', '--arch', arch, *_option('--kernel', kernel)], {'kernel.cu': source}
     )
 
 
@@ -64,8 +64,8 @@ def _judge(source, task):
         return run_in_folder(command, Path(__file__).parents[2], 600)
 
 
-def _given(option, value):
-    "Return the option with its value; nothing for None"
+def _option(option, value):
+    "Return an option of a command line with its value; [] if the value is None"
     return [] if value is None else [option, str(value)]
 
 
@@ -73,7 +73,7 @@ TOOLS = {  # name -> (function, description, JSON schema of its arguments)
     'check': (
         _check,
         'Run a program or a kernel on the CPU with every check, and report findings as JSON: kind, code, line, thread, '
-        'hint. Exit status 0: nothing found; 1: findings; 2: it could not be checked.',
+        'hint. Exit status 0: no findings; 1: findings; 2: the program could not be checked.',
         _schema(
             'source language',
             source=_SOURCE,
@@ -95,8 +95,8 @@ TOOLS = {  # name -> (function, description, JSON schema of its arguments)
             'source',
             source=_SOURCE,
             show=dict(type='string', enum=['ptx', 'sass', 'resources']),
-            kernel=dict(type='string', description='its name, if there are several'),
-            arch=dict(type='string', description='of the GPU; default sm_90'),
+            kernel=dict(type='string', description='name of the kernel, if the source has several'),
+            arch=dict(type='string', description='GPU architecture; default sm_90'),
         ),
     ),
     'bench': (
@@ -113,7 +113,7 @@ TOOLS = {  # name -> (function, description, JSON schema of its arguments)
 
 
 class ProtocolError(Exception):
-    "An error of a request, with its code in JSON-RPC"
+    "An invalid request; `code` is that of JSON-RPC"
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -121,7 +121,7 @@ class ProtocolError(Exception):
 
 
 def _require_arguments(schema, arguments):
-    "Raise an error unless the arguments have the names and the types of a schema"
+    "Raise `ProtocolError` unless the arguments match a schema"
     types = dict(string=str, integer=int)
     unknown = [name for name in arguments if name not in schema['properties']]
     missing = [name for name in schema['required'] if name not in arguments]
@@ -131,7 +131,7 @@ def _require_arguments(schema, arguments):
         if name in schema['properties'] and not _is_valid(schema['properties'][name], value, types)
     ]
     if unknown or missing or wrong:
-        raise ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, wrong {wrong}')
+        raise ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, invalid {wrong}')
 
 
 def _is_valid(schema, value, types):
@@ -151,7 +151,11 @@ def _call(name, arguments):
     _require_arguments(schema, arguments)
     result = function(**arguments)
     status = 'timed out' if result.status is None else f'exit status {result.status}'
-    parts = [result.out, result.err[-4000:], f'{status}; isolation: {", ".join(result.isolation) or "its own"}']
+    parts = [
+        result.out,
+        result.err[-4000:],
+        f'{status}; isolation: {", ".join(result.isolation) or "by the command itself"}',
+    ]
     content = [dict(type='text', text=part) for part in parts if part.strip()]
     return dict(content=content, isError=result.status not in (0, 1))
 
@@ -179,13 +183,13 @@ _METHODS = {
 
 
 def answer(line: str):  # a dictionary; None for a notification
-    "Answer one line of the protocol"
+    "Return the response to one line, a request or a notification"
     try:
         request = json.loads(line)
     except ValueError as e:
         return dict(jsonrpc='2.0', id=None, error=dict(code=-32700, message=str(e)))
     if not isinstance(request, dict) or 'method' not in request:
-        return dict(jsonrpc='2.0', id=None, error=dict(code=-32600, message='a request has a method'))
+        return dict(jsonrpc='2.0', id=None, error=dict(code=-32600, message='a request must have a method'))
     if 'id' not in request:
         return None
     try:
@@ -199,7 +203,8 @@ def answer(line: str):  # a dictionary; None for a notification
 def main(argv=None) -> int:  # exit status
     "Answer requests until stdin ends"
     parser = argparse.ArgumentParser(
-        prog='gridstride mcp', description='Offer check, explain, asm, bench and judge to a coding agent, on stdin.'
+        prog='gridstride mcp',
+        description='Serve check, explain, asm, bench and judge as tools for coding agents, over stdin and stdout.',
     )
     parser.add_argument('--plain', action='store_true', help='do not use the mcp package, even if it is installed')
     plain = parser.parse_args(argv).plain

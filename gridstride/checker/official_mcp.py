@@ -1,18 +1,18 @@
 """The server of `mcp_server`, implemented with the official `mcp` package, the extra `gridstride[mcp]`.
 
-It has the same tools; the package adds further parts of the protocol, such as cancellation and new versions."""
+The tools are the same; the package supports more of the protocol, such as cancellation and newer versions."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ['is_installed', 'serve']
 
-_OLDEST = 2  # the major version whose `Server` takes functions for its requests
+_MIN_VERSION = 2  # the first major version whose `Server` takes its request handlers as arguments
 
 
 def is_installed() -> bool:
     "Return whether the package is installed, in a version that this module can use"
     try:
-        return int(version('mcp').partition('.')[0]) >= _OLDEST
+        return int(version('mcp').partition('.')[0]) >= _MIN_VERSION
     except (PackageNotFoundError, ValueError):
         return False
 
@@ -40,14 +40,14 @@ def make_server(name, version, instructions, tools, call_tool):
     return Server(name, **options, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
 
 
-def serve(*server):
+def serve(*server_args):
     "Answer requests on stdin until it ends; takes the arguments of `make_server`"
     import anyio
     from mcp.server.stdio import stdio_server
 
     async def run():
-        made = make_server(*server)
+        server = make_server(*server_args)
         async with stdio_server() as (read, write):
-            await made.run(read, write, made.create_initialization_options())
+            await server.run(read, write, server.create_initialization_options())
 
     anyio.run(run)

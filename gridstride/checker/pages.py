@@ -1,4 +1,4 @@
-"""`gridstride explain CODE`: the page of a message, with a wrong kernel and a right one, in the terminal."""
+"""`gridstride explain CODE`: prints the page of a message, with a wrong kernel and a corrected one."""
 
 import argparse
 import json
@@ -36,18 +36,18 @@ _IMPORTS = {  # pattern in a code block -> the import that the block needs
 
 def _with_imports(code):
     "Prepend the imports that a code block needs"
-    lines = [line for used, line in _IMPORTS.items() if re.search(used, code)]
+    lines = [line for pattern, line in _IMPORTS.items() if re.search(pattern, code)]
     return '\n'.join(lines) + '\n\n' + code if lines else code
 
 
 def _files(pattern):
-    "Return the files of the messages that match"
+    "Return the files of the message pages that match a pattern"
     return sorted(path for folder in _FOLDERS for path in folder.glob(pattern))
 
 
 @cache
 def examples():
-    "Read {(kind, code): (prose, wrong, right)}: a file per kind, a section per finding"
+    "Read {(kind, code): (prose, wrong kernel, right kernel)} from the pages: a file per kind, a section per code"
     found = {}
     for path in _files('*.md'):
         _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
@@ -58,17 +58,17 @@ def examples():
 
 
 def printed_lines():
-    "Read {kind-code: first line of the output of the wrong kernel of a page}"
+    "Read {kind-code: first line that the wrong kernel of a page prints}"
     return next((json.loads(path.read_text(encoding='utf-8')) for path in _files('printed.json')), {})
 
 
 def _in_dialects(text):
-    "Return {dialect: text} for a text of the table; the key is '' if all dialects have the same"
+    "Return {dialect: text} for a text of the table; the key is '' for a text common to all dialects"
     return {'': text} if isinstance(text, str) else text
 
 
 def message_variants(words):
-    "Yield (dialect, message, hint) of a row of the table, with the names of the fields; one dialect '' if all agree"
+    "Yield (dialect, message, hint) of a row of the table, with field names in braces; dialect '' if all have the same"
     summaries, hints = _in_dialects(words.summary), _in_dialects(words.hint)
     for dialect in sorted({*summaries, *hints} - {''}) or ['']:
         summary, hint = (texts.get(dialect, texts.get('', '')) for texts in (summaries, hints))
@@ -77,7 +77,7 @@ def message_variants(words):
 
 
 def describe_report(kind, code):
-    "Return a sentence with the name of its error or warning, and how to run without the check"
+    "Describe which error or warning reports a message, and how to disable the check"
     from ..diagnostics.errors import ALWAYS_REPORTED, CLASSES, WARNINGS, how_to_disable
 
     if code in WARNINGS:
@@ -86,9 +86,9 @@ def describe_report(kind, code):
         reported = f'It is raised as `{CLASSES[kind].__name__}`.'
     if code in ALWAYS_REPORTED.get(kind, '').split():
         return f'{reported} It is reported even with checks disabled, because the kernel could not continue.'
-    off = how_to_disable(kind, code, 'python')
-    everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
-    return f'{reported} {everywhere}' if off else reported
+    advice = how_to_disable(kind, code, 'python')
+    general_advice = advice.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
+    return f'{reported} {general_advice}' if advice else reported
 
 
 def _wrapped(text, indent=''):
@@ -96,7 +96,7 @@ def _wrapped(text, indent=''):
 
 
 def page_text(kind, code) -> str:
-    "Make the page of a message as plain text; raises `KeyError` for a code that does not exist"
+    "Return the page of a message as plain text; raises `KeyError` for an unknown code"
     from ..diagnostics.messages import WORDS
 
     paragraphs = [f'{kind}/{code}', _wrapped(printed_lines().get(f'{kind}-{code}', ''), '  ')]
@@ -105,7 +105,7 @@ def page_text(kind, code) -> str:
         paragraphs.append(_wrapped(prose))
         for title, kernel in zip(('Wrong:', 'Right:'), kernels):
             paragraphs += [title, textwrap.indent(kernel.strip(), '    ')]
-    paragraphs.append('What the message says (words in braces are names, values, lines):')
+    paragraphs.append('Text of the message (names in braces are fields):')
     for dialect, *texts in message_variants(WORDS[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
         paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
@@ -126,7 +126,12 @@ def main(argv=None) -> int:  # exit status
     from ..diagnostics.messages import WORDS
 
     parser = argparse.ArgumentParser(prog='gridstride explain', description='Explain a message of the checker.')
-    parser.add_argument('code', metavar='CODE', nargs='?', help='race, or racecheck/race; or a kind; default: list all')
+    parser.add_argument(
+        'code',
+        metavar='CODE',
+        nargs='?',
+        help='a code, such as race or racecheck/race, or a kind; default: list all codes',
+    )
     code = parser.parse_args(argv).code
     keys = _keys_of(code) if code else list(WORDS)
     if not keys:

@@ -1,4 +1,4 @@
-"""A plugin of pytest: `pytest --gridstride` runs every kernel that a test launches without a GPU, checked.
+"""A pytest plugin: with `pytest --gridstride`, the kernels that tests launch run without a GPU, with every check.
 
 Before any test module is imported, the simulator, `tile` and the emulator replace `numba.cuda` and
 `numba_cuda_mlir.cuda`, Triton, and torch's GPU. A finding fails its test. Without the option the plugin does nothing,
@@ -9,8 +9,8 @@ and imports nothing.
     @pytest.mark.gridstride_allow('same_value')    # a known finding, by its code
     def test_histogram(): ...
 
-GRIDSTRIDE_CUDASIM=1 without the option replaces `numba.cuda` alone, as NUMBA_ENABLE_CUDASIM=1 did; the other options
-and the marker then apply if one of these options is given."""
+Without the option, GRIDSTRIDE_CUDASIM=1 replaces only `numba.cuda`, as NUMBA_ENABLE_CUDASIM=1 did; the marker and the
+other options then apply if one of these options is given."""
 
 import os
 from contextlib import ExitStack
@@ -26,14 +26,18 @@ __all__ = ['CheckedTests']
 
 
 def pytest_addoption(parser):
-    "Add the options"
-    g = parser.getgroup('gridstride', 'kernels of GPUs, checked on the CPU')
-    g.addoption('--gridstride', action='store_true', help='run kernels without a GPU, with every check')
+    "Add the command-line options"
+    g = parser.getgroup('gridstride', 'check GPU kernels on the CPU')
+    g.addoption('--gridstride', action='store_true', help='run kernels on the CPU, with every check')
     g.addoption('--gridstride-order', choices=('forward', 'reverse', 'shuffle'), help='order of blocks and threads')
-    g.addoption('--gridstride-seeds', type=int, default=1, metavar='N', help='run tests with kernels N times')
-    g.addoption('--gridstride-replay', metavar='SCHEDULE', help='run one schedule: forward, reverse or shuffle:SEED')
+    g.addoption(
+        '--gridstride-seeds', type=int, default=1, metavar='N', help='run tests that launch kernels under N schedules'
+    )
+    g.addoption(
+        '--gridstride-replay', metavar='SCHEDULE', help='run only this schedule: forward, reverse or shuffle:SEED'
+    )
     g.addoption('--gridstride-allow', action='append', default=[], metavar='CODE', help='allow a finding in all tests')
-    g.addoption('--gridstride-coverage', action='store_true', help='report the lines of kernels that were executed')
+    g.addoption('--gridstride-coverage', action='store_true', help='report which lines of kernels were executed')
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -118,7 +122,7 @@ class CheckedTests:
         self.coverage = LineCoverage() if option.gridstride_coverage else None
         self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
         self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[])
-        self.disabled = ()  # kinds of checks that are disabled, because the running test allows their findings
+        self.disabled = ()  # checks that are disabled because the running test allows their findings
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
         if self.coverage:
@@ -130,7 +134,7 @@ class CheckedTests:
         self._stack.close()
 
     def pytest_collection_modifyitems(self, items):
-        "Raise `UsageError` for a code of a marker, or of the option, that no finding has"
+        "Raise `UsageError` if a marker or the option allows an unknown code"
         for item in items:
             try:
                 require_codes(_allowed_codes(item))
@@ -150,8 +154,8 @@ class CheckedTests:
                 self.disabled = (*self.disabled, *kinds)
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
-                reports, more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-                num_launches += more
+                reports, num_more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
+                num_launches += num_more
             launches += num_launches
             if not num_launches or any(not report.passed for report in reports):
                 break
@@ -178,16 +182,15 @@ class CheckedTests:
         report = outcome.get_result()
         error = call.excinfo and call.excinfo.value
         finding = self.recorder.add_error(error) if error else None
-        new = self.recorder.take_new_findings()
-        new = [f for f in new if f.code not in _allowed_codes(item)]
+        findings = [f for f in self.recorder.take_new_findings() if f.code not in _allowed_codes(item)]
         if report.failed and self.recorder.schedule != 'forward':
             report.sections.append(('gridstride', _replay_line(item.nodeid, self.recorder.schedule)))
-        if not new or report.skipped or hasattr(report, 'wasxfail'):
+        if not findings or report.skipped or hasattr(report, 'wasxfail'):
             return
-        for f in new:
+        for f in findings:
             f.test = item.nodeid
-        self.totals['findings'] += len(new)
-        text = '\n\n'.join(_test_text(f, call.excinfo if f is finding else None) for f in new)
+        self.totals['findings'] += len(findings)
+        text = '\n\n'.join(_test_text(f, call.excinfo if f is finding else None) for f in findings)
         if report.passed or finding:
             report.outcome, report.longrepr = 'failed', text
         else:
@@ -195,7 +198,7 @@ class CheckedTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
-        "Pass the totals of this process to the process that reports them"
+        "Add the coverage to the totals, and send them to the reporting process if this is a worker of pytest-xdist"
         self.totals['coverage'] += [self.coverage.to_dict()] if self.coverage else []
         if hasattr(self.config, 'workeroutput'):
             self.config.workeroutput['gridstride'] = self.totals
@@ -222,12 +225,12 @@ class CheckedTests:
 
 
 def _kinds_to_disable(item, findings, reports):
-    "Return the kinds of the allowed findings that ended a test: it runs again without these checks"
+    "Return the kinds of the allowed findings that ended a test, which must run again without these checks"
     return set() if all(report.passed for report in reports) else kinds_to_disable(findings, _allowed_codes(item))
 
 
 def _source_lines(finding):
-    "Yield the lines of the kernel around a finding, with marks at its line and at that of the other access"
+    "Yield the lines of the kernel around a finding, with marks at its line and at the line of the other access"
     import linecache
 
     marks = {finding.line: '>'}
@@ -241,7 +244,7 @@ def _source_lines(finding):
 
 
 def _launch_line(excinfo):
-    "Return the location in the test of the launch that failed, as text; '' if there is none"
+    "Return a line with the location of the failed launch in the test; '' if there is none"
     package = os.path.dirname(os.path.dirname(__file__)) + os.sep
     callers = [*takewhile(lambda entry: not str(entry.path).startswith(package), excinfo.traceback)]
     callers = [entry for entry in callers if 'site-packages' not in entry.path.parts] or callers  # not torch's
@@ -249,9 +252,9 @@ def _launch_line(excinfo):
 
 
 def _replay_line(test, schedule):
-    "Return a sentence with the command that runs a test under a schedule again"
+    "Return a line with the command that runs a test under a schedule"
     replay = '' if schedule == 'forward' else f' --gridstride-replay {schedule}'
-    return f"To run it again: pytest '{test}' --gridstride{replay}"
+    return f"To reproduce it: pytest '{test}' --gridstride{replay}"
 
 
 def _test_text(finding, excinfo):

@@ -1,8 +1,8 @@
-"""Records the findings of all launches of this process, even those that the program catches.
+"""Records the findings of all launches of this process, even if the program catches their exceptions.
 
-The recorder wraps the methods that launch kernels in each engine, and observes warnings. An exception that a kernel
-itself raises (`raise`, `assert`), and an invalid launch, are findings only if the program does not catch them, because
-it may cause them on purpose."""
+The recorder wraps the methods that launch kernels in each engine, and observes warnings. An exception that the kernel's
+code raises (`raise`, `assert`), and an invalid launch, are findings only if the program does not catch them, because it
+may cause them on purpose."""
 
 import functools
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -42,7 +42,7 @@ class Recorder:
         self.active_targets = []  # targets of the running launches, the innermost last
 
     def start(self, schedule):
-        "Forget all findings and launches, and begin to record those of a run under a schedule"
+        "Discard all findings and launches, and record those of a run under a schedule"
         self.schedule, self.findings, self.num_launches = schedule, [], 0
         self._num_taken_findings = 0  # by `take_new_findings`
         self._errors = []  # [error, sources, its `Finding` or None] of each error that a launch raised
@@ -130,7 +130,7 @@ class Recorder:
 
 
 def _is_finding(error):
-    "Return whether an exception reports a mistake of a kernel, not a feature that the engines do not support"
+    "Return whether an exception reports an error of a kernel, not an unsupported feature"
     from ..cpp.frontend.edits import NotEmulated
     from ..diagnostics.errors import KernelError, NotSimulated
 

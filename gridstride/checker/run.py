@@ -1,4 +1,4 @@
-"""`gridstride run FILE`: runs a program that expects a GPU, without one: CUDA C, Python or a notebook."""
+"""`gridstride run FILE`: runs a program that expects a GPU (CUDA C, Python or a notebook) on the CPU."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ _CUDA = '.cu', '.cpp', '.cc', '.cxx', '.c'
 
 
 def main(argv=None):  # exit status
-    "Run the program that `argv` names, with the command for its kind of file; returns the program's exit status"
+    "Run the program that `argv` names with the command for its file type; returns the program's exit status"
     argv = list(sys.argv[1:] if argv is None else argv)
     suffixes = [suffix for suffix in map(_suffix_of, argv) if suffix in (*_PYTHON, *_CUDA)]
     if not suffixes:
@@ -31,8 +31,10 @@ def _suffix_of(argument):
 def _parser():
     p = argparse.ArgumentParser(
         prog='gridstride run',
-        description='Run a program that expects a GPU, without one; a mistake in a kernel ends it with an error.',
+        description='Run a program that expects a GPU on the CPU; an error in a kernel ends it with a message.',
         epilog='Options of CUDA C: gridstride cpp --help; of Python and notebooks: gridstride as_gpu --help.',
     )
-    p.add_argument('file', metavar='FILE', help='.cu, .py or .ipynb; its arguments may follow, its options precede it')
+    p.add_argument(
+        'file', metavar='FILE', help='.cu, .py or .ipynb; options precede it, arguments of the program follow it'
+    )
     return p

@@ -1,10 +1,10 @@
 """Runs a command of this subpackage on untrusted source, confined to a temporary folder.
 
-The confinement is that of `judge` on a machine without namespaces. On Linux, Landlock denies the process, and all that
-it starts, home folders, other temporary files, network connections and other processes; a filter denies system calls
-that a kernel does not need; processor time, files and memory are limited. It can write to its folder, to a compile
-cache that only confined programs use, and, as under `judge`, to the caches of Triton and torch. On other systems only
-the limits apply; `Result.isolation` lists the protections that were active."""
+The confinement is that of `judge` on a machine without namespaces. On Linux, Landlock denies the process and all
+processes that it starts access to home folders, other temporary files, the network and other processes; a seccomp
+filter denies system calls that kernels do not need; CPU time, files and memory are limited. The process can write to
+its folder, to a compile cache that only confined programs use, and, as under `judge`, to the caches of Triton and
+torch. On other systems only the limits apply; `Result.isolation` lists the active protections."""
 
 import json
 import os
@@ -32,7 +32,7 @@ _COMMANDS = {  # name -> module
 class Result(NamedTuple):
     "The result of a command: its exit status, its output, and the protections that were active"
 
-    status: int | None  # None if it took too long
+    status: int | None  # None if it timed out
     out: str
     err: str
     isolation: tuple = ()
@@ -52,7 +52,7 @@ def main(argv) -> int:  # exit status of the command
 
 
 def run_in_folder(command, folder, seconds, **variables) -> Result:
-    "Run a program in a folder, and end it and all programs that it started after `seconds`"
+    "Run a program in a folder; after `seconds`, end it and all programs that it started"
     env = dict(os.environ, GRIDSTRIDE_BACKEND='sim', **variables)
     pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     options = dict(text=True, errors='replace', start_new_session=True)

@@ -1,7 +1,7 @@
 """Schedules: the orders in which blocks and threads run.
 
-A schedule is `forward`, `reverse` or `shuffle:SEED`, in this order from simple to complex: the first one of a list that
-shows a finding is the simplest that shows it. `shuffle:SEED:SWAPS` makes at most SWAPS random exchanges; all other
+A schedule is `forward`, `reverse` or `shuffle:SEED`. They are run in this order, from simple to complex, so the first
+one with a finding is the simplest that reproduces it. `shuffle:SEED:SWAPS` swaps at most SWAPS random pairs; all other
 threads run in order."""
 
 import re
@@ -15,7 +15,7 @@ class Schedule(NamedTuple):
 
     order: str = 'forward'
     seed: int = 0
-    swaps: int | None = None  # maximum number of exchanges; None: a full shuffle
+    swaps: int | None = None  # maximum number of swaps; None: a full shuffle
 
     def __str__(self):
         if self.order != 'shuffle':
@@ -24,12 +24,12 @@ class Schedule(NamedTuple):
 
     @property
     def settings(self):
-        "The settings under which the schedule runs"
+        "The schedule as `diagnostics.settings`"
         return dict(order=self.order, seed=self.seed, swaps=self.swaps)
 
 
 def parse_schedule(text):
-    """Parse a schedule; raises `ValueError`, which lists the valid ones.
+    """Parse a schedule; raises `ValueError` for an invalid one.
 
     >>> parse_schedule('shuffle:3')
     Schedule(order='shuffle', seed=3, swaps=None)"""
@@ -43,7 +43,7 @@ def parse_schedule(text):
 
 def schedules_of(
     order=None,  # 'forward', 'reverse' or 'shuffle'; None: forward, reverse, then shuffled ones
-    seeds=1,  # how many schedules
+    seeds=1,  # number of schedules
 ) -> list:
     """Return the schedules to run, from simple to complex; raises `ValueError` if there are too few.
 
@@ -53,7 +53,7 @@ def schedules_of(
     ['shuffle:0', 'shuffle:1']"""
     if seeds < 1 or order in ('forward', 'reverse') and seeds > 1:
         raise ValueError(
-            f'seeds is {seeds}; expected {"at least 1" if seeds < 1 else f"1, because {order} is a single schedule"}'
+            f'seeds must be {"at least 1" if seeds < 1 else f"1 with order {order!r}, a single schedule"}; got {seeds}'
         )
     shuffled = [Schedule('shuffle', seed) for seed in range(seeds)]
     if order == 'shuffle':
@@ -68,7 +68,7 @@ def shrink_sizes(
     reproduces,  # a function of sizes that returns whether a launch with them has the finding
     min_size=1,
 ) -> dict:
-    """Return smaller sizes that still show a finding; decreasing any of them by one does not.
+    """Return smaller sizes that still reproduce a finding; decreasing any of them by one does not.
 
     >>> shrink_sizes(dict(n=1000, block=256), lambda sizes: sizes['n'] > 10 and sizes['block'] > 1)
     {'n': 11, 'block': 2}"""
@@ -86,15 +86,15 @@ def shrink_sizes(
 
 
 def minimize_swaps(
-    schedule: Schedule,  # a shuffle that shows a finding
-    reproduces,  # a function of a schedule that returns whether it shows the finding
-    max_swaps=4096,  # a shuffle that needs more exchanges is returned unchanged
+    schedule: Schedule,  # a shuffle that reproduces a finding
+    reproduces,  # a function of a schedule that returns whether it reproduces the finding
+    max_swaps=4096,  # a shuffle that needs more swaps is returned unchanged
 ) -> Schedule:
-    """Return a schedule with few exchanges that still shows a finding; with one exchange fewer it does not.
+    """Return a schedule with few swaps that still reproduces a finding; with one swap fewer it does not.
 
     >>> str(minimize_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
     'shuffle:3:5'"""
-    failed, swaps = 0, 1  # without exchanges it is `forward`, which was run before
+    failed, swaps = 0, 1  # without swaps it is `forward`, which was run before
     while not reproduces(schedule._replace(swaps=swaps)):
         failed, swaps = swaps, 2 * swaps
         if swaps > max_swaps:

@@ -1,7 +1,7 @@
 """Maps lines of compiled source to the files of a program.
 
-CUDA C is compiled from a string of a Python program or from several concatenated files, so a finding names a line of a
-text that is not a file. An editor or a pull request needs the line in a file."""
+CUDA C is compiled from a string in a Python program or from several concatenated files, so a finding has a line of a
+text that is not a file. Editors and pull requests need the line in a file."""
 
 import json
 import os
@@ -15,43 +15,44 @@ _CELL = re.compile(r'(.*), cell (\d+)$')  # the name that `worker` gives to the 
 _SKIPPED = {'node_modules', 'site-packages', '__pycache__', 'build', 'dist'}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _SUFFIXES = '.cu', '.cuh', '.cpp', '.cc', '.cxx', '.h', '.hpp'
-_MAX_FOLDERS = 2000  # that are searched for files of CUDA C
+_MAX_FOLDERS = 2000  # that are searched for CUDA sources
 
 
 def line_in_file(
     text,  # of a file
     source,  # the compiled text
     line,  # of `source`
-) -> int | None:  # of `text`; None if it is not there, or if several lines fit equally well
-    """Return the line of a file from which a line of compiled source originates.
+) -> int | None:  # of `text`; None if no line matches, or several match equally well
+    """Return the line of a file that a line of compiled source comes from.
 
-    The file may contain the text only in part, as with several files that were joined, so the lines around it vote.
+    If several lines have the same text, the one with the most matching lines around it is returned; the file may
+    contain only part of the compiled source, which may be concatenated from several files.
 
     >>> line_in_file('import this | // a | x = 1; | y'.replace('|', chr(10)), f'// a{chr(10)}x = 1;', 2)
     3"""
-    return _vote(text, source, line)[1]
+    return _best_match(text, source, line)[1]
 
 
-def _vote(text, source, line):
-    "Return (votes, line of the text); (0, None) if the line is not there, or if several fit equally well"
+def _best_match(text, source, line):
+    "Return (number of matching lines, line of the text); (0, None) if no line matches, or several match equally well"
     in_file, compiled = [[row.strip() for row in t.splitlines()] for t in (text, source)]
     if not 0 < line <= len(compiled) or not compiled[line - 1]:
         return 0, None
-    fits = [i for i, row in enumerate(in_file) if _fits(row, compiled[line - 1])]
-    votes = {i: _count_matches(in_file, compiled, i - line + 1) for i in fits}
-    best = [i for i in fits if votes[i] == max(votes.values())]
-    return (votes[best[0]], best[0] + 1) if len(best) == 1 else (0, None)
+    candidates = [i for i, file_line in enumerate(in_file) if _has_line(file_line, compiled[line - 1])]
+    num_matches = {i: _count_matches(in_file, compiled, i - line + 1) for i in candidates}
+    best = [i for i in candidates if num_matches[i] == max(num_matches.values())]
+    return (num_matches[best[0]], best[0] + 1) if len(best) == 1 else (0, None)
 
 
-def _fits(row, compiled_row):
-    "Return whether a row of a file has this row of the compiled text, which the quotes of a string may surround"
-    return row == compiled_row or len(compiled_row) > 8 and compiled_row in row
+def _has_line(file_line, compiled_line):
+    "Return whether a line of a file is this line of the compiled text, or contains it, as a quoted string does"
+    return file_line == compiled_line or len(compiled_line) > 8 and compiled_line in file_line
 
 
 def _count_matches(in_file, compiled, offset):
-    "Count the rows of the compiled text that a file has, if row 0 of the text is row `offset` of the file"
-    rows = range(max(0, -offset), min(len(compiled), len(in_file) - offset))
-    return sum(in_file[offset + i] == compiled[i] != '' for i in rows)
+    "Count the equal lines if line 0 of the compiled text is line `offset` of the file"
+    indices = range(max(0, -offset), min(len(compiled), len(in_file) - offset))
+    return sum(in_file[offset + i] == compiled[i] != '' for i in indices)
 
 
 def program_files():
@@ -61,9 +62,9 @@ def program_files():
     while frame:
         files[frame.f_code.co_filename] = None
         frame = frame.f_back
-    here = str(Path.cwd().resolve()) + os.sep
+    current_folder = str(Path.cwd().resolve()) + os.sep
     modules = (getattr(module, '__file__', None) or '' for module in list(sys.modules.values()))
-    files |= dict.fromkeys(f for f in modules if f.startswith(here) and not _SKIPPED & set(Path(f).parts))
+    files |= dict.fromkeys(f for f in modules if f.startswith(current_folder) and not _SKIPPED & set(Path(f).parts))
     return [file for file in files if not file.startswith(_PACKAGE) and os.path.isfile(file)]
 
 
@@ -85,11 +86,11 @@ def _read(file):
 
 
 def locate_in_files(
-    file,  # as the finding names it; None if it is unknown
+    file,  # file name in the finding; None if unknown
     line,  # in the text of that file
     sources=None,  # {file name: compiled text}
     program=None,  # the file that is checked, to which a finding without a file belongs
-) -> tuple:  # (file on the disk, line, cell); the line is None if it is unknown
+) -> tuple:  # (file on the disk, line, cell); the line is None if unknown
     "Find the file and the line of a finding"
     if not file:
         return program, None, None
@@ -110,8 +111,8 @@ def _find_text(text, line, program):
     folders = [Path(program).resolve().parent] if program else []
     cuda_files = (path for folder in dict.fromkeys([*folders, Path.cwd()]) for path in _cuda_files(folder))
     for candidates in ([program] if program else [], program_files(), cuda_files):
-        votes = [(*_vote(_read(path), text, line), str(path)) for path in candidates]
-        if best := max((vote for vote in votes if vote[1]), default=None):
+        matches = [(*_best_match(_read(path), text, line), str(path)) for path in candidates]
+        if best := max((match for match in matches if match[1]), default=None):
             return best[2], best[1], None
     return None
 
@@ -119,6 +120,6 @@ def _find_text(text, line, program):
 def _find_in_cells(text, line, notebook):
     "Return (notebook, line, cell) of a line of a compiled text; None if no cell has it"
     cells = json.loads(_read(notebook))['cells']
-    votes = [(*_vote(''.join(cell['source']), text, line), i) for i, cell in enumerate(cells)]
-    best = max((vote for vote in votes if vote[1]), default=None)
+    matches = [(*_best_match(''.join(cell['source']), text, line), i) for i, cell in enumerate(cells)]
+    best = max((match for match in matches if match[1]), default=None)
     return best and (notebook, best[1], best[2])

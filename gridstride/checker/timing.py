@@ -12,10 +12,10 @@ def _parser():
     p = argparse.ArgumentParser(
         prog='gridstride bench',
         description='Time a kernel in CUDA C with random arguments: on the GPU, or on the emulator if there is none. '
-        'Times of the emulator say nothing about a GPU.',
+        'Times on the emulator say nothing about a GPU.',
         epilog='For other kernels: from gridstride import bench; bench.bench(function, *arguments)',
     )
-    p.add_argument('file', metavar='FILE', type=existing_file, help='.cu')
+    p.add_argument('file', metavar='FILE', type=existing_file, help='a .cu file')
     p.add_argument('--launch', metavar='KERNEL', required=True, help="the kernel, 'k<float>' for a template")
     p.add_argument('--size', type=int, default=1 << 20, help='size of arrays and value of integers; default: 1048576')
     p.add_argument('--block', type=int, default=256, help='threads per block; default: 256')
@@ -55,6 +55,6 @@ def _time(options):
 
         arguments = [torch.as_tensor(a, device='cuda') if hasattr(a, 'shape') else a for a in arguments]
     else:
-        print('gridstride: no GPU found; this is the time of the emulator, which says nothing about a GPU')
+        print('gridstride: no GPU found; the time is that of the emulator, and says nothing about a GPU')
     grid = cdiv(options.size, options.block)
     return bench(lambda *args: kernel[grid, options.block](*args), *arguments, name=options.launch)

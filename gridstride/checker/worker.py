@@ -3,7 +3,7 @@
     worker.main(['{"file": "a.py", "report": "found.jsonl", ...}'])
 
 Each finding is written immediately, so that none is lost if the program crashes or ends the process. The last line is
-the status: the number of launches, the error that ended the program, if it is not a finding, and the modules that the
+the status: the number of launches, the error that ended the program (unless it is a finding), and the modules that the
 server should import before later jobs."""
 
 import json
@@ -43,7 +43,7 @@ class Job:
     launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
     values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
-    disabled: list = field(default_factory=list)  # kinds of checks that do not run, such as 'racecheck'
+    disabled: list = field(default_factory=list)  # names of checks that do not run, such as 'racecheck'
 
     def to_json(self):
         "Return the job as JSON, the argument of the command"
@@ -51,7 +51,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text):
-        "Return the job of such an argument"
+        "Return the job that `to_json` wrote"
         return cls(**json.loads(text))
 
 
@@ -132,7 +132,7 @@ def _run_cuda(job):
 
 
 def _check_main(file, texts):
-    "Raise `ProgramFailed` for files with kernels but no `main`, before they are compiled"
+    "Raise `ProgramFailed` if the files, which are not compiled yet, have kernels but no `main`"
     from ..cpp.frontend.reader import kernels
 
     if any(re.search(r'\bmain\b|^\s*#\s*include\s*"', text, re.M) for text in texts):
@@ -140,7 +140,7 @@ def _check_main(file, texts):
     names = [kernel.name for text in texts for kernel in kernels(text)]
     if names:
         command = f'gridstride check --launch {names[0]} {file}'
-        raise ProgramFailed(f'it defines no main: `{command}` launches a kernel with random arguments')
+        raise ProgramFailed(f'there is no main; to launch a kernel with random arguments, run `{command}`')
 
 
 def _launch_kernel(job, src, seed):
@@ -176,7 +176,7 @@ def _program_frames(error):
 
 
 def main(argv=None) -> int:  # exit status
-    "Run the job in `argv[0]`; returns 0 even if there are findings: the report has them"
+    "Run the job in `argv[0]`; returns 0 even if there are findings, which are in the report"
     job = Job.from_json((sys.argv[1:] if argv is None else argv)[0])
     with open(job.report, 'a', encoding='utf-8') as report:
 
@@ -195,9 +195,9 @@ def main(argv=None) -> int:  # exit status
 
 
 def _imported():
-    "Return the names of imported modules that take long to import and whose import has no side effects"
-    own = f'{__package__.partition(".")[0]}.'
-    return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(own)]
+    "Return the names of imported modules that take long to import, and whose import has no side effects"
+    own_prefix = f'{__package__.partition(".")[0]}.'
+    return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(own_prefix)]
 
 
 if __name__ == '__main__':

@@ -1,10 +1,10 @@
-"""The processes in which `gridstride check` runs a program, one per schedule.
+"""Worker processes, in which `gridstride check` runs a program once per schedule.
 
     with Workers() as workers: status, output = workers.run(job, 'output.txt')
 
-Importing torch takes seconds, which would dominate the time of one process per schedule. On Linux, the jobs therefore
-run in forks of one process, which imports the large modules that the first job imported: torch, and modules of this
-package. The program itself is never imported there, so each job runs it from the start."""
+Importing torch takes seconds, longer than most jobs. On Linux, the jobs therefore run in forks of one server process,
+which imports the large modules that an earlier job imported: torch, and modules of this package. The server never
+imports the program itself, so each job runs it from the start."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Workers:
 
     def __exit__(self, *exception):
         if self._server:
-            self._lines.close()  # the server ends when it reads the end of the jobs
+            self._lines.close()  # the server exits when the socket is closed
             self._server.wait()
 
     def run(
@@ -44,7 +44,7 @@ class Workers:
         job: Job,
         output_path,  # of the file for the output of the program
     ) -> tuple:  # (exit status, output of the program)
-        "Run a job, and wait for its end; a status below 0 is a signal, as in `subprocess`"
+        "Run a job to its end; a negative status is a signal, as in `subprocess`"
         run = self._run_fork if sys.platform == 'linux' else _run_process
         status = run(job, output_path)
         return status, Path(output_path).read_text(encoding='utf-8', errors='replace')
@@ -73,8 +73,8 @@ def _run_process(job, output_path):
 
 
 def main(argv) -> int:  # exit status
-    "Run the jobs whose lines arrive at the socket with the number `argv[0]`; answer each with its exit status"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the job and the command, and after these this process
+    "Run each job that arrives at the socket with file descriptor `argv[0]`, and answer with its exit status"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the job and the command; then this process ends, too
     with socket.socket(fileno=int(argv[0])) as connection, connection.makefile('rw', encoding='utf-8') as lines:
         imported = []  # by the previous job
         for line in iter(lines.readline, ''):
@@ -84,7 +84,7 @@ def main(argv) -> int:  # exit status
             if not child:
                 break
             _, status = os.waitpid(child, 0)
-            imported = _imported_by(job)  # now, because the report may be removed after the answer
+            imported = _imported_by(job)  # before the answer, after which the report may be removed
             lines.write(f'{os.waitstatus_to_exitcode(status)}\n')
             lines.flush()
         else:

@@ -199,7 +199,7 @@ def _swapped_axes_hint(fields, parts, guards):
     if parts[0] == parts[1] or not set(parts) <= {guard.name for guard in guards}:
         return None
     axis = int(0 <= index[0] < shape[0])
-    index_fields = dict(axis=axis, last=shape[axis] - 1, index_there=index[axis], transposed=tuple(shape[::-1]))
+    index_fields = dict(axis=axis, last=shape[axis] - 1, axis_index=index[axis], transposed=tuple(shape[::-1]))
     return 'swapped_axes', dict(index_fields, expr=', '.join(parts), right=', '.join(reversed(parts)))
 
 
@@ -235,7 +235,7 @@ def moved_hint(fields, line, preceding_lines, moves):
         return 'moved', dict(move=text, expr=indices[0])
     index_from_pointer = fields['index'][0] - int(sign + distance)
     return 'moved_by', dict(
-        move=text, expr=indices[0], own=index_from_pointer, left=fields['shape'][0] - int(sign + distance)
+        move=text, expr=indices[0], new_index=index_from_pointer, remaining=fields['shape'][0] - int(sign + distance)
     )
 
 
@@ -272,7 +272,7 @@ def axes_hint(array, shape, index, parts):
         return 'from_memory', dict(expr=parts[axis], at=index[axis])
     return 'guard_axes', dict(
         axis=axis,
-        index_there=index[axis],
+        axis_index=index[axis],
         last=shape[axis] - 1,
         conditions=' and '.join(f'{part} < {array}.shape[{a}]' for a, part in enumerate(parts)),
         both=' && '.join(f'{part} < {n}' for part, n in zip(parts, shape)),

@@ -130,16 +130,16 @@ def configure(
     if min(grid) < 1 or min(block) < 1:
         raise launch_error(kernel, 'empty', **sizes)
     if block.size > LIMITS.threads or block.z > LIMITS.z:
-        raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **sizes)
+        raise launch_error(kernel, 'block_size', threads=block.size, limit=LIMITS.threads, limit_z=LIMITS.z, **sizes)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
-        raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **sizes)
+        raise launch_error(kernel, 'grid_size', limit_x=LIMITS.grid_x, limit_yz=LIMITS.grid_yz, **sizes)
     if cluster is not _NO_CLUSTER and (
         min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))
     ):
         raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **sizes)
     if shared > (LIMITS.shared_opt_in if opts_in else LIMITS.shared):
         code = 'dynamic_size' if opts_in else 'shared_size'
-        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_opt_in if opts_in else LIMITS.shared)
+        raise launch_error(kernel, code, bytes=shared, limit=LIMITS.shared_opt_in if opts_in else LIMITS.shared)
     return Config(grid, block, stream, shared, cluster)
 
 

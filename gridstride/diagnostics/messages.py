@@ -1,4 +1,4 @@
-"""The text of each finding, per dialect: a summary of what happened, and a hint at how to fix it.
+"""The text of each finding, per dialect: a summary of the event, and a hint at how to fix it.
 
 This module contains only data; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of
 `HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are
@@ -300,9 +300,9 @@ WORDS = {
         _RACE + ': two blocks access it, and nothing orders them',
         dict(
             python='A barrier of the block does not order blocks: let each write its own elements, or use cuda.atomic. '
-            'Before setting a flag or taking a ticket, call cuda.threadfence().',
+            'Before setting a flag or incrementing a counter, call cuda.threadfence().',
             cuda='A barrier of the block does not order blocks: let each write its own elements, or use atomicAdd. '
-            'Before setting a flag or taking a ticket, call __threadfence().',
+            'Before setting a flag or incrementing a counter, call __threadfence().',
         ),
     ),
     # Two devices: system scope
@@ -682,7 +682,7 @@ WORDS = {
         "an mbarrier's arrival count must be between 1 and 2^20 - 1", _SET_ARRIVAL_COUNT
     ),
     ('synccheck', 'too_many_arrive'): Words(
-        'more than {count} arrivals at an mbarrier in one phase: line {made_on} set its arrival count to {count}',
+        'more than {count} arrivals at an mbarrier in one phase: line {init_line} set its arrival count to {count}',
         _SET_ARRIVAL_COUNT,
     ),
     ('synccheck', 'not_resident'): Words(
@@ -705,7 +705,7 @@ WORDS = {
     # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
     ('synccheck', 'unnamed_lane'): Words(
         'a thread executes {operation} with mask {mask:#x}, which does not include that thread',
-        'Include all participating lanes in the mask: {whole:#x} for the whole warp, -1 for a warp of any width.',
+        'Include all participating lanes in the mask: {full_mask:#x} for the whole warp, -1 for a warp of any width.',
     ),
     ('synccheck', 'absent_lane'): Words(
         '{operation} waits for lane {lane} of the warp, which is in its mask but in another branch',
@@ -763,11 +763,11 @@ WORDS = {
         'Skip the launch if the input is empty.',
     ),
     ('launch', 'block_size'): Words(
-        'a block of {block} has {threads} threads; the limit is {most}, and {most_z} along z',
+        'a block of {block} has {threads} threads; the limit is {limit}, and {limit_z} along z',
         'Use smaller blocks and more of them.',
     ),
     ('launch', 'grid_size'): Words(
-        'a grid of {grid} blocks; the limit is {most_x} along x, {most_yz} along y and z',
+        'a grid of {grid} blocks; the limit is {limit_x} along x, {limit_yz} along y and z',
         'Put the longest axis along x.',
     ),
     ('launch', 'cluster_size'): Words(
@@ -781,14 +781,14 @@ WORDS = {
     ),
     ('launch', 'stream'): Words('a stream must be None, an integer, or a stream of torch or Numba; got {given!r}'),
     ('launch', 'shared_size'): Words(
-        '{bytes} bytes of shared memory; the limit of a block is {most} unless a kernel requests more',
+        '{bytes} bytes of shared memory; the limit of a block is {limit} unless a kernel requests more',
         _USE_SMALLER_TILE,
     ),
     ('launch', 'shared_arrays'): Words(
-        '{bytes} bytes of shared memory per block; the limit is {most}', _USE_SMALLER_TILE
+        '{bytes} bytes of shared memory per block; the limit is {limit}', _USE_SMALLER_TILE
     ),
     ('launch', 'dynamic_size'): Words(
-        '{bytes} bytes of dynamic shared memory; the limit of this kernel is {most}',
+        '{bytes} bytes of dynamic shared memory; the limit of this kernel is {limit}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
     ),
     ('launch', 'cooperative_size'): Words(
@@ -796,11 +796,11 @@ WORDS = {
         'Launch fewer blocks, and let each thread do more: a grid-stride loop.',
     ),
     ('launch', 'launch_bounds'): Words(
-        'a block of {threads} threads; the limit of this kernel is {most}, by its `__launch_bounds__`',
+        'a block of {threads} threads; the limit of this kernel is {limit}, by its `__launch_bounds__`',
         'Launch smaller blocks, or raise the bound.',
     ),
     ('launch', 'shared_sum'): Words(
-        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {most}',
+        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {limit}',
         _USE_SMALLER_TILE,
     ),
     ('launch', 'static_size'): Words(
@@ -876,7 +876,7 @@ WORDS = {
     ),
     ('crash', 'exits'): Words(
         'exit({status}) was called',
-        'That would end the Python process too: report the error with TORCH_CHECK(false, "why").',
+        'It would also end the Python process: report the error with TORCH_CHECK(false, "message").',
     ),
     ('crash', 'exits_in_kernel'): Words(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
@@ -908,9 +908,9 @@ WORDS = {
         'the emulator does not support {function}', 'Call torch.matmul from Python, or run on a GPU.'
     ),
     ('crash', 'shifted_too_far'): Words(
-        'line {line} of {kernel}: undefined behaviour: a {bits}-bit integer is shifted by {by}',
+        'line {line} of {kernel}: undefined behaviour: a {bits}-bit integer is shifted by {distance}',
         'A GPU gives 0, or -1 for a negative integer that is shifted right, and this machine may give another result. '
-        'Shift by {most} at most.',
+        'Shift by {max_distance} at most.',
     ),
     ('crash', 'does_not_fit'): Words(
         'line {line} of {kernel}: undefined behaviour: {value} does not fit into {type}',
@@ -1022,9 +1022,9 @@ HINTS = {
         'as in `if (r < h && c < w)`.',
     ),
     'guard_axes': dict(
-        python='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
+        python='Along axis {axis} valid indices are 0 to {last}, and this one is {axis_index}. A thread past the end '
         'must do nothing: guard every axis, as in `if {conditions}`.',
-        cuda='Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}. A thread past the end '
+        cuda='Along axis {axis} valid indices are 0 to {last}, and this one is {axis_index}. A thread past the end '
         'must do nothing: guard every axis, as in `if ({both})`.',
     ),
     'one_too_many': '`{guard}` admits one index too many: with {size} elements the last valid index is {last}.',
@@ -1032,12 +1032,12 @@ HINTS = {
     '`{right}`.',
     'wrong_connective': '`{guard}` admits threads with one index past the end: `{connective}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
-    'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {index_there}: `{expr}` has rows '
+    'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {axis_index}: `{expr}` has rows '
     'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
     'moved': '`{move}` has moved the pointer: `{expr}` counts from the new position, the index in this message from '
     'the first element of {array}. Check how far the pointer moves, and how many elements remain after it.',
-    'moved_by': '`{move}` has moved the pointer: `{expr}` is {own}, counted from the new position, but only {left} '
-    'elements remain there. Guard with the number of remaining elements.',
+    'moved_by': '`{move}` has moved the pointer: `{expr}` is {new_index}, counted from the new position, but only '
+    '{remaining} elements remain there. Guard with the number of remaining elements.',
     'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block size, or the bound of a loop, is '
     'larger.',
     'lets_in': dict(
@@ -1094,9 +1094,9 @@ PHRASES = {
     'at_grid': 'at the grid barrier, where {arrived} of {threads} threads have arrived',
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads have arrived',
     'surplus_bytes': f'{_MBARRIER_PHASE} got {{bytes}} bytes more than it expects',
-    'missing_arrivals_and_bytes': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
+    'missing_arrivals_and_bytes': f'{_MBARRIER_PHASE} lacks {{missing}} of {{count}} arrivals and {{bytes}} bytes',
     'missing_bytes': f'{_MBARRIER_PHASE} lacks {{bytes}} bytes',
-    'missing_arrivals': f'{_MBARRIER_PHASE} lacks {{left}} of {{count}} arrivals',
+    'missing_arrivals': f'{_MBARRIER_PHASE} lacks {{missing}} of {{count}} arrivals',
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
     'for_tensor_memory': 'for {columns} columns of tensor memory, of which {used} are allocated',
     'for_tensor_pair': 'for the other block of its pair to allocate tensor memory',

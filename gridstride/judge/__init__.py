@@ -1,12 +1,12 @@
-"""A judge for kernels of other authors: `judge(file)` accepts a submission, or refuses it and reports the reason.
+"""A judge for untrusted kernels: `judge(file)` accepts a submission, or refuses it and reports the reason.
 
 A submission is a file in the form of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a separate process,
 forked from a server process that has never received a task:
 
-- inputs are sent as bytes, new random ones per call, with seeds from the operating system; answers come back as bytes.
-  The reference, in float64, and all comparisons run in the judge's process, which runs no code of the submission and
-  unpickles nothing from it. So a submission cannot find the correct answer in its own process;
+- each call has new random inputs, whose seeds come from the operating system; inputs are sent and answers are received
+  as bytes. The float64 reference and all comparisons run in the judge's process, which runs no code of the submission
+  and unpickles nothing from it. So a submission cannot find the correct answer in its own process;
 - the judge's clock runs from the first byte of the inputs to the last byte of the answer, in the judge's process. Work
   after that is not in the answer, and work before it cannot depend on the inputs. There is no warm-up and no unchecked
   call, so only correct answers are timed. While the reference is timed, all processes of the submission are stopped;
@@ -14,38 +14,37 @@ forked from a server process that has never received a task:
   earlier inputs with one changed value or with shuffled values. Hidden sizes are mixed with public sizes, in a random
   order;
 - a supervisor process kills all processes that a submission started, on Linux also those that left its session; each
-  answer has a time limit. Text of a submission in a verdict has no control characters.
+  answer has a time limit. In a verdict, control characters in a submission's text are escaped.
 
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
 
 - user, PID, mount, network, IPC and UTS namespaces: it sees, signals and traces no other process, and has no network.
   All of the file system is read-only; home folders, other disks (/mnt, /media, /srv), /tmp, /run, mail, files of /etc
   that not all users may read, sockets that have a name and devices other than GPUs are hidden.
-  Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
-  folder or to caches of compiled kernels exists in memory, up to 1 GiB in all, and is gone with it. CUDA C for the
-  emulator is compiled in a sandbox of its own, in which nothing of the submission runs. The result is kept in a folder
-  of the cache, `judged`, that submissions can only read and that nothing but their sandboxes reads: a second verdict
-  does not compile again;
+  Python, its packages, and folders of PATH and CUDA_HOME remain readable. Files that it writes to its own folder, to
+  the home folder or to caches of compiled kernels are in memory, at most 1 GiB in all, and are discarded at the end.
+  CUDA C for the emulator is compiled in a separate sandbox, in which no code of the submission runs. The result is
+  stored in the folder `judged` of the cache, which submissions can only read and which only their sandboxes read, so
+  that a second verdict does not compile again;
 - Landlock in addition. If namespaces are not available, Landlock alone denies most of these accesses, but the cache is
   writable, /proc shows the names of other processes, and named sockets are reachable;
-- a filter of system calls (seccomp): no keyrings, no sockets but Unix's, none of ten calls that a kernel does not need;
+- a seccomp filter denies sockets other than Unix sockets, and ten system calls that kernels do not need;
 - no capabilities, no keys of the session's keyring, an environment of listed variables without secrets, and limits:
   half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of output.
 
 Elsewhere (macOS, containers that deny both) it runs like any program of yours, with resource limits only, and the
 verdict says "not isolated on this system". Files outside the hidden folders that all users, or this user, can read
-are readable in a sandbox, too. The sandbox does not protect from a flaw in the kernel or in a GPU's driver: for
-submissions of attackers use a virtual machine.
+are readable in a sandbox, too. The sandbox does not protect from vulnerabilities of the operating system or of a GPU
+driver: run submissions of attackers in a virtual machine.
 
 A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
 detects patched functions, threads that continue, streams for which nothing waits, inspected frames and objects, and
 changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
 to a refusal. On a CPU a file whose answer is correct in a second process, in which no launch does anything, is refused;
-a submission that finds out which of the two it is in (a kernel of its own that does nothing shows it), and then answers
-wrongly in the second one, is not detected. On a GPU the time between two events is measured in the submission's
-process, so a submission that replaces the driver below torch can make it shorter: it must be positive and within the
-call, and the judge's own clock sees what the events hide if it is more than half of what the transfers of a call take
-(`clock`).
+a submission that detects the second process (with a kernel whose launch has no effect there), and returns a wrong
+answer in it, is not detected. On a GPU the time between two events is measured in the submission's process, so a
+submission that replaces the driver below torch can make it shorter. The time must be positive and at most that of the
+call; work outside the events is detected if it takes more than half as long as the transfers of a call (`clock`).
 
 What this judge, like any such judge, cannot detect:
 
@@ -54,16 +53,16 @@ What this judge, like any such judge, cannot detect:
   Python: those of a module from `load_inline` are not detected); a file without kernels is not refused;
 - an answer that is typical of random normal inputs, within the tolerance;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
-  that did not happen. On a CPU kernels run checked, which finds many of these;
-- a cache that is keyed by a whole input: it never hits, so it only costs time.
+  that did not happen. On a CPU, the emulator's checks find many of these;
+- a cache whose key is a whole input: it never hits, so it only costs time.
 
 Without a GPU, kernels are emulated: the counts are meaningful, the times are not, and no claim is made about them.
 
 The modules, in reading order: `referee` (`judge`: calls, times, the verdict), `verdicts`, `forms` (parses a file),
 `tasks` (inputs and references), `tolerance` (the allowed error), `bench` (the calls and their checks); between the
 processes `processes` and `server` (start, time and end them), `isolation` (the sandbox) with `seccomp` (denied system
-calls), `compiling` (compiles modules in a sandbox of their own), `wire` (messages), `worker` (calls the submission)
-with `devices` (GPU or CPU) and `audit` (notices cheats); `samples` (known cheats, honest kernels), `writing` (writes a
+calls), `compiling` (compiles modules in a separate sandbox), `wire` (messages), `worker` (calls the submission) with
+`devices` (GPU or CPU) and `audit` (detects cheats); `samples` (known cheats, honest kernels), `writing` (writes a
 submission from your kernel).
 """
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from ..support.lazy_exports import require, run_command
 from .samples import honest
 
-_DESCRIPTION = """Judge a submission: run it in a separate process, with inputs that it has never seen, and report that
-its answers are right and how long they take (on a machine with a GPU), or the reason for which it is refused.
+_DESCRIPTION = """Judge a submission: run it in a separate process with new random inputs, and report either that its
+answers are correct and (on a machine with a GPU) how long they take, or the reason for which it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, and 2 for a wrong command line.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. If the system
@@ -44,10 +44,10 @@ def _judge(argv):
     parser.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
     parser.add_argument('--task', choices=_task_names(), help=_TASK_HELP)
     parser.add_argument(
-        '--timing', action='store_true', default=None, help='time it next to the reference, even on a CPU'
+        '--timing', action='store_true', default=None, help='time submission and reference, even on a CPU'
     )
     parser.add_argument(
-        '--limit', type=_positive_seconds, default=20.0, metavar='SECONDS', help='limit of a call; default 20'
+        '--limit', type=_positive_seconds, default=20.0, metavar='SECONDS', help='time limit per call; default 20'
     )
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
@@ -58,7 +58,7 @@ def _judge(argv):
     except ValueError as e:
         parser.error(f'{e}; choose one with --task NAME')
     printed = [f'  | {line}' for line in verdict.printed.splitlines()]
-    print(verdict, *(['  it printed:', *printed] if printed else []), sep='\n')
+    print(verdict, *(['  output of the submission:', *printed] if printed else []), sep='\n')
     return not verdict
 
 
@@ -73,7 +73,7 @@ def _submit(argv):
     parser.add_argument('--leaderboard', metavar='NAME', help='name of the leaderboard; default: the task')
     parser.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='GPUs of the leaderboard')
     parser.add_argument('--task', choices=_task_names(), help=_TASK_HELP)
-    parser.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
+    parser.add_argument('--out', default='submission.py', metavar='FILE', help='the file to write')
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
     from . import judge, read_submission, find_task, write_submission

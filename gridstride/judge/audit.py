@@ -30,7 +30,7 @@ class Reporter:
 
 _INSPECTIONS = {  # audit event -> its description in a report
     'gc.get_objects': 'searches all objects of the process (gc.get_objects)',
-    'gc.get_referrers': 'searches for the holders of an object (gc.get_referrers)',
+    'gc.get_referrers': 'searches for the referrers of an object (gc.get_referrers)',
     'gc.get_referents': 'searches for the referents of an object (gc.get_referents)',
     'sys._getframe': "inspects its callers' frames",
     'sys._current_frames': 'inspects the frames of all threads',
@@ -41,8 +41,8 @@ _TORCH = os.path.dirname(torch.__file__)
 
 
 def _library_prefixes():
-    "Return prefixes of the files of libraries: Python, torch, folders of sys.path, files that torch.compile writes"
-    temporary = tempfile.gettempdir()  # has submissions, too, so it is not a library
+    "Return path prefixes of library files: of Python, torch, folders of sys.path, and files that torch.compile writes"
+    temporary = tempfile.gettempdir()  # not a library, because it contains submissions, too
     path_folders = (
         os.path.join(folder, '')
         for folder in sys.path
@@ -110,11 +110,11 @@ def _is_blocked(thread):
     "Return whether a thread is in one of `_BLOCKING_CALLS`; False if the system does not report system calls"
     try:
         with open(f'/proc/self/task/{thread}/syscall') as f:
-            words = f.read().split()
+            fields = f.read().split()
     except OSError:
         return False
     # '0x0': the call has no timeout
-    return any(words[:1] == [n] and (i is None or words[i] == '0x0') for n, i in _BLOCKING_CALLS)
+    return any(fields[:1] == [number] and (i is None or fields[i] == '0x0') for number, i in _BLOCKING_CALLS)
 
 
 def _frames(frame):
@@ -126,7 +126,7 @@ def _frames(frame):
 
 def watch(report, may_import_judge=False):
     "Install an audit hook that reports inspections of callers and, unless they are allowed, imports of judge modules"
-    active_events = []  # not empty while the hook runs, so that it ignores events that it causes
+    active_events = []  # not empty while the hook runs, which ignores the events that it causes
 
     def hook(event, args):
         if active_events or event != 'import' and event not in _INSPECTIONS:
@@ -150,8 +150,8 @@ def _check_import(name, report):
         raise ImportError(f'{name} is not available to a submission')
 
 
-# A clock or a comparison in this process would use functions of these namespaces. The judge does not, but a submission
-# that replaces one of them tries to cheat.
+# A clock or a comparison in the submission's process would use functions of these namespaces. The judge uses neither
+# there, but a submission that replaces such a function tries to cheat.
 def _watched_namespaces():
     "Return {name: namespace} of Python and torch that a submission must not change"
     modules = dict(time=time, torch=torch, json=json, os=os, gc=gc, signal=signal, builtins=__builtins__)
@@ -174,7 +174,7 @@ def _is_torch_wrapper(new, old):
 
 
 class Guard:
-    "Saves the functions of namespaces, and finds those that were replaced"
+    "Saves the functions of namespaces, to find functions that were replaced later"
 
     def __init__(
         self,

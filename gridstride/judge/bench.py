@@ -57,7 +57,7 @@ def _change_floats(task, data, change):
 
 
 def _change_one_element(x, rng):
-    "Change one element, which detects a cache whose key is a sample of the elements"
+    "Return a copy with one changed element, which detects a cache whose key is a sample of the elements"
     x = x.clone()
     if x.numel():
         x.view(-1)[rng.randrange(x.numel())] += 3 * (1 + x.abs().mean().item())
@@ -65,7 +65,7 @@ def _change_one_element(x, rng):
 
 
 def _shuffle_values(x, rng):
-    "Shuffle all values except the first and the last, which detects a cache whose key is the sum and the ends"
+    "Return a copy whose inner values are shuffled, which detects a cache whose key is the sum and the end values"
     flat = x.flatten()
     inner = list(range(1, flat.numel() - 1))
     rng.shuffle(inner)
@@ -95,8 +95,8 @@ def _plan_calls(task, rng):
     ]
 
 
-# The facts about a call that the submission's process reports -> their types. A fact of another type is ignored,
-# because that process is not trusted.
+# Facts about a call that the submission's process reports, and their types. Facts of another type are ignored, because
+# that process is not trusted.
 _FACT_TYPES = dict(
     launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, unusual=str
 )
@@ -119,7 +119,7 @@ def launch_counts(reported) -> dict:  # kernel -> number of launches
 
 
 def _precompile_headers():
-    "Precompile the emulator's headers in the judge's process, because this exceeds the time limit of a call"
+    "Precompile the emulator's headers in the judge's process, because it takes longer than the time limit of a call"
     with suppress(RuntimeError, OSError):
         import_module('gridstride.cpp.toolchain.build').prepare()
 
@@ -169,8 +169,8 @@ class Bench:
         )
         return header, [wire.tensor_bytes(x) for x in items if isinstance(x, torch.Tensor)]
 
-    def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if it is known
-        "Make and check a call; its time is from the first byte of the inputs to the last byte of the answer"
+    def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if known
+        "Make, time and check a call; its time is from the first byte of the inputs to the last byte of the answer"
         expected, scales = expected_and_scales or self.compute_expected(data)
         header, blobs = self.call_message(data)
         begin = time.perf_counter()
@@ -211,7 +211,7 @@ class Bench:
         "Return the number of the current call, as text"
         return f'call {len(self.calls) + 1}:' if self.is_imported else 'in the import:'
 
-    # The checks, in this order: the first that fails is the reason
+    # The checks; the first one that fails, in this order, determines the reason
     def check_reports(self):
         "Raise `Refusal` if the submission's process has sent a report"
         for code, text in self.process.read_reports():
@@ -252,9 +252,9 @@ class Bench:
             )
 
     def check_times(self, call):
-        "Check on a GPU that the time between its events, which its own process measures, is possible"
+        "Check on a GPU that the time between the events, measured in the submission's process, is plausible"
         if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
-            problem = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
+            problem = f'{event * 1e3:.3g} ms between the events of a call that took {call.seconds * 1e3:.3g} ms'
             raise Refusal('clock', f'{self.call_label()} {problem}')
 
     def check_inputs(self, data, blobs, returned_blobs):
@@ -286,7 +286,7 @@ class Bench:
             return Mismatch('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
         terms = self.task.terms(**sizes)
         triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
-        mismatches = (find_mismatch(x, want, scale, self.task.dtype, terms) for x, want, scale in triples)
+        mismatches = (find_mismatch(x, y, scale, self.task.dtype, terms) for x, y, scale in triples)
         return next(filter(None, mismatches), None)
 
     # The cause of a wrong answer
@@ -369,7 +369,7 @@ class Bench:
         other_answer = self.recompute(self.make_data('new', call.sizes))
         return [bytes(wire.tensor_bytes(x)) for x in call.answer] == [bytes(wire.tensor_bytes(x)) for x in other_answer]
 
-    # The whole run
+    # The complete run
     def start(self, stack):
         "Start the process, and import the submission there"
         if self.device == 'cpu' and self.submission.compiles:
@@ -404,8 +404,8 @@ class Bench:
             raise Refusal('fallback', f'the answer is correct even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
-        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process answers; its launches
-        never do anything"""
+        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process, whose launches never
+        do anything, computes the answer"""
         if self.idle_process:
             self.idle_process.receive(timeout=self.idle_process.timeout_for('load'))
             return self.is_wrong_now(self.idle_process)
@@ -422,7 +422,7 @@ class Bench:
         "Return the end of the submission's output"
         return self.process.printed if self.process else ''
 
-    def isolation(self) -> tuple:  # words of `verdicts.ISOLATION`
+    def isolation(self) -> tuple:  # keys of `verdicts.ISOLATION`
         "Return the protections that were active for the submission's process"
         return self.process.isolation if self.process else ()
 

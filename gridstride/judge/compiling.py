@@ -3,8 +3,8 @@ can be cached safely. Files that the submission itself writes are deleted when i
 
 A submission's process requests a module by its sources and flags. The judge looks up the hash of the request in a
 section of the cache that submissions can only read. If the entry is missing, the judge starts a process that compiles
-the module. Therefore an entry always has the compiled form of the sources whose hash is its name. A request with other
-flags or headers has another hash, and only the judge's sandboxes read this section."""
+the module, so an entry is always compiled from the sources whose hash is its name. A request with other flags or
+headers has another hash, and only the judge's sandboxes read this section."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def _build_module():
 
 # In a submission's process
 class Client:
-    "Requests compiled modules from the judge, one at a time; ignored in forks of the process that created it"
+    "Requests compiled modules from the judge, one at a time; does nothing in forks of the process that created it"
 
     def __init__(self, sock):
         self.sock = sock
@@ -147,7 +147,7 @@ class Service(threading.Thread):
         return 0, ''
 
     def stop(self):
-        "End the thread, and the process for which it waits"
+        "End the thread, and the process that it waits for"
         self.is_stopped = True
         with suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
@@ -199,4 +199,4 @@ def _build_files(request):
     paths = (path for path in sorted(Path(folder).rglob('*')) if path.is_file())
     files = {path.relative_to(folder).as_posix(): path for path in paths}
     files.pop(checksums, None)
-    return dict(op='made', files=[*files]), [path.read_bytes() for path in files.values()]
+    return dict(op='compiled', files=[*files]), [path.read_bytes() for path in files.values()]

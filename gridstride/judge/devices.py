@@ -13,7 +13,7 @@ from . import wire
 
 _SETTLE_SECONDS = 0.3  # time for remaining work to end, before the judge diagnoses a wrong answer
 _PAUSE_CYCLES = 4_000_000  # about 2 ms, for which a GPU sleeps until all work of a call is queued
-_NAN_BYTE = 0xFF  # a float of these bytes is a NaN that no processor computes; `tolerance` recognizes it
+_NAN_BYTE = 0xFF  # these bytes are a NaN that no arithmetic produces; `tolerance` recognizes it
 _M_PERTURB = -6  # option of glibc's mallopt: fill allocated memory with the complement of a byte
 
 
@@ -164,7 +164,7 @@ def disable_launches():
         )
 
 
-# A device copies inputs to buffers, makes a call, and returns copies of the answer
+# A device copies inputs to buffers, calls the submission, and returns copies of the answer
 class Cpu:
     "Calls on the CPU"
 
@@ -228,10 +228,10 @@ def _skip_launches(skipped):
 
 # The timed stream first sleeps until all work is queued. Then inputs are copied to their addresses, the L2 cache is
 # overwritten, and the submission's work runs between two events. A copy of the answer is queued after the second event.
-# Work on another stream that does not wait for this one reads the inputs of the previous call. If this stream does not
-# wait for the other one, the results of the other one are missing in the copy.
+# Work on another stream that does not wait for the timed stream reads the inputs of the previous call. If the timed
+# stream does not wait for the other stream, its results are missing in the copy.
 class Gpu:
-    "Calls on a GPU; stores all functions that it uses before it imports the submission, which could replace them"
+    "Calls on a GPU; stores all functions that it uses before the submission, which could replace them, is imported"
 
     def __init__(self):
         cuda = torch.cuda
@@ -264,7 +264,7 @@ class Gpu:
         return torch.empty_like(x, device='cuda')
 
     def fill(self, buffer, x):
-        "Let the next call copy an input to its memory"
+        "Queue the copy of an input to its memory, for the next call"
         self.queued_inputs.append((buffer, x.cuda()))
 
     def poison(self, sizes):
@@ -338,7 +338,7 @@ class BufferPool:
         return buffer
 
     def data(self, header, blobs):
-        "Return the data of a call, in the form in which `generate_input` returned them"
+        "Return the data of a call, in the form that `generate_input` returns"
         blobs = iter(blobs)
         items = []
         for i, item in enumerate(header['data']):

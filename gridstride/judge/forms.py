@@ -1,4 +1,4 @@
-"""Read the file of a submission: its header lines, its form, and the kernels that it defines."""
+"""Parse the file of a submission: its header lines, its form, and the kernels that it defines."""
 
 import ast
 import os
@@ -42,10 +42,10 @@ def read_header_lines(text: str) -> tuple:  # (leaderboard or None, names of GPU
     for line in text.splitlines():
         if line.strip() and not line.startswith('#'):
             break
-        words = line.split()
-        if words[:1] == ['#!POPCORN'] and len(words) > 2:
-            leaderboard = words[2] if words[1].lower() == 'leaderboard' else leaderboard
-            gpus = tuple(words[2:]) if words[1].lower() in ('gpu', 'gpus') else gpus
+        fields = line.split()
+        if fields[:1] == ['#!POPCORN'] and len(fields) > 2:
+            leaderboard = fields[2] if fields[1].lower() == 'leaderboard' else leaderboard
+            gpus = tuple(fields[2:]) if fields[1].lower() in ('gpu', 'gpus') else gpus
     return leaderboard, gpus
 
 
@@ -148,7 +148,7 @@ def _form(tree, file_name):
         imported = {name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in _bound_names(node)}
         defined = ', '.join(sorted(module_names - imported)) or 'nothing'
         expected = '`def custom_kernel(data): ...` or `class ModelNew(torch.nn.Module)`'
-        raise FormError(f'{file_name}: it defines {defined}; expected {expected}')
+        raise FormError(f'{file_name} defines {defined}; expected {expected}')
     _check_parameters(tree, file_name)
     return forms[0]
 
@@ -198,7 +198,7 @@ def read_submission(
     except FormError:
         raise
     except (ValueError, RecursionError, MemoryError) as e:
-        raise FormError(f'{name}: {e or "it is nested too deeply"}') from None
+        raise FormError(f'{name}: {e or "too deeply nested"}') from None
 
 
 def _read_text(path):

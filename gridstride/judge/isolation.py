@@ -1,4 +1,4 @@
-"""Isolate a submission's process from the rest of the machine, on Linux, with namespaces, Landlock and limits.
+"""Isolate a submission's process from the rest of the machine, on Linux, by namespaces, Landlock and limits.
 
 `bwrap` builds the same sandbox, but only around a program that it starts. Submissions are forked from a process that
 has already imported torch, which saves seconds per verdict, so this module builds the sandbox after the fork."""
@@ -123,7 +123,7 @@ def needed_paths(folders) -> list:  # of paths
     return [path for i, path in enumerate(inside) if not _is_inside(path, inside[:i])]
 
 
-# Mounts, in a mount namespace of its own
+# Mounts, in a new mount namespace
 def _mount(source, target, file_system=None, flags=0, options=None):
     texts = source, target, file_system, options
     source, target, file_system, options = (text.encode() if isinstance(text, str) else text for text in texts)
@@ -226,8 +226,8 @@ def _mount_devices():
 
 
 def _mount_proc():
-    """Mount a /proc that shows the processes of this namespace, and the system's settings read-only. The entries of the
-    process itself are writable, because CUDA's driver must name its threads there"""
+    """Mount a /proc that shows the processes of this namespace, with read-only system settings. The entries of the
+    process itself are writable, because the CUDA driver must name its threads there"""
     try:
         _mount('proc', '/proc', 'proc', _NOSUID | _NODEV | _NOEXEC)
     except OSError:  # a container that hides parts of /proc does not allow a new one; the old one is read-only
@@ -345,7 +345,7 @@ def apply_landlock(
         for path in _device_files():
             _allow(ruleset, path, (_READ | _LIST | _WRITE | _IOCTL) & all_rights)
         _allow(ruleset, '/dev', _LIST)
-        _allow(ruleset, f'/proc/{os.getpid()}', all_rights)  # CUDA's driver writes there when it starts
+        _allow(ruleset, f'/proc/{os.getpid()}', all_rights)  # the CUDA driver writes there when it starts
         for path in writable:
             _allow(ruleset, path, all_rights)
         _call('syscall', _RESTRICT, ruleset, 0)
@@ -358,9 +358,9 @@ def confine(
     folder,  # of the submission
     cache,  # the compile cache
     has_namespaces: bool,  # this process is in new namespaces
-    disabled=(),  # words of `verdicts.ISOLATION`: disabled protections
-) -> list:  # words of `verdicts.ISOLATION`: the protections that hold from now on
-    "Drop privileges and keys, and apply Landlock and a filter of system calls"
+    disabled=(),  # keys of `verdicts.ISOLATION`: disabled protections
+) -> list:  # keys of `verdicts.ISOLATION`: the active protections
+    "Drop privileges and keys, and apply Landlock and a seccomp filter"
     protections = ['processes', 'files', 'network'] if has_namespaces else []
     if has_namespaces and os.readlink('/proc/self') != str(os.getpid()):  # a container that does not allow a new /proc
         protections.remove('processes')
@@ -399,7 +399,7 @@ def limit_processes():
         resource.setrlimit(resource.RLIMIT_NPROC, (_MAX_TASKS, _MAX_TASKS))
 
 
-# The processes below the supervisor
+# The descendants of the supervisor
 def children(pid='self') -> list:
     "List the child processes of a process"
     with suppress(OSError):
@@ -423,7 +423,7 @@ def is_stopped(pid):
 
 
 def descendants(pid='self') -> list:
-    "List all running processes below a process"
+    "List all running descendants of a process"
     direct = children(pid)
     indirect = [descendant for child in direct for descendant in descendants(child)]
     return [child for child in direct if _is_alive(child)] + indirect
@@ -466,7 +466,7 @@ def exceeded_limit(
     max_memory,  # bytes
     tmpfs_bytes_before,  # `tmpfs_bytes()` before the submission started
 ) -> str:  # '' if there is none
-    "Return the limit that the processes below this one exceed together, in words"
+    "Return the limit that the descendants of this process exceed together, as text"
     pids = descendants()
     file_bytes = max(0, tmpfs_bytes() - tmpfs_bytes_before)
     if len(pids) > _MAX_PROCESSES:

@@ -28,7 +28,7 @@ _MAX_ERROR_TEXT = 400  # characters of its error message or of a report that are
 _MAX_REPORT_BYTES = 1 << 16  # of reports, per read
 
 
-# Environment variables that are passed to a submission: none of them has passwords or tokens
+# Environment variables that are passed to a submission; none of them contains passwords or tokens
 _PASSED_VARIABLES = (
     'PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM SHELL VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH CC CXX '
     'CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING MKL_THREADING_LAYER SDKROOT '
@@ -38,9 +38,9 @@ _PASSED_VARIABLES = (
     'TORCH_EXTENSIONS_DIR TORCHINDUCTOR_CACHE_DIR NUMBA_CUDA_DRIVER MAX_JOBS CONDA_PREFIX PYTHONDONTWRITEBYTECODE'
 ).split()
 _PASSED_PREFIXES = 'LC_', 'GRIDSTRIDE_'  # of passed variables; not NVIDIA_, because these may contain API keys
-_ROOT = str(Path(__file__).parents[2])  # the folder that has the package
+_ROOT = str(Path(__file__).parents[2])  # the folder that contains the package
 _MEMORY_FRACTION = 0.5  # of this machine's memory, for all processes of a submission
-_DISABLED_PROTECTIONS = ()  # words of `verdicts.ISOLATION`; for tests
+_DISABLED_PROTECTIONS = ()  # keys of `verdicts.ISOLATION`; for tests
 
 
 def _environment(device):
@@ -91,8 +91,8 @@ class _Server:
         return False
 
     def release(self, process=None, retire=False):
-        """Remove a process that has ended. `retire`: start no more processes. A retired server is closed after its last
-        process, because closing it kills its processes."""
+        """Remove a process that has ended; with `retire`, start no more processes. A retired server is closed after its
+        last process, because closing it kills its processes."""
         with _lock:
             self.processes.discard(process)
             if retire and self in _servers.values():
@@ -118,7 +118,7 @@ if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own ser
 def _start(device, job, fds, process):
     "Start a process on the server of a device, and return this server; a server that does not answer is replaced"
     if not hasattr(socket, 'send_fds'):
-        raise RuntimeError('judge: submissions run in forked processes, which need Linux or macOS')
+        raise RuntimeError('judge: submissions run in forked processes, which require Linux or macOS')
     with _lock:
         for _ in range(2):
             server = _servers[device] = _servers.get(device) or _Server(device)
@@ -147,7 +147,7 @@ class Process:
     def __init__(
         self,
         submission,  # a `Submission`
-        device: str,  # 'cpu', 'cuda', or 'lesson': the CPU, without a GPU that is emulated for PyTorch
+        device: str,  # 'cpu', 'cuda', or 'lesson': the CPU without an emulated GPU for PyTorch
         timeout: float,  # seconds per answer
         idle: bool = False,  # on a CPU: let launches do nothing
         compiles: bool = False,  # compile a module instead of running the submission
@@ -160,7 +160,7 @@ class Process:
         self.supervisor_lines = b''  # received from the supervisor
         self.may_compile = device != 'cuda' and submission.compiles and not compiles
         self.pids = ()  # of the supervisor and of the process below it
-        self.isolation = ()  # words of `verdicts.ISOLATION`
+        self.isolation = ()  # keys of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         if not compiles:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
@@ -302,7 +302,7 @@ class Process:
         return self.output.read().decode(errors='replace').strip()
 
     def request_end(self):
-        "Request the supervisor to end all processes below it"
+        "Make the supervisor end all its descendants"
         with suppress(OSError):
             self.supervisor.shutdown(socket.SHUT_WR)
 

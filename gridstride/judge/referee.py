@@ -12,8 +12,9 @@ from .verdicts import Verdict
 from ..utils import backend
 
 _NUM_TIMED_CALLS = 10
-# Largest time per call outside a submission's events: a multiple of the reference's, plus some seconds. For 25 honest
-# submissions on an H100, with transfers of 14 to 101 ms, the ratio was 0.96 to 1.12; the margin is for busy hosts.
+# The time per call outside a submission's events may be at most `_MAX_RATIO` times that of the reference, plus
+# `_EXTRA_SECONDS`. For 25 honest submissions on an H100, with transfers of 14 to 101 ms, the ratio was 0.96 to 1.12;
+# the margin is for busy hosts.
 _MAX_RATIO, _EXTRA_SECONDS = 1.5, 1e-3
 
 
@@ -26,7 +27,7 @@ def _timed_sizes(task, device):
 
 
 def _clock(device):
-    "Return a function that returns the seconds of a call: by its events on a GPU, else by the judge's clock"
+    "Return a function that returns the seconds of a call, measured by events on a GPU, else by the judge's clock"
     return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
@@ -74,7 +75,7 @@ def _check_kernels(bench, sizes):
 
 
 def _measure(stack, bench, limit):  # (times of the submission, times of the reference)
-    "Time a submission and the reference; without the source of the reference, neither"
+    "Time a submission and the reference; return empty tuples if the reference has no source"
     text = bench.task.baseline()
     if text is None:
         return (), ()
@@ -110,7 +111,7 @@ def _compute_verdict(bench, timing, limit):
 
 
 def _refusal_for_end(bench, process_ended):
-    "Return the `Refusal` for a process that ended: for a report that it sent before, or else for its end"
+    "Return the `Refusal` for a process that ended: the first report that it sent, or else the way in which it ended"
     try:
         bench.check_reports()
     except Refusal as refusal:
@@ -134,10 +135,10 @@ def judge(
     *,
     limit=20.0,  # seconds for the import, and per call. At least 180 if a compiler may run: in the import on a GPU, and
     # in the import and the first call on a CPU, for CUDA C
-    timing=None,  # whether to time it and the reference; None: on a machine with a GPU
+    timing=None,  # time submission and reference; None: on a machine with a GPU
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
-    """Run a submission in a process of its own and decide whether it is right.
+    """Run a submission in a separate process, and accept it if its answers are correct, else refuse it.
 
     A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception. Raises
     `ValueError` for an unknown task, and for an invalid limit or device."""

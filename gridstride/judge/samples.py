@@ -10,7 +10,7 @@ def _files(folder):  # name -> path
 
 
 def cheats() -> dict:  # name -> path
-    "List the cheats, all of which are refused; the docstring of a file explains its trick"
+    "List the cheats, all of which are refused; each file's docstring explains its method"
     return _files('cheats')
 
 

@@ -56,7 +56,7 @@ def _signal_all(pid, number):
 
 
 def _exceeded_limit(output, max_memory, tmpfs_bytes_before):
-    "Return the limit that the submission exceeds, in words; '' if there is none"
+    "Return the limit that the submission exceeds, as text; '' if there is none"
     if os.fstat(output).st_blocks * 512 > _MAX_OUTPUT_BYTES:  # the output is a file on disk
         return f'more than {_MAX_OUTPUT_BYTES >> 20} MiB of output'
     return isolation.exceeded_limit(max_memory, tmpfs_bytes_before)
@@ -83,7 +83,7 @@ def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, excee
             return None, excess
 
 
-def _guard(pid, judge_socket, num_own_processes, status_pipe, output, max_memory):
+def _supervise(pid, judge_socket, num_own_processes, status_pipe, output, max_memory):
     "Wait for the process, kill the processes that it left, and report its end to the judge"
     status, excess = _wait(pid, judge_socket, output, max_memory)
     num_left = len(isolation.descendants()) - (num_own_processes if status is None else 0)
@@ -100,7 +100,7 @@ def _guard(pid, judge_socket, num_own_processes, status_pipe, output, max_memory
 
 
 def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
-    "Report the processes and the isolation to the judge, and guard the processes until they end"
+    "Report the processes and the isolation to the judge, and supervise the processes until they end"
     with open(start_pipe) as f:  # the pid of the first process of the namespaces, if there are any; the protections
         *first_pid, protections = f.read().splitlines() or ['[]']
     watched = int(first_pid[0]) if first_pid else pid
@@ -109,7 +109,7 @@ def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
     with socket.socket(fileno=judge_fd) as judge_socket:
         report = dict(pids=[os.getpid(), watched], isolation=json.loads(protections))
         judge_socket.sendall(json.dumps(report).encode() + b'\n')
-        _guard(watched, judge_socket, 1 + (watched != pid), status_pipe, output, max_memory)
+        _supervise(watched, judge_socket, 1 + (watched != pid), status_pipe, output, max_memory)
 
 
 def _enter_namespaces(job, start_pipe, lifeline, status_pipe):
@@ -147,7 +147,7 @@ def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
         os.close(fd)
     if job['has_namespaces']:
         _enter_namespaces(job, start_write, lifeline_read, status_write)
-    elif request_fd is not None:  # without a sandbox the process compiles itself: it could write to the cache anyway
+    elif request_fd is not None:  # without a sandbox, this process compiles: it could write to the cache anyway
         os.close(request_fd)
         request_fd = None
     for fd in (lifeline_read, status_write):
@@ -183,7 +183,7 @@ def _run_submission(job, start_pipe, message_fd, report_fd, output, request_fd):
 
 def serve(
     control,  # a socket: per process, a job in JSON and four or five file descriptors
-    disabled=(),  # words of `verdicts.ISOLATION`: disabled protections
+    disabled=(),  # keys of `verdicts.ISOLATION`: disabled protections
 ):
     "Start a process per job, until the judge closes the connection"
     cache = str(cache_dir())
@@ -212,8 +212,8 @@ def serve(
 def _prepare(device):
     """Import the modules that submissions import, but start no threads and no CUDA, which a fork cannot inherit.
 
-    The imported objects are never freed, so garbage collection skips them: this makes the imports a fifth faster, and
-    avoids copies of their memory in each fork."""
+    The imported objects are never freed, so they are excluded from garbage collection: this makes the imports 20%
+    faster, and avoids copies of their memory in each fork."""
     gc.disable()
     import_module('gridstride.judge.worker')
     if device == 'cpu':

@@ -1,4 +1,4 @@
-"""The tasks for submissions: inputs, a reference, and the allowed error. They have the leaderboards' names."""
+"""The tasks for submissions: inputs, a reference, and the allowed error. Their names are those of the leaderboards."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def grey(data):
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Sums of two vectors. In `add_into`, the leaderboards' other form, the data have memory for the answer.
+# Sums of two vectors. In `add_into`, the leaderboards' other form, the data include memory for the answer.
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 
@@ -76,7 +76,7 @@ def add_into(data):
     return out
 
 
-# The lecture's product
+# The matrix product
 def _matmul_input(h, w, k, seed):
     return _normal(seed, h, k), _normal(seed + 1, k, w)
 
@@ -164,7 +164,7 @@ TASKS = {
 def find_task(name: str) -> Task:
     "Return a task of `TASKS`; raises `ValueError`, which lists their names"
     if name not in TASKS:
-        no_name = 'no task is named: the file has no line #!POPCORN leaderboard NAME'
+        no_name = 'the task is unknown, because the file has no line #!POPCORN leaderboard NAME'
         problem = f'there is no task {name!r}' if name else no_name
-        raise ValueError(f'{problem}; the tasks are {", ".join(TASKS)}')
+        raise ValueError(f'{problem}; available tasks: {", ".join(TASKS)}')
     return TASKS[name]

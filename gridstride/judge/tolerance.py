@@ -8,9 +8,9 @@ than the sum of the magnitudes. Therefore the judge allows an error of
 
     eps (4 sum|products| + sqrt(k) |sum of the products|)
 
-Sums in float32, in any order, stay within this bound. Sums of products of 11-bit values (float16, TF32) exceed it,
-unless thousands of products have the same sign: then the error of a sequential float32 sum is just as large. If the
-answer has a narrower type than the accumulator, an error in its last bit is allowed, too."""
+float32 sums in any order stay within this bound. Sums of products of values with 11-bit significands (float16, TF32)
+exceed it, unless thousands of products have the same sign, when a sequential float32 sum has an error just as large. If
+the answer has a narrower type than the accumulator, an error in its last bit is allowed, too."""
 
 import math
 from typing import NamedTuple
@@ -44,8 +44,8 @@ def allowed_error(
 class Mismatch(NamedTuple):
     "The difference of a wrong answer from the expected one"
 
-    code: str  # a word of `verdicts.REASONS`: 'type', 'unwritten', 'nan', 'precision' or 'wrong'
-    text: str  # the difference, in words
+    code: str  # a key of `verdicts.REASONS`: 'type', 'unwritten', 'nan', 'precision' or 'wrong'
+    text: str  # describes the difference
 
 
 def _locate_mismatch(is_wrong):  # (text, index)
@@ -68,7 +68,7 @@ def _find_coarser_type(error, expected, scale, dtype, terms):
 
 
 def _has_fill_bits(x):
-    "Return a mask of the elements with the fill bits of `devices`: all ones, a NaN that no processor computes"
+    "Return a mask of the elements with the fill bits of `devices`: all ones, a NaN that no arithmetic produces"
     return x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()]) == -1
 
 

@@ -8,7 +8,7 @@ REASONS = {  # code -> reason for which a submission is refused
     'form': 'the file is not a submission',
     'raised': 'it raised an error',
     'died': 'its process crashed',
-    'time': 'it took too long',
+    'time': 'it exceeded the time limit',
     'type': 'it returned a value of another type or shape',
     'subclass': 'the answer is not a plain tensor, so it could compute later, during the comparison',
     'alias': 'the answer shares memory with an input',
@@ -44,7 +44,7 @@ def escape_controls(text, lines=False) -> str:
     )
 
 
-ISOLATION = {  # word of `Verdict.isolation` -> the verdict's statement if the word is missing
+ISOLATION = {  # protection, as in `Verdict.isolation` -> text of a verdict without it
     'processes': 'it saw other processes',
     'files': 'it saw the files of this user',
     'network': 'it had access to the network',
@@ -64,7 +64,7 @@ class Verdict:
 
     name: str  # of the file
     task: str
-    code: str  # 'accepted', or a word of `REASONS`
+    code: str  # 'accepted', or a key of `REASONS`
     why: str = ''  # the event that caused the refusal, and the call in which it happened
     calls: int = 0  # number of calls, each of them checked, and with new values
     sizes: int = 0  # number of distinct sizes of these calls
@@ -73,7 +73,7 @@ class Verdict:
     times: tuple = ()  # seconds of each timed call: by events on a GPU, by the judge's clock on a CPU
     reference: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
     printed: str = ''  # the end of the submission's output
-    isolation: tuple = ()  # words of `ISOLATION`: the protections that held; () if it did not run
+    isolation: tuple = ()  # keys of `ISOLATION`: the active protections; () if it did not run
 
     def __post_init__(self):
         for name in ('name', 'task', 'why'):
@@ -108,12 +108,12 @@ class Verdict:
         if self.ratio:
             text += f'; speedup over the reference: {self.ratio:.3g}'
         if self.device == 'CPU':
-            text += '; on a CPU, where kernels are emulated: no claim about a GPU'
+            text += '; measured on the emulator, which says nothing about a GPU'
         return [text]
 
     def _isolation_lines(self):
         "Return a line that lists the protections that are missing on this system, or none"
-        missing = [text for word, text in ISOLATION.items() if word not in self.isolation]
+        missing = [text for protection, text in ISOLATION.items() if protection not in self.isolation]
         return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
 
     def __str__(self):
@@ -123,7 +123,10 @@ class Verdict:
                 [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.why, *self._isolation_lines()]
             )
         launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none of its own'
-        lines = [f'{prefix}accepted', f'{self.calls} calls right, {self.sizes} sizes, new values in each']
+        lines = [
+            f'{prefix}accepted',
+            f'{self.calls} calls with new values and {self.sizes} different sizes, all answers correct',
+        ]
         return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing_lines(), *self._isolation_lines()])
 
     __repr__ = __str__

@@ -112,8 +112,8 @@ def tensor_from_bytes(blob, dtype: str, shape):
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ProtocolError(f'the dtype of a tensor must be one of {", ".join(DTYPES)}; got {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ProtocolError('the shape of a tensor must be a list of integers of 0 or more')
-    if len(shape) > _MAX_AXES or max(shape, default=0) > _MAX_ELEMENTS:  # first, as products of huge sizes take long
+        raise ProtocolError('the shape of a tensor must be a list of non-negative integers')
+    if len(shape) > _MAX_AXES or max(shape, default=0) > _MAX_ELEMENTS:  # before `prod`, which is slow for huge sizes
         raise ProtocolError('a tensor is too large for torch')
     numel = math.prod(shape)
     if math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:  # also if a size is 0

@@ -155,7 +155,7 @@ class _Worker:
         wire.send(self.sock, dict(op='kernels', kernels=self.device.kernels(self.function, data)))
 
     def run(self):
-        "Execute the judge's commands until it closes the connection"
+        "Execute the judge's commands until the judge closes the connection"
         while True:
             header, blobs = wire.receive(self.sock, make_buffer=self.device.make_buffer)
             try:

@@ -542,7 +542,7 @@ class Synccheck:
         not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
         if not_in_own_mask.any():
             lane = int(np.argmax(not_in_own_mask))
-            fields = dict(operation=operation, mask=int(mask_bits[lane]), whole=full_mask)
+            fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
             raise ctx.finding('synccheck', 'unnamed_lane', site, by_lane=lane, **fields)
         lanes_by_warp = group.lanes_by_warp()
         alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]

@@ -172,7 +172,7 @@ def _shared_array(ctx, active, site, shape, dtype):
         )
         ctx.block_arrays[key] = array
         if ctx.shared_bytes > LIMITS.shared:
-            raise ctx.finding('launch', 'shared_arrays', site, bytes=ctx.shared_bytes, most=LIMITS.shared)
+            raise ctx.finding('launch', 'shared_arrays', site, bytes=ctx.shared_bytes, limit=LIMITS.shared)
     return ctx.block_arrays[key].renamable_copy()
 
 

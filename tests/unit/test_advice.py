@@ -214,8 +214,8 @@ ADVICE = [
     (('x[c, r] = 1', (4, 0), (4, 25), 'c, r = cuda.grid(2)', 'python'), 'guard_axes', {}),
     (('if r < h and c < w: x[c, r] = 1', (4, 7), (4, 6), '', 'python'), 'guard_axes', {}),
     # a pointer that was moved
-    (('if (i < n) s += x[i];', (100,), (100,), 'x += 4;'), 'moved_by', dict(own=96, left=96)),
-    (('if (i < n) s += x[i];', (100,), (100,), 'x = x + 4;'), 'moved_by', dict(own=96, left=96)),
+    (('if (i < n) s += x[i];', (100,), (100,), 'x += 4;'), 'moved_by', dict(new_index=96, remaining=96)),
+    (('if (i < n) s += x[i];', (100,), (100,), 'x = x + 4;'), 'moved_by', dict(new_index=96, remaining=96)),
     (('s += x[c];', (100,), (100,), 'if (r > h) return;\nx += w*r;'), 'row_too_many',
      dict(comparison='r > h', right='r >= h')),
     (('s += x[c];', (100,), (100,), 'if (r >= h) return;\nx += w*r;\nfor (int c = 0; c < w; c++)'), 'moved', {}),

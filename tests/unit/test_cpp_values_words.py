@@ -3,7 +3,7 @@ import struct
 
 import numpy as np, pytest
 
-from gridstride.cpp.values import FLOAT, INT, LIST, NONE, STRING, TENSOR, parameters, to_words
+from gridstride.cpp.values import FLOAT, INT, LIST, NONE, STRING, TENSOR, parse_parameters, to_words
 
 
 @pytest.mark.parametrize('values,fmt,words', [
@@ -28,4 +28,4 @@ def test_what_has_no_counterpart():
     ('void f()', []),
     ('void k(const float *x, unsigned char out[], std::tuple<int,int> t)',
      [('const float *', 'x', None), ('unsigned char[]', 'out', None), ('std::tuple<int,int>', 't', None)])])
-def test_parameters(declaration, want): assert parameters(declaration) == want
+def test_parameters(declaration, want): assert parse_parameters(declaration) == want

@@ -44,8 +44,8 @@ def test_what_no_gpu_takes(grid, block, shared, want):
 
 
 def test_a_launch_that_no_gpu_takes_is_reported_with_the_limits():
-    with finding('launch block_size', block=(1025, 1, 1), threads=1025, most=1024, most_z=64): configure('k', 1, 1025)
-    with finding('launch shared_size', bytes=49153, most=49152): configure('k', 1, 1, shared=LIMITS.shared + 1)
+    with finding('launch block_size', block=(1025, 1, 1), threads=1025, limit=1024, limit_z=64): configure('k', 1, 1025)
+    with finding('launch shared_size', bytes=49153, limit=49152): configure('k', 1, 1, shared=LIMITS.shared + 1)
 
 
 @pytest.mark.parametrize('given,want', [

@@ -189,8 +189,8 @@ def namespace_of(code: Code, i: int) -> str:
     return '::'.join(name for name in names if name)
 
 
-# The body of a macro is parsed like code. If it consists of specifiers alone, as in `#define HD __host__ __device__`, the
-# macro is an alias for them.
+# The body of a macro is parsed like code. If it consists of specifiers alone, as in `#define HD __host__ __device__`,
+# the macro is an alias for them.
 class Source(NamedTuple):
     "A parsed source: its `Code`, and the macros that it defines"
 

@@ -48,7 +48,7 @@ static void warn_of_shift(const ShiftFault &fault, uintptr_t distance) {
     if (is_checked() && is_user_source(fault.location.file))
         begin_warning(
             Code::shifted_too_far, int(fault.location.line),
-            {{"bits", bits}, {"by", integer_value(*fault.distance_type, distance)}, {"most", bits - 1}});
+            {{"bits", bits}, {"distance", integer_value(*fault.distance_type, distance)}, {"max_distance", bits - 1}});
 }
 static void warn_of_cast(const CastFault &fault, uintptr_t from) {
     const double x = float_value(*fault.from_type, from);

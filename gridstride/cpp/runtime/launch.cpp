@@ -116,14 +116,14 @@ static bool is_valid_launch(const Launch &l) {
         reject_launch(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
     else if (threads > max_threads || l.block.x > max_threads || l.block.y > max_threads || l.block.z > max_z)
         reject_launch(l, Code::block_size,
-            {{"block", l.block}, {"threads", threads}, {"most", max_threads}, {"most_z", max_z}});
+            {{"block", l.block}, {"threads", threads}, {"limit", max_threads}, {"limit_z", max_z}});
     else if (l.grid.x > max_grid_x || l.grid.y > max_grid_yz || l.grid.z > max_grid_yz)
-        reject_launch(l, Code::grid_size, {{"grid", l.grid}, {"most_x", max_grid_x}, {"most_yz", max_grid_yz}});
+        reject_launch(l, Code::grid_size, {{"grid", l.grid}, {"limit_x", max_grid_x}, {"limit_yz", max_grid_yz}});
     else if (!cluster_blocks || (cluster_blocks > 8 && cluster_blocks > max_cluster_blocks(l)) ||
         l.grid.x % cluster.x || l.grid.y % cluster.y || l.grid.z % cluster.z)
         reject_launch(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
-        reject_launch(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_shared_of(l)}});
+        reject_launch(l, Code::dynamic_size, {{"bytes", l.shared}, {"limit", max_dynamic_shared_of(l)}});
     else if (l.cooperative == 1 && blocks_of(l) > max_resident_blocks(l, 0)) reject_cooperative_launch(l, 0);
     else return true;
     return false;
@@ -271,7 +271,7 @@ void check_launch_bounds(unsigned threads) {
     if (unsigned(worker->num_threads) <= threads) return;
     // only one OS thread reports it
     if (!stops_launch.exchange(true))
-        reject_launch(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"most", threads}});
+        reject_launch(*worker->launch, Code::launch_bounds, {{"threads", worker->num_threads}, {"limit", threads}});
     end_launch();
 }
 

@@ -48,7 +48,7 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
         f.add({{"mbarrier", Code::element, 2}, element.array(), element.index()});
     } else f.add({{"mbarrier", Code::of_line, 1}, {"line", plain_line(b.line)}});
     f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
-    if (counts_arrivals) f.add({{"left", b.num_pending}, {"count", b.count}});
+    if (counts_arrivals) f.add({{"missing", b.num_pending}, {"count", b.count}});
 }
 void mbarrier_init(uint32_t address, uint32_t count, int line) {
     require_own_block(address, "mbarrier.init", line);
@@ -79,7 +79,7 @@ void mbarrier_expect(uint32_t address, uint32_t bytes, int line) {
 uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line) {
     Barrier &b = barrier_at(address, "mbarrier.arrive", line);
     const uint64_t phase = b.phase;
-    if (count > b.num_pending) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", plain_line(b.line)}}, line);
+    if (count > b.num_pending) fail(Code::too_many_arrive, {{"count", b.count}, {"init_line", plain_line(b.line)}}, line);
     b.num_pending -= count;
     if (detector.on) b.releasing.join(detector.release());
     complete_phase_if_done(b);

@@ -24,7 +24,7 @@ static size_t allocate(Worker &w, const char *name, const Shape &shape) {
     if (total_bytes > limit && max_dynamic_shared_of(*w.launch) > limit) limit = shared_limit;
     if (total_bytes > limit) {
         reject_launch(*w.launch, Code::shared_sum,
-            {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"most", limit}});
+            {{"bytes", w.shared_static}, {"dynamic", w.launch->shared}, {"limit", limit}});
         stops_launch = true;
         end_launch();
     }

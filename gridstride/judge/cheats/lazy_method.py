@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Returns a plain tensor with a method of its own, which computes when the tensor is copied to the CPU"
+"Returns a plain tensor with an additional method, which computes when the tensor is copied to the CPU"
 
 import torch
 

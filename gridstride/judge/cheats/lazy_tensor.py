@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Returns a tensor of its own class, which computes at its first use, after the clock has stopped"
+"Returns a tensor of a subclass, which computes at its first use, after the clock has stopped"
 
 import torch
 

