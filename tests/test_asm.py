@@ -481,7 +481,7 @@ def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
     monkeypatch.setattr(tools, '_run_nvrtc', compile_counted)
     made = tools.nvrtc(src, 'k')
     assert tools.nvrtc(src, 'k') == made and len(calls) == 1 and made[1][:4] == b'\x7fELF'
-    (path,) = (tmp_path/'cache/cubin').glob('*/made')
+    (path,) = (tmp_path/'cache/cubin').glob('*/result')
     for broken in (path.read_bytes()[:-100], path.read_bytes().replace(b'ELF', b'elf'), b'', None):
         if broken is None: path.unlink()
         else: path.write_bytes(broken)
@@ -560,7 +560,7 @@ def test_a_stored_result_of_a_class_that_is_gone_counts_as_missing(tmp_path):
     import hashlib
     from gridstride.asm import tools
     for data, want in ((b'cgridstride.asm.tools\nGone\n.', None), (b'cgone.module\nGone\n.', None), (b'I7\n.', 7)):
-        (tmp_path/'made').write_bytes(hashlib.blake2b(data).digest() + data)
+        (tmp_path/'result').write_bytes(hashlib.blake2b(data).digest() + data)
         assert tools._read_result(tmp_path) == want
 
 

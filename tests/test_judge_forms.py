@@ -373,11 +373,11 @@ def test_files_as_editors_write_them(tmp_path):
 
 @pytest.mark.parametrize('text,code,said', [
     ('def other(data): return data\nif False:\n    custom_kernel = other\n', 'raised', 'not define custom_kernel'),
-    ('custom_kernel: object\nx = 1\n', 'form', 'it defines x'),
-    ('def f():\n    def custom_kernel(data): return data\n', 'form', 'it defines f'),
-    ('class A:\n    def custom_kernel(data): return data\n', 'form', 'it defines A'),
+    ('custom_kernel: object\nx = 1\n', 'form', 'defines x'),
+    ('def f():\n    def custom_kernel(data): return data\n', 'form', 'defines f'),
+    ('class A:\n    def custom_kernel(data): return data\n', 'form', 'defines A'),
     ('if 1:\n    def custom_kernel(a, b): pass\nelse:\n    def custom_kernel(a, b): pass\n', 'form', 'takes a, b'),
-    ('x = 1\nif __name__ == "__main__":\n    custom_kernel = print\n', 'form', 'it defines x'),
+    ('x = 1\nif __name__ == "__main__":\n    custom_kernel = print\n', 'form', 'defines x'),
     ('x = ' + '-'*100000 + '1\n', 'form', 'submission.py'),
     ('import threading, time, torch\ndef nap():\n    time.sleep(1)\ndef custom_kernel(data):\n'
      '    threading.Thread(target=nap).start()\n    return torch.softmax(data, -1)\n', 'late', 'line 3'),
@@ -475,4 +475,4 @@ def test_a_cache_that_is_a_file_stops_no_judge(monkeypatch, tmp_path, capfd):
     processes.stop()
     cache._reported_problems.cache_clear()
     said = capfd.readouterr().err
-    assert said.count('\n') == 1 and 'used instead' in said
+    assert said.count('\n') == 1 and 'GRIDSTRIDE_CACHE' in said

@@ -30,12 +30,8 @@ def pytest_addoption(parser):
     g = parser.getgroup('gridstride', 'check GPU kernels on the CPU')
     g.addoption('--gridstride', action='store_true', help='run kernels on the CPU, with every check')
     g.addoption('--gridstride-order', choices=('forward', 'reverse', 'shuffle'), help='order of blocks and threads')
-    g.addoption(
-        '--gridstride-seeds', type=int, default=1, metavar='N', help='run tests that launch kernels under N schedules'
-    )
-    g.addoption(
-        '--gridstride-replay', metavar='SCHEDULE', help='run only this schedule: forward, reverse or shuffle:SEED'
-    )
+    g.addoption('--gridstride-seeds', type=int, default=1, metavar='N', help='run tests under N schedules')
+    g.addoption('--gridstride-replay', metavar='SCHEDULE', help='run a schedule: forward, reverse or shuffle:SEED')
     g.addoption('--gridstride-allow', action='append', default=[], metavar='CODE', help='allow a finding in all tests')
     g.addoption('--gridstride-coverage', action='store_true', help='report which lines of kernels were executed')
 
