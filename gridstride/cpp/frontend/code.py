@@ -149,7 +149,7 @@ class Code(list):
         return self.aliases.get(text) or (text,)
 
     def expanded_texts(self, start, end):
-        "Return the set of the texts of the tokens `start:end`, with aliases expanded"
+        "Return the token texts in `start:end` as a set, with aliases expanded"
         texts = self.texts[start:end]
         if not self.aliases or self.aliases.keys().isdisjoint(texts):
             return {*texts}

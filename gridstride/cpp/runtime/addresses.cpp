@@ -93,7 +93,7 @@ void register_module(const void *address, bool has_plain_symbols) {
     (void)address, (void)has_plain_symbols;
 #endif
 }
-void forget_module(const Image &module) {
+void discard_module(const Image &module) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const auto m = std::find_if(
         modules.begin(), modules.end(), [&](const Module &candidate) { return candidate.range.has(module.base); });

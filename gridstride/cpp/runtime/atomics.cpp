@@ -10,7 +10,7 @@ static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
 // Releases the locks that a launch may have held when it was ended.
-void forget_locks() {
+void discard_locks() {
     for (auto &lock : locks) lock.clear();
 }
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {

@@ -48,13 +48,13 @@ struct UnwrittenRead {
 
 // The state of the detectors for one block
 struct BlockClock {
-    static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
+    static constexpr uintptr_t no_address = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
     // The times of the last fence.proxy.async: earlier writes are visible to the engines. By thread, by warp, for the
     // block, and for other threads
     uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
     VectorClock proxy_fenced_others;
-    Access used_by_others = {};            // the last access of the shared memory by another block of the cluster
+    Access last_cluster_access = {};            // the last access of the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
     std::vector<MmaRead> mma_reads;
     std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
@@ -73,13 +73,13 @@ struct BlockClock {
     std::unique_ptr<UnwrittenRead> unwritten;              // the first read of shared memory since the last barrier
     // By thread: its asynchronous copies in flight, and the number of groups that it has committed
     struct {
-        std::vector<Copy> open;
+        std::vector<Copy> pending;
         uint32_t group;
     } copies[max_threads] = {};
     // The fields that every access reads are adjacent, here and at the beginning of Detector, to share cache lines.
     alignas(64) Worker *w = nullptr;
     uint32_t block_start = 1, block_synced = 1;
-    uintptr_t shared_base = nowhere;
+    uintptr_t shared_base = no_address;
     Cells shared_cells;
     // The tag of a word of shared memory is the key of the first thread that has read the word since the last barrier.
     // It is set if further reads change nothing in the cell: reads by other threads of that warp, or, with `block_tag`,
@@ -87,14 +87,14 @@ struct BlockClock {
     // as the word. `read_key`: the rank of the current thread in the low bits, and above them a count of barriers
     static constexpr uint32_t block_tag = 1u << 31;
     uint32_t read_key = max_threads;
-    void forget_read_tags() {
+    void discard_read_tags() {
         read_key += max_threads;
         if (!__builtin_expect(read_key & block_tag, 0)) return;
-        shared_cells.forget_tags();
+        shared_cells.discard_tags();
         read_key = read_key % max_threads + max_threads;
     }
     size_t low_cells = 0, high_cells = shared_cap / 4;     // cells in use: below `low_cells`, from `high_cells` on
-    void forget_arrays();
+    void discard_arrays();
 };
 
 }

@@ -19,7 +19,7 @@ static void check_bulk_size(const void *address, uint32_t bytes, const char *ope
     if (bytes % 16 == 0 && bytes) return;
     fail(Code::bulk_bytes, {{"operation", operation}, {"bytes", bytes}}, line);
 }
-// Calls copy_to_block(block) for each block of the cluster in the multicast mask, or for the current block if it is 0.
+// Calls copy_to_block(block) for all blocks of the cluster in the multicast mask, or for the current block if it is 0.
 template <class F> static void visit_targets(uint32_t blocks, int line, F copy_to_block) {
     if (!blocks) return copy_to_block(*worker);
     const auto &cluster = worker->leader->cluster;
@@ -75,9 +75,9 @@ void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t b
         fail(Code::no_mbarrier, {{"operation", "st.async to another block"}}, line);
     // This does not count as a use of the other block's shared memory by this one, because that block waits for the
     // bytes; if it does not, the missing wait is reported.
-    const Access previous_use = detector.on ? block.clock->used_by_others : Access{};
+    const Access previous_use = detector.on ? block.clock->last_cluster_access : Access{};
     start_bulk_copy(block, target, bytes, barrier_address, line);
-    if (detector.on) block.clock->used_by_others = previous_use;
+    if (detector.on) block.clock->last_cluster_access = previous_use;
     memcpy(shared, source, bytes);
 }
 // Checks the source of a copy to global memory, and records that the copy reads it until the thread has waited; returns

@@ -16,7 +16,7 @@ void Detector::begin_block(Worker &worker) {
     w = &worker;
     memset(proxy_fenced, 0, sizeof proxy_fenced);
     memset(proxy_fenced_warp, 0, sizeof proxy_fenced_warp);
-    proxy_fenced_block = 0, used_by_others = {}, barrier_line = 0;
+    proxy_fenced_block = 0, last_cluster_access = {}, barrier_line = 0;
     unwritten.reset();
     proxy_fenced_others = {};
     if (any_acquired) {
@@ -27,11 +27,11 @@ void Detector::begin_block(Worker &worker) {
     lanes_synced.clear();
     for (auto &times : mma_groups_completed) times.clear();
     for (auto &queue : copies) {                // of the previous block, or of a launch that was ended
-        for (auto &open_copy : queue.open) complete_copy(open_copy);
-        queue.open.clear(), queue.group = 0;
+        for (auto &copy : queue.pending) complete_copy(copy);
+        queue.pending.clear(), queue.group = 0;
     }
     block_start = block_synced = ++now;
-    forget_read_tags();
+    discard_read_tags();
     for (auto &time : warp_synced) time = now;
 }
 
@@ -40,9 +40,9 @@ void Detector::begin_block(Worker &worker) {
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     report_unwritten(unwritten);
-    forget_undefined(worker);
+    discard_undefined(worker);
     block_synced = ++now;
-    forget_read_tags();
+    discard_read_tags();
     if (!acquired_since_barrier) return;
     block_view.join(join_views(0, int(views.size())));
     for (ThreadView &view : views) {

@@ -33,22 +33,22 @@ void Detector::copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned num_r
     if (num_read) access(from, num_read, false, location);
     access(to, bytes, true, location | async_bit);
     auto &queue = copies[self % max_threads];
-    queue.open.push_back({to, bytes, self, location | async_bit, queue.group});
+    queue.pending.push_back({to, bytes, self, location | async_bit, queue.group});
 }
 
 // Completes all groups of copies of the current thread except the newest `groups`.
 void Detector::wait_for_copies(unsigned groups) {
     auto &queue = copies[self % max_threads];
     size_t num_completed = 0;
-    while (num_completed < queue.open.size() && queue.open[num_completed].group + groups < queue.group)
-        complete_copy(queue.open[num_completed++]);
-    queue.open.erase(queue.open.begin(), queue.open.begin() + std::ptrdiff_t(num_completed));
+    while (num_completed < queue.pending.size() && queue.pending[num_completed].group + groups < queue.group)
+        complete_copy(queue.pending[num_completed++]);
+    queue.pending.erase(queue.pending.begin(), queue.pending.begin() + std::ptrdiff_t(num_completed));
 }
 void Detector::complete_copy(const Copy &c) {
-    for_each_cell(c, [&](Cell &cell) { complete_access(cell.write, c); });
+    visit_cells(c, [&](Cell &cell) { complete_access(cell.write, c); });
 }
 void Detector::complete_reads(const Copy &c) {
-    for_each_cell(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
+    visit_cells(c, [&](Cell &cell) { complete_access(cell.read, c), complete_access(cell.second_read, c); });
 }
 
 // Checks and records a read of 16 bytes by wgmma. A cell records two reads, but more than two warpgroups may read the

@@ -73,7 +73,7 @@ Detector::Scope::Scope(bool of_several_devices) {
     detector.deferred_races.clear();
     detector.has_deferred_races = false;
     detector.flags.clear();
-    detector.forget_arrays();
+    detector.discard_arrays();
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
         reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
     detector.builtins = *std::min_element(builtins, builtins + 4);
@@ -117,7 +117,7 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 }
 
 Detector::Scope::~Scope() {
-    detector.on = checks_enabled = detector.has_unordered_operations = false, detector.shared_base = nowhere;
+    detector.on = checks_enabled = detector.has_unordered_operations = false, detector.shared_base = no_address;
     detector.several_devices = false;
     // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
@@ -126,7 +126,7 @@ Detector::Scope::~Scope() {
 
 // Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
-    on = checks_enabled = has_unordered_operations = false, shared_base = nowhere;
+    on = checks_enabled = has_unordered_operations = false, shared_base = no_address;
     unwritten.reset(), unwritten_in_launch.reset();
     saved_variables.clear();
 }
@@ -152,8 +152,8 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
         (offset >= shared_cap - scope.used || (!w->has_declared_dynamic && !scope.dynamic.empty() &&
             offset < launch->shared)))
         report_finding(Code::cluster_variable, {}, {self, now, location});
-    block.clock->used_by_others = {self, now, location};
-    block.clock->forget_read_tags();
+    block.clock->last_cluster_access = {self, now, location};
+    block.clock->discard_read_tags();
     access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
     if (checks(racecheck) && !has_acquired_begin(block))
         report_finding(Code::block_not_begun, {}, {self, now, location});
@@ -166,7 +166,7 @@ bool Detector::has_acquired_begin(const Worker &block) const {
 }
 
 // Clears the cells of arrays of an earlier launch.
-void BlockClock::forget_arrays() {
+void BlockClock::discard_arrays() {
     for (size_t i = 0; i < low_cells; i++) shared_cells.word_cells[i] = {};
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.word_cells[i] = {};
     low_cells = 0, high_cells = shared_cap / 4;
@@ -201,10 +201,10 @@ bool Detector::begin_run(
     return true;
 }
 // Clears the shadow memory of a freed allocation. Allocations share no pages, so the pages of its cells are freed.
-void Detector::forget(const Allocation &p) {
+void Detector::discard(const Allocation &p) {
     const auto [from, to] = memory.span(p);
-    if (cells.word_cells) cells.forget(from, to - from);
-    operations.forget(p.lo, p.hi);
+    if (cells.word_cells) cells.discard(from, to - from);
+    operations.discard(p.lo, p.hi);
 }
 // Saves a device variable before the first write to it: if a finding ends the launch, its writes to device variables
 // are undone. Otherwise the next launch would find, for example, the counter of a barrier at which only some threads

@@ -292,7 +292,7 @@ struct Detector : BlockClock {
     }
     void begin_tag_epoch() {
         if (++tag_epoch < 1024) return;
-        cells.forget_tags();
+        cells.discard_tags();
         tag_epoch = 1;
     }
     static constexpr uint32_t log_words_of(unsigned n) { return n == 16 ? 2 : n == 8; }
@@ -397,7 +397,7 @@ struct Detector : BlockClock {
         if (__builtin_expect(write && pending.active, 0)) record_store(a, n, location);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) {
-            shared_cells.forget_tags(off, n);
+            shared_cells.discard_tags(off, n);
             return access_words(shared_cells, off, n, write, location, a, nullptr);
         }
         if (memory.holds(a)) {
@@ -409,7 +409,7 @@ struct Detector : BlockClock {
             if (__builtin_expect(has_unordered_operations, 0)) check_operations(a, n, write, location);
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
             cells.expand(offset, n);
-            cells.forget_tags(offset, n);
+            cells.discard_tags(offset, n);
             return access_words(cells, offset, n, write, location, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
@@ -540,7 +540,7 @@ struct Detector : BlockClock {
     bool may_be_validated(const Access &earlier, const Access &later, const char *later_kind) const;
     void defer_race(DeferredRace);
     void on_compare_and_swap(const void *, unsigned bytes);
-    void forget_read(Cell &);
+    void discard_read(Cell &);
     void report_deferred_races() {
         if (__builtin_expect(has_deferred_races, 0)) report_deferred_races(0, ~uintptr_t(0));
     }
@@ -612,7 +612,7 @@ struct Detector : BlockClock {
     // Accesses and allocations of the host (detector.cpp)
 
     void add_array(Worker &worker, const char *name, size_t at, const Shape &s);
-    void forget(const Allocation &p);
+    void discard(const Allocation &p);
     void save_variable(Allocation &);
     void restore_variables(bool ended);
     void abandon();
@@ -626,7 +626,7 @@ private:
     void complete_access(Access &a, const Copy &c) const {
         if (in_flight(a) && a.thread == c.thread && a.location == c.location) a.time = now;
     }
-    template <class F> void for_each_cell(const Copy &c, F f) {
+    template <class F> void visit_cells(const Copy &c, F f) {
         const Worker &holder = holder_of(c.to);
         const Cells &cells_there = &holder == w ? shared_cells : holder.clock->shared_cells;
         const uintptr_t begin = c.to - reinterpret_cast<uintptr_t>(holder.shared);

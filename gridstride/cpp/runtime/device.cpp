@@ -45,7 +45,7 @@ static bool free_allocation(void *p) {
     Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
     if (m->of_graph) return true;
-    detector.forget(*m);
+    detector.discard(*m);
     memory.free(*m);
     return true;
 }
@@ -175,7 +175,7 @@ void device_reset() {
     lasting_error = error_code = 0;
     for (auto &p : memory.allocations)
         if (p.live && !p.symbol && !p.is_symmetric) {
-            detector.forget(p);
+            detector.discard(p);
             memory.free(p);
         }
 }
@@ -380,7 +380,7 @@ bool gridstride_get_leak(int n, gridstride_leak *leak) {
     return false;
 }
 void gridstride_set_options(const gridstride_options *new_options) {
-    if (new_options->devices != gridstride::options.devices) gridstride::forget_devices();
+    if (new_options->devices != gridstride::options.devices) gridstride::discard_devices();
     gridstride::options = *new_options;
 }
 void gridstride_get_written(const void *p, size_t n, unsigned char *out) {

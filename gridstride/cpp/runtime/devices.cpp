@@ -114,7 +114,7 @@ int multicast_replicas(const void *address, void *(&replicas)[8]) {
         if (array->replicas[i]) replicas[count++] = array->replicas[i] + offset_in(*array, address);
     return count;
 }
-void forget_devices() {
+void discard_devices() {
     chosen_device = 0, launch_device = -1;
     for (auto &row : has_peer_access)
         for (bool &entry : row) entry = false;

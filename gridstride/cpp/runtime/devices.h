@@ -9,5 +9,5 @@ constexpr int max_devices = 8;
 void set_launch_device(int device);    // sets the device of the launch whose block runs; < 0: none
 bool can_access(int device, const Allocation &);
 void point_symbols_to(int device);     // makes symbols refer to the variables of the device
-void forget_devices();                 // resets to device 0 without peer access
+void discard_devices();                 // resets to device 0 without peer access
 }

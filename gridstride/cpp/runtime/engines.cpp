@@ -25,7 +25,7 @@ static void check_end_of_block(Worker &w) {
         for (const auto *copies : {&barrier.second.completed, &barrier.second.in_flight})
             if (!copies->empty() && checks(racecheck))
                 detector.report_finding(Code::load_not_awaited, {}, {(*copies)[0].thread, 0, (*copies)[0].location});
-    const Access &use = detector.used_by_others;
+    const Access &use = detector.last_cluster_access;
     bool is_ordered = !use.thread || detector.block_view.acquired.includes(use.thread, use.time);
     for (const ThreadView &view : detector.views) is_ordered |= view.acquired.includes(use.thread, use.time);
     if (!is_ordered && checks(memcheck))

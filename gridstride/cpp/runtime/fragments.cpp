@@ -106,7 +106,7 @@ static void transpose(double *to, const double *from, int rows, int columns) {
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < columns; column++) to[row * columns + column] = from[column * rows + row];
 }
-void multiply_fragments(const FragmentProduct &p, void *const *lanes) {
+void multiply_fragments(const FragmentMma &p, void *const *lanes) {
     alignas(64) double read_a[max_tile], read_b[max_tile], transposed_a[max_tile], transposed_b[max_tile], c[max_tile];
     read_matrix(p.operands, read_a, p.m * p.k, lanes, 0), read_matrix(p.operands, read_b, p.k * p.n, lanes, 1);
     read_matrix(p.addend, c, p.m * p.n, lanes, 2);

@@ -53,7 +53,7 @@ static std::unordered_map<std::string, KernelAttributes> &attributes_by_kernel()
     static std::unordered_map<std::string, KernelAttributes> attributes;
     return attributes;
 }
-void forget_kernel_attributes(const std::string &library) {
+void discard_kernel_attributes(const std::string &library) {
     auto &limits = attributes_by_kernel();
     for (auto entry = limits.begin(); entry != limits.end();)
         entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : limits.erase(entry);
@@ -255,7 +255,7 @@ Worker &this_worker() {
         thread_workers.leaders.push_back(worker);
     }
     Worker &w = *worker;
-    forget_unloaded(w.root->file_scopes, w.root->unloaded);
+    discard_unloaded(w.root->file_scopes, w.root->unloaded);
     if (!w.signal_stack) {
         w.shared = map_shared_memory();
         w.signal_stack = Cells::map(signal_stack_bytes);
@@ -325,7 +325,7 @@ static bool run_launch(const Launch &l) {
     // A forked child has none of its parent's OpenMP threads, and would wait for them without end.
     int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
-    if ((several_os_threads = threads > 1)) forget_locks();
+    if ((several_os_threads = threads > 1)) discard_locks();
     if (several_os_threads) {
 #pragma omp parallel num_threads(threads)
         run_blocks(launches, threads, false);

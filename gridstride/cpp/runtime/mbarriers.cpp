@@ -79,7 +79,8 @@ void mbarrier_expect(uint32_t address, uint32_t bytes, int line) {
 uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line) {
     Barrier &b = barrier_at(address, "mbarrier.arrive", line);
     const uint64_t phase = b.phase;
-    if (count > b.num_pending) fail(Code::too_many_arrive, {{"count", b.count}, {"init_line", plain_line(b.line)}}, line);
+    if (count > b.num_pending)
+        fail(Code::too_many_arrive, {{"count", b.count}, {"init_line", plain_line(b.line)}}, line);
     b.num_pending -= count;
     if (detector.on) b.releasing.join(detector.release());
     complete_phase_if_done(b);

@@ -82,8 +82,8 @@ bool Detector::is_possible_target(Allocation &allocation) {
         is_argument(allocation) || is_address_known(allocation);
 }
 
-// Returns, for each array that was passed to the launch, which of its indices would be at this address, if the index
-// fits into 32 bits: `x 5 100, ` for x[5] of 100 elements.
+// Returns the index of this address in every array that was passed to the launch, if it fits into 32 bits: `x 5 100, `
+// for x[5] of 100 elements.
 std::string Detector::arguments_at(uintptr_t a) const {
     std::string entries, names = parameters_of(*launch);
     for (int i = 0; i < launch->nargs && !names.empty(); i++) {

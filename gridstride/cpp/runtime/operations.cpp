@@ -329,7 +329,7 @@ Code Operations::phrase_code(const Operation &op) const {
     if (op.is_launch) return op.line ? Code::kernel_on : Code::kernel_in;
     return op.line ? Code::call_on : Code::call_in;
 }
-void Operations::forget(uintptr_t lo, uintptr_t hi) {
+void Operations::discard(uintptr_t lo, uintptr_t hi) {
     const auto within = [=](const Region &r) { return r.lo >= lo && r.lo < hi; };
     for (Operation &op : pending) {
         auto &all = op.regions;
@@ -437,8 +437,8 @@ void unregister_stream(const void *stream) {
 void record_event(const void *event, const void *stream) {
     if_tracking_order([=] { operations.record(event, effective_stream(stream)); });
 }
-void forget_event(const void *event) {
-    if_tracking_order([=] { operations.forget_event(event); });
+void discard_event(const void *event) {
+    if_tracking_order([=] { operations.discard_event(event); });
 }
 void stream_waits_for_event(const void *stream, const void *event) {
     if_tracking_order([=] { operations.wait(effective_stream(stream), event); });

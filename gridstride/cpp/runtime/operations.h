@@ -117,7 +117,7 @@ public:
     void create_stream(const void *stream, bool blocking, int line);
     void destroy_stream(const void *stream);
     void record(const void *event, uint32_t stream) { events[event] = join_into_next_clock(stream); }
-    void forget_event(const void *event) { events.erase(event); }
+    void discard_event(const void *event) { events.erase(event); }
     void wait(uint32_t stream, const void *event);
     void host_waits_for_event(const void *event);
     void host_waits_for(const void *stream);
@@ -137,7 +137,7 @@ public:
     // Checks and records an access by the current operation; verb: reads, writes or frees
     void access(const void *p, size_t bytes, const char *verb);
     void host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc);
-    void forget(uintptr_t lo, uintptr_t hi);
+    void discard(uintptr_t lo, uintptr_t hi);
     Code phrase_code(const Operation &) const;
     Code stream_code(const Operation &) const;
     uint32_t label(const Operation &operation) const { return streams[operation.stream].label; }

@@ -224,7 +224,7 @@ static QueuedOperation *first_ready(bool is_launch) {
         if (operation.is_needed && is_ready(operation) && bool(operation.launch.thread) == is_launch) return &operation;
     return nullptr;
 }
-static void forget_ended() {
+static void discard_ended() {
     for (QueuedOperation &operation : queued)
         operation.released = {}, operation.first_block = operation.last_block = 0;
     while (!queued.empty() && queued.front().state == QueuedOperation::ended) queued.pop_front();
@@ -266,7 +266,7 @@ void run_queue(const StreamClock *needed) {
         bool succeeded = true;
         if (QueuedOperation *copy = first_ready(false)) succeeded = run_work(*copy);
         else if (QueuedOperation *launch = first_ready(true)) succeeded = run_together(*launch);
-        forget_ended();
+        discard_ended();
         if (!succeeded) break;
     }
     if (runs_together || !is_launch_stopped()) return;

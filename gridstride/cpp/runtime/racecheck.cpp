@@ -18,7 +18,7 @@ void Detector::report_copy_in_flight(const Access &copy, const Access &current, 
     if (is_engine(copy)) return report_bulk_in_flight(copy, current, later_kind, a, owner, allocation);
     const auto &queue = copies[copy.thread % max_threads];
     const uint32_t open_group = queue.group;
-    const bool is_committed = std::any_of(queue.open.begin(), queue.open.end(),
+    const bool is_committed = std::any_of(queue.pending.begin(), queue.pending.end(),
         [&](const Copy &c) { return a - c.to < c.bytes && c.location == copy.location && c.group < open_group; });
     const ElementName element = element_name(a, owner, allocation);
     const Code owner_code = copy.thread == self ? Code::own_copy : Code::other_copy;
@@ -103,16 +103,16 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const Worker &holder = global ? *w : holder_of(a);
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
     if (!global && offset >= shared_cap) return;
-    if (global) cells.expand(offset, bytes), cells.forget_tags(offset, bytes);
-    else (&holder == w ? *this : *holder.clock).forget_read_tags();
+    if (global) cells.expand(offset, bytes), cells.discard_tags(offset, bytes);
+    else (&holder == w ? *this : *holder.clock).discard_read_tags();
     const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
     for (uintptr_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
-        if (Cell &word = cells_of_memory.word_cells[i]; !word.has_byte_cells) forget_read(word);
+        if (Cell &word = cells_of_memory.word_cells[i]; !word.has_byte_cells) discard_read(word);
         else
             for (uintptr_t byte = std::max(offset, i * 4); byte < std::min(offset + bytes, i * 4 + 4); byte++)
-                forget_read(cells_of_memory.byte_cells[byte]);
+                discard_read(cells_of_memory.byte_cells[byte]);
 }
-void Detector::forget_read(Cell &cell) {
+void Detector::discard_read(Cell &cell) {
     for (Access *read : {&cell.read, &cell.second_read})
         if (read->thread == self && read->time >= block_synced && !(read->location & (atomic_bit | async_bit)))
             *read = {};

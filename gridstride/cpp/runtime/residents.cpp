@@ -228,7 +228,7 @@ private:
         for (size_t i = 0; i < leader.blocks(); i++) {
             Worker &block = *(worker = leader.block_at(i));
             detector.enter(block);
-            if ((from_queue || &block != &root) && detector.on) detector.forget_arrays();
+            if ((from_queue || &block != &root) && detector.on) detector.discard_arrays();
             block.running_launch = &running, block.first_block = running.first_block;
             block.prepare_threads(l, seed, options.order);
         }
@@ -240,8 +240,8 @@ private:
         if (detector.on) detector.enter_launch(running.checks, uint32_t(running.device));
     }
 
-    // Begins a cluster of the next launch that has clusters left and room for another resident one; returns whether
-    // there is such a launch.
+    // Begins a cluster of the next launch that has clusters left and resources for another resident one; returns
+    // whether there is such a launch.
     bool begin_next_cluster() {
         for (size_t i = 0; i < launches.size(); i++) {
             RunningLaunch &running = *launches[(next_launch + i) % launches.size()];
@@ -471,7 +471,7 @@ void await_observers(const void *address) {
 }
 
 // Discards the blocks of a launch that a finding or a signal has ended.
-static void forget_blocks() {
+static void discard_blocks() {
     for (Worker *leader : cluster_leaders()) {
         std::vector<Worker *> blocks = leader->peers;
         blocks.push_back(leader);
@@ -513,7 +513,7 @@ void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool fro
         stops_launch = true;
     }
     suspended_queue_leaders = nullptr;
-    if (stops_launch) forget_blocks();
+    if (stops_launch) discard_blocks();
     detector.enter(root);
     worker = &root;
     set_watched(false);

@@ -31,7 +31,7 @@ struct RunningLaunch {
 // While launches run together: yields to threads that poll this address, if its value has changed since they last
 // loaded it. A reader that misses this value and loads the next one would acquire too much, which would hide a race.
 void await_observers(const void *address);
-void forget_locks();                                       // releases the locks of atomic operations
+void discard_locks();                                       // releases the locks of atomic operations
 // Runs blocks of these launches on this OS thread until none is left. With `from_queue`, adds launches of the queue.
 void run_blocks(std::vector<RunningLaunch *> &, int os_threads, bool from_queue);
 // clusterlaunchcontrol.try_cancel: takes a block, or cluster, that has not begun

@@ -142,8 +142,8 @@ struct Cells {
                 munmap(tags, count * 4), munmap(lines, count * 4 / line_bytes * sizeof(Line));
         word_cells = byte_cells = nullptr;
     }
-    void forget_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
-    void forget_tags(size_t from, size_t n) {          // clears the tags of `n` bytes, which are few
+    void discard_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
+    void discard_tags(size_t from, size_t n) {          // clears the tags of `n` bytes, which are few
         const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
         memset(tags + first, 0, (end - first) * 4);
     }
@@ -151,7 +151,7 @@ struct Cells {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return p == MAP_FAILED ? nullptr : p;
     }
-    void forget(size_t from, size_t n) {   // clears the cells of `n` bytes from offset `from`
+    void discard(size_t from, size_t n) {   // clears the cells of `n` bytes from offset `from`
         const size_t page = size_t(sysconf(_SC_PAGESIZE));
         clear(reinterpret_cast<char *>(word_cells + from / 4), (n + 3) / 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(byte_cells + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);

@@ -56,8 +56,8 @@ static double decode_fast(FormatName name, uint32_t bits) {
 // The instruction descriptor
 
 namespace {
-struct Product {
-    const TensorProduct *call;
+struct Mma {
+    const TensorMma *call;
     FormatName a, b, scale;
     int m, n, k, dtype;                    // dtype: 0 f16, 1 f32, 2 s32
     bool a_transposed, b_transposed, saturates, is_scaled;
@@ -96,12 +96,12 @@ static FormatName element_format(TensorKind kind, uint32_t value, const char *pa
         default: require_bits(value == 1, part, value, "1 (e2m1)", line); return e2m1_format;
     }
 }
-static Product decode_product(const TensorProduct &call, int line) {
+static Mma decode_mma(const TensorMma &call, int line) {
     const uint32_t d = call.descriptor;
     const auto bits = [d](int first, int count) { return int(d >> first & ((1u << count) - 1)); };
     const TensorKind kind = call.kind;
     const bool scaled = kind >= TensorKind::mxf8f6f4, is_fp4 = kind >= TensorKind::mxf4;
-    Product p = {};
+    Mma p = {};
     p.call = &call, p.is_scaled = scaled, p.is_packed = is_fp4;
     require_bits(bits(2, 1) == call.is_sparse, "2 (sparsity)", bits(2, 1), call.is_sparse ? "1" : "0", line);
     const bool has_selector = call.is_sparse && kind == TensorKind::f16;
@@ -214,7 +214,7 @@ static void record_operand(Worker &block, const Operand &o, int rows, int row_el
     const OperandRead read = {&pipe, pipe.commits(), detector.now, engine_location(line)};
     const int step = 16 / o.size;
     Access checked = {0, not_completed, 0};
-    if (&block != worker) block.clock->used_by_others = {detector.self, detector.now, read.location};
+    if (&block != worker) block.clock->last_cluster_access = {detector.self, detector.now, read.location};
     for (int row = 0; row < rows; row += o.transposed ? step : 1)
         for (int i = 0; i < row_elements; i += o.transposed ? 1 : step)
             detector.read_by_tensor_cores(
@@ -232,16 +232,16 @@ static double element_at(const Worker &block, const Operand &o, FormatName forma
 
 // The decoded operands of one product: `a` has the rows of one block, `b` all columns, transposed. The scales of B are
 // replicated: each group of 32 lanes has a copy.
-struct ProductValues {
+struct OperandValues {
     double a[128][64], b[64][256], b_scales[4][4][256];
 };
-static ProductValues &product_values() {
-    static thread_local std::unique_ptr<ProductValues> values(new ProductValues());
+static OperandValues &operand_values() {
+    static thread_local std::unique_ptr<OperandValues> values(new OperandValues());
     return *values;
 }
 
 // Returns the lane and the column of element (row, column) of one block's part of D, relative to its address.
-static void position_in_d(const Product &p, int row, int column, uint32_t &lane, uint32_t &d_column) {
+static void position_in_d(const Mma &p, int row, int column, uint32_t &lane, uint32_t &d_column) {
     // with 64 or 32 rows, the columns are split into 2 or 4 parts
     const int parts = 128 / p.rows_per_block();
     if (p.has_column_parts()) {
@@ -250,18 +250,18 @@ static void position_in_d(const Product &p, int row, int column, uint32_t &lane,
     } else if (p.m == 64) lane = uint32_t(row / 16 * 32 + row % 16), d_column = uint32_t(column);
     else lane = uint32_t(row), d_column = uint32_t(column);
 }
-static uint32_t lanes_of_d(const Product &p, uint32_t base_lane) {
+static uint32_t lanes_of_d(const Mma &p, uint32_t base_lane) {
     return p.has_half_lanes() ? 0x55u << base_lane / lanes_of_cell : 0xffu;
 }
-static uint32_t columns_of_d(const Product &p) {
+static uint32_t columns_of_d(const Mma &p) {
     return uint32_t(p.has_column_parts() ? p.n * p.rows_per_block() / 128 : p.n);
 }
-static double load_d(const Product &p, uint32_t word) {
+static double load_d(const Mma &p, uint32_t word) {
     float value;
     memcpy(&value, &word, 4);
     return p.dtype == 0 ? decode(f16_format, word & 0xffff) : p.dtype == 2 ? double(int32_t(word)) : double(value);
 }
-static uint32_t store_d(const Product &p, double sum) {
+static uint32_t store_d(const Mma &p, double sum) {
     if (p.dtype == 0) return narrow<10>(round_to_odd(sum));
     if (p.dtype == 2) {
         if (p.saturates) sum = std::clamp(sum, -2147483648.0, 2147483647.0);
@@ -273,7 +273,7 @@ static uint32_t store_d(const Product &p, double sum) {
     return word;
 }
 // Returns the scale of row or column `index` for element `i` along k, from the copy in lanes 32 * quarter and up.
-static double scale_at(Worker &block, const Product &p, uint32_t address, int index, int i, int first_byte, int quarter,
+static double scale_at(Worker &block, const Mma &p, uint32_t address, int index, int i, int first_byte, int quarter,
     int line) {
     const uint32_t lane = uint32_t(quarter * 32 + index % 32), column = (address & 0xffff) + uint32_t(index / 32);
     if (detector.on && i == 0) check_tensor_written(block, lane, column, line, true);
@@ -281,10 +281,10 @@ static double scale_at(Worker &block, const Product &p, uint32_t address, int in
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
 // Returns how many columns the indices of a sparse A occupy. With kind::f16, one word has the indices of two rows.
-static uint32_t metadata_columns(const Product &p) { return p.call->kind == TensorKind::f16 ? 1 : 2; }
-static uint32_t first_metadata_column(const Product &p) { return (p.call->metadata & 0xffff) + uint32_t(p.selector); }
+static uint32_t metadata_columns(const Mma &p) { return p.call->kind == TensorKind::f16 ? 1 : 2; }
+static uint32_t first_metadata_column(const Mma &p) { return (p.call->metadata & 0xffff) + uint32_t(p.selector); }
 // Returns the indices of the two stored elements of the four in group `group` of a row.
-static uint32_t metadata_of(Worker &block, const Product &p, int row, int group, int line) {
+static uint32_t metadata_of(Worker &block, const Mma &p, int row, int group, int line) {
     const bool is_f16 = p.call->kind == TensorKind::f16;
     const int lane = is_f16 ? row / 16 * 16 + group / 4 * 8 + row % 8 : row,
               bit = is_f16 ? row / 8 % 2 * 16 + group % 4 * 4 : group % 8 * 4;
@@ -300,9 +300,9 @@ static uint32_t metadata_of(Worker &block, const Product &p, int row, int group,
     return indices;
 }
 // Moves the stored elements of A (two of every four) to their columns; the other elements become 0.
-static void expand_a(Worker &block, const Product &p, int rows, int line) {
+static void expand_a(Worker &block, const Mma &p, int rows, int line) {
     for (int row = 0; row < rows; row++) {
-        double stored[64], *const values = product_values().a[row];
+        double stored[64], *const values = operand_values().a[row];
         std::copy_n(values, p.stored_k, stored);
         std::fill_n(values, p.k, 0.0);
         for (int group = 0; group < p.k / 4; group++) {
@@ -312,9 +312,9 @@ static void expand_a(Worker &block, const Product &p, int rows, int line) {
         }
     }
 }
-static void load_a(Worker &block, const Product &p, int rows, int line) {
-    const TensorProduct &call = *p.call;
-    auto &a_values = product_values().a;
+static void load_a(Worker &block, const Mma &p, int rows, int line) {
+    const TensorMma &call = *p.call;
+    auto &a_values = operand_values().a;
     if (call.a_in_tensor_memory) {
         const int per_word = 32 / std::max(formats[p.a].bits, 8);
         const uint32_t column = call.a_address & 0xffff;
@@ -338,23 +338,23 @@ static void load_a(Worker &block, const Product &p, int rows, int line) {
         for (int i = 0; i < p.k; i++)
             a_values[row][i] *= scale_at(block, p, call.a_scales, row, i, p.a_scale_byte, row / 32, line);
 }
-static void load_b(Worker &block, const Product &p, int first, int columns, int line) {
+static void load_b(Worker &block, const Mma &p, int first, int columns, int line) {
     const int bytes = std::max(formats[p.b].bits / 8, 1);
     const Operand b = operand_of(p.call->b, bytes, p.b_transposed, "B", line);
     record_operand(block, b, columns, p.is_packed ? p.k / 2 : p.k, "B", line);
     for (int column = 0; column < columns; column++)
         for (int i = 0; i < p.k; i++)
-            product_values().b[i][first + column] =
+            operand_values().b[i][first + column] =
                 p.b_sign * element_at(block, b, p.b, p.is_packed, column, i, "B", line);
 }
 // Multiplies the rows of one block.
-static void multiply_block(Worker &block, const Product &p, int rows, int line) {
-    const TensorProduct &call = *p.call;
+static void multiply_block(Worker &block, const Mma &p, int rows, int line) {
+    const TensorMma &call = *p.call;
     TensorMemory &tensor = tensor_memory_of(block);
     const uint32_t base_lane = call.d >> 16, base_column = call.d & 0xffff;
     const int mask_first = &block == worker || call.cta_group == 1 ? 0 : 4;
     const uint32_t *const masks = call.masks ? call.masks + (call.cta_group == 2 ? mask_first : 0) : nullptr;
-    ProductValues &values = product_values();
+    OperandValues &values = operand_values();
     // Rows use the copy of the scales of B in their own 32 lanes.
     for (int quarter = 0; p.is_scaled && quarter < 4; quarter++)
         for (int column = 0; column < p.n; column++)
@@ -388,8 +388,8 @@ static void multiply_block(Worker &block, const Product &p, int rows, int line) 
     }
 }
 // Checks and records the accesses of a product to the tensor memory of one block.
-static void check_tensor_use(Worker &block, const Product &p, int rows, int line) {
-    const TensorProduct &call = *p.call;
+static void check_tensor_use(Worker &block, const Mma &p, int rows, int line) {
+    const TensorMma &call = *p.call;
     const uint32_t lane = call.d >> 16, column = call.d & 0xffff, columns = columns_of_d(p);
     const bool half = p.has_half_lanes();
     if (half ? lane % 32 && lane != 16 : lane)
@@ -410,7 +410,7 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
     TensorMemory &tensor = tensor_memory_of(block);
     const uint32_t shape = uint32_t(call.is_weight_stationary) << 30 | uint32_t(call.is_sparse) << 29 |
                            uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
-    const size_t index = add_tensor_access(tensor, TensorAccess::product, call.cta_group, shape, line);
+    const size_t index = add_tensor_access(tensor, TensorAccess::mma, call.cta_group, shape, line);
     const TensorAccess access = tensor.accesses[index];
     TensorAccess as_operand = access;      // shape 0, because operand reads are not pipelined after an earlier product
     as_operand.shape = 0;
@@ -426,9 +426,9 @@ static void check_tensor_use(Worker &block, const Product &p, int rows, int line
     }
     record_use({column, columns, lanes_of_d(p, lane), call.accumulates, true});
 }
-void tmem_multiply(const TensorProduct &call, int line) {
+void tmem_multiply(const TensorMma &call, int line) {
     set_tensor_group(*worker, call.cta_group, "tcgen05.mma", line);
-    const Product p = decode_product(call, line);
+    const Mma p = decode_mma(call, line);
     if (call.a_in_tensor_memory && p.rows_per_block() < 128)
         not_emulated("tcgen05.mma with A in tensor memory and fewer than 128 rows per block");
     if (call.a_in_tensor_memory) require_bits(!p.a_transposed, "15 (transpose A)", 1,

@@ -180,8 +180,8 @@ static bool warp_precedes_fence(uint32_t thread, uint32_t time) {
 static bool are_pipelined(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     if (earlier.cta_group != later.cta_group) return false;
     switch (earlier.operation) {
-        case TensorAccess::product:
-            if (later.operation == TensorAccess::product) return earlier.shape == later.shape && earlier_writes;
+        case TensorAccess::mma:
+            if (later.operation == TensorAccess::mma) return earlier.shape == later.shape && earlier_writes;
             return later.operation == TensorAccess::shift || !earlier_writes;
         case TensorAccess::copy: return later.operation != TensorAccess::shift;
         default: return true;
@@ -300,14 +300,14 @@ void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange 
 }
 // Stores a read of unwritten memory: if another thread writes it later without an order, it is reported as a data race
 // instead (initcheck.cpp). A read by a product is reported immediately.
-void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_product) {
+void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_mma) {
     if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
     auto &stored_read = w.leader->cluster.empty() ? detector.unwritten : detector.unwritten_in_launch;
     if (stored_read) return;
     stored_read.reset(new UnwrittenRead{detector.self, {}});
     fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
     detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
-    if (by_product || !checks(racecheck)) detector.report_unwritten(stored_read);
+    if (by_mma || !checks(racecheck)) detector.report_unwritten(stored_read);
 }
 // PTX requires tcgen05.wait::ld before the columns are freed. A program without it has usually used the registers by
 // then, so this is a missing wait (fencecheck), not a race.
@@ -393,7 +393,7 @@ static void move_registers(void *const *lanes) {
     const size_t index = add_tensor_access(tensor, first.stores ? TensorAccess::store : TensorAccess::load, 0, 0,
         first.line);
     tensor.accesses[index].thread = detector.self / 32 * 32;
-    (first.stores ? tensor.open_stores : tensor.open_loads)[current_rank() / 32].push_back(index);
+    (first.stores ? tensor.pending_stores : tensor.pending_loads)[current_rank() / 32].push_back(index);
     const uint32_t groups = first.call->shape == TensorShape::s32x32b ? 3 : 1, columns = columns_of(*first.call);
     const TensorRange range = {base_column, columns, groups << base_lane / lanes_of_cell, !first.stores, first.stores};
     record_tensor_access(tensor, index, range);
@@ -449,11 +449,11 @@ void tmem_wait(bool loads, int line) {
         if (!detector.on) return;
         TensorMemory &tensor = tensor_memory_of(*worker);
         const bool waits_for_loads = static_cast<Call *>(lanes[0])->loads;
-        auto &open = (waits_for_loads ? tensor.open_loads : tensor.open_stores)[current_rank() / 32];
-        for (const size_t index : open) tensor.accesses[index].awaited = detector.now;
+        auto &pending = (waits_for_loads ? tensor.pending_loads : tensor.pending_stores)[current_rank() / 32];
+        for (const size_t index : pending) tensor.accesses[index].awaited = detector.now;
         auto &unfenced = engines_of(*worker).unfenced[current_rank() / 32];
-        unfenced.insert(unfenced.end(), open.begin(), open.end());
-        open.clear();
+        unfenced.insert(unfenced.end(), pending.begin(), pending.end());
+        pending.clear();
         ++detector.now;
     }, line);
 }

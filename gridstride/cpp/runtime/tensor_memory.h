@@ -15,13 +15,13 @@ namespace gridstride {
 constexpr uint32_t tensor_lanes = 128, tensor_columns = 512, lanes_of_cell = 16;
 
 struct TensorAccess {
-    enum Operation : uint8_t { load, store, product, copy, shift } operation;
+    enum Operation : uint8_t { load, store, mma, copy, shift } operation;
     uint8_t cta_group;
     uint32_t thread, time, location;
     uint32_t awaited, fenced;              // times; 0: not yet
-    TensorPipe *pipe;                      // for products, copies and shifts
-    uint32_t commit, shape;                // the commit that follows; for a product: its kind, M and N
-    bool uses_pipe() const { return operation >= product; }
+    TensorPipe *pipe;                      // for tcgen05.mma, copies and shifts
+    uint32_t commit, shape;                // the commit that follows; for tcgen05.mma: its kind, M and N
+    bool uses_pipe() const { return operation >= mma; }
     Access as_access() const { return {thread, time, location}; }
 };
 struct TensorCell {
@@ -40,7 +40,7 @@ struct TensorMemory {
     int relinquish_line = 0, group_line = 0, cta_group = 0;
     uint32_t num_allocations = 0;
     std::deque<TensorAccess> accesses;
-    std::vector<size_t> open_loads[max_warps], open_stores[max_warps];
+    std::vector<size_t> pending_loads[max_warps], pending_stores[max_warps];
     bool is_written(uint32_t column, uint32_t lane) const { return written[column][lane / 64] >> lane % 64 & 1; }
     const TensorAllocation *at(uint32_t column) const {
         for (const auto &a : allocations)
@@ -63,7 +63,7 @@ struct TensorRange {
 // Checks an access against earlier ones to the same cells; `record_tensor_access` then records it.
 void check_tensor_order(Worker &, const TensorAccess &, const TensorRange &);
 void record_tensor_access(TensorMemory &, size_t index, const TensorRange &);
-void check_tensor_written(Worker &, uint32_t lane, uint32_t column, int line, bool by_product);
+void check_tensor_written(Worker &, uint32_t lane, uint32_t column, int line, bool by_mma);
 void set_tensor_group(Worker &, int cta_group, const char *operation, int line);
 // Returns the other block of the CTA pair, for cta_group::2; reports a block that has none.
 Worker &pair_of(Worker &, const char *operation, int line);

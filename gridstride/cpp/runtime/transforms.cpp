@@ -10,12 +10,12 @@ static void (*transform_in_python)(const gridstride_transform *) = nullptr;
 
 // The elements that a transform reads or writes. Of a complex array of a real transform, only half of the last axis is
 // stored.
-struct TransformSide {
+struct TransformArray {
     const ArrayLayout &layout;
     int rank, batch, sizes[3] = {1, 1, 1};
     size_t bytes;                                          // per element
 
-    TransformSide(const Transform &t, bool input)
+    TransformArray(const Transform &t, bool input)
         : layout(input ? t.in : t.out), rank(t.rank), batch(t.batch),
             bytes((t.is_double ? 8u : 4u) * ((input ? t.is_complex_in : t.is_complex_out) ? 2u : 1u)) {
         const bool is_real_transform = !t.is_complex_in || !t.is_complex_out;
@@ -35,12 +35,12 @@ struct TransformSide {
     }
     size_t extent() const { return (index(elements() - 1) + 1) * bytes; }
 };
-size_t Transform::bytes_in() const { return TransformSide(*this, true).extent(); }
-size_t Transform::bytes_out() const { return TransformSide(*this, false).extent(); }
+size_t Transform::bytes_in() const { return TransformArray(*this, true).extent(); }
+size_t Transform::bytes_out() const { return TransformArray(*this, false).extent(); }
 
 void fft::run(const Transform &t, const void *in, void *out, int direction) {
     if (!transform_in_python) not_emulated("cufft");
-    const TransformSide from(t, true), to(t, false);
+    const TransformArray from(t, true), to(t, false);
     std::vector<char> packed(from.elements() * from.bytes), result(to.elements() * to.bytes);
     for (size_t i = 0; i < from.elements(); i++)
         memcpy(&packed[i * from.bytes], static_cast<const char *>(in) + from.index(i) * from.bytes, from.bytes);

@@ -47,7 +47,7 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
     has_undefined_values = detector.pending.active = true;
 }
 // After a barrier of the block, undefined values are no longer tracked.
-void forget_undefined(Worker &w) { w.has_undefined_values = false; }
+void discard_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
     return !(warp.existing >> from & 1)         ? Code::lane_absent

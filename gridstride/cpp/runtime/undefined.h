@@ -8,5 +8,5 @@ namespace gridstride {
 
 __attribute__((noinline, cold)) // out of line, so that shuffles stay fast
 bool shows_undefined(const void *value, int bytes);    // whether the value was probably computed from such a pattern
-void forget_undefined(Worker &);
+void discard_undefined(Worker &);
 }

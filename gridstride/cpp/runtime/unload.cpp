@@ -34,7 +34,7 @@ static std::vector<uintptr_t> unloaded_modules;                        // the ba
 static std::atomic<size_t> num_unloaded{0};
 void fork_unload(Fork phase) { handle_fork(phase, unloaded_lock); }
 size_t num_unloaded_modules() { return num_unloaded; }
-void forget_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen) {
+void discard_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen) {
     if (num_seen == num_unloaded) return;
     std::lock_guard<std::mutex> lock(unloaded_lock);
     for (; num_seen < unloaded_modules.size(); num_seen++) scopes.erase(unloaded_modules[num_seen]);
@@ -148,7 +148,7 @@ static int unload(void *handle) {
     const std::string file = library->l_name;
     const auto names = remove_names(module);
     const auto symbols = take_device_variables(module);
-    forget_module(module);
+    discard_module(module);
     dlclose(handle);
     if (void *reopened = dlopen(file.c_str(), RTLD_NOLOAD | RTLD_LAZY)) {      // other code has opened it, too
         all_names.insert(all_names.end(), names.begin(), names.end());
@@ -158,7 +158,7 @@ static int unload(void *handle) {
         return 1;
     }
     drop_device_variables(symbols);
-    forget_kernel_attributes(file);
+    discard_kernel_attributes(file);
     std::lock_guard<std::mutex> lock(unloaded_lock);
     unloaded_modules.push_back(module.base), num_unloaded++;
     return 0;

@@ -197,7 +197,7 @@ inline const char *matrix_at(const void *p, const cublasLtMatrixLayoutOpaque_t &
 }
 inline double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
-struct LtProduct {
+struct LtGemm {
     cublasLtMatmulDescOpaque_t d;
     cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;
     const void *alpha, *a, *b, *beta, *c;
@@ -205,7 +205,7 @@ struct LtProduct {
 
     bool transposes_a() const { return d.op_a != CUBLAS_OP_N; }
     bool transposes_b() const { return d.op_b != CUBLAS_OP_N; }
-    Product product() const {
+    Gemm gemm() const {
         return {cublasOperation_t(d.op_a), cublasOperation_t(d.op_b), int(ld.rows), int(ld.columns),
             int(transposes_a() ? la.rows : la.columns), la.type, lb.type, ld.type, cudaDataType(d.scale_type),
             int(la.ld), int(lb.ld), int(ld.ld)};
@@ -218,7 +218,7 @@ struct LtProduct {
         for (const auto *l : {&la, &lb, &lc, &ld})
             if (l->order > CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
         if (((d.epilogue & ~known) && !has_aux) || d.op_c != CUBLAS_OP_N || !bytes_of(cudaDataType(d.scale_type)) ||
-            d.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE || !product().is_supported())
+            d.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE || !gemm().is_supported())
             return CUBLAS_STATUS_NOT_SUPPORTED;
         const uint64_t rows = transposes_a() ? la.columns : la.rows, inner = transposes_a() ? la.rows : la.columns;
         const uint64_t columns = transposes_b() ? lb.rows : lb.columns, inner_b = transposes_b() ? lb.columns : lb.rows;
@@ -238,7 +238,7 @@ struct LtProduct {
         return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
     }
     void run(double scale, double old) const {
-        const Product p = product();
+        const Gemm p = gemm();
         for (int batch = 0; batch < ld.batches; batch++) {
             const void *const before = matrix_at(c, lc, batch);
             void *const to = const_cast<char *>(matrix_at(out, ld, batch));
@@ -296,10 +296,10 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
     cublasLtMatmulPreference_t, int wanted, cublasLtMatmulHeuristicResult_t *results, int *found) {
-    const gridstride::blas::LtProduct product{*d, *a, *b, *c, *out, {}, {}, {}, {}, {}, {}};
+    const gridstride::blas::LtGemm gemm{*d, *a, *b, *c, *out, {}, {}, {}, {}, {}, {}};
     *found = 0;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-    if (const cublasStatus_t status = product.validate()) return status;
+    if (const cublasStatus_t status = gemm.validate()) return status;
     results[0] = {{}, 0, CUBLAS_STATUS_SUCCESS, 1, {}};
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -309,16 +309,16 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, c
     cublasLtMatrixLayout_t lc, void *out, cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *, void *, size_t,
     cudaStream_t s, int line = __builtin_LINE()) {
     using namespace gridstride::blas;
-    const LtProduct product{*d, *la, *lb, *lc, *ld, alpha, a, b, beta, c, out};
-    if (const cublasStatus_t status = product.validate()) return status;
-    const std::vector<Array> arrays = {product.array(a, *la, false), product.array(b, *lb, false),
-        product.array(out, *ld, true)};
+    const LtGemm gemm{*d, *la, *lb, *lc, *ld, alpha, a, b, beta, c, out};
+    if (const cublasStatus_t status = gemm.validate()) return status;
+    const std::vector<Array> arrays = {gemm.array(a, *la, false), gemm.array(b, *lb, false),
+        gemm.array(out, *ld, true)};
     if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
-    const auto scalar = [product](const void *p) { return load_scalar(cudaDataType(product.d.scale_type), p); };
-    const bool on_device = product.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.d.scale_type), p); };
+    const bool on_device = gemm.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
     const double scale = on_device ? 0 : scalar(alpha), old = on_device ? 0 : scalar(beta);
     gridstride::library::run("cublasLtMatmul", s, arrays, [=] {
-        product.run(on_device ? scalar(alpha) : scale, on_device ? scalar(beta) : old);
+        gemm.run(on_device ? scalar(alpha) : scale, on_device ? scalar(beta) : old);
     }, line);
     return CUBLAS_STATUS_SUCCESS;
 }

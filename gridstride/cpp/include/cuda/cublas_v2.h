@@ -273,7 +273,7 @@ inline cudaDataType scalar_type(cublasComputeType_t compute) {
         default: return CUDA_R_32F;
     }
 }
-struct Product {                                 // c = alpha * op(a) @ op(b) + beta * c, column-major
+struct Gemm {                                 // c = alpha * op(a) @ op(b) + beta * c, column-major
     cublasOperation_t op_a, op_b;
     int m, n, k;
     cudaDataType type_a, type_b, type_c, type_scalar;
@@ -344,21 +344,21 @@ inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cubla
     const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
     const void *beta, void *c, cudaDataType type_c, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run(
+    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run(
         alpha, a, b, beta, c);
 }
 inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
     const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
     const void *beta, void *c, cudaDataType type_c, int ldc, cudaDataType compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, compute, lda, ldb, ldc}.run(alpha, a, b, beta, c);
+    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, compute, lda, ldb, ldc}.run(alpha, a, b, beta, c);
 }
 inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m,
     int n, int k, const void *alpha, const void *a, cudaDataType type_a, int lda, long long stride_a, const void *b,
     cudaDataType type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType type_c, int ldc,
     long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(alpha,
+    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(alpha,
         strided_batch(a, stride_a, type_a), strided_batch(b, stride_b, type_b), beta,
         strided_batch(c, stride_c, type_c), count);
 }
@@ -367,17 +367,17 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
     cudaDataType type_b, int ldb, const void *beta, void *const c[], cudaDataType type_c, int ldc, int count,
     cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Product{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(
+    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(
         alpha, pointer_array(a), pointer_array(b), beta, pointer_array(c), count);
 }
 #define GRIDSTRIDE_BLAS_BATCHED(S, T, kind) \
     inline cublasStatus_t cublas##S##gemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
         int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
         using namespace gridstride::blas; \
-        const Product product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
+        const Gemm gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
         return run_in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
             const T factor = scale.get(), added = old.get(); \
-            return product.run(&factor, a, b, &added, c); \
+            return gemm.run(&factor, a, b, &added, c); \
         }); \
     } \
     inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \
@@ -394,7 +394,7 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
         const T *beta, T *const c[], int ldc, int count) { \
         using namespace gridstride::blas; \
         const auto list = [](auto p) { return pointer_array(reinterpret_cast<const void *const *>(p)); }; \
-        return Product{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
+        return Gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
             alpha, list(a), list(b), beta, list(c), count); \
     }
 GRIDSTRIDE_BLAS_BATCHED(S, float, CUDA_R_32F)

@@ -220,7 +220,7 @@ inline library::Array array_of(const cusparseDnMatDescr &m, bool is_written) {
     const size_t elements = m.rows && m.columns ? index_of(m, m.rows - 1, m.columns - 1) + 1 : 0;
     return {m.values, elements * size_t(library::bytes_of(m.type)), is_written};
 }
-struct Product {                                 // c = alpha * op(a) @ op(b) + beta * c
+struct SpMM {                                 // c = alpha * op(a) @ op(b) + beta * c
     cusparseSpMatDescr a;
     cusparseDnMatDescr b, c;
     bool transpose_a, transpose_b;
@@ -263,10 +263,10 @@ inline cusparseStatus_t multiply(const char *name, cusparseHandle_t h, cusparseO
     arrays.push_back(array_of(b, false)), arrays.push_back(array_of(c, true));
     if (!library::are_on_device(arrays)) return CUSPARSE_STATUS_INVALID_VALUE;
     const auto work = [=] {                                // reads alpha and beta in device memory when it runs
-        Product{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)}.run();
+        SpMM{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)}.run();
     };
     if (is_device(alpha)) return library::run(name, h->stream, arrays, work, line), CUSPARSE_STATUS_SUCCESS;
-    const Product product{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)};
+    const SpMM product{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)};
     library::run(name, h->stream, arrays, [=] { product.run(); }, line);
     return CUSPARSE_STATUS_SUCCESS;
 }

@@ -113,10 +113,10 @@ template <class T> GRIDSTRIDE_INLINE void check_stride(unsigned ldm) {
         gridstride::trap(gridstride::Code::matrix_stride);
 }
 
-template <class D, class A, class B, class C> struct Product {
+template <class D, class A, class B, class C> struct Mma {
     static GRIDSTRIDE_NO_TSAN void multiply_all(void *const *operands_of_lanes) {
-        using gridstride::FragmentProduct;
-        constexpr FragmentProduct product = {C::rows, C::columns, A::columns, element<typename A::element_type>(),
+        using gridstride::FragmentMma;
+        constexpr FragmentMma product = {C::rows, C::columns, A::columns, element<typename A::element_type>(),
             element<typename C::element_type>(), element<typename D::element_type>(), A::is_column_major,
             B::is_column_major};
         gridstride::multiply_fragments(product, operands_of_lanes);
@@ -159,10 +159,10 @@ GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const frag
     static_assert(is_byte<T> || std::is_same_v<T, __half> || std::is_same_v<T, double> ||
             (std::is_same_v<C, float> && std::is_same_v<D, float>),
         "mma_sync: half accumulators need half operands");
-    using Product = emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
+    using Mma = emulator::Mma<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
         fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>;
     gridstride::FragmentOperands operands = {{a.x, b.x, c.x}, d.x};
-    gridstride::run_for_warp("mma_sync", &operands, Product::multiply_all, line);
+    gridstride::run_for_warp("mma_sync", &operands, Mma::multiply_all, line);
 }
 }
 }

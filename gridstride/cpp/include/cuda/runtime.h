@@ -145,7 +145,7 @@ GRIDSTRIDE_API void register_stream(const void *stream, bool blocking, int line)
 GRIDSTRIDE_API void unregister_stream(const void *stream);
 GRIDSTRIDE_API int process_id();
 GRIDSTRIDE_API void record_event(const void *event, const void *stream);
-GRIDSTRIDE_API void forget_event(const void *event);
+GRIDSTRIDE_API void discard_event(const void *event);
 GRIDSTRIDE_API void stream_waits_for_event(const void *stream, const void *event);
 GRIDSTRIDE_API void host_waits_for_event(const void *event);
 GRIDSTRIDE_API void host_waits_for(const void *stream);
@@ -346,7 +346,7 @@ GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool ha
 GRIDSTRIDE_API void multiply_matrices(const float *a, const float *b, double *c, int m, int n, int k);
 enum class Element { f16, bf16, tf32, f32, f64, s8, u8, s32 };
 // d = a @ b + c, for fragments of nvcuda::wmma
-struct FragmentProduct {
+struct FragmentMma {
     int m, n, k;
     Element operands, addend, result;
     bool a_is_column_major, b_is_column_major;
@@ -355,7 +355,7 @@ struct FragmentOperands {
     const void *x[3];                      // the lane's elements of a, b and c
     void *d;
 };
-GRIDSTRIDE_API void multiply_fragments(const FragmentProduct &, void *const *operands_of_lanes);
+GRIDSTRIDE_API void multiply_fragments(const FragmentMma &, void *const *operands_of_lanes);
 
 // wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `accumulates`. A thread must not read its accumulators before
 // it has waited.
@@ -397,7 +397,7 @@ GRIDSTRIDE_API void tmem_store(const TensorMove &, uint32_t *const *registers, i
 GRIDSTRIDE_API void tmem_wait(bool loads, int line);
 GRIDSTRIDE_API void tmem_fence(bool is_before);
 enum class TensorKind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
-struct TensorProduct {
+struct TensorMma {
     TensorKind kind;
     int cta_group, block;              // block: elements along k per scale; 0: no scales
     uint32_t d;
@@ -411,7 +411,7 @@ struct TensorProduct {
     bool is_sparse;                    // tcgen05.mma.sp: A stores two of every four elements
     uint32_t metadata;                 // the address of their indices in tensor memory
 };
-GRIDSTRIDE_API void tmem_multiply(const TensorProduct &, int line);
+GRIDSTRIDE_API void tmem_multiply(const TensorMma &, int line);
 enum class TensorCopyShape { c128x256b, c4x256b, c128x128b, c64x128b_02_13, c64x128b_01_23, c32x128b };
 GRIDSTRIDE_API void tmem_copy(int cta_group, TensorCopyShape, uint32_t address, uint64_t descriptor, int line);
 GRIDSTRIDE_API void tmem_shift(int cta_group, uint32_t address, int line);

@@ -88,7 +88,7 @@ GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventCreate(cudaEvent_t *e, unsigned =
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
-    gridstride::forget_event(e);
+    gridstride::discard_event(e);
     delete e;
     return cudaSuccess;
 }

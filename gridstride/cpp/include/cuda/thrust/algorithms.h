@@ -290,7 +290,7 @@ template <class I, class O> O adjacent_difference(I a, I b, O out) {
     return thrust::adjacent_difference(a, b, out, std::minus<>());
 }
 
-// Scans runs of equal keys: calls `begin(key, x)` for the first value of a run, and `next(x)` for each further value.
+// Scans runs of equal keys: calls `begin(key, x)` for the first value of a run, and `next(x)` for every further one.
 namespace emulated {
 template <class K, class V, class Equal, class Begin, class Next>
 void scan_runs(K first, K last, V in, Equal equal, Begin begin, Next next) {

@@ -158,7 +158,7 @@ bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
 
 struct RejectedArgument { int64_t argument; const char *reason; };
 
-// Ends a call: takes a Python reference for each tensor that C++ still references, and copies device memory back.
+// Ends a call: takes Python references for all tensors that C++ still references, and copies device memory back.
 struct Frame {
     gs_call *outer = current();
     explicit Frame(gs_call *call) {
