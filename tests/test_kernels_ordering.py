@@ -80,7 +80,8 @@ def assert_same(pairs):
 
 def small_patch(patch):
     for name, value in SMALL.items(): patch.setattr(sorts, name, value)
-    patch.setattr(sorts, '_TILES', {size: sorts.Tile(256, 3, 1) for size in (1, 2, 4, 8)})
+    tiles = {size: sorts.Tile(256, 3, 1, size == 8) for size in (1, 2, 4, 8)}
+    patch.setattr(sorts, '_MEDIUM_TILES', tiles)
     patch.setattr(sorts, 'this_device', lambda: H100._replace(sms=1))
     patch.setattr(top_k, '_MIN_BLOCK_ELEMENTS', 300)
 
@@ -146,7 +147,7 @@ def test_warps_of_resident_blocks_count_ahead(name, monkeypatch):
     "Elements loaded to registers (float32) and by bulk copies (uint8); the tiles as above"
     for name_of_limit in ('_MIN_BULK_BYTES', '_MIN_RESIDENT_BYTES'): monkeypatch.setattr(compaction, name_of_limit, 1)
     monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
-    few_warps = {size: compaction.Resident(2, 1, stages, 2, 1) for size, stages in ((1, 3), (4, 0))}
+    few_warps = {1: compaction.Resident(2, 1, 3, 1, 2, 1), 4: compaction.Resident(2, 1, 0, 2, 2, 1)}
     monkeypatch.setattr(compaction, '_RESIDENT', few_warps)
     compaction.compact_launches.cache_clear()
     x, keep = keys(name, (12_000,)), torch.rand(12_000, generator=torch.Generator().manual_seed(1)) < .4

@@ -239,14 +239,15 @@ def tiles():
                       flags=re.S)
 
     def use(threads, items, blocks, matches):
-        for size in given: sorts._TILES[size] = sorts.Tile(threads, items, blocks)
+        tile = sorts.Tile(threads, items, blocks, False)
+        for payload, by_size in given.items(): sorts._TILES[payload] = dict.fromkeys(by_size, tile)
         sources.source = lambda name: matching if matches and name == 'rank' else text(name)
         sources.kernel_source.cache_clear()
         sorts.onesweep_launches.cache_clear()
     try:
         for threads, items, blocks, matches in (
-                (384, 23, 2, 0), (384, 25, 2, 0), (384, 21, 2, 0), (384, 19, 2, 0), (384, 17, 2, 0), (512, 16, 2, 0),
-                (256, 23, 3, 0), (256, 27, 3, 0), (320, 23, 2, 0), (448, 19, 2, 0), (384, 23, 2, 1)):
+                (384, 36, 2, 0), (384, 32, 2, 0), (384, 30, 2, 0), (384, 28, 2, 0), (384, 22, 2, 0), (384, 20, 2, 0),
+                (512, 24, 2, 0), (512, 20, 2, 0), (320, 36, 2, 0), (256, 42, 2, 0), (384, 30, 2, 1)):
             use(threads, items, blocks, matches)
             line = f'  {threads} x {items}, {blocks} blocks{" match" if matches else ""}'
             for what, f in (('keys', lambda: sorts._sort(x, None, -1, False)),

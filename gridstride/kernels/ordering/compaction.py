@@ -57,6 +57,7 @@ class Resident(NamedTuple):
     warps: int  # that write elements
     vectors: int  # 512 elements of a warp's chunk
     stages: int  # chunks in shared memory per warp, or 0: elements are loaded to registers
+    loaded: int  # rounds between loading elements to registers and writing them
     ahead: int  # rounds between counting and writing
     lag: int  # rounds that are counted before the counts of the first one are added up
 
@@ -72,10 +73,10 @@ class Resident(NamedTuple):
 
 # bytes per element -> the fastest of about ten for 2^28 elements on an H200
 _RESIDENT = {
-    1: Resident(16, 4, 4, 4, 2),
-    2: Resident(16, 2, 6, 4, 2),
-    4: Resident(22, 1, 0, 4, 2),
-    8: Resident(14, 1, 0, 4, 2),
+    1: Resident(16, 4, 4, 1, 4, 2),
+    2: Resident(16, 2, 6, 1, 4, 2),
+    4: Resident(18, 1, 0, 2, 6, 3),
+    8: Resident(10, 1, 0, 2, 4, 2),
 }
 _MIN_RESIDENT_BYTES = 2**24
 

@@ -2,7 +2,8 @@
 // tile of the row, and finds the position of its first key of each digit by decoupled look-back.
 // Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (the source
 // of the values), the types Value, Payload and Stored (of a value that is read, exchanged and written), WITH_KEYS
-// (whether keys are written).
+// (whether keys are written), SEPARATE (values are exchanged in other shared memory than the keys, at the same time;
+// otherwise in the same memory after them, which allows larger tiles).
 constexpr int TILE = THREADS * ITEMS;
 enum { NO_VALUES, POSITIONS, READ };
 // The status of a digit of a tile: a state and a count of keys. INVALID: not counted yet; AGGREGATE: the count of the
@@ -30,8 +31,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_values, const unsigned *counts,
          unsigned *status, unsigned *next_status, unsigned *tickets, int width, int tiles, int pass) {
     extern __shared__ __align__(16) unsigned char memory[];
-    Payload *exchange_values = (Payload *)memory;
-    Bits *exchange = (Bits *)(exchange_values + (VALUES == NO_VALUES ? 0 : TILE));
+    Bits *exchange = (Bits *)memory;
+    Payload *exchange_values = (Payload *)(memory + (SEPARATE ? TILE * sizeof(Bits) : 0));
     __shared__ unsigned counters[WARPS][DIGITS], base[DIGITS], warp_sums[DIGITS / 32];
     __shared__ unsigned ticket;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tid = threadIdx.x;
@@ -46,15 +47,16 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     auto digit_of = [&](Bits key) { return unsigned(order(key) >> shift) & (DIGITS - 1); };
 
     Bits key[ITEMS];
-    unsigned rank[ITEMS];
+    unsigned ranks[(ITEMS + 1) / 2] = {};                   // two of 16 bits each, so that larger tiles fit
+    auto rank_at = [&](int i) { return ranks[i / 2] >> i % 2 * 16 & 0xffff; };
     const int first = warp * 32 * ITEMS + lane;             // a warp reads 32 * ITEMS consecutive keys
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) key[i] = is_full || first + i * 32 < tile_keys ? from[first + i * 32] : Bits(0);
     auto digit_at = [&](int i) {                            // past the end of the row: the last digit
         return is_full || first + i * 32 < tile_keys ? digit_of(key[i]) : DIGITS - 1;
     };
-    rank[0] = warp_rank(digit_at(0), counters[warp]);
-    bool is_equal = __shfl_sync(~0u, rank[0], 31) == 31;    // all digits of the warp's first 32 keys, and then of all
+    ranks[0] = warp_rank(digit_at(0), counters[warp]);
+    bool is_equal = __shfl_sync(~0u, ranks[0], 31) == 31;   // all digits of the warp's first 32 keys, and then of all
     if (is_equal) {
         #pragma unroll
         for (int i = 1; i < ITEMS; i++) is_equal &= digit_at(i) == digit_at(0);
@@ -62,11 +64,11 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     }
     if (is_equal) {
         #pragma unroll
-        for (int i = 1; i < ITEMS; i++) rank[i] = i * 32 + lane;
+        for (int i = 1; i < ITEMS; i++) ranks[i / 2] |= (i * 32 + lane) << i % 2 * 16;
         if (lane == 0) counters[warp][digit_at(0)] = 32 * ITEMS;
     } else {
         #pragma unroll
-        for (int i = 1; i < ITEMS; i++) rank[i] = warp_rank(digit_at(i), counters[warp]);
+        for (int i = 1; i < ITEMS; i++) ranks[i / 2] |= warp_rank(digit_at(i), counters[warp]) << i % 2 * 16;
     }
     __syncthreads();
 
@@ -88,8 +90,8 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        rank[i] += counters[warp][digit_at(i)];
-        exchange[rank[i]] = key[i];
+        ranks[i / 2] += counters[warp][digit_at(i)] << i % 2 * 16;
+        exchange[rank_at(i)] = key[i];
     }
     Payload payload[ITEMS];                                 // loaded during the look-back
     #pragma unroll
@@ -108,21 +110,35 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
         next_status[((size_t)row * tiles + tile) * DIGITS + tid] = INVALID;
         base[tid] = before - start;
     }
-    if (VALUES != NO_VALUES)
+    auto exchange_all_values = [&] {
         #pragma unroll
-        for (int i = 0; i < ITEMS; i++) exchange_values[rank[i]] = payload[i];
+        for (int i = 0; i < ITEMS; i++) exchange_values[rank_at(i)] = payload[i];
+    };
+    if (VALUES != NO_VALUES && SEPARATE) exchange_all_values();
     __syncthreads();
 
     Bits *row_sorted = sorted + (size_t)row * width;
     Stored *row_values = sorted_values + (size_t)row * width;
+    unsigned digits[(ITEMS + 3) / 4] = {};                  // of the keys that this thread writes, four of 8 bits each
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        int from_rank = tid + i * THREADS;
+        const int from_rank = tid + i * THREADS;
         if (is_full || from_rank < tile_keys) {
-            Bits k = exchange[from_rank];
-            unsigned to = base[digit_of(k)] + from_rank;
-            if (WITH_KEYS) row_sorted[to] = k;
-            if (VALUES != NO_VALUES) row_values[to] = exchange_values[from_rank];
+            const Bits k = exchange[from_rank];
+            const unsigned digit = digit_of(k);
+            digits[i / 4] |= digit << i % 4 * 8;
+            if (WITH_KEYS) row_sorted[base[digit] + from_rank] = k;
+            if (VALUES != NO_VALUES && SEPARATE) row_values[base[digit] + from_rank] = exchange_values[from_rank];
         }
+    }
+    if (VALUES == NO_VALUES || SEPARATE) return;
+    __syncthreads();                                        // all keys are written: values take their place
+    exchange_all_values();
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        const int from_rank = tid + i * THREADS;
+        if (is_full || from_rank < tile_keys)
+            row_values[base[digits[i / 4] >> i % 4 * 8 & (DIGITS - 1)] + from_rank] = exchange_values[from_rank];
     }
 }

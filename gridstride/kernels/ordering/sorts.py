@@ -43,12 +43,18 @@ class Tile(NamedTuple):
     threads: int
     items: int  # keys per thread
     min_blocks: int  # resident blocks per SM, for the compiler
+    separate: bool = True  # values have shared memory other than that of the keys
 
 
-_TILES = {1: Tile(384, 23, 2), 2: Tile(384, 23, 2), 4: Tile(384, 23, 2), 8: Tile(384, 17, 2)}  # bytes -> `Tile`
-_PAIR_TILE = Tile(384, 22, 2)  # keys and values of 4 bytes
-_WIDE_TILE = Tile(384, 14, 2)  # keys and values of 8 bytes each: shared memory must hold both
-_SMALL_TILE = Tile(256, 8, 2)  # if larger tiles would leave SMs idle
+# payload -> bytes of a key or a value, whichever is larger -> `Tile`
+_TILES = {
+    'none': {1: Tile(384, 36, 2), 2: Tile(384, 30, 2), 4: Tile(384, 36, 2), 8: Tile(384, 22, 2)},
+    'values': dict.fromkeys((1, 2, 4), Tile(384, 32, 2, False)) | {8: Tile(384, 20, 2, False)},
+    'positions': {4: Tile(384, 26, 2), 8: Tile(384, 20, 2, False)},
+}
+_MIN_WAVES = 4  # of these tiles; with fewer, too many SMs would be idle in the last wave
+_MEDIUM_TILES = {1: Tile(384, 22, 2), 2: Tile(384, 22, 2), 4: Tile(384, 22, 2), 8: Tile(384, 17, 2, False)}
+_SMALL_TILE = Tile(256, 8, 2)  # if medium tiles would leave SMs idle
 _PRE_HOPPER_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
 
 
@@ -61,9 +67,14 @@ def _tile(problem, device) -> Tile:
     "Return the `Tile` for a problem"
     if not device.hopper:
         return _PRE_HOPPER_TILE
-    tile = _TILES[problem.max_bytes] if problem.key.bytes + problem.value_bytes < 16 else _WIDE_TILE
-    tile = _PAIR_TILE if problem.payload == 'values' and problem.key.bytes == problem.value_bytes == 4 else tile
-    return tile if problem.rows * problem.width >= 2 * device.sms * tile.threads * tile.items else _SMALL_TILE
+    for min_waves, tile in (
+        (_MIN_WAVES, _TILES[problem.payload][problem.max_bytes]),
+        (1, _MEDIUM_TILES[problem.max_bytes]),
+    ):
+        wave_keys = tile.min_blocks * device.sms * tile.threads * tile.items
+        if problem.rows * problem.width >= min_waves * wave_keys:
+            return tile
+    return _SMALL_TILE
 
 
 # The passes, from the lowest byte to the highest. The result of the last pass, and of every second one before it, is
@@ -96,7 +107,7 @@ def _pass_launch(problem, index, tile):
     source, (read, stored), value_arrays = _value_arguments(problem, index)
     with_keys = problem.payload != 'positions' or index < passes - 1
     constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
-    constants |= dict(VALUES=source, WITH_KEYS=with_keys)
+    constants |= dict(VALUES=source, WITH_KEYS=with_keys, SEPARATE=tile.separate)
     payload = 'unsigned' if source == 1 else read
     types = ('Value', read), ('Payload', payload), ('Stored', stored)
     src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
@@ -104,7 +115,8 @@ def _pass_launch(problem, index, tile):
     status_arrays = tuple(f'status{(index + i) % 2}' for i in range(2))
     tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
     scalars = problem.width, tiles, index
-    shared = dynamic_smem_bytes(tile_keys * (problem.key.bytes + problem.value_bytes), _static_bytes(tile.threads))
+    exchanged_bytes = problem.key.bytes + problem.value_bytes if tile.separate else problem.max_bytes  # per key
+    shared = dynamic_smem_bytes(tile_keys * exchanged_bytes, _static_bytes(tile.threads))
     arrays = *keys, *value_arrays, 'counts', *status_arrays, 'tickets'
     return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), shared)
 
