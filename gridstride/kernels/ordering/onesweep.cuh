@@ -132,7 +132,7 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
         }
     }
     if (VALUES == NO_VALUES || SEPARATE) return;
-    __syncthreads();                                        // all keys are written: values take their place
+    __syncthreads();                                        // all keys are written, so values may overwrite them
     exchange_all_values();
     __syncthreads();
     #pragma unroll
