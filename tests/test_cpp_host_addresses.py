@@ -501,7 +501,7 @@ def test_memory_that_was_not_given(module, index):
         warnings.simplefilter('ignore')
         module.allocate()
     e = finding(module.use_lost, index)
-    assert (e.code, e.fields['bytes'], e.fields['allocated']) == ('failed_alloc', 1 << 45, line_with('// allocated'))
+    assert (e.code, e.fields['bytes'], e.fields['alloc_line']) == ('failed_alloc', 1 << 45, line_with('// allocated'))
 
 
 def test_after_a_look_at_the_error_null_is_null(module):

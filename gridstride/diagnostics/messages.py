@@ -178,7 +178,7 @@ WORDS = {
     ('memcheck', 'null_read'): Words('read through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'null_written'): Words('write through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'failed_alloc'): Words(
-        '{access_to} memory whose allocation failed: line {allocated} requested {bytes} bytes, got '
+        '{access_to} memory whose allocation failed: line {alloc_line} requested {bytes} bytes, got '
         'cudaErrorMemoryAllocation (out of memory), and did not check the error',
         'Compare the result of the allocation with cudaSuccess before a kernel uses the pointer; allocate less memory.',
     ),
@@ -254,7 +254,7 @@ WORDS = {
     ),
     ('racecheck', 'programs_atomic'): Words(
         _RACE + ': only one of the two programs accesses it with an atomic',
-        'Use atomics on both sides, or read it in a second kernel, launched after the first.',
+        'Use atomics in both programs, or read it in a second kernel, launched after the first.',
     ),
     ('racecheck', 'read_back'): Words(
         'line {line} of {kernel}: data race (read after write) on {element}: one lane reads what another '
@@ -316,7 +316,7 @@ WORDS = {
         _RACE + ': a flag orders the two devices only within one device: a fence, release or load of the flag has '
         'device scope',
         'Device scope (.gpu, __threadfence) reaches the L2 cache of one GPU, and another GPU does not see it. Use '
-        'system scope on both sides: __threadfence_system(), .sys, thread_scope_system.',
+        'system scope in both kernels: __threadfence_system(), .sys, thread_scope_system.',
     ),
     ('racecheck', 'atomic_of_device'): Words(
         _RACE + ': two devices access it, and the scope of an atomic is one device',
@@ -824,8 +824,8 @@ WORDS = {
     ('launch', 'out_of_memory'): Words(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
-        'By default the device has as much memory as this machine has free; with checks, each byte takes eleven. '
-        'Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
+        'By default the device has as much memory as this machine has free; with checks, each byte requires eleven '
+        'bytes of it. Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
         '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and '

@@ -210,6 +210,6 @@ def _read_text(path):
         with tokenize.open(path) as f:  # handles byte order marks, and lines such as `# coding: latin-1`
             return f.read(_MAX_CHARACTERS + 1)
     except UnicodeDecodeError as e:
-        raise FormError(f'{path.name} is not text in UTF-8: {e.reason} at byte {e.start}') from None
+        raise FormError(f'{path.name} is not UTF-8 text: {e.reason} at byte {e.start}') from None
     except SyntaxError as e:
-        raise FormError(f'{path.name} is not text in UTF-8: {e.msg}') from None
+        raise FormError(f'{path.name} is not UTF-8 text: {e.msg}') from None

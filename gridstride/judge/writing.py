@@ -186,8 +186,8 @@ class _Collector:
             )
         else:
             raise FormError(
-                f'it uses {name}, a {type(obj).__name__}, which cannot be written to a file: create it inside the '
-                f'function'
+                f'the submission uses {name}, a {type(obj).__name__}, which cannot be written to a file: create it '
+                'inside the function'
             )
 
     def with_load_inline(self, text):

@@ -91,7 +91,7 @@ def test_the_function_that_a_kernel_called_is_reported_with_the_call():
 def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
     fields = {k: Phrase('at_cluster') if k == 'why' else
               (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
-              if k in ('mask', 'whole', 'address', 'word') else
+              if k in ('mask', 'full_mask', 'address', 'word') else
               [('x', -5, 100)] if k == 'candidates' else 'text' for k in field_names(kind, code)}
     for dialect in DIALECTS:
         what, hint = text_of(kind, code, dialect, fields)

@@ -21,7 +21,7 @@ ALIGNMENTS = {
     'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
 }  # fmt: skip
 # keywords that are not the name of a function, even before a `(`
-NON_FUNCTION_WORDS = ALIGNMENTS | {
+NON_FUNCTION_KEYWORDS = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
@@ -368,7 +368,7 @@ class Code(list):
 
     def find_parameter_list(self, start, end):
         "Return the index of the first `(` in `start:end` that follows the name of a function; None if there is none"
-        if (start, end) not in self._parameter_lists:  # cached, because several modules read the same head
+        if (start, end) not in self._parameter_lists:  # cached, because several modules parse the same declaration
             self._parameter_lists[start, end] = self._find_parameter_list(start, end)
         return self._parameter_lists[start, end]
 
@@ -376,13 +376,13 @@ class Code(list):
         texts = self.texts
         match = self.match
         end = min(end, self._length)
-        head_texts = texts[i:end]
-        if '(' not in head_texts:
+        declaration_texts = texts[i:end]
+        if '(' not in declaration_texts:
             return None
-        num_before = head_texts.index('(')
-        i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(head_texts[:num_before]) else 0
+        num_before = declaration_texts.index('(')
+        i += num_before if _PARAMETER_LIST_TOKENS.isdisjoint(declaration_texts[:num_before]) else 0
         while i < end and (text := texts[i]) != '=' and text != 'operator':
-            is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NON_FUNCTION_WORDS
+            is_named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NON_FUNCTION_KEYWORDS
             if is_named and not self._name_follows(match.get(i, i) + 1, end):
                 return i
             if text == '<':

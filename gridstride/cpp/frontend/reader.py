@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NON_FUNCTION_WORDS, OPENING_BRACKETS, Code, MacroCode, is_balanced
+from .code import ALIGNMENTS, NON_FUNCTION_KEYWORDS, OPENING_BRACKETS, Code, MacroCode, is_balanced
 from .declarations import BUILTIN, CLASS_KEYWORDS, QUALIFIERS, STORAGE
 from .declarations import declared_name, skip_specifiers, format_type, tokens_of_type
 from .preprocessor import DEFINE, has_conditions, live_lines
@@ -126,7 +126,7 @@ def _result_type(code, type_start, opening, end):
         arrow = code.find_stop(arrow, ('->', '{', ';'))
     if code[arrow] == '->':
         return format_type([code[i] for i in range(arrow + 1, min(end, code.find_stop(arrow, ('requires', 'try'))))])
-    while code.is_word(type_start) and code[type_start + 1] == '(' and code[type_start] not in NON_FUNCTION_WORDS:
+    while code.is_word(type_start) and code[type_start + 1] == '(' and code[type_start] not in NON_FUNCTION_KEYWORDS:
         type_start = code.match[type_start + 1] + 1  # a macro before it
     texts = tuple(code.texts[type_start : opening - 1])
     if texts not in code.result_types:  # many functions have the same type

@@ -6,7 +6,7 @@ code. And if a variable is set to 3 on one path only, a compiler may assume 3 on
 
 import re
 
-from ..frontend.code import NON_FUNCTION_WORDS, Code
+from ..frontend.code import NON_FUNCTION_KEYWORDS, Code
 from ..frontend.declarations import BUILTIN
 from ..frontend.reader import read
 
@@ -175,7 +175,7 @@ def _is_certainly_read(code, i, body):
             code[opening] == '{'
             or code[opening] == '('
             and code.is_word(opening - 1)
-            and code[opening - 1] not in NON_FUNCTION_WORDS
+            and code[opening - 1] not in NON_FUNCTION_KEYWORDS
         ):
             return False
         i = opening

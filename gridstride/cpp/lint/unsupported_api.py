@@ -39,7 +39,7 @@ def hint_for_missing_header(header: str) -> str:
 
 
 # pattern of CUDA names -> what to use instead
-_FAMILIES = (
+_ALTERNATIVES = (
     (r'cudaMemPool(?:Export|Import|Ptr)\w*', 'share memory within one process'),
     (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'use a texture with one level'),
     (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'copy the data through host memory'),
@@ -65,7 +65,7 @@ _STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:suppor
 
 def _alternative(name, is_typo):
     "Return the alternative to a CUDA name; None for other names, and for an apparent typo"
-    for pattern, alternative in _FAMILIES:
+    for pattern, alternative in _ALTERNATIVES:
         if re.fullmatch(pattern, name):
             return alternative if alternative or not is_typo else None
 

@@ -120,7 +120,7 @@ def _bind(n, constraint, expression, is_output):
         or is_output != is_marked_output
         or (is_output and is_constant)
     ):
-        raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
+        raise UnknownPTX(f'the emulator does not support inline asm operands with constraint {constraint!r}')
     if is_constant:
         return f'constexpr auto gs_{n} = {expression};', ''
     if not is_output:  # a copy, which the PTX may change

@@ -193,7 +193,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     const Field access_field = {"access", access_of(write, location)};
     if (const auto *failure = memory.failed_at(a); failure && !is_mapped(a))
         return report_finding(Code::failed_alloc,
-            {access_field, {"bytes", failure->first}, {"allocated", failure->second}}, {self, now, location});
+            {access_field, {"bytes", failure->first}, {"alloc_line", failure->second}}, {self, now, location});
     if (a < 4096) return report_null(write, location);
     if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
 #ifndef __wasm__                           // there dladdr() accepts any address

@@ -452,7 +452,8 @@ static void report_memory_fault(Worker &w) {
     if (target.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
     if (target.kind == DeviceAddress::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
     if (const auto *failure = memory.failed_at(address))
-        return report(Code::failed_alloc, {access, {"bytes", failure->first}, {"allocated", failure->second}}, w.pc, 0);
+        return report(
+            Code::failed_alloc, {access, {"bytes", failure->first}, {"alloc_line", failure->second}}, w.pc, 0);
     if (!memory.holds(address))
         return report(address < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", address}}, w.pc, 0);
     if (const Allocation *allocation = memory.at(address); allocation && allocation->host_name)
