@@ -1,12 +1,14 @@
 """What the C++ runtime reports: its codes and fields against the table of messages, its structures
 against Python's mirror of them."""
-import ast, ctypes, re
+import ast, ctypes, re, shutil
 from pathlib import Path
 
 import numpy as np, pytest
 
 import gridstride
+from gridstride.bench.variants import changed
 from gridstride.cpp import cuda_kernel, emulator, finding
+from gridstride.cpp.toolchain import runtime_library
 from gridstride.cpp.toolchain.compilers import CPP_FOLDER
 from gridstride.diagnostics.errors import Phrase, RacecheckError, field_names, text_of
 from gridstride.diagnostics.messages import PHRASES, WORDS
@@ -111,9 +113,30 @@ def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(e
 
 
 def test_another_version_of_the_runtime_is_refused(monkeypatch):
-    monkeypatch.setattr(finding, 'ABI', finding.ABI+1)
-    with pytest.raises(finding.AbiMismatch, match=rf'version .*\b{finding.ABI-1} .* {finding.ABI} '):
+    monkeypatch.setattr(finding, 'INTERFACE', finding.INTERFACE+1)
+    with pytest.raises(finding.AbiMismatch, match=rf'version .*\b{finding.INTERFACE-1} .* {finding.INTERFACE} '):
         finding.check_abi(emulator.device())
+
+
+def test_each_change_of_the_interface_is_another_version(tmp_path, monkeypatch):
+    "A process that imported this package before an update must refuse a runtime that was built after it"
+    shutil.copytree(runtime_library.CPP_FOLDER/'include', tmp_path/'include')
+    monkeypatch.setattr(runtime_library, 'CPP_FOLDER', tmp_path)
+    assert runtime_library.interface_version() == finding.INTERFACE
+    for name,old,new in (('finding.h', 'synccheck, fencecheck', 'fencecheck, synccheck'),
+                         ('runtime.h', 'struct gridstride_leak {', 'struct gridstride_leak { int device;')):
+        header = tmp_path/'include/cuda'/name
+        text = header.read_text()
+        header.write_text(changed(text, old, new))
+        assert runtime_library.interface_version() != finding.INTERFACE
+        header.write_text(text)
+    assert runtime_library.interface_version() == finding.INTERFACE
+
+
+def test_kinds_have_the_order_of_the_enumeration():
+    enumeration = re.search(r'enum Kind \{(.*?)\};', (CPP_FOLDER/'include/cuda/finding.h').read_text(), re.S)[1]
+    kinds = re.findall(r'\w+', re.sub('//.*', '', enumeration))
+    assert [OWN.get(kind, kind) for kind in kinds] == [*finding.KINDS]
 
 
 def test_another_size_of_a_structure_is_refused(monkeypatch):

@@ -1,7 +1,8 @@
 """Reads the findings of the emulator's runtime with ctypes structures that mirror `include/cuda/finding.h`.
 
 The runtime reports a kind, a code and fields; `messages.WORDS` has the texts. C++ and Python each define the layout of
-the structures, and `check_abi` compares the two definitions before anything is read.
+the structures, and `check_abi` compares the two definitions before anything is read: their sizes, and a checksum of the
+headers, which also contain enumerations such as `KINDS` and the functions that Python calls.
 """
 
 import ctypes
@@ -9,12 +10,13 @@ import re
 from pathlib import Path
 
 from .frontend.edits import NotEmulated
+from .toolchain.runtime_library import interface_version
 from ..diagnostics.accessed_arrays import accessed_arrays
 from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import find_uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
 
-ABI = 5  # `abi_version` in runtime/state.h: incremented on both sides when a shared structure changes
+INTERFACE = interface_version()  # of the headers that this module was written for
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck', 'launch', 'assert')
 KINDS += ('crash', 'timeout', 'interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _FAR_APART = 2**26  # elements; arrays of a small program are rarely at such a distance
@@ -87,7 +89,7 @@ def check_abi(lib):
     "Raise `AbiMismatch` unless the library has the version of this module and structures of the same sizes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
     compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
-    expected = dict(zip(compiled, (ABI, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
+    expected = dict(zip(compiled, (INTERFACE, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
     mismatches = [
         f'{name}: {compiled[name]} in the runtime, {expected[name]} in Python'
         for name in expected

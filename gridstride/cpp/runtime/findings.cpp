@@ -428,7 +428,8 @@ GRIDSTRIDE_WRAP(_Exit)
 GRIDSTRIDE_WRAP(quick_exit)
 const gridstride::Abi *gridstride_abi() {
     using namespace gridstride;
-    static const Abi abi = {abi_version, sizeof(gridstride_options), sizeof(Location), sizeof(Field), sizeof(Finding)};
+    static const Abi abi = {
+        GRIDSTRIDE_INTERFACE, sizeof(gridstride_options), sizeof(Location), sizeof(Field), sizeof(Finding)};
     return &abi;
 }
 const char *gridstride_codes() {

@@ -10,8 +10,6 @@
 
 namespace gridstride {
 
-// The version of the interface to Python: finding.h, and the functions at the end of runtime.h
-constexpr int abi_version = 5;
 extern gridstride_options options;
 extern Finding current_finding;
 extern std::vector<Finding> pending_warnings;    // reported at the end of the call

@@ -1,6 +1,6 @@
 """Builds the emulator's runtime, which is a shared library, once per compiler."""
 
-import os, threading
+import os, sys, threading, zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,11 +42,26 @@ def runtime_is_built():
     )
 
 
+_INTERFACE = 'cuda/finding.h', 'cuda/runtime.h', 'torch/gridstride/call.h'
+
+
+def interface_version() -> int:
+    """Return a checksum of the headers whose structures, enumerations and functions Python and the runtime share.
+
+    It is not cached: a process that runs while the package is updated must notice that the headers have changed. 0 in a
+    browser, where the compiler has the headers, and loads no other runtime."""
+    if sys.platform == 'emscripten':
+        return 0
+    headers = [(CPP_FOLDER / 'include' / name).read_bytes() for name in _INTERFACE]
+    return zlib.crc32(b'\0'.join(headers)) & 0x7FFFFFFF
+
+
 def _build_arguments(*extra_flags):
     "Return the positional arguments of `build`: no sources, the commands, and the other parts of the key"
     c = compiler()
     # Every access calls a hook. A hook that crosses an instruction cache line takes up to 10% more time.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
+    flags.append(f'-DGRIDSTRIDE_INTERFACE={interface_version()}')
     extra_flags_of_unit = {'unit_launch': (), 'unit_access': (), 'unit_rare': ('-O1',), 'unit_python': ()}
     compile_commands = [
         [c.path, *flags, *unit_flags, '-c', str(CPP_FOLDER / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']

@@ -160,7 +160,8 @@ struct Finding {
 
     void add(Fields);
 };
-// The version of the interface, and the sizes of its structures; C++ and Python must agree
+// The version of the interface (GRIDSTRIDE_INTERFACE of toolchain/runtime_library.py), and the sizes of its structures;
+// C++ and Python must agree
 struct Abi { int version, options, location, field, finding; };
 
 // Adds the field `name` to a finding: a phrase that describes what a thread in a deadlock waits for.
