@@ -1,5 +1,6 @@
 """Blackwell's tensor memory and tensor cores on the emulator: what tcgen05 instructions compute, and what the detectors
 report of mistakes with them. The specification of PTX is the judge: none of this has run on a GPU."""
+import re
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -670,6 +671,18 @@ def test_wrong_special_products(programs, number):
 def test_what_is_not_emulated_is_refused(programs):
     with pytest.raises(NotEmulated): run_case(programs['any_kind'], WS, flips=1 << 30)
     with pytest.raises(NotEmulated): run_case(programs['any_kind'], SP, flips=12 << 24)          # M = 64
+
+
+@pytest.mark.parametrize('instruction,operands', [
+    ('cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes', '[%0], [%1, {0, 0, 0}]'),
+    ('tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X', '[%0], %1, %1, [%0], %0, [%0], [%0], 1'),
+    ('tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X', '[%0], %1, %1, [%0], %0, [%0], [%0], 1'),
+    ('tcgen05.ld.red.sync.aligned.32x32b.x2.u32.min', '{%0, %0}, %0, [%0]'),
+    ('tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32', '[%0], %1')])
+def test_a_refusal_names_the_instruction(instruction, operands):
+    statement = f'asm volatile("{instruction} {operands};" :: "r"(0), "l"(p));'
+    with pytest.raises(NotEmulated, match=re.escape(instruction)):
+        cuda_kernel('__global__ void k(int *p) { %s }' % statement)
 
 
 def random_special_case(rng, kind, a, b, swizzle):

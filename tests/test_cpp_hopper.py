@@ -611,8 +611,32 @@ def test_leaving_early_is_found_in_either_order(order):
 
 def test_a_grid_has_whole_clusters():
     with finding('launch cluster_size', cluster=(4,1,1)): neighbours(grid=(6,1,1))
-    with finding('launch cluster_size'): neighbours(cluster=(16,1,1), grid=(16,1,1))
+    with finding('launch cluster_size', limit=8): neighbours(cluster=(16,1,1), grid=(16,1,1))
     assert neighbours()
+
+NEXT_RANK = '''#include <cooperative_groups.h>
+__device__ void store_next_rank(int *out) {
+    __shared__ int rank;
+    auto cluster = cooperative_groups::this_cluster();
+    if (threadIdx.x == 0) rank = cluster.block_rank();
+    cluster.sync();
+    const int next = (cluster.block_rank() + 1)%cluster.num_blocks();
+    if (threadIdx.x == 0) out[blockIdx.x] = *cluster.map_shared_rank(&rank, next);
+    cluster.sync();
+}
+__global__ void by_launch(int *out) { store_next_rank(out); }
+__global__ void __cluster_dims__(16) by_declaration(int *out) { store_next_rank(out); }
+'''
+
+def test_clusters_of_sixteen_blocks_must_be_allowed():
+    kernels,out = cuda_kernel(NEXT_RANK),torch.zeros(32, dtype=torch.int32)
+    launches = dict(by_launch=lambda k: k.launch([out], 32, 32, cluster=16), by_declaration=lambda k: k[32,32](out))
+    for name,launch in launches.items():
+        with finding('launch cluster_size', cluster=(16,1,1), limit=8): launch(kernels[name])
+        kernels[name].allow_large_clusters()
+        launch(kernels[name])
+        assert out.tolist() == [*range(1, 16), 0]*2
+    with finding('launch cluster_size', limit=16): kernels['by_launch'].launch([out], 32, 32, cluster=32)
 
 @pytest.mark.parametrize('tensor', [False,True])
 @pytest.mark.parametrize('cluster,columns', [((2,1,1),2), ((4,1,1),4), ((4,1,1),2), ((2,2,1),2), ((1,2,1),1)])

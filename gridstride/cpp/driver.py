@@ -13,6 +13,7 @@ from ..diagnostics.errors import LaunchError, learner_stacklevel
 COOPERATIVE_ATTRIBUTE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_LARGE_CLUSTERS_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 @lru_cache
@@ -79,6 +80,14 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
     if error:
         message = f'requested {shared} bytes of dynamic shared memory, but this GPU allows {limit} per block'
         raise LaunchError(message, kernel=name)
+
+
+def set_large_clusters_allowed(handle: int, name: str):
+    "Allow a kernel's clusters to have more than 8 blocks; raises `LaunchError` if the GPU does not support it"
+    import torch
+
+    if error := driver().cuKernelSetAttribute(_LARGE_CLUSTERS_ALLOWED, 1, handle, torch.cuda.current_device()):
+        raise LaunchError(f'clusters of more than 8 blocks are not supported here: {error_string(error)}', kernel=name)
 
 
 # Bytes of dynamic shared memory that a kernel may use without the attribute. The limit is 48 KiB including static

@@ -19,6 +19,7 @@ from .driver import (
     core,
     launch_by_driver,
     ensure_max_dynamic_smem,
+    set_large_clusters_allowed,
     show_prints,
     size_of_parameter,
     warn_unchecked,
@@ -30,7 +31,7 @@ from .toolchain.nvrtc import FIRST_HEADER, HOST_HEADERS, substitute_headers
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource, tokens_of
-from ..diagnostics.errors import LaunchError
+from ..diagnostics.errors import LaunchError, WrongArgument
 from ..diagnostics.launch_config import (
     ConfiguredKernel,
     argument_error,
@@ -63,6 +64,7 @@ class Kernel:
         self.device = device
         self.build_result = build_result
         self.handle = getattr(run, 'handle', None)  # the driver's handle, on a GPU
+        self._large_clusters = False
         module = self.handle and run.parameters is not None and launcher()
         self._launches = Launches(self, module, run.parameters, run.launch_attributes) if module else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(format_param, params))})'
@@ -94,12 +96,29 @@ class Kernel:
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
         "Check `args` and launch the kernel with them; `cluster`: blocks per cluster, on the emulator"
-        config = configure(self.__name__, grid, block, stream, shared, cluster, opts_in=True)
+        config = configure(
+            self.__name__, grid, block, stream, shared, cluster, opts_in=True, large_clusters=self._large_clusters
+        )
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         if self.handle:
+            if cluster:
+                message = '`cluster` is supported on the emulator: on a GPU, declare the kernel with __cluster_dims__'
+                raise WrongArgument(f'{self.__name__}: {message}')
             ensure_max_dynamic_smem(self, config.shared)
-        self._run(args, *config[:4], *([config.cluster] if cluster else ()))
+            return self._run(args, *config[:4])
+        self._run(args, *config[:4], config.cluster, self._large_clusters)
+
+    def allow_large_clusters(self):
+        """Allow clusters of up to 16 blocks, which not every GPU supports, instead of 8, in all later launches.
+
+        It sets cudaFuncAttributeNonPortableClusterSizeAllowed; raises `LaunchError` if the GPU refuses.
+
+            kernel.allow_large_clusters()
+            kernel.launch(args, 16, 128, cluster=16)"""
+        if self.handle:
+            set_large_clusters_allowed(self.handle, self.__name__)
+        self._large_clusters = True
 
 
 def with_stream_handle(config):
@@ -280,9 +299,9 @@ def _compile_for_emulator(src, requests, checks):
     emulator.device()
     module = EmulatorModule(build_result, file, {}, checks, src)
 
-    def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER):
+    def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER, large_clusters=False):
         emulator.defer_arguments(args)
-        module.launch(name, grid, block, args, shared, cluster=cluster)
+        module.launch(name, grid, block, args, shared, cluster=cluster, large_clusters=large_clusters)
 
     run_of_kernel = {name: partial(run, _to_identifier(name)) for name, _ in requests}
     return Kernels({name: Kernel(name, f.params, run_of_kernel[name], 'cpu', build_result) for name, f in requests})

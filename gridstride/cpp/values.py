@@ -376,6 +376,7 @@ class _Call(ctypes.Structure):
         ('result', POINTER(c_int64)),
         ('message', c_char_p),
         ('argument', c_int64),
+        ('large_clusters', c_int64),
     ]
 
 
@@ -450,16 +451,17 @@ class Function:
     def __call__(self, *args, **kwargs):
         return self.run(self._positional(args, kwargs) if kwargs else args)
 
-    def run(self, args, grid=(0, 0, 0), block=(0, 0, 0), shared=0, stream=None, cluster=(1, 1, 1)):
+    def run(
+        self, args, grid=(0, 0, 0), block=(0, 0, 0), shared=0, stream=None, cluster=(1, 1, 1), large_clusters=False
+    ):
         "Call the function with `args`; the other parameters are for kernels"
         try:
             words = to_words(args)
         except (TypeError, struct.error):
             raise self._unpackable_error(args) from None
         current_stream, device = (0, 0) if self.library.emulated else _current_stream()
-        call = _Call(
-            words, len(args), current_stream if stream is None else stream, device, grid, block, shared, cluster
-        )
+        stream = current_stream if stream is None else stream
+        call = _Call(words, len(args), stream, device, grid, block, shared, cluster, large_clusters=large_clusters)
         code = self.library.call(self._call, call)
         if code:
             raise self._error(code, call, args)
@@ -563,10 +565,10 @@ class Library:
             raise AttributeError(k)
         raise AttributeError(f"{self.__name__} has no function {k!r}. It has {', '.join(self.functions) or 'none'}")
 
-    def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1)):
+    def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1), large_clusters=False):
         "Launch an exported kernel by its name; `grid` and `block` as for `dim3`"
         grid, block, cluster = (size if type(size) is dim3 else dim3(size) for size in (grid, block, cluster))
-        return self.kernels[kernel].run(args, grid, block, shared, stream, cluster)
+        return self.kernels[kernel].run(args, grid, block, shared, stream, cluster, large_clusters)
 
     def call(self, entry, call):
         """Run the compiled function `entry` with the `_Call` `call`; returns its status, 0 for success.

@@ -22,9 +22,16 @@ __all__ = [
 ]
 
 # The limits of a GPU: threads per block and along its z, bytes of shared memory, by default and on request (opt-in),
-# blocks along x, along y and z, and per cluster
+# blocks along x, along y and z, and per cluster, by default and on request
 LIMITS = SimpleNamespace(
-    threads=1024, z=64, shared=48 * 1024, shared_opt_in=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
+    threads=1024,
+    z=64,
+    shared=48 * 1024,
+    shared_opt_in=227 * 1024,
+    grid_x=2**31 - 1,
+    grid_yz=65535,
+    cluster=8,
+    cluster_opt_in=16,
 )
 
 
@@ -118,6 +125,7 @@ def configure(
     shared=None,  # bytes of dynamic shared memory; None: 0
     cluster=None,  # blocks per cluster, as `grid`; None: 1
     opts_in=False,  # whether the kernel opts in to more than 48 KB of shared memory
+    large_clusters=False,  # whether it opts in to clusters of more than 8 blocks
 ) -> Config:
     """Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts.
 
@@ -133,10 +141,11 @@ def configure(
         raise launch_error(kernel, 'block_size', threads=block.size, limit=LIMITS.threads, limit_z=LIMITS.z, **sizes)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
         raise launch_error(kernel, 'grid_size', limit_x=LIMITS.grid_x, limit_yz=LIMITS.grid_yz, **sizes)
+    max_cluster = LIMITS.cluster_opt_in if large_clusters else LIMITS.cluster
     if cluster is not _NO_CLUSTER and (
-        min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))
+        min(cluster) < 1 or cluster.size > max_cluster or any(g % c for g, c in zip(grid, cluster))
     ):
-        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **sizes)
+        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), limit=max_cluster, **sizes)
     if shared > (LIMITS.shared_opt_in if opts_in else LIMITS.shared):
         code = 'dynamic_size' if opts_in else 'shared_size'
         raise launch_error(kernel, code, bytes=shared, limit=LIMITS.shared_opt_in if opts_in else LIMITS.shared)

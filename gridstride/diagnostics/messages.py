@@ -771,10 +771,11 @@ WORDS = {
         'Put the longest axis along x.',
     ),
     ('launch', 'cluster_size'): Words(
-        'a grid of {grid} blocks in clusters of {cluster}: a cluster has at most 8 blocks, and the grid must consist '
-        'of whole clusters',
-        'Round the grid up, and let surplus blocks do nothing. After cudaFuncSetAttribute of '
-        'cudaFuncAttributeNonPortableClusterSizeAllowed, clusters of 16 blocks are possible.',
+        'a grid of {grid} blocks in clusters of {cluster}: a cluster has at most {limit} blocks, and the grid must '
+        'consist of whole clusters',
+        'Round the grid up, and let surplus blocks do nothing. Clusters of 16 blocks are possible after '
+        'cudaFuncSetAttribute of cudaFuncAttributeNonPortableClusterSizeAllowed, or in Python after '
+        'kernel.allow_large_clusters().',
     ),
     ('launch', 'shared_number'): Words(
         'the size of shared memory must be a non-negative integer, in bytes; got {given!r}'

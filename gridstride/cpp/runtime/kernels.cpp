@@ -77,7 +77,7 @@ static Arg pass(const Parameter &p, ArgumentValue &value) {
     return {address, p.itemsize, is_real || (p.itemsize > 1 && p.itemsize < sizeof address)};
 }
 
-static Config requested_config(size_t &shared_limit) {
+static Config requested_config(const KernelDescription &description) {
     const gs_call &c = *current();
     const auto to_dim3 = [](const int64_t *sizes) { return dim3(unsigned(sizes[0]), unsigned(sizes[1]),
         unsigned(sizes[2])); };
@@ -85,8 +85,9 @@ static Config requested_config(size_t &shared_limit) {
     // 48 KiB in total without it, so it is raised only for more than 40 KiB of dynamic shared memory.
     if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
         const size_t min_limit = (size_t(48) << 10) + 1;
-        shared_limit = std::max({shared_limit, min_limit, size_t(c.shared)});
+        description.shared_limit = std::max({description.shared_limit, min_limit, size_t(c.shared)});
     }
+    if (c.large_clusters) description.allows_large_clusters = true;
     return Config(to_dim3(c.grid), to_dim3(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream),
         to_dim3(c.cluster),
         2);
@@ -138,7 +139,7 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     args.resize(values.size()), addresses.resize(values.size());
     for (size_t i = 0; i < values.size(); i++)
         args[i] = pass(description.parameters[i], values[i]), addresses[i] = values[i].address;
-    const Config c = requested_config(description.shared_limit);
+    const Config c = requested_config(description);
     const uintptr_t arguments_begin = reinterpret_cast<uintptr_t>(aligned_buffer);
     const Launch launch = {c.grid, c.block, c.shared, c.stream, c.cluster, description.name, 0, description.run_thread,
         addresses.data(), args.data(),

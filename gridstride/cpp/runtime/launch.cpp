@@ -121,7 +121,8 @@ static bool is_valid_launch(const Launch &l) {
         reject_launch(l, Code::grid_size, {{"grid", l.grid}, {"limit_x", max_grid_x}, {"limit_yz", max_grid_yz}});
     else if (!cluster_blocks || (cluster_blocks > 8 && cluster_blocks > max_cluster_blocks(l)) ||
         l.grid.x % cluster.x || l.grid.y % cluster.y || l.grid.z % cluster.z)
-        reject_launch(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", cluster}});
+        reject_launch(l, Code::cluster_size,
+            {{"grid", l.grid}, {"cluster", cluster}, {"limit", max_cluster_blocks(l)}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_shared_of(l))
         reject_launch(l, Code::dynamic_size, {{"bytes", l.shared}, {"limit", max_dynamic_shared_of(l)}});
     else if (l.cooperative == 1 && blocks_of(l) > max_resident_blocks(l, 0)) reject_cooperative_launch(l, 0);

@@ -138,15 +138,18 @@ export class Program {
     }
     // Calls an exported function. `words`: its n arguments (gridstride/torch/gridstride/bindings.h), already in the
     // memory of the module. Returns {code, result, message, argument}: addresses of words and of text.
-    async call(f, words, n, {grid = [0, 0, 0], block = [0, 0, 0], shared = 0, cluster = [1, 1, 1]} = {}) {
-        const at = this.exports.malloc(128), view = () => new DataView(this.memory)
+    async call(f, words, n, {
+        grid = [0, 0, 0], block = [0, 0, 0], shared = 0, cluster = [1, 1, 1], largeClusters = 0,
+    } = {}) {
+        const at = this.exports.malloc(136), view = () => new DataView(this.memory)
         const put = (offset, value) => view().setBigInt64(at + offset, BigInt(value), true)
-        new Uint8Array(this.memory, at, 128).fill(0)
+        new Uint8Array(this.memory, at, 136).fill(0)
         view().setUint32(at, words, true)
         put(8, n)
         for (const [offset, sizes] of [[32, grid], [56, block], [88, cluster]])
             for (const axis of [0, 1, 2]) put(offset + 8 * axis, sizes[axis])
         put(80, shared)
+        put(128, largeClusters)
         const code = await new Promise((resolve, reject) => {
             this.fail = reject
             WebAssembly.promising(f)(at).then(resolve, reject)

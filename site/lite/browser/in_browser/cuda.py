@@ -228,6 +228,7 @@ class BrowserModule(load.EmulatorModule):
         packed = call._objects['0']  # of its first field, `args`
         at = self._copy_words(blocks.share(packed))
         launch = dict(grid=[*call.grid], block=[*call.block], shared=call.shared, cluster=[*call.cluster])
+        launch['largeClusters'] = call.large_clusters
         try:
             result = run_sync(self.program.call(entry, at, call.n, _to_object(launch)))
             blocks.copy_out()

@@ -6,6 +6,12 @@
 #include "cpp/runtime/unit_python.cpp"
 #include <typeinfo>
 
+// the offsets that `call` of ../program.js writes and reads
+static_assert(offsetof(gs_call, n) == 8 && offsetof(gs_call, grid) == 32 && offsetof(gs_call, block) == 56 &&
+    offsetof(gs_call, shared) == 80 && offsetof(gs_call, cluster) == 88 && offsetof(gs_call, result) == 112 &&
+    offsetof(gs_call, message) == 116 && offsetof(gs_call, argument) == 120 &&
+    offsetof(gs_call, large_clusters) == 128 && sizeof(gs_call) == 136);
+
 #define IMPORT(name) extern "C" __attribute__((import_module("gridstride"), import_name(#name)))
 IMPORT(ask) int gridstride_js_ask(const char *operation, const int64_t *args, int n, const int64_t **result);
 IMPORT(retain) void gridstride_js_retain(void *tensor);

@@ -34,6 +34,7 @@ struct gs_call {     // one call from Python; args: n values
     const int64_t *result;
     const char *message;
     int64_t argument;
+    int64_t large_clusters;          // whether clusters of the kernel may have 16 blocks, not just 8
 };
 }
 

@@ -53,6 +53,7 @@ template <class T> constexpr Parameter parameter() {
 struct KernelDescription {             // an exported kernel
     const char *name;
     size_t &shared_limit;             // the limit of its dynamic shared memory, in bytes
+    bool &allows_large_clusters;      // whether its clusters may have 16 blocks, not just 8
     const Parameter *parameters;
     int num_parameters;
     void (*run_thread)(void *addresses);   // runs one thread of the kernel; addresses: of the arguments
@@ -72,7 +73,9 @@ template <class K, class... A> struct Launcher {
     static int64_t call(gs_call *c) {
         static constexpr Parameter parameters[] = {parameter<A>()..., {}};
         size_t &shared_limit = max_dynamic_shared_of(K::name());
-        return launch_exported(c, {K::name(), shared_limit, parameters, int(sizeof...(A)), thread, begin_worker});
+        bool &large_clusters = allows_large_clusters(K::name());
+        return launch_exported(
+            c, {K::name(), shared_limit, large_clusters, parameters, int(sizeof...(A)), thread, begin_worker});
     }
 };
 struct ExportedKernel : Exported {
