@@ -751,7 +751,41 @@ VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turne
                 half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True), bytes=('e4m3',40),
                 byte_registers=('e4m3',16,0,0,-1,1,True),
                 half_sums=(HALF_SUMS,64), half_sums_registers=(HALF_SUMS,16,0,1,1,-1,True))
-PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
+# A warpgroup loads an operand into registers; once its product is complete, thread 0 hands the shared memory to thread
+# 128, which overwrites it. `late`: thread 64 also loads after the product has been issued
+REUSED = r"""
+__global__ void reused(int *out, int late) {
+    __shared__ alignas(1024) u32 words[512], b[1024];
+    __shared__ u64 bar;
+    const int t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); ready(); }
+    for (int i = t; i < 1024; i += blockDim.x) { b[i] = 0; if (i < 512) words[i] = i; }
+    fence_async();
+    __syncthreads();
+    if (t >= 128) {
+        if (t == 128) {
+            wait(&bar, 0);
+            words[64] = 5; // overwrites
+        }
+        return;
+    }
+    float d[4] = {};
+    u32 a[4];
+    for (int i = 0; i < 4; i++) a[i] = words[i*128 + t]; // loads
+    const u64 db = (address(b) & 0x3ffff) >> 4 | 8ull << 16 | 16ull << 32;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 0, 1, 1, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(db));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    const u32 seen = late && t == 64 ? words[t] : 0; // loads late
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (t == 0) arrive(&bar);
+    out[t] = (int)d[0] + seen;
+}
+"""
+PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items()) + REUSED
 
 def along_k(x, swizzle, spread):
     "A row-major operand as shared memory holds it, its bytes, and the two strides of the descriptor"
@@ -818,6 +852,13 @@ def test_wgmma_in_any_order_and_unchecked(order):
     for checks in True,False:
         out,want = multiplied('middle', more=1, checks=checks)
         assert out.equal(want)
+
+@pytest.mark.slow
+def test_a_complete_product_has_read_its_registers(order):
+    "so their loads by all threads of the warpgroup happen before; later loads do not"
+    compiled(PRODUCTS)['reused'][1,160](torch.zeros(128, dtype=torch.int32), 0)
+    with finding('racecheck race') as e: compiled(PRODUCTS)['reused'][1,160](torch.zeros(128, dtype=torch.int32), 1)
+    assert {e.value.line, e.value.other.line} == {line(PRODUCTS, 'overwrites'), line(PRODUCTS, 'loads late')}
 
 FAR = '#include <cuda_bf16.h>' + PTX + r"""
 struct Tile { alignas(1024) char at[8192]; };

@@ -60,6 +60,9 @@ struct BlockClock {
     std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
     // By warpgroup and wgmma-group: the time at which a thread first waited for the group
     std::vector<uint32_t> mma_groups_completed[max_threads / 128];
+    // The same for wgmma with an operand in registers: what happened before its warps issued it and those of earlier
+    // groups
+    std::vector<VectorClock> issued_with_registers[max_threads / 128];
     // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of a
     // barrier for some lanes of the warp
     std::vector<uint32_t> lanes_synced;

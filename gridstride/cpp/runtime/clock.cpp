@@ -26,6 +26,7 @@ void Detector::begin_block(Worker &worker) {
     }
     lanes_synced.clear();
     for (auto &times : mma_groups_completed) times.clear();
+    for (auto &issued : issued_with_registers) issued.clear();
     for (auto &queue : copies) {                // of the previous block, or of a launch that was ended
         for (auto &copy : queue.pending) complete_copy(copy);
         queue.pending.clear(), queue.group = 0;

@@ -72,6 +72,14 @@ void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, A
     if (mma_reads.empty()) mma_reads.resize(max_threads / 128 * shared_cap / 16);
     mma_reads[self % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
 }
+// Records that a warp has issued a wgmma of its group `group` with an operand in registers. The accesses of the warp so
+// far, such as the loads of this operand, happen before the wgmma is complete.
+void Detector::issue_with_registers(int warp, uint32_t group) {
+    auto &issued = issued_with_registers[warp / 4];
+    while (issued.size() <= group) issued.push_back(issued.empty() ? VectorClock() : issued.back());
+    ++now;
+    issued[group].add(thread_id(*w, warp * 32), {now, now, 0});
+}
 // Records that the current thread has waited for the first `groups` wgmma-groups of its warpgroup.
 void Detector::complete_mma_groups(uint32_t groups) {
     const uint32_t warpgroup = self % max_threads / 128;
@@ -79,6 +87,8 @@ void Detector::complete_mma_groups(uint32_t groups) {
     while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
     wait_for_engine(thread_id(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
+    const auto &issued = issued_with_registers[warpgroup];
+    if (!issued.empty()) view().acquired.join(issued[std::min(size_t(groups), issued.size()) - 1]);
 }
 // Checks a write to bytes that wgmma has read since the previous write: each warpgroup must have waited for its
 // wgmma-groups, and the current thread must have synchronized with it since.

@@ -217,6 +217,7 @@ struct Detector : BlockClock {
     void complete_copy(const Copy &);
     void complete_reads(const Copy &);
     void record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write);
+    void issue_with_registers(int warp, uint32_t group);
     void complete_mma_groups(uint32_t groups);
     void read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &, Access &checked_write);
     void check_operand_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);

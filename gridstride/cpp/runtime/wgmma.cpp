@@ -133,6 +133,7 @@ static void multiply_rows(void *const *lanes) {
         if (!w.a_registers) record_operand_reads(a, first_row, 16, k, group, line);
         if (warp % 4 == 0) record_operand_reads(b, 0, w.n, rows_of_b, group, line);
         detector.view() = before, detector.proxy_fenced[first_thread] = first_thread_fence, detector.self = self;
+        if (w.a_registers) detector.issue_with_registers(warp, group);
     }
     float a_values[16][32], b_values[32][256];
     for (int i = 0; i < k; i++) {
