@@ -413,6 +413,7 @@ def install_torch_for_cpu(lock, installer):
 # uv installs the course several times faster than pip, but does not read pip's settings, which become its options. pip
 # installs uv, and it installs everything if it has other settings, there is no uv for this machine, or uv fails.
 
+INSTALLER = 'GRIDSTRIDE_INSTALLER'  # the variable that selects pip
 UV_OPTIONS = {'index-url': '--index-url', 'extra-index-url': '--extra-index-url', 'find-links': '--find-links',
               'constraint': '--constraints', 'cert': '--cert', 'trusted-host': '--allow-insecure-host'}
 WITHOUT_EFFECT = {'disable-pip-version-check', 'no-input', 'require-virtualenv', 'user', 'no-compile', 'compile',
@@ -432,7 +433,7 @@ def uv_options(settings):
 
 def installers(lock, pip):
     "Return the commands that install packages, in the order to try them: uv, which pip installs if possible, and pip"
-    settings = pip_settings()
+    settings = None if os.environ.get(INSTALLER) == 'pip' else pip_settings()
     options = None if settings is None else uv_options(settings)
     if options is None: return [pip]
     if not any(list(Path(p).glob('uv-*.dist-info')) for p in site_packages()):
