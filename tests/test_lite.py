@@ -54,9 +54,10 @@ def sources():
         nb = notebooks.page(lessons.read(ROOT/'nbs'/f'{n}.ipynb'), SETTINGS['lessons'], n, COMPILER)
         code = [notebooks.source(c) for c in nb['cells'] if c['cell_type'] == 'code']
         yield from (s for s in code if not s.startswith('%%'))
+        chapter = lesson_of_file(f'{n}.ipynb').chapter
+        if not any('@exercise(' in s for s in code): continue  # they are shown only
         for c in nb['cells']:
             if 'Solution of' in (text := notebooks.source(c)): yield from re.findall(r'```python\n(.*?)```', text, re.S)
-        chapter = lesson_of_file(f'{n}.ipynb').chapter
         yield (ROOT/f'gridstride/course/exercises/{chapter}.py').read_text(encoding='utf-8')
 
 
@@ -65,8 +66,9 @@ OTHERS = {'split', 'name', 'log', 'trace', 'cumsum', 'values', 'ceil', 'log2', '
           '__init__', 'scatter', 'sigmoid'}
 
 
-# only a GPU runs the lines that use these
-ON_A_GPU = {'bfloat16', 'compile', 'profiler', '_dynamo', 'requires_grad_', '__cuda_array_interface__'}
+# only a GPU runs the lines that use these, or cells that are shown with their outputs
+ON_A_GPU = {'bfloat16', 'compile', 'profiler', '_dynamo', 'requires_grad_', '__cuda_array_interface__', 'optim',
+            'addmm_'}
 
 
 def test_torch_in_the_browser_has_what_the_lessons_use():
