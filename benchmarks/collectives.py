@@ -82,7 +82,9 @@ def time_interleaved(candidates, rounds, seconds, per_call=1):
         milliseconds(run, 2)
         calls[name] = max(2, math.ceil(seconds*1e3/max(from_all(milliseconds(run, 3)))))
     for i in range(rounds):
-        for name in list(candidates)[::(-1)**i]:
+        # a random order, because the clock frequency depends on the candidate before
+        for k in torch.randperm(len(calls), generator=torch.Generator().manual_seed(i)).tolist():
+            name = list(calls)[k]
             found.setdefault(name, []).append(max(from_all(milliseconds(candidates[name], calls[name])))/per_call)
     return found
 
@@ -147,17 +149,21 @@ def check():
         x = random(n)
         assert torch.equal(communicator.all_reduce(x, algorithm=algorithm), sum_in_order(x)), algorithm
     yield dict(part='check', way='all_reduce', compared=compared, differing=0)
-    for name in ('all_gather_matmul', 'matmul_reduce_scatter'):
-        for rows, k, n in ((256, 512, 384), (2048, 1024, 1024), (1000, 512, 264)):
-            for _ in range(5): yield check_product(name, rows, k, n, communicator)
+    for name in ('all_gather_matmul', 'matmul_reduce_scatter'): yield from check_products(name, communicator)
     torch.cuda.synchronize()
     dist.barrier()
 
 
-def check_product(name, rows, k, n, communicator):
+def check_products(name, communicator):
+    for rows, k, n in ((256, 512, 384), (2048, 1024, 1024), (1000, 512, 264)):
+        for chunks in (1, 2, 3):
+            for _ in range(3): yield check_product(name, rows, k, n, communicator, chunks)
+
+
+def check_product(name, rows, k, n, communicator, chunks):
     rank, ranks = rank_and_ranks()
     x, w = random(rows*(1 if name == 'all_gather_matmul' else ranks), k), random(k, n)
-    got = getattr(communicator, name)(x, w)
+    got = getattr(communicator, name)(x, w, chunks)
     if name == 'all_gather_matmul':
         xs = [torch.empty_like(x) for _ in range(ranks)]
         dist.all_gather(xs, x)
@@ -282,6 +288,12 @@ def send_to_all(communicator, x):
     for other in others: communicator._wait_copy(other, 0)
 
 
+def overlapped(op, x, w):
+    "Return an operation with the chunks that it chooses, and with other ones"
+    ways = {f'overlapped, {c} chunks': lambda c=c: op(x, w, c) for c in (1, 2, 3, 4)}
+    return ways | {'overlapped': lambda: op(x, w)}
+
+
 def gather_ways(tokens, k, n, communicator):
     ranks, group = dist.get_world_size(), dist.group.WORLD.group_name
     x, w, gathered = random(tokens//ranks, k), random(k, n), random(tokens, k)
@@ -293,8 +305,7 @@ def gather_ways(tokens, k, n, communicator):
             'communication, NCCL': lambda: dist.all_gather_into_tensor(gathered, x), 'communication, copies': copies,
             'one after the other': one_after_the_other,
             "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_all_gather_matmul(x, [w], 0, group)}
-    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.all_gather_matmul(x, w, c)
-                   for c in (1, 2, 3, 4)}
+    return ways | overlapped(communicator.all_gather_matmul, x, w)
 
 
 def scatter_ways(tokens, k, n, communicator):
@@ -307,8 +318,21 @@ def scatter_ways(tokens, k, n, communicator):
             'communication, copies': lambda: send_to_all(communicator, out),  # without the addition
             'one after the other': one_after_the_other,
             "PyTorch's overlap": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(x, w, 'sum', 0, group)}
-    return ways | {f'overlapped, {c} chunks': lambda c=c: communicator.matmul_reduce_scatter(x, w, c)
-                   for c in (1, 2, 3, 4)}
+    return ways | overlapped(communicator.matmul_reduce_scatter, x, w)
+
+
+def python_time(communicator, name, shape):
+    "Return Python's milliseconds per call, which runs while earlier calls compute"
+    (tokens, k, n), ranks = shape, dist.get_world_size()
+    x, w = random(tokens//(ranks if name == 'all_gather_matmul' else 1), k), random(k, n)
+    found = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(4): getattr(communicator, name)(x, w)
+        found.append((time.perf_counter() - begin)/4*1e3)
+    return dict(python_ms=max(from_all(statistics.median(found))))
 
 
 def overlap():
@@ -316,8 +340,9 @@ def overlap():
     for name, shapes, ways_of in (('all_gather_matmul', GATHER_SHAPES, gather_ways),
                                   ('matmul_reduce_scatter', SCATTER_SHAPES, scatter_ways)):
         for shape in shapes:
-            found = time_interleaved(working(ways_of(*shape, communicator)), 3, .08)
+            found = time_interleaved(working(ways_of(*shape, communicator)), 7, .03)
             rows = [row_of('overlap', way, ms, op=name, shape=shape) for way, ms in found.items()]
+            for row in rows: row |= python_time(communicator, name, shape) if row['way'] == 'overlapped' else {}
             def best(prefix): return min((r['ms'] for r in rows if r['way'].startswith(prefix)), default=math.nan)
             for row in rows:
                 yield row | dict(fraction=max(best('product'), best('communication'))/row['ms'])
