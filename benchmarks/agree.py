@@ -149,7 +149,7 @@ def main():
     print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, the fastest of '
           f'{args.rounds} rounds\n')
     # First, while the GPU is cool: the later measurements bring it to its power limit.
-    print('ceilings:', json.dumps(ceilings(fresh=True)), '\n')
+    print('ceilings:', json.dumps(ceilings(measure_again=True)), '\n')
     differing = print_agreement(args.rounds)
     print(f"\n{'NOT' if differing else 'All ratios are'} within {TOLERANCE:.0%}"
           f"{': '*bool(differing)}{'; '.join(differing)} "

@@ -55,7 +55,7 @@ def measure_error(function, reference, out, is_ours):
 
 def best_pick(m, n, out, layout, seconds=.01):
     "Return the fastest of cublasLt's first proposals, with other memory read before each run"
-    picks = cublaslt.proposed_kernels(m, n, layout, NUM_PICKS)
+    picks = cublaslt.heuristic_kernels(m, n, layout, NUM_PICKS)
     calls = {rank: lambda pick=pick: pick(m, n, out) for rank, pick in enumerate(picks)}
     times = time_interleaved(SHARED_CLOCKS['read'](), calls, seconds)
     return min(picks, key=lambda pick: np.median(sum(times[pick.rank], [])))
@@ -65,7 +65,7 @@ def make_candidates(shape, dtype, layout, ours, is_tuned, with_reads):
     "Make the candidates and check their results; return ({name: function}, torch's first; fields of the row)"
     m, n, a, b, out = operands(shape, dtype, layout)
     calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: ours(a, b, out)}
-    if is_tuned: tune(a, b, fresh=True)
+    if is_tuned: tune(a, b, measure_again=True)
     info = dict(plan=repr(explain(a, b)) if ours is matmul else ours.name)
     try:
         pick = best_pick(m, n, out, layout)
@@ -185,7 +185,7 @@ def launch_candidates(rows, marker):
         m, n, a, b, out = operands(row['shape'], row['dtype'], row['layout'], zeros)
         calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: matmul(a, b, out)}
         if 'pick' in row:
-            pick = cublaslt.proposed_kernels(m, n, row['layout'], NUM_PICKS)[row['pick']['number']]
+            pick = cublaslt.heuristic_kernels(m, n, row['layout'], NUM_PICKS)[row['pick']['number']]
             calls[BEST] = lambda: pick(m, n, out)
         for name, function in calls.items():
             marker.fill_(1)

@@ -361,7 +361,8 @@ WORDS = {
     'Rows and columns swapped': ['out-of-bounds read of x[4, 0]: x has shape (4, 25)',
         'Along axis 0 valid indices are 0 to 3, and this one is 4',
         '`c, r` has rows and columns swapped, use `r, c`'],
-    'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
+    'A wrong stride, though there is a guard': [
+        'is true for this thread, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` admits one index too many: with 100 elements the last valid index is 99'],
     'A negative index': ['out-of-bounds read of x[-1]', 'Write the index that you mean'],
     'An index from memory': ['The index `at[i]` was read from memory and is 100'],
@@ -378,7 +379,7 @@ WORDS = {
         ['EarlyReturn', "100 of the block's 128 threads reach it; thread (100) has returned", 'since Volta'],
     'A barrier in a branch': ['SynccheckError', 'thread (100) is in another branch', 'guard the data, not the barrier'],
     'Shared memory that is uninitialized':
-        ['uninitialized read of s[100]', 'write it, then cuda.syncthreads(), then read'],
+        ['uninitialized read of s[100]', 'write the element, call cuda.syncthreads(), then read it'],
     'Dynamic shared memory, and no bytes for it':
         ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':

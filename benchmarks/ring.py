@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 HEADS, DIM = 16, 128
 LENGTHS = 2**14, 2**16
 GOALS = {('forward', 2**16): .97, ('both', 2**16): .97, ('forward', 2**14): .9, ('both', 2**14): .9}
-KERNELS = dict(ours=ring.ours, cudnn=ring.cudnn)
+KERNELS = dict(ours=ring.hopper, cudnn=ring.cudnn)
 
 
 def inputs(n, heads=HEADS, batch=1):
@@ -44,12 +44,12 @@ def heads_last(x):
     return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
-def ring_call(carrier, kernels, inputs, backward, order='zigzag', stamp=None, set_layout=lambda x: x):
+def ring_call(transport, kernels, inputs, backward, order='zigzag', stamp=None, set_layout=lambda x: x):
     "Return a function that calls the ring once"
     q, k, v, dout = (set_layout(local_part(x, order)) for x in inputs)
     q, k, v = (x.requires_grad_(backward) for x in (q, k, v))
     def run():
-        out = ring.attention(q, k, v, order, kernels=kernels, carrier=carrier, stamp=stamp)
+        out = ring.attention(q, k, v, order, kernels=kernels, transport=transport, stamp=stamp)
         return (out, *torch.autograd.grad(out, (q, k, v), dout)) if backward else (out,)
     return run
 
@@ -187,7 +187,7 @@ def make_pieces(n, ranks):
     # kind -> (first row of q, number of keys, whether attention is causal)
     kinds = {'own': (0, keys_per_rank, True), 'earlier': (0, keys_per_rank//2, False),
              'later': (keys_per_rank//2, keys_per_rank, False)}
-    kernels, scale, dtype = ring.ours, DIM**-.5, torch.bfloat16 if ranks == 2 else torch.float32
+    kernels, scale, dtype = ring.hopper, DIM**-.5, torch.bfloat16 if ranks == 2 else torch.float32
     q, k, v, dout = (x[:, :, :keys_per_rank].contiguous() for x in tensors)
     out, lse = kernels.attend(q, k, v, True, scale)
     arrived_flag = torch.ones(1, device='cuda', dtype=torch.int32)
@@ -211,7 +211,7 @@ def profile(carrier):
     from torch.profiler import ProfilerActivity, profile as profiled
     transport = CARRIERS[carrier]()
     for n in LENGTHS:
-        run = ring_call(transport, ring.ours, inputs(n), True)
+        run = ring_call(transport, ring.hopper, inputs(n), True)
         for _ in range(2): run()
         torch.cuda.synchronize()
         dist.barrier()

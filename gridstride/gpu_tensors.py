@@ -46,7 +46,7 @@ def _sum_in_float32(layer_norm):
 
 
 def _is_called_by_program():
-    "Return whether the caller of a function of torch is the program or `torch.nn`, not other code of torch or ours"
+    "Return whether the program or `torch.nn` calls a function of torch, not other code of torch or this package"
     frame = sys._getframe(2)
     while frame.f_code.co_name == '__torch_function__':  # of a mode entered later, such as `with torch.device(...)`
         frame = frame.f_back

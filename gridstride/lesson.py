@@ -15,7 +15,7 @@ Python's standard library |
 | `bench`, `ceilings`, `compare`, `Comparison`, `H100`, `roofline`, `Roofline` | timing |
 | `occupancy`, `ptx`, `resources`, `sass`, `wavefronts` | the compiler's output, and the memory requests of the hardware
 |
-| `changed`, `code_of`, `contest`, `define`, `from_lesson`, `source_in` | variants of a kernel, contests among them |
+| `changed`, `code_of`, `compare_variants`, `define`, `from_lesson`, `source_in` | variants of a kernel, timed |
 | `recorded`, `on_gpu`, `print_on_gpu`, `made_on`, `Unavailable` | results of a GPU, recorded for readers without one |
 | `recorded_file` | the path of a recorded file, next to the lesson or in the package |
 | `claim`, `claim_table`, `expected`, `EXPECTED`, `Table` | expected results in a lesson's text, and tables |
@@ -59,7 +59,7 @@ from .bench.recording import (
     recorded,
     recorded_file,
 )
-from .bench.variants import changed, code_of, contest, define, from_lesson, source_in
+from .bench.variants import changed, code_of, compare_variants, define, from_lesson, source_in
 from .course import exercise, hint
 from .cpp import cuda_kernel, load_cuda, on_emulator
 from .cpp.listings import show_source, side_by_side
@@ -118,7 +118,7 @@ __all__ = [
     *('exercise', 'hint', 'guess', 'guessed'),
     *('bench', 'ceilings', 'compare', 'Comparison', 'H100', 'roofline', 'Roofline'),
     *('occupancy', 'ptx', 'resources', 'sass', 'wavefronts'),
-    *('changed', 'code_of', 'contest', 'define', 'from_lesson', 'source_in'),
+    *('changed', 'code_of', 'compare_variants', 'define', 'from_lesson', 'source_in'),
     *('recorded', 'recorded_file', 'on_gpu', 'print_on_gpu', 'made_on', 'Unavailable'),
     *('claim', 'claim_table', 'expected', 'EXPECTED', 'Table'),
 ]

@@ -1189,8 +1189,8 @@ UNCOMPILED = [  # body, error, what it says
      'indices for s: .*2.*1'),
     ('x[t] = y[t, 0, 0]', 'MemcheckError', 'indices for y: .*2.*3'),
     ('x[t] = y[t,:]*2', 'NotSimulated', r'whole array(.|\n)*line 5(.|\n)*elements'),
-    ('return x[t]', 'NotSimulated', r'a kernel that returns a value(.|\n)*line 5: return x\[t\]'),
-    ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns a value(.|\n)*line 5: if'),
+    ('return x[t]', 'NotSimulated', r'a kernel cannot return a value(.|\n)*line 5: return x\[t\]'),
+    ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel cannot return a value(.|\n)*line 5: if'),
     ('x[t] = 10**30', 'NotSimulated', r'10{30} needs more than 64 bits(.|\n)*line 5: x(.|\n)*1e30'),
     ('x[t] = LARGE', 'NotSimulated', r'10{30} needs more than 64 bits'),
     ('s = cuda.shared.array(cuda.blockDim.x, np.float64)', 'NotSimulated', r'compile-time constant(.|\n)*line 5'),
@@ -1198,7 +1198,7 @@ UNCOMPILED = [  # body, error, what it says
     ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside the kernel'),
     ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'must be a compile-time constant'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
-     r'a bound that(.|\n)*line 5: for i in range')]
+     r'bounds of range(.|\n)*line 5: for i in range')]
 
 PYTHON_ERRORS = [  # body, error, note
     ('x[t] = threadIdx.x', NameError, 'mean cuda.threadIdx?'),

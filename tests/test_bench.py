@@ -415,7 +415,7 @@ def measures(*rates):
 def test_ceilings_are_measured_once_per_gpu(cache):
     m = measures(1., 2., 3.)
     assert [ceilings(owner=w, measure=m)['copy'] for w in 'aab'] == [1., 1., 2.]
-    assert ceilings(fresh=True, owner='a', measure=m)['copy'] == 3. == ceilings(owner='a', measure=m)['copy']
+    assert ceilings(measure_again=True, owner='a', measure=m)['copy'] == 3. == ceilings(owner='a', measure=m)['copy']
     assert set(json.loads((cache/'ceilings.json').read_text())) == {'a', 'b'} and len(list(cache.iterdir())) == 1
 
 
@@ -556,7 +556,7 @@ def test_names_under_the_roof_can_be_read():
     "Inside the axes, without overlap, and each near its own point"
     import matplotlib.pyplot as plt
     ax = roofline(CROWD, roof=H100).plot()
-    assert plots.faults(ax.figure) == [] and [t.get_text() for t in ax.texts] == list(CROWD)
+    assert plots.illegible_labels(ax.figure) == [] and [t.get_text() for t in ax.texts] == list(CROWD)
     plt.close(ax.figure)
 
 
@@ -576,7 +576,7 @@ def test_what_cannot_be_read_is_found():
     ax.plot([0, 1], [0, 1])
     for x, words in ((.5, 'first'), (.52, 'second'), (.97, 'far too long for this place')): ax.text(x, .5, words)
     ax.set_title('tiny', fontsize=8)
-    assert plots.faults(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes",
+    assert plots.illegible_labels(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes",
                                  "'first' and 'second' cover each other"]
     plt.close(fig)
 
@@ -622,7 +622,8 @@ def test_the_style_applies_only_where_it_is_requested():
     import matplotlib.pyplot as plt
     before = dict(matplotlib.rcParams)
     ax = roofline(CROWD, roof=H100).plot()
-    assert matplotlib.colors.to_hex(ax.figure.get_facecolor()) == plots.CARD and dict(matplotlib.rcParams) == before
+    face = matplotlib.colors.to_hex(ax.figure.get_facecolor())
+    assert face == plots.BACKGROUND and dict(matplotlib.rcParams) == before
     plt.close(ax.figure)
     for path in lessons.lessons():
         code = '\n'.join(lessons.code(lessons.read(path)))

@@ -197,7 +197,7 @@ def test_rows_list_their_kernels(program, monkeypatch):
     monkeypatch.setattr(contenders.torch, 'matmul', lambda a, b, out: launched.append('void nvjet<128>(int)'))
     monkeypatch.setattr(contenders, 'matmul', lambda a, b, out: launched.extend(['_Z7final_kv', 'sum']))
     picks = [None]*3 + [lambda m, n, out: launched.append('other')]
-    monkeypatch.setattr(contenders.cublaslt, 'proposed_kernels', lambda *args: picks)
+    monkeypatch.setattr(contenders.cublaslt, 'heuristic_kernels', lambda *args: picks)
     def profile(run):
         run()
         launched.clear()
@@ -303,7 +303,7 @@ def test_a_product_is_timed_with_the_library(program, monkeypatch):
         return real(shape, dtype, layout, lambda h, w, k, dtype, device: inputs(h, w, k, dtype))
     def no_picks(*args): raise RuntimeError('no library\nhere')
     monkeypatch.setattr(contenders, 'operands', operands)
-    monkeypatch.setattr(contenders.cublaslt, 'proposed_kernels', no_picks)
+    monkeypatch.setattr(contenders.cublaslt, 'heuristic_kernels', no_picks)
     row = contenders.measure_product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
     assert row['goal'] == 1 and names(row['plan'], 'torch.matmul', 'GPU')
     assert row['no_pick'] == 'RuntimeError: no library'

@@ -9,7 +9,7 @@ import pytest
 from found import saying
 import torch
 from gridstride.bench import clocks, columns, timing
-from gridstride.bench.columns import BackToBack, InGraph, Stamps, FlushedByWrites, by_column, clock_rate_between
+from gridstride.bench.columns import BackToBack, InGraph, SmClocks, FlushedByWrites, by_column, clock_rate_between
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels.gemm import cublaslt
 from gridstride.bench.recording import Unavailable
@@ -25,9 +25,9 @@ def test_the_clock_is_cycles_over_nanoseconds():
     assert clock_rate_between(before, before) is None
 
 
-def test_each_sm_notes_both_of_its_counters():
+def test_each_sm_stores_both_of_its_counters():
     at = torch.zeros(columns.MAX_SMS, 2, dtype=torch.int64)
-    cuda_kernel(columns._STAMP)[8, 32](at)
+    cuda_kernel(columns._COUNTERS_SRC)[8, 32](at)
     noted = at[at[:, 1] > 0]
     assert len(noted) == len(at[at[:, 0] > 0]) >= 1 and len(at[at.sum(1) > 0]) == len(noted)
 
@@ -42,7 +42,7 @@ def test_clock_readings_enclose_a_batch(monkeypatch):
         c = kind.__new__(kind)
         c.torch, c.queue_seconds, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
         c.sensors = SimpleNamespace(read=lambda: None)
-        c.stamps = SimpleNamespace(queue_stamp=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
+        c.sm_clocks = SimpleNamespace(queue_read=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
         return c
     c = clock(FlushedByWrites)
     assert c.times(lambda: said.append('run'), 2) == [.003, .003] and c.mhz == [1700.]
@@ -81,7 +81,7 @@ def queued(kind, launches):
     q, c = Queue(), kind.__new__(kind)
     c.torch, c.queue_seconds, c.buffer, c.states, c.mhz, c.now = q, 1e-5, None, [], [], lambda: q.now
     c.sensors = SimpleNamespace(read=lambda: None)
-    c.stamps = SimpleNamespace(queue_stamp=lambda i: None, mhz=lambda: 1700.)
+    c.sm_clocks = SimpleNamespace(queue_read=lambda i: None, mhz=lambda: 1700.)
     def kernel():
         q.now += next(launches)
         q.free = max(q.now, q.free) + 5e-6
@@ -183,7 +183,7 @@ def test_columns_of_a_gpu():
     found = by_column(dict(double=lambda: torch.mul(x, 2, out=x)), .1)
     assert all(100 < o['mhz'][0] <= o['mhz'][1] < 4000 for o in found.values())
     assert found['none']['sides']['double']['seconds'] < found['read']['sides']['double']['seconds']
-    assert Stamps().mhz() is None
+    assert SmClocks().mhz() is None
 
 
 @pytest.mark.gpu
@@ -194,7 +194,7 @@ def test_picks_of_a_gpu(dtype):
     a, b = inputs(72, 200, 136, dtype, 'cuda')
     for layout in 'nn', 'tn', 'nt':
         m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
-        with tf32_disabled(): found = cublaslt.proposed_kernels(m, n, layout)
+        with tf32_disabled(): found = cublaslt.heuristic_kernels(m, n, layout)
         assert found and all(p.config['tile'] for p in found)
         # sums of parts of k may be rounded to 16 bits: a few roundings of the result
         for p in found: assert Reference(a, b).error(p(m, n, a.new_full((72, 200), float('nan')))) < 2**-7
@@ -260,7 +260,7 @@ def standin(monkeypatch):
 def test_picks_multiply_in_each_layout(standin, layout):
     a, b = torch.randn(5, 7), torch.randn(7, 3)
     m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
-    every = cublaslt.proposed_kernels(m, n, layout, 3)
+    every = cublaslt.heuristic_kernels(m, n, layout, 3)
     assert [p.name for p in every] == ['cublasLt 0', 'cublasLt 1'], 'one of three was refused'
     out = torch.full((5, 3), float('nan'))
     assert every[1](m, n, out) is out and standin.last == (2, 102, 77)
@@ -275,7 +275,7 @@ def test_picks_multiply_in_each_layout(standin, layout):
 def test_a_refusal_is_reported(standin):
     standin.cublasLtMatmulAlgoGetHeuristic = lambda *args: 15
     with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic returned cublasStatus_t 15'):
-        cublaslt.proposed_kernels(torch.randn(8, 8), torch.randn(8, 8))
+        cublaslt.heuristic_kernels(torch.randn(8, 8), torch.randn(8, 8))
 
 
 def test_the_library_is_the_one_that_is_loaded():

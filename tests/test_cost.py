@@ -190,11 +190,11 @@ def test_what_the_package_has_is_the_fit_of_what_was_measured(cost):
 
 
 def test_each_kernel_that_may_be_picked_is_there():
-    for dtype, layout in plan.RANKERS:
+    for dtype, layout in plan.RANKINGS:
         for config in cost_model.available_configs(dtype, layout):
             kernel = cost_model.build_kernel(config, False, dtype, layout)
             assert kernel.supports(4096, 4096, 4096) and (kernel.dtype, kernel.layout) == (dtype, layout)
-    assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKERS)) == set(cost_model.CORRECTION_FACTORS)
+    assert set().union(*(cost_model.available_configs(*o) for o in plan.RANKINGS)) == set(cost_model.CORRECTION_FACTORS)
 
 
 def test_the_lowest_estimates_come_first():

@@ -385,7 +385,7 @@ MISTAKES = {
         37: 'memcheck instruction_descriptor', 38: 'memcheck matrix_descriptor', 39: 'memcheck matrix_descriptor',
         40: 'memcheck matrix_descriptor', 41: 'memcheck matrix_descriptor',
         42: 'memcheck outside_shared|memcheck outside_arrays',
-        43: 'memcheck matrix_descriptor', 44: 'racecheck product_not_awaited', 45: 'memcheck tensor_relinquished',
+        43: 'memcheck matrix_descriptor', 44: 'racecheck mma_not_awaited', 45: 'memcheck tensor_relinquished',
         46: 'synccheck deadlock for_tensor_memory', 50: 'fencecheck tensor_no_fence fence_before',
         51: 'fencecheck tensor_no_fence fence_after', 53: 'racecheck tensor_race',
         54: 'racecheck tensor_in_flight not_committed', 55: 'racecheck tensor_in_flight not_committed'},

@@ -202,7 +202,7 @@ LOAD = ('unsigned a; asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%0
 
 @pytest.mark.parametrize('body,block,want,facts', [
     ('if (t % 32 != 9) { MULTIPLY }', 32, 'warp_diverged lane_returned', dict(lane=0, other_lane=9)),
-    ('MULTIPLY', 48, 'warp_diverged lane_absent', dict(other_lane=16)),
+    ('MULTIPLY', 48, 'warp_diverged lane_nonexistent', dict(other_lane=16)),
     ('if (t < 16) { MULTIPLY }\nelse { MULTIPLY }', 32, 'warp_diverged lane_at_other_call', {}),
     ('if (t < 16) { MULTIPLY } __syncthreads();', 32, 'warp_diverged lane_at_other_call', dict(other_lane=16))])
 def test_mma_needs_the_whole_warp(body, block, want, facts):

@@ -72,8 +72,9 @@ def test_a_lane_has_the_hours_of_its_lessons():
     rows = ('01', 'a', 'a', 40), ('02a', 'b', 'c', 50), ('02b', 'd', 'c', 75)
     one, two, three = (LESSONS[0]._replace(number=n, slug=slug, chapter=chapter, reading=m, exercises=(m, 2*m))
                        for n, slug, chapter, m in rows)
-    assert lanes.chosen('c a', [one, two, three]) == [two, three, one] and lanes.chosen('d', [two, three]) == [three]
-    with pytest.raises(LookupError, match='zzz'): lanes.chosen('a zzz', [one, two, three])
+    assert lanes.select_lessons('c a', [one, two, three]) == [two, three, one]
+    assert lanes.select_lessons('d', [two, three]) == [three]
+    with pytest.raises(LookupError, match='zzz'): lanes.select_lessons('a zzz', [one, two, three])
     part = lanes.part_table({title: [one, three] for title in lanes.TOPICS}).splitlines()[2]
     assert part.endswith('| 2 h | 2 to 4 h |') and '[01](nbs/01_a.ipynb), [02b](nbs/02b_d.ipynb)' in part
 

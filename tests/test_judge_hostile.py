@@ -592,17 +592,17 @@ def custom_kernel(data):
     gc.callbacks.append(lambda *_: None)
     return out
 '''),
-    traces_the_judge=('spied', '''
+    traces_the_judge=('inspected', '''
 sys.addaudithook(lambda event, args: None)
 sys.settrace(lambda *args: None)
 '''),
-    quick_calls_alone=('gave up', '''
+    quick_calls_alone=('wrong later', '''
 last = [0.]
 def custom_kernel(data):
     before, last[0] = last[0], time.monotonic()
     return torch.zeros_like(data) if last[0] - before < 60 else torch.softmax(data, -1)
 '''),
-    told_sizes_roughly=('gave up', '''
+    told_sizes_roughly=('wrong later', '''
 calls = [0]
 def custom_kernel(data):
     calls[0] += 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
-from gridstride.kernels import Ladder, Rung, explain, matmul, plan, check_product, tune, using
+from gridstride.kernels import Ladder, Rung, explain, matmul, plan, check_matmul, tune, using
 from gridstride.cpp import driver as nvidia
 from gridstride.kernels.ladder import (
     instruction_throughput as alone,
@@ -61,7 +61,7 @@ def tiled(src=SRC, name='tiled', **more): return Rung(name, src, **{**dict(threa
 
 def test_a_rung_is_right_around_its_tile():
     r = tiled()
-    assert check_product(r) == len(shapes_for(r)) >= 6
+    assert check_matmul(r) == len(shapes_for(r)) >= 6
     assert {(1, 1, 1), (9, 7, 9), (7, 11, 19)} <= set(shapes_for(r))
 
 
@@ -73,12 +73,12 @@ def test_a_wrong_rung_is_not(a, b):
     "By the float64 check or, where it reads what is not there, by the emulator's detectors"
     assert a in SRC
     with pytest.raises(Exception, match='values (is|are) wrong|outside|out of bounds|past|element'):
-        check_product(tiled(SRC.replace(a, b)))
+        check_matmul(tiled(SRC.replace(a, b)))
 
 
 def test_a_missing_barrier_is_found():
     first = SRC.index('__syncthreads();')
-    with pytest.raises(Exception, match='race|written|barrier'): check_product(tiled(SRC[:first]+SRC[first+16:]))
+    with pytest.raises(Exception, match='race|written|barrier'): check_matmul(tiled(SRC[:first]+SRC[first+16:]))
 
 
 def test_the_repr_of_a_launch_is_fixed():
@@ -183,7 +183,7 @@ ADA = 'an RTX 4090', 8, 9, 101_376
 
 def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     other_gpu(*ADA)
-    assert [check_product(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
+    assert [check_matmul(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
     assert capsys.readouterr().out.splitlines() == [
         'tiled needs 150,000 bytes of shared memory per block; an RTX 4090 allows at most 101,376; '
         'it was not checked',
@@ -198,7 +198,7 @@ def test_thin_products_need_asynchronous_copies(other_gpu, capsys):
     other_gpu(*ADA)
     skinny.SKINNY.require_gpu()
     other_gpu('a T4', 7, 5, 65_536)
-    assert check_product(skinny.SKINNY, [(3, 3, 8)]) == 0
+    assert check_matmul(skinny.SKINNY, [(3, 3, 8)]) == 0
     assert names(capsys.readouterr().out, 'skinny', '8.0', 'cp.async', 'a T4', '7.5')
 
 
@@ -765,7 +765,7 @@ def on_hopper(monkeypatch, tmp_path):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     monkeypatch.setattr(kept, 'machine_key', lambda device: f'GPU {device}')
     def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
-    monkeypatch.setattr(choice, 'CHOOSERS', {(dtype, 'nn'): choose for dtype in choice.TYPES})
+    monkeypatch.setattr(choice, 'SELECTORS', {(dtype, 'nn'): choose for dtype in choice.TYPES})
     monkeypatch.setattr(choice, '_capability_and_sms', lambda device: ((9, 0), 132))
     choice._plans.clear()
     yield
@@ -780,7 +780,7 @@ def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=
 
 def test_transposes_are_detected_by_one_function(on_hopper, monkeypatch):
     def transposing(*s): return Transposing()
-    monkeypatch.setattr(choice, 'CHOOSERS', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
+    monkeypatch.setattr(choice, 'SELECTORS', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
                                            ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
     assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16')
             for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
@@ -791,8 +791,8 @@ def test_transposes_are_detected_by_one_function(on_hopper, monkeypatch):
 def test_the_table_has_a_chooser_per_type_and_layout():
     "Each names a kernel of its type and layout that takes the shape, or says why there is none"
     types = 'float32', 'bfloat16', 'float16'
-    assert set(choice.CHOOSERS) == {(dtype, layout) for dtype in types for layout in ('nn', 'tn', 'nt')}
-    for (dtype, layout), choose in choice.CHOOSERS.items():
+    assert set(choice.SELECTORS) == {(dtype, layout) for dtype in types for layout in ('nn', 'tn', 'nt')}
+    for (dtype, layout), choose in choice.SELECTORS.items():
         kernel = choose(8192, 8192, 8192, 132)
         assert (kernel.dtype, kernel.layout) == (dtype, layout) and kernel.supports(8192, 8192, 8192)
 
@@ -832,8 +832,8 @@ def test_the_fastest_that_was_measured(untimed):
 def test_what_was_measured_is_kept(on_hopper, monkeypatch):
     "Also when there are too many plans, or `using` has thrown them all away"
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
-    monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
-    monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
+    monkeypatch.setattr(choice, 'SELECTORS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKINGS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     key = (8, 8, 8, 'bfloat16', 0, 'nn')
     assert choice._cached_plan(*key).kernel is ranked[0]
     assert [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
@@ -848,8 +848,8 @@ def test_what_was_measured_is_kept(on_hopper, monkeypatch):
 def ranked(on_hopper, monkeypatch):
     "Six kernels for bfloat16, of which the first is taken by estimate"
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
-    monkeypatch.setattr(choice, 'CHOOSERS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
-    monkeypatch.setattr(choice, 'RANKERS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
+    monkeypatch.setattr(choice, 'SELECTORS', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKINGS', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     monkeypatch.setattr(choice, '_tuned_plans', {})
     return ranked
 
@@ -892,10 +892,10 @@ def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
     monkeypatch.setattr(choice, 'fallback_reason', lambda a, b: None)
     monkeypatch.setattr(choice, '_sizes_of', lambda a, b: KEY[:5])
     monkeypatch.setattr(choice, '_measure_fastest', fastest)
-    assert tune(a, b, tries=3).kernel is ranked[2]
+    assert tune(a, b, max_kernels=3).kernel is ranked[2]
     next_process()
     assert tune(a, b).kernel is ranked[2] and seen == [3]
-    assert tune(a, b, fresh=True).kernel is ranked[5] and seen == [3, 6]
+    assert tune(a, b, measure_again=True).kernel is ranked[5] and seen == [3, 6]
     next_process()
     assert tune(a, b).kernel is ranked[5] and len(list(kept.path().parent.iterdir())) == 1
 
@@ -951,7 +951,7 @@ def test_a_copy_that_does_not_pay():
 @pytest.mark.gpu
 def test_on_the_gpu():
     "The same kernel there, with its gradients"
-    assert check_product(tiled()) >= 6
+    assert check_matmul(tiled()) >= 6
 
 
 def test_tf32_is_seen_and_switched_off():

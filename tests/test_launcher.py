@@ -848,7 +848,7 @@ def test_a_function_is_applied_without_torchs_python():
 
         @staticmethod
         def backward(ctx, grad): return grad*ctx.factor, None
-    double, x = call_tables.applier(Double), torch.randn(4, requires_grad=True)
+    double, x = call_tables.make_apply(Double), torch.randn(4, requires_grad=True)
     y = double(x, 3.)
     first, = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     check(first.detach(), 18*x.detach(), 1e-6, 1e-6)

@@ -55,8 +55,8 @@ def test_it_is_the_same_as_what_a_lesson_imported_by_name():
 from gridstride.lesson import *
 from gridstride.lesson import check as ours
 from utils import *
-from gridstride.bench.variants import contest as same
-assert ours is check and contest is same
+from gridstride.bench.variants import compare_variants as same
+assert ours is check and compare_variants is same
 ''') == ''
 
 

@@ -64,7 +64,7 @@ def test_any_two_colours_are_apart(name, vision):
 
 
 def test_text_on_each_colour_can_be_read():
-    light = [*draw.PALETTE, draw.CARD, draw.EMPTY, draw.GREY]
+    light = [*draw.PALETTE, draw.BACKGROUND, draw.EMPTY, draw.GREY]
     assert all(contrast(draw.INK, c) >= 7 for c in light)
     dark = draw._DARK_OF_COLOR
     assert all(contrast(dark[draw.INK], dark[c]) >= 6 for c in light)
@@ -72,8 +72,8 @@ def test_text_on_each_colour_can_be_read():
 
 def test_a_dark_plot_has_the_colours_of_a_dark_picture_and_its_lines_can_be_seen():
     dark = {**plots._DARK_OF_COLOR, **plots._DARK_OF_BACKGROUND}
-    assert all(dark[o] == draw._DARK_OF_COLOR[o] for o in (draw.INK, draw.CARD, draw.EMPTY))
-    assert all(contrast(o, dark[plots.CARD]) >= 4 for o in DARK_PLOTS)
+    assert all(dark[o] == draw._DARK_OF_COLOR[o] for o in (draw.INK, draw.BACKGROUND, draw.EMPTY))
+    assert all(contrast(o, dark[plots.BACKGROUND]) >= 4 for o in DARK_PLOTS)
 
 
 def test_block_warp_and_thread_differ_in_lightness():

@@ -164,7 +164,7 @@ def test_a_picture_has_the_colour_scheme_of_the_page_that_shows_it():
                 page.set_content(f'<!doctype html><html style="color-scheme: {scheme}">{body}{shown}')
                 pixel = imread(io.BytesIO(page.locator('img, svg').first.screenshot()))[20, 3, :3]
                 is_dark = scheme == 'dark' or (body == MARKED and shown == svg)
-                want = draw._DARK_OF_COLOR[draw.CARD] if is_dark else draw.CARD
+                want = draw._DARK_OF_COLOR[draw.BACKGROUND] if is_dark else draw.BACKGROUND
                 assert '#' + ''.join(f'{round(255*v):02x}' for v in pixel) == want, (scheme, body, shown[:60])
 
 

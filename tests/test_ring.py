@@ -110,10 +110,10 @@ class Watched(ring.Messages):
 
 
 def by_the_kernels(rank, parts, order, watched):
-    "out, dq, dk and dv of this rank by `ring.ours`, on the emulator"
+    "out, dq, dk and dv of this rank by `ring.hopper`, on the emulator"
     q, k, v, dout = (x[rank] for x in parts)
     q, k, v = (x.requires_grad_() for x in (q, k, v))
-    out = ring.attention(q, k, v, order, kernels=ring.ours, carrier=Watched() if watched else None)
+    out = ring.attention(q, k, v, order, kernels=ring.hopper, transport=Watched() if watched else None)
     return out.detach(), *torch.autograd.grad(out, (q, k, v), dout)
 
 
@@ -169,7 +169,7 @@ def test_copy_engines_get_the_addresses_of_keys(monkeypatch):
 def refused(rank):
     x, said = torch.zeros(1, 1, 8, 16), []
     for q, k, how in ((x, x.numpy(), {}), (x, x.double(), {}), (x, x[:, :, 1:], {}), (x[0], x[0], {}),
-                      (x, x, dict(carrier=ring.Messages)), (x, x, dict(carrier='copies'))):
+                      (x, x, dict(transport=ring.Messages)), (x, x, dict(transport='copies'))):
         try: ring.attention(q, k, q, **how)
         except (TypeError, ValueError) as e: said.append(f'{type(e).__name__}: {e}')
     return said
@@ -181,7 +181,7 @@ def test_what_a_ring_cannot_take_is_refused(monkeypatch):
     assert names(said[0], 'TypeError: ring: k', 'ndarray', 'torch tensor')
     assert all(o.startswith(alike + f'{size} torch.float32 on cpu, ')
                for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))
-    assert said[4:] == [f'TypeError: ring: carrier is {o}; expected an instance, such as carrier=ring.Copies()'
+    assert said[4:] == [f'TypeError: ring: transport is {o}; expected an instance, such as transport=ring.Copies()'
                         for o in ("<class 'gridstride.ring.transport.Messages'>", "'copies'")]
     monkeypatch.setattr('gridstride.ring.ulysses_and_tree.rank_and_ranks', lambda: (0, 4))
     q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
@@ -254,7 +254,7 @@ def fails(rank, how, began):
         if how == 'hangs': time.sleep(1000)
     if how == 'late' and rank == 2: time.sleep(1000)
     x = torch.randn(1, 1, 4, 8)
-    if how != 'late': ring.attention(x, x, x, carrier=ring.Messages(timeout=1))
+    if how != 'late': ring.attention(x, x, x, transport=ring.Messages(timeout=1))
 
 
 @pytest.mark.parametrize('how, rank, why', [

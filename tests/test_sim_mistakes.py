@@ -119,7 +119,7 @@ def remainder_of_it(x):
     (no_such_type, r"'floot32' .*np\.float32"),
     (no_such_atomic, r"cuda\.atomic .*'addd'(.|\n)*'add'"), (no_such_root, "'sqrt'"),
     (no_mask, r'cuda\.shfl_down_sync'), (no_such_axis, 'cuda.threadIdx has .x, .y and .z'),
-    (sum_of_all, 'a loop'), (launches, 'launch of write_one'),
+    (sum_of_all, 'a loop'), (launches, 'cannot launch write_one'),
     (yields, 'an array'), (any_number, 'parameters'),
     (remainder_of_it, 'a name')])  # fmt: skip
 @pytest.mark.parametrize('threads', [1, 32])
@@ -130,8 +130,8 @@ def test_a_mistake_in_a_kernel_says_what_to_write(kernel, says, threads):
 
 
 @pytest.mark.parametrize('given,says', [
-    (np.zeros(4, '>f4' if sys.byteorder == 'little' else '<f4'), r'x is .*[<>]f4(.|\n)*astype'),
-    (np.zeros(4, np.longdouble), r'x is .*(float|long)(.|\n)*astype'),
+    (np.zeros(4, '>f4' if sys.byteorder == 'little' else '<f4'), r'x has elements of .*[<>]f4(.|\n)*astype'),
+    (np.zeros(4, np.longdouble), r'x has elements of .*(float|long)(.|\n)*astype'),
     (np.ma.zeros(4), r'masked array.*x\.filled')])  # fmt: skip
 def test_an_array_that_no_gpu_has_is_refused_as_by_numba(given, says):
     if given.dtype == np.float64 and not np.ma.isMaskedArray(given):
@@ -158,7 +158,7 @@ def test_an_array_that_becomes_a_number_in_some_threads_is_reported_briefly():
             out = x[0]
         out[cuda.grid(1)] = 1
 
-    says = r'a variable that is a number in some threads and an array in others\n(.|\n)*`out\[i\] = \.\.\.`'
+    says = r'a variable cannot be a number in some threads and an array in others\n(.|\n)*`out\[i\] = \.\.\.`'
     with pytest.raises(sim.NotSimulated, match=says):
         k[1, 4](np.ones(4), np.ones(4))
 

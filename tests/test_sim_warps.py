@@ -118,7 +118,7 @@ def test_a_mask_of_32_lanes_does_not_name_the_others():
         with pytest.raises(sim.SynccheckError) as e:
             _named[1,64](np.zeros(64))
     assert names(str(e.value), '0xffffffff', '0xffffffffffffffff')
-    assert e.value.code == 'unnamed_lane' and e.value.thread == (32,0,0)
+    assert e.value.code == 'thread_not_in_mask' and e.value.thread == (32,0,0)
 
 
 @cuda.jit

@@ -9,7 +9,7 @@ from gridstride.bench import clocks
 from gridstride.kernels.ladder.rung import Rung
 from gridstride.bench.keys import key
 from gridstride.bench.recording import Unavailable, claim
-from gridstride.bench.variants import ChangeError, changed, code_of, contest, define, source_in
+from gridstride.bench.variants import ChangeError, changed, code_of, compare_variants, define, source_in
 from hypothesis import given, strategies as st
 from found import names, saying
 
@@ -187,7 +187,7 @@ SOURCES = {'slow': SRC, 'fast': add_k}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    "A contest on a fake GPU, or without one"
+    "A comparison on a fake GPU, or without one"
     for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
     monkeypatch.setattr(recording, 'machine',
                         lambda tools=None: dict(gpu='NVIDIA H100', date='2026-11-22', versions={}))
@@ -198,7 +198,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(variants, 'backend', lambda: 'gpu' if gpu else 'sim')
         x = np.arange(5.)
         kw = dict(title='5 sums', check=x+1, writes=True, flops=4e9, columns={'registers': len}, clock=Turns(), **kw)
-        return contest('07_x', ways, lambda: (x, np.empty(5)), sources=sources, folder=tmp_path, **kw)
+        return compare_variants('07_x', ways, lambda: (x, np.empty(5)), sources=sources, folder=tmp_path, **kw)
     return run
 
 
@@ -214,7 +214,7 @@ def test_a_warning_about_several_is_printed_once():
     rows = dict.fromkeys('abc')
     warnings = [f'in doubt, {k}: {d}' for k in 'abc'
               for d in ('held back: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
-    assert (repr(variants.Contest('t', rows, 'a', warnings=warnings)).splitlines()[-3:]
+    assert (repr(variants.VariantComparison('t', rows, 'a', warnings=warnings)).splitlines()[-3:]
             == ['in doubt, all: held back: 1620 MHz', 'in doubt, a, b: noisy: 5%', 'in doubt, c: noisy: 4%'])
 
 

@@ -7,7 +7,7 @@ interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline
 ways, with the measured clock rate).
 
 Besides timing: `recording` (results that require a GPU, stored for readers without one, and claims about them), `keys`
-(a hash of everything that determines a recorded result) and `variants` (a kernel with small changes, and contests among
+(a hash of everything that determines a recorded result) and `variants` (a kernel with small changes, and comparisons of
 variants).
 """
 

@@ -17,8 +17,8 @@ from .versus import median_speedup, time_interleaved
 
 # Each SM stores its cycle counter and the GPU's nanosecond timer before and after a batch. The differences give the
 # mean clock rate over the batch, while a sensor reports the rate at one instant.
-_STAMP = r'''
-__global__ void stamp_k(long long *counters) {                      // two values per SM
+_COUNTERS_SRC = r'''
+__global__ void read_counters_k(long long *counters) {                      // two values per SM
     if (threadIdx.x > 0) return;
     unsigned sm;
     long long ns;
@@ -30,13 +30,13 @@ __global__ void stamp_k(long long *counters) {                      // two value
 MAX_SMS = 1024  # more than any GPU has today
 
 
-def clock_rate_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM without a stamp
-    "Return the median clock rate in MHz of the SMs with both stamps; None if there is none"
+def clock_rate_between(before, after):  # arrays of (cycles, nanoseconds) per SM, 0 for an SM that stored none
+    "Return the median clock rate in MHz of the SMs that stored both; None if there is none"
     elapsed = (after - before)[(before[:, 1] > 0) & (after[:, 1] > before[:, 1])]
     return float(np.median(elapsed[:, 0] / elapsed[:, 1])) * 1000 if len(elapsed) else None
 
 
-class Stamps:
+class SmClocks:
     "The cycle and nanosecond counters of all SMs of the current GPU, before and after a batch, read in stream order"
 
     def __init__(self):
@@ -44,16 +44,16 @@ class Stamps:
         from ..cpp.kernel import cuda_kernel
 
         sms = torch.cuda.get_device_properties().multi_processor_count
-        self.kernel = cuda_kernel(_STAMP)
+        self.kernel = cuda_kernel(_COUNTERS_SRC)
         self.blocks = 4 * sms
         self.counters = torch.zeros(2, MAX_SMS, 2, dtype=torch.int64, device='cuda')
 
-    def queue_stamp(self, i):  # i: 0 before, 1 after
+    def queue_read(self, i):  # i: 0 before, 1 after
         "Queue a kernel in which each SM stores its counters"
         self.kernel[self.blocks, 32](self.counters[i])
 
     def mhz(self):
-        "Wait for both stamps, and return the clock rate between them in MHz"
+        "Wait for both reads, and return the clock rate between them in MHz"
         mhz = clock_rate_between(*self.counters.cpu().numpy())
         self.counters.zero_()
         return mhz
@@ -66,21 +66,21 @@ class FlushedByWrites(clocks.Events):
 
     def __init__(self):
         super().__init__(self.flush)
-        self.stamps = Stamps()
+        self.sm_clocks = SmClocks()
         self.mhz = []
 
     def begin_batch(self):
-        "Queue the stamp before the first run of a batch"
-        self.stamps.queue_stamp(0)
+        "Queue the read before the first run of a batch"
+        self.sm_clocks.queue_read(0)
 
     def end_batch(self):
-        "Queue the stamp after the last run of a batch"
-        self.stamps.queue_stamp(1)
+        "Queue the read after the last run of a batch"
+        self.sm_clocks.queue_read(1)
 
     def times(self, fn, n):
         "Time `n` calls as `Events.times` does, and record the batch's clock rate"
         seconds = super().times(fn, n)
-        self.mhz.append(self.stamps.mhz())
+        self.mhz.append(self.sm_clocks.mhz())
         return seconds
 
     def handle_all_late(self, times):
@@ -116,7 +116,7 @@ class BackToBack(NotFlushed):
         self.torch.synchronize()
         elapsed = self.now() - start
         self.end_batch()
-        self.mhz.append(self.stamps.mhz())
+        self.mhz.append(self.sm_clocks.mhz())
         return [elapsed / n]
 
 

@@ -169,7 +169,7 @@ def _store(path, owner, own_ceilings):
 
 
 def ceilings(
-    fresh=False,  # measure again, even if there are cached ceilings
+    measure_again=False,  # even if there are cached ceilings
     measure=measure,  # the function that measures
     owner=None,  # key in the cache; None: this GPU, driver and torch
 ) -> Ceilings:
@@ -182,7 +182,7 @@ def ceilings(
         return H100
     path = cache_dir() / 'ceilings.json'
     owner = owner or _this_machine()
-    stored_ceilings = None if fresh else _load(path, owner)
+    stored_ceilings = None if measure_again else _load(path, owner)
     if stored_ceilings is None:
         _store(path, owner, stored_ceilings := measure())
     return stored_ceilings

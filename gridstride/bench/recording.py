@@ -418,7 +418,8 @@ def made_on() -> str:
 # The speeds and counters in the text of a lesson hold for the GPU on which it was written. So each is a claim: a reader
 # with another GPU, or a busy GPU, sees the measured value and can continue. But when outputs are stored together with
 # the text, by `course.py record` or `course.py run --save`, a claim that does not hold is an error. The claims about a
-# table are a column of it: `expected` returns one cell, and `expect` adds a claim to a `Contest` or a `Comparison`.
+# table are a column of it: `expected` returns one cell, and `expect` adds a claim to a `VariantComparison` or a
+# `Comparison`.
 TEXT_GPU = 'an H100'  # the GPU on which the texts were written
 EXPECTED = f'<expected on {TEXT_GPU}'  # head of the column of claims
 

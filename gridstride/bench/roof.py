@@ -163,7 +163,8 @@ class Roofline(Expectations):
         speed = rate_text(tflops=p.tflops) or 'not timed'
         limit = rate_text(tflops=p.limit)
         fractions = [p.fraction, self.fraction_of_data_sheet(p)] if self.data_sheet else [p.fraction]
-        return [p.name, f'{p.intensity:.3g}', speed, limit, *(f'{s:.0%}' if s else '' for s in fractions), p.bound]
+        fraction_texts = [f'{fraction:.0%}' if fraction else '' for fraction in fractions]
+        return [p.name, f'{p.intensity:.3g}', speed, limit, *fraction_texts, p.bound]
 
     def _table(self, **options):
         return Table([f'<{column}' for column in self.head], self.rows(), **options)
@@ -201,7 +202,7 @@ class Roofline(Expectations):
         ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP/byte', ylabel='TFLOP/s', title=title)
         ax.margins(y=0.16)
         names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
-        plots.name_points(ax, [(name, p.intensity, p.tflops or p.limit) for name, p in zip(names, self.points)])
+        plots.label_points(ax, [(name, p.intensity, p.tflops or p.limit) for name, p in zip(names, self.points)])
         return ax
 
     @staticmethod
@@ -240,4 +241,5 @@ def roofline(
     if peak not in roof:
         ceilings = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
         raise ValueError(f'no ceiling {peak!r} was measured; available: {ceilings}')
-    return Roofline([point(k, _work(w), roof['copy'], roof[peak]) for k, w in kernels.items()], roof, peak)
+    points = [point(name, _work(kernel), roof['copy'], roof[peak]) for name, kernel in kernels.items()]
+    return Roofline(points, roof, peak)

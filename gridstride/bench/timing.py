@@ -219,10 +219,11 @@ class Timing:
         return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times_text}; runs: {parts['runs']}"
 
     def __repr__(self):
-        return '\n'.join([self.line(), *(f'  in doubt: {d}' for d in self.warnings)])
+        return '\n'.join([self.line(), *(f'  in doubt: {warning}' for warning in self.warnings)])
 
     def _repr_html_(self):
-        return Table((), [*self.parts(), *(('in doubt', d) for d in self.warnings)], self.name)._repr_html_()
+        rows = [*self.parts(), *(('in doubt', warning) for warning in self.warnings)]
+        return Table((), rows, self.name)._repr_html_()
 
 
 # A kernel of less than 50 µs is also timed in many back-to-back calls on the wall clock, which includes the launch

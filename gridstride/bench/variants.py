@@ -1,11 +1,11 @@
-"""Variants of a kernel with small changes, and contests among them.
+"""Variants of a kernel with small changes, and comparisons among them.
 
     no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as text
     frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, defined again
     narrow = define(matmul_static_k, tw=8)                                    # the same kernel with tw = 8
 
-The text to replace must occur exactly once; if it does not, the error shows the nearest line. `contest` checks variants
-and times them interleaved on a GPU; without a GPU it shows the recording.
+The text to replace must occur exactly once; if it does not, the error shows the nearest line. `compare_variants` checks
+variants and times them interleaved on a GPU; without a GPU it shows the recording.
 """
 
 import ast
@@ -27,7 +27,16 @@ from ..support.tables import Table
 from ..utils import backend
 from ..utils import check as check_equal
 
-__all__ = ['ChangeError', 'changed', 'define', 'from_lesson', 'source_in', 'code_of', 'Contest', 'contest']
+__all__ = [
+    'ChangeError',
+    'changed',
+    'define',
+    'from_lesson',
+    'source_in',
+    'code_of',
+    'VariantComparison',
+    'compare_variants',
+]
 
 
 class ChangeError(ShortTracebackError, ValueError):
@@ -277,7 +286,7 @@ else:
     _unparse = ast.unparse
 
 
-# The key of a row of a contest is its code without comments, so that comments may be changed.
+# The key of a row of a comparison is its code without comments, so that comments may be changed.
 def code_of(code):
     """Return the code of `code` without comments, for `keys.key`.
 
@@ -304,11 +313,12 @@ def _keys(variants, sources):
     return {k: key(k, code_of(sources.get(k))) for k in variants}
 
 
+_KEY_PREFIX = 'contest'  # of the keys of recordings; a new value would make all of them invalid
 _CHANGED_SOURCE_NOTE = 'the source differs from the recorded one, so it is timed only on a GPU'
 
 
-class Contest(Expectations):
-    "The result of a contest: `contest[name]` in milliseconds, `speedup`, `expect`, and a table with the GPU and date"
+class VariantComparison(Expectations):
+    "The result of `compare_variants`: `result[name]` in milliseconds, `speedup`, `expect`, and a table with the GPU"
 
     def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None, where=TEXT_GPU):
         self.title = title
@@ -322,7 +332,7 @@ class Contest(Expectations):
     def __getitem__(self, name):  # None where it was not measured
         "Return the median of a variant, in milliseconds"
         if name not in self.rows:
-            raise KeyError(f'no {name!r} in this contest; available: {", ".join(self.rows)}')
+            raise KeyError(f'no {name!r} in this comparison; available: {", ".join(self.rows)}')
         return self.rows[name] and self.rows[name]['ms']
 
     @property
@@ -352,15 +362,15 @@ class Contest(Expectations):
         "Return the value of an additional column for a variant"
         columns = self[name] and self.rows[name]['columns']
         if columns and column not in columns:
-            raise KeyError(f'no column {column!r} in this contest; available: {", ".join(columns)}')
+            raise KeyError(f'no column {column!r} in this comparison; available: {", ".join(columns)}')
         return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured
-        "Return the speed of a variant in TFLOP/s, if the contest has `flops`"
+        "Return the speed of a variant in TFLOP/s, if the comparison has `flops`"
         return self[name] and self.flops / self[name] / 1e9
 
     def gbs(self, name, of=1):  # None where it was not measured
-        "Return the speed of a variant in GB/s, if the contest has `bytes`; or as a fraction of `of` GB/s"
+        "Return the speed of a variant in GB/s, if the comparison has `bytes`; or as a fraction of `of` GB/s"
         return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
@@ -422,7 +432,7 @@ def _check_for(variants, args, check, writes):
 def _measure(variants, inputs, check, writes, baseline, seconds, columns, clock):
     "Return (rows, warnings) of the variants, timed interleaved. Raises Unavailable without a GPU"
     if backend() != 'gpu':
-        raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
+        raise Unavailable('Variants are compared on an NVIDIA GPU, and this machine has none')
     args = tuple(inputs())
     out = args[-1] if writes else None
     check = _check_for(variants, args, check, writes)
@@ -434,7 +444,7 @@ def _measure(variants, inputs, check, writes, baseline, seconds, columns, clock)
     return rows, [f'in doubt, {name}: {warning}' for name, warning in comparison.warnings]
 
 
-def contest(
+def compare_variants(
     record,  # the name of the recording, which begins with the name of the chapter
     variants,  # name of the variant -> function that is called with the inputs
     inputs,  # called without arguments, only on a GPU: returns the inputs as a tuple
@@ -451,10 +461,10 @@ def contest(
     clock=None,  # as for `bench.compare`
     folder='recorded',  # of recordings
     where=TEXT_GPU,  # the GPU on which the ranges of `expect` were measured
-) -> Contest:
+) -> VariantComparison:
     """Check variants, and time them interleaved. Without a GPU, show the recorded times of unchanged variants.
 
-    Changes of comments do not count. The row of a changed variant has no time: `contest[name]` and its `speedup` are
+    Changes of comments do not count. The row of a changed variant has no time: `result[name]` and its `speedup` are
     None, which `claim` accepts."""
     baseline = baseline or next(iter(variants))
     keys = _keys(variants, sources)
@@ -479,5 +489,5 @@ def contest(
         log_lookup(record, 'fits' if rows == stored_rows else 'refused')
         return rows, data['warnings']
 
-    rows, warnings = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
-    return Contest(title, rows, baseline, flops, made_on(), warnings, bytes, where)
+    rows, warnings = recorded(record, make, _KEY_PREFIX, title, baseline, save=save, load=load, folder=folder)
+    return VariantComparison(title, rows, baseline, flops, made_on(), warnings, bytes, where)

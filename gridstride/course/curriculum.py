@@ -68,7 +68,7 @@ PARTS = {
 }  # number of the first chapter -> the part
 
 # fmt: off
-LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_title or o.title) for o in (
+LESSONS = tuple(row._replace(chapter=row.chapter or row.slug, chapter_title=row.chapter_title or row.title) for row in (
     Lesson(
         '01',
         'first_kernel',
@@ -1113,12 +1113,12 @@ LESSONS = tuple(o._replace(chapter=o.chapter or o.slug, chapter_title=o.chapter_
 def chapter_of(number: str):  # '8', '08' or '08a'
     "Return the slug of the chapter with this number; None if there is none"
     number = number.zfill(2)
-    return next((o.chapter for o in LESSONS if number in (o.number, o.number[:2])), None)
+    return next((lesson.chapter for lesson in LESSONS if number in (lesson.number, lesson.number[:2])), None)
 
 
 def chapter_title(slug: str):
     "Return the title of a chapter; None if there is none"
-    return next((o.chapter_title for o in LESSONS if o.chapter == slug), None)
+    return next((lesson.chapter_title for lesson in LESSONS if lesson.chapter == slug), None)
 
 
 def lesson_of_file(name: str):  # '08a_timing.ipynb'

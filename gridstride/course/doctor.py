@@ -192,9 +192,8 @@ def _venv(m):
 
 # The probe detects two kinds of broken environment. Without pyvenv.cfg, the environment's Python acts as the base
 # Python, and pip would install packages there. An interrupted installation of pip has no RECORD, which pip writes last.
-_TIMEOUT_SECONDS = (
-    600  # seconds; on a busy machine, or from a slow disk, what takes a second has taken more than a minute
-)
+# The check takes a second, but on a busy machine, or from a slow disk, it has taken more than a minute.
+_TIMEOUT_SECONDS = 600
 _PROBE = """
 import os, pip, sys
 from importlib.metadata import distribution

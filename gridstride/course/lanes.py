@@ -3,7 +3,17 @@
 The hours are sums over the table of lessons in `curriculum`, which writes the tables of README and INSTRUCTORS.
 """
 
-__all__ = ['LANES', 'TOPICS', 'WEEKS', 'chosen', 'hours', 'lane_table', 'part_table', 'week_table', 'chapter_table']
+__all__ = [
+    'LANES',
+    'TOPICS',
+    'WEEKS',
+    'select_lessons',
+    'hours',
+    'lane_table',
+    'part_table',
+    'week_table',
+    'chapter_table',
+]
 
 # (knowledge of the reader, goal of the reader, slugs of lessons or chapters in reading order, links to other pages)
 LANES = (
@@ -69,7 +79,7 @@ ROMAN = 'I II III IV V VI VII'.split()
 _HEAD = '|---|---|---|---|---|'
 
 
-def chosen(
+def select_lessons(
     slugs,  # of lessons or of whole chapters, in the order of reading
     lessons,  # all lessons
 ) -> list:
@@ -105,7 +115,7 @@ def lane_table(lessons) -> str:
     "Return the table of fast lanes as Markdown"
     rows = ['| I know | I want | read | reading | exercises |', _HEAD]
     for knowledge, goal, slugs, other_pages in LANES:
-        chosen_lessons = chosen(slugs, lessons)
+        chosen_lessons = select_lessons(slugs, lessons)
         links = ', '.join(filter(None, [_links(chosen_lessons), other_pages]))
         rows.append(f'| {knowledge} | {goal} | {links} | {_times(chosen_lessons)} |')
     return '\n'.join(rows)
@@ -126,7 +136,7 @@ def week_table(lessons) -> str:
     "Return the plan of ten weeks as Markdown, with a line of totals"
     rows = ['| week | chapters | lessons | reading | exercises |', _HEAD]
     for week, slugs in enumerate(WEEKS, 1):
-        week_lessons = chosen(slugs, lessons)
+        week_lessons = select_lessons(slugs, lessons)
         titles = ', '.join(dict.fromkeys(lesson.chapter_title for lesson in week_lessons))
         rows.append(f'| {week} | {titles} | {_links(week_lessons)} | {_times(week_lessons)} |')
     return '\n'.join([*rows, f'| **all** | | {len(lessons)} | {_times(lessons)} |'])
@@ -136,7 +146,7 @@ def chapter_table(lessons) -> str:
     "Return the minutes of each chapter as Markdown"
     rows = ['| chapter | lessons | minutes to read and run | minutes for the exercises |', '|---|---|---|---|']
     for slug in dict.fromkeys(lesson.chapter for lesson in lessons):
-        chapter_lessons = chosen(slug, lessons)
+        chapter_lessons = select_lessons(slug, lessons)
         low, high = (sum(lesson.exercises[i] for lesson in chapter_lessons) for i in (0, 1))
         exercises = f'{low} to {high}' if high > low else str(low)
         title = f'{chapter_lessons[0].number[:2]} {chapter_lessons[0].chapter_title}'

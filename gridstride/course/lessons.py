@@ -66,7 +66,7 @@ class LessonError(Exception):
         self.cell = cell
         position = f'cell [{cell}]' if cell else 'before its first cell'
         super().__init__(
-            '\n'.join([f'{lesson} stopped: {position}', *(f'  | {l}' for l in source.splitlines()), trace])
+            '\n'.join([f'{lesson} stopped: {position}', *(f'  | {line}' for line in source.splitlines()), trace])
         )
 
 

@@ -168,7 +168,7 @@ def _code_cell(source):
 
 
 def _format_isolation(isolation):
-    missing_protections = [text for word, text in ISOLATION.items() if word not in isolation]
+    missing_protections = [text for part, text in ISOLATION.items() if part not in isolation]
     return f'no: {", ".join(missing_protections)}' if missing_protections else 'yes'
 
 

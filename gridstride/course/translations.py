@@ -86,8 +86,8 @@ def _finding_sources():
     for text, row in _finding_texts():
         if re.search('[a-z]', re.sub(r'\{[^}]*\}', '', text)):  # fields alone need no translation
             rows.setdefault(text, []).append(row)
-    words = [Source(field, word) for field, values in messages.VALUES.items() for word in values]
-    return [Source('', text, ', '.join(dict.fromkeys(row_names))) for text, row_names in rows.items()] + words
+    values = [Source(field, value) for field, values in messages.VALUES.items() for value in values]
+    return [Source('', text, ', '.join(dict.fromkeys(row_names))) for text, row_names in rows.items()] + values
 
 
 def _finding_texts():

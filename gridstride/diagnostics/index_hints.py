@@ -56,7 +56,7 @@ def index_hint(fields, line, preceding_lines):
     ):
         return 'guard_flat', dict(expr=expr)
     if guard:
-        return 'stride' if is_flat else 'lets_in', dict(guard=guard.text, expr=expr, at=index[0], size=size)
+        return 'stride' if is_flat else 'guard_of_other_size', dict(guard=guard.text, expr=expr, at=index[0], size=size)
     return 'guard', dict(expr=expr, size=size)
 
 

@@ -108,11 +108,11 @@ WORDS = {
     ('memcheck', 'outside_type'): Words(
         'out-of-bounds {access} at index {index[0]} of an array of type {type}', _GUARD['cuda']
     ),  # an array without a name
-    ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} is {type}', _GUARD),
+    ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} has type {type}', _GUARD),
     # Programs of Triton: blocks of lanes, and pointers
     ('memcheck', 'outside_program'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'The block has more lanes than there are elements left: give the access a mask, as in `mask=offsets < n`.',
+        'The block has more lanes than elements remain: give the access a mask, as in `mask=offsets < n`.',
     ),
     ('memcheck', 'outside_single'): Words(
         _OUT_OF_BOUNDS + '{more}',
@@ -241,8 +241,8 @@ WORDS = {
     # Addresses that must be multiples of something
     ('memcheck', 'misaligned'): Words(
         'misaligned {access} of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
-        'An access of {bytes} bytes must begin at a multiple of {bytes}: a float4, which has 16, at every fourth '
-        'float, or at every eighth bfloat16.',
+        'Check the index and the offsets. A float4, for example, has 16 bytes, so its first float must have an index '
+        'that is a multiple of 4, relative to a 16-byte-aligned address.',
     ),
     ('memcheck', 'misaligned_operand'): Words(
         '{operation}: the address of {element} must be a multiple of {bytes} bytes', _ALIGN_OFFSETS
@@ -299,10 +299,10 @@ WORDS = {
     ('racecheck', 'race_of_blocks'): Words(
         _RACE + ': two blocks access it, and nothing orders them',
         dict(
-            python='A barrier of the block does not order blocks: let each write its own elements, or use cuda.atomic. '
-            'Before setting a flag or incrementing a counter, call cuda.threadfence().',
-            cuda='A barrier of the block does not order blocks: let each write its own elements, or use atomicAdd. '
-            'Before setting a flag or incrementing a counter, call __threadfence().',
+            python='cuda.syncthreads() does not order different blocks: let each block write its own elements, or use '
+            'cuda.atomic. Before setting a flag or incrementing a counter, call cuda.threadfence().',
+            cuda='__syncthreads() does not order different blocks: let each block write its own elements, or use '
+            'atomicAdd. Before setting a flag or incrementing a counter, call __threadfence().',
         ),
     ),
     # Two devices: system scope
@@ -410,7 +410,7 @@ WORDS = {
     ),
     ('racecheck', 'before_engine'): Words(
         _RACE + ': nothing orders the accesses by {first} and by {second}',
-        'Synchronize the two with an mbarrier or with a barrier of the block.',
+        'Synchronize the two with an mbarrier or a block-wide barrier.',
     ),
     ('racecheck', 'registers_written'): Words(
         'data race on registers: wgmma.mma_async uses registers that the thread wrote, with no wgmma.fence in between',
@@ -424,14 +424,14 @@ WORDS = {
     ('racecheck', 'tensor_in_flight'): Words(
         'data race on tensor memory (lane {lane}, column {column}): {now} uses it while {before} may still be in '
         'flight: {why}',
-        'After tcgen05.mma and tcgen05.cp: tcgen05.commit, then a wait at its mbarrier for the right phase. After '
-        'tcgen05.ld and tcgen05.st: tcgen05.wait.',
+        'After tcgen05.mma or tcgen05.cp, issue tcgen05.commit and wait on its mbarrier for the right phase. After '
+        'tcgen05.ld or tcgen05.st, issue tcgen05.wait.',
     ),
     ('racecheck', 'tensor_race'): Words(
         'data race on tensor memory (lane {lane}, column {column}): nothing orders {before} and {now}',
-        'Synchronize the two with an mbarrier or with a barrier of the block, with a tcgen05.fence before and after.',
+        'Synchronize the two with an mbarrier or a block-wide barrier, with a tcgen05.fence before and after.',
     ),
-    ('racecheck', 'product_not_awaited'): Words(
+    ('racecheck', 'mma_not_awaited'): Words(
         'the block ends while the tensor cores may still execute this instruction',
         'Issue tcgen05.commit, then wait at its mbarrier before the block ends.',
     ),
@@ -446,26 +446,26 @@ WORDS = {
     # Fences that PTX requires, and without which programs are known to work on current GPUs
     ('fencecheck', 'barrier_not_visible'): Words(
         'a bulk copy or tcgen05.commit signals an mbarrier with no fence.mbarrier_init after its initialization',
-        'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, then a barrier of the '
-        "block. PTX's specification requires the fence; current GPUs are known to work without it.",
+        'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, then a block-wide '
+        'barrier. The PTX specification requires the fence; current GPUs are known to work without it.',
     ),
     ('fencecheck', 'no_proxy_fence'): Words(
         'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
         'by TMA or the tensor cores',
-        "Put a fence.proxy.async after the write, then the barrier. PTX's specification requires it; many programs "
+        'Put a fence.proxy.async after the write, then the barrier. The PTX specification requires it; many programs '
         'work without it on current GPUs, but some are known to read stale values.',
     ),
     ('fencecheck', 'tensor_no_fence'): Words(
         'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
         'Fence tensor memory on both sides of a synchronization: tcgen05.fence::before_thread_sync, the barrier, '
-        "tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. PTX's specification requires the "
+        'tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. The PTX specification requires the '
         'fences; public programs omit some of them.',
     ),
     ('fencecheck', 'tensor_load_not_awaited'): Words(
         'tcgen05.dealloc frees tensor memory (lane {lane}, column {column}) that a tcgen05.ld reads, with no '
         'tcgen05.wait::ld in between',
-        "Put a tcgen05.wait::ld.sync.aligned after the load. PTX's specification requires it; public programs without "
-        'it work, because they have used the loaded registers before.',
+        'Put a tcgen05.wait::ld.sync.aligned after the load. The PTX specification requires it; public programs '
+        'without it work, because they have used the loaded registers before.',
     ),
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
@@ -517,7 +517,7 @@ WORDS = {
         'Pass one coordinate per axis of the tensor map, innermost axis first.',
     ),
     ('memcheck', 'box_misaligned'): Words(
-        '{operation}: the box begins at element {at} of its rows, '
+        '{operation}: the box begins at element {at} along the innermost axis, '
         'but must begin at a multiple of 16 bytes ({elements} elements)',
         'Round the innermost coordinate down to such a multiple. On a GPU, the kernel fails with an illegal '
         'instruction.',
@@ -552,7 +552,7 @@ WORDS = {
     ),
     ('memcheck', 'tensor_freed'): Words(
         '{operation} accesses column {column} of tensor memory after it was freed',
-        'Free it (tcgen05.dealloc) after the last use: put a barrier of the block in between.',
+        'Free it (tcgen05.dealloc) after the last use: put a block-wide barrier in between.',
     ),
     ('memcheck', 'tensor_freed_twice'): Words(
         'tcgen05.dealloc of {columns} columns from column {column} on: this is not an allocation, or it was already '
@@ -585,7 +585,7 @@ WORDS = {
     ),
     ('memcheck', 'instruction_descriptor'): Words(
         'tcgen05.mma: bits {part} of the instruction descriptor are {value}; allowed: {allowed}',
-        "Compare the descriptor with the table of PTX's specification for this kind and cta_group.",
+        'Compare the descriptor with the table in the PTX specification for this kind and cta_group.',
     ),
     ('memcheck', 'matrix_descriptor'): Words(
         'bits {part} of the matrix descriptor of {operand} are {value}; allowed: {allowed}',
@@ -606,16 +606,18 @@ WORDS = {
     ('initcheck', 'unwritten'): Words(
         _UNINITIALIZED,
         dict(
-            python='device_array does not clear memory: write it, or copy zeros to it.',
-            cuda='cudaMalloc, malloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
+            python='device_array does not clear memory: write every element first, or copy zeros to the array.',
+            cuda='cudaMalloc, malloc and torch::empty do not clear memory: write every element first, or call '
+            'cudaMemset.',
         ),
     ),
     ('initcheck', 'unwritten_shared'): Words(
         _UNINITIALIZED,
         dict(
-            python='Shared memory starts with what the last block left there: '
-            'write it, then cuda.syncthreads(), then read.',
-            cuda='Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.',
+            python='Shared memory starts with what an earlier block left there: write the element, call '
+            'cuda.syncthreads(), then read it.',
+            cuda='Shared memory starts with what an earlier block left there: write the element, call '
+            '__syncthreads(), then read it.',
         ),
     ),
     ('initcheck', 'unwritten_local'): Words(
@@ -654,12 +656,12 @@ WORDS = {
         'grid barrier in divergent code: thread {thread} of block {in_block} does not reach it', _REACH_GRID_BARRIER
     ),
     ('synccheck', 'endless_wait'): Words(
-        'deadlock: {waiting} here for a change of memory that never happens',
+        'deadlock: {waiting} here for a value in memory that no thread will change',
         'Threads that run in lockstep cannot wait for each other in a loop: use a barrier, '
         'or let one thread per block take the lock.',
     ),
     ('synccheck', 'blocks_wait'): Words(
-        'deadlock: {waiting} here for a change of memory that does not happen while threads run in lockstep',
+        'deadlock: {waiting} here for a value in memory that no thread can change while threads run in lockstep',
         'Let blocks wait for each other with a flag that is read atomically, as in '
         '`while cuda.atomic.add(flags, i, 0) == 0`. Within a block, use a barrier, or let one thread take the lock.',
     ),
@@ -675,8 +677,8 @@ WORDS = {
     ),
     ('synccheck', 'no_mbarrier'): Words(
         '{operation} at an address that is not an initialized mbarrier',
-        'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
-        '(of the cluster, if other blocks use it).',
+        'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a block-wide barrier '
+        '(cluster-wide, if other blocks use it).',
     ),
     ('synccheck', 'mbarrier_count'): Words(
         "an mbarrier's arrival count must be between 1 and 2^20 - 1", _SET_ARRIVAL_COUNT
@@ -703,16 +705,17 @@ WORDS = {
     ('synccheck', 'deadlock'): Words(_DEADLOCK, _CHECK_MBARRIER),
     ('synccheck', 'mutual_deadlock'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
     # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
-    ('synccheck', 'unnamed_lane'): Words(
+    ('synccheck', 'thread_not_in_mask'): Words(
         'a thread executes {operation} with mask {mask:#x}, which does not include that thread',
         'Include all participating lanes in the mask: {full_mask:#x} for the whole warp, -1 for a warp of any width.',
     ),
-    ('synccheck', 'absent_lane'): Words(
+    ('synccheck', 'lane_in_other_branch'): Words(
         '{operation} waits for lane {lane} of the warp, which is in its mask but in another branch',
         'Include only the lanes that reach it in the mask, or call it before the branch.',
     ),
     ('synccheck', 'source_lane'): Words(
-        'a shuffle reads from lane {lane}, which does not call it', 'All lanes that are read must call the shuffle.'
+        'a shuffle reads from lane {lane}, which does not execute it',
+        'All lanes that are read must execute the shuffle.',
     ),
     ('synccheck', 'undefined_lane'): Words(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
@@ -759,7 +762,7 @@ WORDS = {
     ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), not {given}'),
     ('launch', 'sizes'): Words('{kernel}: {why}'),
     ('launch', 'empty'): Words(
-        'a grid of {grid} blocks of {block} threads: every size must be at least 1',
+        'the grid is {grid} and the block is {block}, but every size must be at least 1',
         'Skip the launch if the input is empty.',
     ),
     ('launch', 'block_size'): Words(
@@ -767,7 +770,7 @@ WORDS = {
         'Use smaller blocks and more of them.',
     ),
     ('launch', 'grid_size'): Words(
-        'a grid of {grid} blocks; the limit is {limit_x} along x, {limit_yz} along y and z',
+        'the grid has {grid} blocks; the limit is {limit_x} along x, and {limit_yz} along y and z',
         'Put the longest axis along x.',
     ),
     ('launch', 'cluster_size'): Words(
@@ -782,26 +785,28 @@ WORDS = {
     ),
     ('launch', 'stream'): Words('a stream must be None, an integer, or a stream of torch or Numba; got {given!r}'),
     ('launch', 'shared_size'): Words(
-        '{bytes} bytes of shared memory; the limit of a block is {limit} unless a kernel requests more',
+        'the launch requests {bytes} bytes of shared memory; the limit per block is {limit} unless the kernel opts in '
+        'to more',
         _USE_SMALLER_TILE,
     ),
     ('launch', 'shared_arrays'): Words(
-        '{bytes} bytes of shared memory per block; the limit is {limit}', _USE_SMALLER_TILE
+        'the kernel uses {bytes} bytes of shared memory per block; the limit is {limit}', _USE_SMALLER_TILE
     ),
     ('launch', 'dynamic_size'): Words(
-        '{bytes} bytes of dynamic shared memory; the limit of this kernel is {limit}',
+        'the launch requests {bytes} bytes of dynamic shared memory; the limit of this kernel is {limit}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
     ),
     ('launch', 'cooperative_size'): Words(
-        '{blocks} blocks in a cooperative launch, but only {resident} fit on the device at once',
+        'a cooperative launch has {blocks} blocks, but only {resident} fit on the device at once',
         'Launch fewer blocks, and let each thread do more: a grid-stride loop.',
     ),
     ('launch', 'launch_bounds'): Words(
-        'a block of {threads} threads; the limit of this kernel is {limit}, by its `__launch_bounds__`',
+        'the block has {threads} threads; the limit of this kernel is {limit}, as its `__launch_bounds__` declares',
         'Launch smaller blocks, or raise the bound.',
     ),
     ('launch', 'shared_sum'): Words(
-        '{bytes} bytes of static and {dynamic} of dynamic shared memory; the limit of this kernel is {limit}',
+        'the launch uses {bytes} bytes of static and {dynamic} bytes of dynamic shared memory; the limit of this '
+        'kernel is {limit}',
         _USE_SMALLER_TILE,
     ),
     ('launch', 'static_size'): Words(
@@ -942,7 +947,7 @@ _USE_ATOMIC = dict(
     python='Update it in one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
     cuda='Update it in one step: atomic{Operation}(&{target}, {value}).',
 )
-_GUARD_ADMITS = 'The guard `{guard}` lets this thread in, and '
+_PASSES_GUARD = 'The guard `{guard}` is true for this thread, and '
 HINTS = {
     'at_grid': _REACH_GRID_BARRIER,
     'misaligned_pair': 'A pair of bfloat16 must begin at an even index. Access a pair that begins at an odd index as '
@@ -1041,12 +1046,12 @@ HINTS = {
     '{remaining} elements remain there. Guard with the number of remaining elements.',
     'fixed': 'Valid indices of {array} are 0 to {last}: check whether the block size, or the bound of a loop, is '
     'larger.',
-    'lets_in': dict(
-        python=_GUARD_ADMITS + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
-        cuda=_GUARD_ADMITS
-        + '`{expr}` is {at}: guard this index, too, or give {array} as many elements as the guard lets in.',
+    'guard_of_other_size': dict(
+        python=_PASSES_GUARD + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
+        cuda=_PASSES_GUARD
+        + '`{expr}` is {at}: guard this index, too, or give {array} at least as many elements as the guard allows.',
     ),
-    'stride': _GUARD_ADMITS + '`{expr}` is {at}: check its stride, the distance from one row to the next.',
+    'stride': _PASSES_GUARD + '`{expr}` is {at}: check its stride, the distance from one row to the next.',
     'inside_another': '{inner} begins inside {array}, at {array}[{inner_at}], so this element is '
     '{inner}[{inner_index}]. Guard the index of the array that this line is meant to access.',
     'below_0': '`{expr}` is unsigned: below 0 it wraps around to 4294967295. Assign it to an int first, '
@@ -1110,7 +1115,7 @@ PHRASES = {
     'fence_after': 'with no tcgen05.fence::after_thread_sync after the synchronization',
     # the state of the other lane of a warp
     'lane_waits': 'waits {why}',
-    'lane_absent': 'does not exist',
+    'lane_nonexistent': 'does not exist',
     'lane_returned': 'has returned',
     'lane_at_other_call': 'executes other code',
     'not_in_mask': 'is not in its mask',

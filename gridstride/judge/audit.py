@@ -136,7 +136,7 @@ def watch(report, may_import_judge=False):
             if event == 'import':
                 may_import_judge or _check_import(args[0], report)
             elif _is_called_by_submission():
-                report('spied', f'it {_INSPECTIONS[event]}')
+                report('inspected', f'it {_INSPECTIONS[event]}')
         finally:
             active_events.clear()
 

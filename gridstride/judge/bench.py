@@ -215,7 +215,7 @@ class Bench:
     def check_reports(self):
         "Raise `Refusal` if the submission's process has sent a report"
         for code, text in self.process.read_reports():
-            raise Refusal(code if code in ('patched', 'spied', 'reference') else 'patched', text)
+            raise Refusal(code if code in ('patched', 'inspected', 'reference') else 'patched', text)
 
     def check_call(self, call, blobs, returned_blobs, expected, scales):
         "Check a call; raises `Refusal`"
@@ -305,10 +305,10 @@ class Bench:
             text = f'the output is correct for the public test {test}, but this call has other inputs'
             raise Refusal('seed', f'{self.call_label()} {text}')
         if self.has_been_right(call.sizes):
-            raise Refusal('gave up', f'{problem}; an earlier answer for the same sizes was correct')
+            raise Refusal('wrong later', f'{problem}; an earlier answer for the same sizes was correct')
         if self.calls and self.is_wrong_now():
             raise Refusal(
-                'gave up', f'{problem}; a new answer for the sizes of call 1 is also wrong, but call 1 was correct'
+                'wrong later', f'{problem}; a new answer for the sizes of call 1 is also wrong, but call 1 was correct'
             )
         if self.calls:
             sizes = sizes_text(call.sizes)

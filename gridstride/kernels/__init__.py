@@ -15,7 +15,7 @@ The modules and packages, in reading order:
 """
 
 from .conv import PUBLIC_NAMES as _CONV
-from .ladder.ladder import Ladder, check_product
+from .ladder.ladder import Ladder, check_matmul
 from .gemm.plan import explain, plan, tune, using
 from .flash import PUBLIC_NAMES as _FLASH
 from .fused import PUBLIC_NAMES as _FUSED
@@ -40,5 +40,5 @@ _LAZY_NAMES = {  # subpackages that import torch -> their public names
     'gemm.dispatch': ('matmul',),
 }
 _lazy_all, __getattr__, __dir__ = lazy_exports_of(__name__, _LAZY_NAMES)
-__all__ = ['Ladder', 'check_product', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
+__all__ = ['Ladder', 'check_matmul', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
 __all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_lazy_all]

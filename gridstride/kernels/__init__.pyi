@@ -26,7 +26,7 @@ from .gemm.plan import plan as plan
 from .gemm.plan import tune as tune
 from .gemm.plan import using as using
 from .ladder.ladder import Ladder as Ladder
-from .ladder.ladder import check_product as check_product
+from .ladder.ladder import check_matmul as check_matmul
 from .ladder.rung import Rung as Rung
 from .latent import latent_attention as latent_attention
 from .latent import latent_attention_backend as latent_attention_backend

@@ -55,7 +55,7 @@ def differentiable_once(backward):
     return run
 
 
-def applier(
+def make_apply(
     function,  # a `torch.autograd.Function`
 ):
     """Return a function that applies `function` as its `apply` does, with less overhead: torch's Python code is called
@@ -279,22 +279,22 @@ def _without_table(*args):
 
 def differentiate_eagerly(
     operator,  # a function that `repeated` returned; its table stores the decision
-    ours,  # a function that computes the result, and records its gradient
+    by_kernels,  # a function that computes the result, and records its gradient
     by_torch,  # the same by torch
     *args,
 ):
     """Compute a result with a gradient, for operands so small that Python takes longer than the kernels: with torch,
-    which runs no Python code, but with `ours` in CUDA graphs, where Python's time does not count.
+    which runs no Python code, but with our kernels in CUDA graphs, where Python's time does not count.
 
-    The first such call also runs ours and its gradient, so that a graph can be captured later."""
+    The first such call also runs our kernels and their gradient, so that a graph can be captured later."""
     if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing() or is_any_autocast_enabled():
-        return ours(*args)
+        return by_kernels(*args)
     if (table := operator.table_for(*args)) is None:
         return by_torch(*args)
     operands = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
     inputs = [x for x in operands if getattr(x, 'requires_grad', False)]
     if inputs:
-        out = ours(*operands)
+        out = by_kernels(*operands)
         torch.autograd.grad(out, inputs, torch.zeros_like(out))
     table.use_function(by_torch, args, True, True)
     return by_torch(*args)

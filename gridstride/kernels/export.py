@@ -122,7 +122,7 @@ def kernel_sources(spec) -> dict:  # kernel -> source
             if source_of_kernel.setdefault(kernel_launch.name, kernel_launch.src) != kernel_launch.src:
                 raise ValueError(
                     f'{spec.name}: the source of {kernel_launch.name} depends on the shape, so it cannot be exported: '
-                    f'shape {shape} has another source than {spec.shapes[0]}'
+                    f'the sources for {spec.shapes[0]} and {shape} differ'
                 )
     return source_of_kernel
 

@@ -70,7 +70,8 @@ __device__ inline float normal(unsigned long long i) {
     float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
     return sqrtf(-2 * logf(u)) * cosf(6.2831853f * v);
 }
-template <class T> __global__ void fill_normal(T *x, size_t size, int array) {     // array: 0 to 3, for other values
+// `array`, 0 to 3, selects different values
+template <class T> __global__ void fill_normal(T *x, size_t size, int array) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) x[i] = T(normal(i * 4 + array));
 }

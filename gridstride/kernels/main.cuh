@@ -24,9 +24,9 @@ __global__ void randomize(Elem *x, size_t size, unsigned long long seed) {
 // 2^-8 (bfloat16) or 2^-24 (float32) of its value.
 constexpr double UNIT_ROUNDOFF = sizeof(Elem) == 2 ? 0x1p-8 : 0x1p-24, TERM_TOLERANCE = 16 * 0x1p-24;
 
-struct Wrong {
+struct Errors {
     unsigned long long count, first;        // how many elements are wrong, and the index of the first
-    unsigned worst;                         // the largest error, divided by its bound, as the bits of a float
+    unsigned max_ratio;                         // the largest error, divided by its bound, as the bits of a float
 };
 
 // A block of 16 x 16 threads computes TILE x TILE elements of out, TILE_K steps along k at a time; a thread computes
@@ -35,10 +35,10 @@ constexpr int TILE = 64, TILE_K = 16, THREAD_TILE = 4;
 
 // Compares out with the product in float64, in which each product of two elements is exact. Blocks load tiles into
 // shared memory, because otherwise a product of 8192^3 takes seconds.
-__global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, int w, int k, Wrong *wrong) {
+__global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, int w, int k, Errors *wrong) {
     __shared__ double a[TILE_K][TILE + 1], b[TILE_K][TILE + 1];
     const int top = blockIdx.y * TILE, left = blockIdx.x * TILE, thread = threadIdx.y * 16 + threadIdx.x;
-    double sum[THREAD_TILE][THREAD_TILE] = {}, size[THREAD_TILE][THREAD_TILE] = {};
+    double sum[THREAD_TILE][THREAD_TILE] = {}, abs_sum[THREAD_TILE][THREAD_TILE] = {};
     for (int from = 0; from < k; from += TILE_K) {
         for (int i = thread; i < TILE * TILE_K; i += 256) {                  // coalesced
             int ja = m_transposed ? i / TILE : i % TILE_K, r = m_transposed ? i % TILE : i / TILE_K;
@@ -53,7 +53,7 @@ __global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, in
                 for (int c = 0; c < THREAD_TILE; c++) {
                     double product = a[j][threadIdx.y + 16 * r] * b[j][threadIdx.x + 16 * c];
                     sum[r][c] += product;
-                    size[r][c] += fabs(product);
+                    abs_sum[r][c] += fabs(product);
                 }
         __syncthreads();
     }
@@ -62,8 +62,8 @@ __global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, in
             size_t row = top + threadIdx.y + 16 * r, column = left + threadIdx.x + 16 * c, i = row * w + column;
             if (row >= h || column >= w) continue;
             double error = fabs((double)(float)out[i] - sum[r][c]) /
-                           (UNIT_ROUNDOFF * fabs(sum[r][c]) + TERM_TOLERANCE * size[r][c]);
-            if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
+                           (UNIT_ROUNDOFF * fabs(sum[r][c]) + TERM_TOLERANCE * abs_sum[r][c]);
+            if (error <= 1) atomicMax(&wrong->max_ratio, __float_as_uint((float)error));
             else {                          // also if the error is NaN
                 atomicAdd(&wrong->count, 1);
                 atomicMin(&wrong->first, i);
@@ -75,9 +75,9 @@ __global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, in
 double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
     auto [h, w, k] = cases[case_index];
     size_t size = (size_t)h * w;
-    static Wrong *wrong = allocate<Wrong>(1);
-    Wrong none = {0, ~0ull, 0}, got;
-    OK(cudaMemcpy(wrong, &none, sizeof none, cudaMemcpyDefault));
+    static Errors *wrong = allocate<Errors>(1);
+    Errors no_errors = {0, ~0ull, 0}, got;
+    OK(cudaMemcpy(wrong, &no_errors, sizeof no_errors, cudaMemcpyDefault));
     OK(cudaMemset(out, 0xff, size * sizeof(Elem)));
     multiply(case_index, m, n, out);
     OK(cudaDeviceSynchronize());
@@ -89,16 +89,16 @@ double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
                w, got.count, size, got.first / w, got.first % w);
         exit(1);
     }
-    float worst;
-    memcpy(&worst, &got.worst, 4);
-    return worst;
+    float max_ratio;
+    memcpy(&max_ratio, &got.max_ratio, 4);
+    return max_ratio;
 }
 
 // `small`: leaves out the last case, which is the one that is timed: on a CPU it would take days
 int run(bool small) {
     cudaDeviceProp gpu;
     need_gpu(gpu);
-    double worst = 0, ms = 0;
+    double max_ratio = 0, ms = 0;
     const int timed_case = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i < timed_case + !small; i++) {
         auto [h, w, k] = cases[i];
@@ -106,18 +106,18 @@ int run(bool small) {
         Elem *out = allocate<Elem>((size_t)h * w);
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
-        worst = std::max(worst, check(i, m, n, out));
+        max_ratio = std::max(max_ratio, check(i, m, n, out));
         if (i == timed_case) ms = median_time([&] { multiply(i, m, n, out); });
-        worst = std::max(worst, check(i, m, n, out));  // its workspaces must be reusable after a run
+        max_ratio = std::max(max_ratio, check(i, m, n, out));  // its workspaces must be reusable after a run
     }
     if (small) {
         printf("PASS %-34s %d cases without the timed one, largest error %.2f of the bound, %s\n", NAME, timed_case,
-               worst, gpu.name);
+               max_ratio, gpu.name);
         return 0;
     }
     auto [h, w, k] = cases[timed_case];
     double tflops = 2. * h * w * k / ms / 1e9;
     printf("PASS %-34s %5dx%d @ %dx%d  %9.4f ms  %7.2f TFLOP/s  largest error %.2f of the bound, %s\n",
-           NAME, h, k, k, w, ms, tflops, worst, gpu.name);
+           NAME, h, k, k, w, ms, tflops, max_ratio, gpu.name);
     return 0;
 }

@@ -5,11 +5,11 @@ void multiply(int case_index, const uint4 *a, const uint4 *b, const uint4 *a_sca
 
 constexpr int BLOCK = 16;                   // elements along k per scale
 
-inline double of_e2m1(int code) {
+inline double decode_e2m1(int code) {
     const double values[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     return code & 8 ? -values[code & 7] : values[code];
 }
-inline double of_e4m3(int code) {           // without a sign
+inline double decode_e4m3(int code) {           // without a sign
     return std::ldexp(code >> 3 ? 8 + (code & 7) : code & 7, std::max(code >> 3, 1) - 10);
 }
 
@@ -28,7 +28,7 @@ struct Operand {
                 const int unit = k / 32 ^ r % 8;                          // the 128-byte swizzle
                 bytes[r * 128 + unit * 16 + k % 32 / 2] |= code << k % 2 * 4;
                 scale_bytes[block / 4 * 512 + r % 32 * 16 + r / 32 * 4 + block % 4] = scale;
-                values[r * K + k] = of_e2m1(code) * of_e4m3(scale);
+                values[r * K + k] = decode_e2m1(code) * decode_e4m3(scale);
             }
     }
 };
@@ -38,40 +38,40 @@ inline const uint4 *copy_to_gpu(const std::vector<unsigned char> &bytes) {
     return p;
 }
 
-// Returns the largest error, divided by its bound: a few roundings of float sums, as in main.cuh
+// Returns the largest error, divided by its bound: the rounding error of a few float additions, as in main.cuh
 inline double check(const Operand &a, const Operand &b, const float *out) {
     const std::vector<float> got = read(out, H * W);
-    double worst = 0;
+    double max_ratio = 0;
     for (int i = 0; i < H * W; i++) {
-        double sum = 0, size = 0;
+        double sum = 0, abs_sum = 0;
         for (int k = 0; k < K; k++) {
             const double product = a.values[i / W * K + k] * b.values[i % W * K + k] * FACTOR;
-            sum += product, size += std::fabs(product);
+            sum += product, abs_sum += std::fabs(product);
         }
-        const double error = std::fabs(got[i] - sum) / (16 * 0x1p-24 * size);
+        const double error = std::fabs(got[i] - sum) / (16 * 0x1p-24 * abs_sum);
         if (!(error <= 1)) {
             printf("FAIL %-34s element [%d, %d] is %g, not %g\n", NAME, i / W, i % W, got[i], sum);
             exit(1);
         }
-        worst = std::max(worst, error);
+        max_ratio = std::max(max_ratio, error);
     }
-    return worst;
+    return max_ratio;
 }
 
 int run(bool small) {
     cudaDeviceProp gpu;
     need_gpu(gpu);
     const Operand a(H, 1), b(W, 2);
-    const uint4 *at = copy_to_gpu(a.bytes), *bt = copy_to_gpu(b.bytes), *a_scales = copy_to_gpu(a.scale_bytes),
-                *b_scales = copy_to_gpu(b.scale_bytes);
+    const uint4 *device_a = copy_to_gpu(a.bytes), *device_b = copy_to_gpu(b.bytes),
+                *a_scales = copy_to_gpu(a.scale_bytes), *b_scales = copy_to_gpu(b.scale_bytes);
     float *out = allocate<float>(H * W);
-    auto multiply_once = [&] { multiply(0, at, bt, a_scales, b_scales, out); };
+    auto multiply_once = [&] { multiply(0, device_a, device_b, a_scales, b_scales, out); };
     fill_with_nan(out, H * W);
     multiply_once();
     OK(cudaDeviceSynchronize());
-    const double worst = check(a, b, out), ms = small ? 0 : median_time(multiply_once);
+    const double max_ratio = check(a, b, out), ms = small ? 0 : median_time(multiply_once);
     printf("PASS %-34s %5dx%d @ %dx%d", NAME, H, K, K, W);
     if (!small) printf("  %9.4f ms", ms);
-    printf("  largest error %.2f of the bound, %s\n", worst, gpu.name);
+    printf("  largest error %.2f of the bound, %s\n", max_ratio, gpu.name);
     return 0;
 }

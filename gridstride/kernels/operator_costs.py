@@ -254,21 +254,22 @@ def measure_project() -> dict:
         os.environ.setdefault('TORCH_EXTENSIONS_DIR', folder)
         package, seconds = _import_project('lesson_norm', folder)
         change = 'THREADS, 0, current_stream(x)>>>', 'THREADS, 0, 0>>>'
-        careless, _ = _import_project('careless_norm', folder, change)
+        default_stream, _ = _import_project('default_stream_norm', folder, change)
         compiled = torch.compile(_by_operators)
         times = {}
         for rows in (8, 8192):
             x, residual = torch.randn(2, rows, 1024, device='cuda')
             weight = torch.randn(1024, device='cuda')
-            ways = {'operators': _by_operators, 'torch.compile': compiled, 'add_rms_norm': package.add_rms_norm}
+            variants = {'operators': _by_operators, 'torch.compile': compiled, 'add_rms_norm': package.add_rms_norm}
             times[str(rows)] = {
-                name: microseconds(lambda x: way(x, residual, weight), x, calls=200) for name, way in ways.items()
+                name: microseconds(lambda x: variant(x, residual, weight), x, calls=200)
+                for name, variant in variants.items()
             }
         return dict(
             seconds=seconds,
             times=times,
-            stale=[_stale_elements(package), _stale_elements(careless)],
-            capture=[_capture_error(package), _capture_error(careless)],
+            stale=[_stale_elements(package), _stale_elements(default_stream)],
+            capture=[_capture_error(package), _capture_error(default_stream)],
         )
 
 

@@ -12,21 +12,22 @@ __device__ void warpgroup_sync(int wg) { asm volatile("bar.sync %0, 128;" :: "r"
 __device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Transposes the 64*M x N accumulators of a warpgroup into y at row r and column c, and adds the bias of the columns:
-// OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `mine`.
+// OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `staging`.
 __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Elem *bias, int columns, int r, int c,
-                             u32 mine, int wg) {
-    static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0, "the first piece of the next tile is the other one");
+                             u32 staging, int wg) {
+    static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0,
+                  "the first store of the next tile must use the other buffer");
     int lane = threadIdx.x%32, warp = threadIdx.x/32%4;
     bool sends = threadIdx.x%128 == 0;
-    u32 to = mine + (lane/16*8 + lane%8)*128 + ((warp*2 + lane/8%2) ^ lane%8)*16;
+    u32 to = staging + (lane/16*8 + lane%8)*128 + ((warp*2 + lane/8%2) ^ lane%8)*16;
     #pragma unroll
     for (int x = 0; x < M; x++) {
-        int at = c + x*64 + warp*16 + lane/4;
-        float upper = BIAS && at < columns ? float(bias[at]) : 0;
-        float lower = BIAS && at + 8 < columns ? float(bias[at + 8]) : 0;
+        int column = c + x*64 + warp*16 + lane/4;
+        float upper = BIAS && column < columns ? float(bias[column]) : 0;
+        float lower = BIAS && column + 8 < columns ? float(bias[column + 8]) : 0;
         #pragma unroll
         for (int from = 0; from < N; from += OUT) {
-            u32 piece = (x*(N/OUT) + from/OUT)%2*OUT*128;
+            u32 offset = (x*(N/OUT) + from/OUT)%2*OUT*128;
             if (sends) stores_wait_read_but_one();                  // frees the buffer that is filled next
             warpgroup_sync(wg);
             #pragma unroll
@@ -34,12 +35,12 @@ __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const E
                 float *e = d[x] + (from + i)/2;
                 #pragma unroll
                 for (int j = 0; j < 8 && BIAS; j++) e[j] += j%4 < 2 ? upper : lower;
-                u32 at = to + piece + i*128;
-                stmatrix_trans(at, pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
+                u32 row = to + offset + i*128;
+                stmatrix_trans(row, pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
             }
             fence_for_tma();
             warpgroup_sync(wg);
-            if (sends) { tma_store(y, r + from, c + x*64, mine + piece); stores_commit(); }
+            if (sends) { tma_store(y, r + from, c + x*64, staging + offset); stores_commit(); }
         }
     }
 }

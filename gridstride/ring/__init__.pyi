@@ -5,7 +5,7 @@ from .collectives import all_reduce as all_reduce
 from .collectives import communicator as communicator
 from .collectives import matmul_reduce_scatter as matmul_reduce_scatter
 from .model import Link as Link
-from .model import Simulated as Simulated
+from .model import SimulatedRun as SimulatedRun
 from .model import Task as Task
 from .model import all_reduce_bytes as all_reduce_bytes
 from .model import all_reduce_seconds as all_reduce_seconds
@@ -14,9 +14,9 @@ from .model import run_tasks as run_tasks
 from .model import simulate as simulate
 from .parts import Kernels as Kernels
 from .parts import cudnn as cudnn
+from .parts import hopper as hopper
 from .parts import kernels_for as kernels_for
 from .parts import merge as merge
-from .parts import ours as ours
 from .parts import plain as plain
 from .parts import slowed as slowed
 from .passes import attention as attention
@@ -32,8 +32,8 @@ from .sharding import piece as piece
 from .sharding import positions as positions
 from .sharding import scores_of as scores_of
 from .sharding import split as split
-from .timestamps import Stamp as Stamp
-from .timestamps import Stamps as Stamps
+from .timestamps import Activity as Activity
+from .timestamps import Timestamps as Timestamps
 from .timestamps import busy as busy
 from .timestamps import timeline as timeline
 from .transport import Copies as Copies

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from typing import Callable, NamedTuple
 
 from .sharding import check_order, piece
-from .timestamps import Stamp
+from .timestamps import Activity
 
 
 class Task(NamedTuple):
@@ -95,7 +95,7 @@ def _backward_tasks(ranks, compute_time, send_time, overlap):
     return tasks
 
 
-class Simulated(NamedTuple):
+class SimulatedRun(NamedTuple):
     "A simulated run of the ring"
 
     seconds: float  # until the last rank has finished
@@ -118,7 +118,7 @@ def simulate(
     causal=True,  # each position attends only to itself and earlier positions
     backward=False,  # simulate the backward pass: `seconds` is its time, and gradients of `size` bytes are sent, too
     overlap=True,  # send keys while a rank computes
-) -> Simulated:
+) -> SimulatedRun:
     """Simulate the time of a ring, and the activities of all ranks.
 
     Raises ValueError for an unknown order or a length that cannot be split."""
@@ -136,9 +136,9 @@ def simulate(
     stamps = [[] for _ in range(ranks)]
     for (rank, step, activity), (start, end) in run_tasks(tasks).items():
         if end > start:
-            stamps[rank].append(Stamp('attend' if activity == 'attend' else 'send', step, start, end))
+            stamps[rank].append(Activity('attend' if activity == 'attend' else 'send', step, start, end))
     ideal = sum(task.seconds for task in tasks.values() if task.resource[0] == 'gpu') / ranks
-    return Simulated(max(stamp.end for rank_stamps in stamps for stamp in rank_stamps), ideal, stamps)
+    return SimulatedRun(max(stamp.end for rank_stamps in stamps for stamp in rank_stamps), ideal, stamps)
 
 
 # All-reduce: what a rank sends, as a multiple of the array; and the steps in which data crosses a link.

@@ -59,12 +59,12 @@ def _gradients(dout, q, k, v, out, lse, causal, scale, outputs=None):
 plain = Kernels(_attend, _gradients)  # stores the matrix of scores; for any type and device
 
 
-def _attend_ours(q, k, v, causal, scale):
+def _attend_hopper(q, k, v, causal, scale):
     return attentions.attention(q, k, v, causal=causal, scale=scale, lse=True)
 
 
-ours = Kernels(  # `kernels.attention`
-    _attend_ours,
+hopper = Kernels(  # `kernels.attention`
+    _attend_hopper,
     attentions.attention_gradients,
     attentions.attend_and_merge,
     attentions.attention_pair,
@@ -111,9 +111,9 @@ def kernels_for(
     k,
     v,
 ) -> Kernels:
-    "Choose `ours` for bfloat16 with head dimension 64 or 128 on a Hopper GPU, else `plain`"
+    "Choose `hopper` for bfloat16 with head dimension 64 or 128 on a Hopper GPU, else `plain`"
     if q.is_cuda and q.numel() and attentions.attention_backend(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
-        return ours
+        return hopper
     return plain
 
 
@@ -123,7 +123,7 @@ def slowed(
 ) -> Kernels:
     """Return `kernels` slowed down to a chosen speed: each call computes, then sleeps.
 
-    With it, processes that share the cores of a laptop behave as if each had its own, slower GPU."""
+    Processes that share the cores of a laptop then behave as if each had its own, slower GPU."""
 
     def slow_down(function, q_position, cost_factor):
         def timed_function(*args, **kwargs):

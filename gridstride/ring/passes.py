@@ -2,8 +2,8 @@
 after an all-gather.
 
 Each rank has some rows of q, and the keys and values of the same positions. In step s of the ring, rank r attends to
-the keys of rank r - s and merges the result (`parts.merge`); meanwhile it fetches the keys of the next step from a
-carrier (`transport`). In the backward pass, the rank that computes the gradients of keys sends them to the rank that
+the keys of rank r - s and merges the result (`parts.merge`); meanwhile it fetches the keys of the next step
+(`transport`). In the backward pass, the rank that computes the gradients of keys sends them to the rank that
 owns them.
 """
 
@@ -25,7 +25,7 @@ _HEAD_GROUPS = 4
 
 
 def _ignore_stamp(activity, step):
-    "Replace `Stamps`: record nothing"
+    "Replace `Timestamps`: record nothing"
     return nullcontext()
 
 
@@ -52,9 +52,9 @@ def _sum_dtype(x, ranks):
 class _RingCall:
     "The options of one call of `attention`, shared by all of its steps"
 
-    def __init__(self, order, causal, scale, kernels, carrier, stamp):
+    def __init__(self, order, causal, scale, kernels, transport, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
-        self.carrier, self.stamp = carrier, stamp
+        self.transport, self.stamp = transport, stamp
         self.rank, self.ranks = rank_and_ranks()
 
     def piece(self, step, x):
@@ -67,8 +67,8 @@ class _RingCall:
         return part and part.keys
 
     def open(self, k, v, num_parts=1):
-        "Pass this rank's keys and values to the carrier, and the slice of them that each other rank reads"
-        self.carrier.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), num_parts=num_parts)
+        "Pass this rank's keys and values to the transport, and the slice of them that each other rank reads"
+        self.transport.open(k, v, needed_keys=lambda step: self.needed_keys(step, k) or slice(0), num_parts=num_parts)
 
     def is_last(self, step):
         "Return whether this is the last step, which fetches no keys"
@@ -127,16 +127,16 @@ def _attend_first_keys(call, incoming_keys, q, k, v):
 def _forward(call, q, k, v):
     "Compute out and lse of this rank's rows; all ranks call it"
     call.open(k, v, _HEAD_GROUPS if call.kernels.attend_pair else 1)
-    incoming_keys = call.carrier.fetch(1) if call.ranks > 1 else None
+    incoming_keys = call.transport.fetch(1) if call.ranks > 1 else None
     out, lse, num_computed = _attend_first_keys(call, incoming_keys, q, k, v)
     for step in range(1, call.ranks):
         if step >= num_computed:  # otherwise the kernel has waited for these keys
             with call.stamp('wait', step - 1):
                 k, v = incoming_keys.wait()
-        incoming_keys = None if call.is_last(step) else call.carrier.fetch(step + 1)
+        incoming_keys = None if call.is_last(step) else call.transport.fetch(step + 1)
         if step >= num_computed:
             _attend_other_keys(call, step, out, lse, q, k, v)
-    call.carrier.close()
+    call.transport.close()
     return out.to(q.dtype), lse
 
 
@@ -280,7 +280,7 @@ def _backward(call, dout, q, k, v, out, lse):
     "Compute the gradients of this rank's q, k and v"
     accumulator = _AccumulatedGrads if _AccumulatedGrads.supports(call, q) else _Grads
     call.open(k, v)
-    incoming_keys = call.carrier.fetch(1) if call.ranks > 1 else None
+    incoming_keys = call.transport.fetch(1) if call.ranks > 1 else None
     outgoing_grads = None  # the gradients in flight, from `_send_grads`
     grads = accumulator(call, dout, q, k, v, out, lse)
     grads.start_own_keys()
@@ -288,13 +288,13 @@ def _backward(call, dout, q, k, v, out, lse):
         for step in range(1, call.ranks):
             with call.stamp('wait', step):
                 k, v = incoming_keys.wait()
-            incoming_keys = None if call.is_last(step) else call.carrier.fetch(step + 1)
+            incoming_keys = None if call.is_last(step) else call.transport.fetch(step + 1)
             key_grads = grads.add_other_keys(step, k, v)
             _recv_grads(call, grads, outgoing_grads)
             outgoing_grads = _send_grads(call, step, k, key_grads)
     grads.finish_own_keys()
     _recv_grads(call, grads, outgoing_grads)
-    call.carrier.close()
+    call.transport.close()
     return [grad.to(q.dtype) for grad in grads.result()]
 
 
@@ -302,7 +302,7 @@ def _send_grads(call, step, k, key_grads):
     "Start to send gradients and to receive those of this rank's keys; return (step, messages in flight, these keys)"
     keys = call.needed_keys(step, k)
     shape = k[:, :, keys or slice(0)].shape
-    return step, call.carrier.send_grads(step, key_grads, (2 if keys else 0, shape)), keys
+    return step, call.transport.send_grads(step, key_grads, (2 if keys else 0, shape)), keys
 
 
 def _recv_grads(call, grads, in_flight):
@@ -313,7 +313,7 @@ def _recv_grads(call, grads, in_flight):
             received_grads = messages.wait()
         if keys:
             grads.add_received(keys, received_grads)
-        call.carrier.release_grads(step)
+        call.transport.release_grads(step)
 
 
 class _Ring(torch.autograd.Function):
@@ -339,8 +339,8 @@ def attention(
     causal=True,  # each position attends only to itself and earlier positions
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     kernels=None,  # `Kernels` that compute a part; None: those of `kernels_for`
-    carrier=None,  # `Messages()` or `Copies()`, which transports keys, values and gradients; None: `Messages()`
-    stamp=None,  # `Stamps` that record the activities of this rank
+    transport=None,  # `Messages()` or `Copies()`, which transfers keys, values and gradients; None: `Messages()`
+    stamp=None,  # `Timestamps` that record the activities of this rank
     lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
 ):  # like q; with `lse`, a pair (out, [batch, heads, rows])
     """Compute attention of a sequence that is split over the ranks of `torch.distributed`; differentiable once.
@@ -351,12 +351,12 @@ def attention(
     backward pass gradients are sent to their owners, too. Raises TypeError or ValueError for unsupported operands.
 
     Sources: Liu, Zaharia and Abbeel, Ring Attention (2023); Brandon and others, Striped Attention (2023)."""
-    carrier = carrier or Messages()
-    if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
-        raise TypeError(f'ring: carrier is {carrier!r}; expected an instance, such as carrier=ring.Copies()')
+    transport = transport or Messages()
+    if isinstance(transport, type) or not hasattr(transport, 'fetch'):
+        raise TypeError(f'ring: transport is {transport!r}; expected an instance, such as transport=ring.Copies()')
     _check_operands(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _ignore_stamp)
+    call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), transport, stamp or _ignore_stamp)
     out_and_lse = _Ring.apply(q, k, v, call)
     return out_and_lse if lse else out_and_lse[0]
 

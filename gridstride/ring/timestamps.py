@@ -20,8 +20,8 @@ _COLORS = {
 _SEND_COLOR = PALETTE[1]
 
 
-class Stamp(NamedTuple):
-    "An activity of a rank, from `start` to `end`, in seconds since all ranks created their `Stamps`"
+class Activity(NamedTuple):
+    "An activity of a rank, from `start` to `end`, in seconds since all ranks created their `Timestamps`"
 
     activity: str  # 'attend', 'gradients', 'multiply', 'merge', 'wait', 'send'
     step: int
@@ -29,7 +29,7 @@ class Stamp(NamedTuple):
     end: float
 
 
-class Stamps:
+class Timestamps:
     """Records when activities begin and end: on the CPU with its clock, on a GPU with events in the current stream.
 
     All ranks must create their instance at the same point of the program: a barrier starts their clocks together."""
@@ -61,12 +61,12 @@ class Stamps:
         "Return the seconds from the start to a time that `_now` has returned"
         return self.start.elapsed_time(time_or_event) / 1e3 if self.on_gpu else time_or_event - self.start
 
-    def read(self) -> list:  # of `Stamp`
+    def read(self) -> list:  # of `Activity`
         "Wait for all work on the GPU, and return the recorded activities"
         if self.on_gpu:
             torch.cuda.synchronize()
         return [
-            Stamp(activity, step, self._seconds(start), self._seconds(end))
+            Activity(activity, step, self._seconds(start), self._seconds(end))
             for activity, step, start, end in self.activities
         ]
 
@@ -87,7 +87,7 @@ def _boxes(stamps, is_send):
 
 
 def draw_timeline(
-    stamps: list,  # rank by rank: a list of `Stamp`
+    stamps: list,  # rank by rank: a list of `Activity`
     title='',
     end=None,  # of the time axis; None: the end of the last stamp
 ):  # an SVG picture
@@ -101,7 +101,7 @@ def draw_timeline(
 
 
 def timeline(
-    stamps,  # rank by rank, a list of `Stamp`; or {title: such lists}, drawn one below the other with the same scale
+    stamps,  # rank by rank, a list of `Activity`; or {title: such lists}, drawn one below the other with the same scale
     caption='',
 ) -> Picture:
     "Draw the timeline of one run, or of several runs to compare"

@@ -44,7 +44,7 @@ from ..diagnostics.errors import (
     SynccheckError,
     UnassignedVariable,
 )
-from .numba_reference import in_numbas
+from .numba_reference import numba_simulator
 from ..diagnostics.settings import options
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
     'trace',
     'guvectorize',
     'vectorize',
-    'in_numbas',
+    'numba_simulator',
     'Access',
     'DeviceAssert',
     'DeviceRaise',

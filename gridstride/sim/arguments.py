@@ -26,7 +26,7 @@ def _wrap_tensor(tensor, name, memories):
         return wrap(tensor.numpy(), name, memories, flat_storage(tensor).numpy())
     except TypeError:
         hint = f'Pass a copy, {name}.float(), or write the kernel in CUDA C.'
-        raise NotSimulated(f'{name}: NumPy has no {tensor.dtype}', hint) from None
+        raise NotSimulated(f'{name} has the type {tensor.dtype}, which NumPy does not have', hint) from None
 
 
 def _convert_argument(

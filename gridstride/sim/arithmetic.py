@@ -207,5 +207,5 @@ def compare(
 def contains(a, items):
     "Compute `a in items`; `items` must be a tuple"
     if not isinstance(items, tuple):
-        raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
+        raise NotSimulated(f'`in` requires a tuple; got a {type(items).__name__}')
     return fold(np.logical_or, [compare('Eq', a, item) for item in items]) if items else False

@@ -17,13 +17,13 @@ _ARRAYS = View, Records
 
 
 class Zipped(NamedTuple):
-    "What `zip` returns if it gets arrays, whose elements are loaded when the loop reaches them"
+    "The result of `zip` of arrays, whose elements are loaded when the loop reaches them"
 
     parts: tuple
 
 
 class Enumerated(NamedTuple):
-    "What `enumerate` returns for an array, or for the result of `zip`"
+    "The result of `enumerate` of an array, or of the result of `zip`"
 
     part: object
     start: int
@@ -40,9 +40,10 @@ def _length(items):
     if isinstance(items, Enumerated):
         return _length(items.part)
     if isinstance(items, _ARRAYS) and np.ndim(items.shape[0]):
-        raise NotSimulated('a loop over an array whose length differs between threads; loop over range(len(...))')
+        problem = 'a loop cannot iterate over an array whose length differs between threads; loop over range(len(...))'
+        raise NotSimulated(problem)
     if not _is_iterable(items):
-        raise NotSimulated(f'a loop over {type(items).__name__}; loop over range(...)')
+        raise NotSimulated(f'a loop cannot iterate over a {type(items).__name__}; loop over range(...)')
     return len(items)
 
 
@@ -101,7 +102,7 @@ def apply_to_arrays(ctx, active, ufunc, args, site):
     *inputs, target = args
     if len(inputs) != ufunc.nin or not isinstance(target, View) or any(np.ndim(size) for size in target.shape):
         raise ctx.unsupported_error(
-            site, active, f'np.{ufunc.__name__} of arrays without an array for the result', 'Loop over the elements.'
+            site, active, f'np.{ufunc.__name__} of arrays requires an array for the result', 'Loop over the elements.'
         )
     for index in np.ndindex(*map(int, target.shape)):
         values = [load(ctx, active, x, _element_index(x, index), site) if isinstance(x, View) else x for x in inputs]

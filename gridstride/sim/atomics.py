@@ -66,7 +66,7 @@ def _all_lanes(old_values, *_):
 
 def _element_type_error(ctx, active, site, name, ary):
     "Make the `NotCompiled` error for an element type that the operation does not take"
-    problem = f'cuda.atomic.{name} on {ary.name}, an array of {ary.dtype}, which Numba does not compile'
+    problem = f'Numba has no cuda.atomic.{name} for {ary.dtype}, the element type of {ary.name}'
     hint = f'Use an array of one of these types: {", ".join(atomic_types(name))}.'
     return ctx.unsupported_error(site, active, problem, hint, NotCompiled)
 
@@ -90,14 +90,15 @@ def _make_atomic(
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
                 raise ctx.unsupported_error(
-                    site, active, f'an atomic on {ary.name}, an array of records', 'Pass one of its fields.'
+                    site, active, f'an atomic cannot update {ary.name}, an array of records', 'Pass one of its fields.'
                 )
             raise not_an_array_error(ctx, ary, site)
         if ary.dtype not in dtypes:
             raise _element_type_error(ctx, active, site, name, ary)
         offsets = locate(ctx, active, ary, idx, site, 'atomic')
         if isinstance(offsets, View):
-            raise ctx.unsupported_error(site, active, f'an atomic on a slice of {ary.name}', 'Pass one index per axis.')
+            problem = f'an atomic cannot update a slice of {ary.name}'
+            raise ctx.unsupported_error(site, active, problem, 'Pass one index per axis.')
         check_writable(ctx, active, ary, offsets, site)
         lanes = ctx.active_lanes(active)
         data = ary.mem.data

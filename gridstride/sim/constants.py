@@ -241,7 +241,7 @@ def _check_containers(function, value_of_name, fail):
         value = value_of_name.get(node.id) if isinstance(node, ast.Name) else None
         for element in value if isinstance(value, tuple) else [value]:
             if isinstance(element, _CONTAINERS):
-                problem = f'{node.id}, a {type(element).__name__} outside the kernel, which Numba does not compile'
+                problem = f'a kernel cannot use the global variable {node.id}, because it is a {type(element).__name__}'
                 fail(node, problem, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 

@@ -21,7 +21,7 @@ from ..diagnostics.settings import is_check_enabled, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
 
-# Of this thread, because the machine may be loaded. A browser has no such clock.
+# The CPU time of this thread, because other processes also use the CPU. A browser has no such clock.
 cpu_time = getattr(time, 'thread_time', time.monotonic)
 
 
@@ -168,7 +168,7 @@ class Initcheck:
             fields = dict(line=site.line, kernel=ctx.kernel, function=ctx.program.name, in_block=block, thread=thread)
             warn_of('no_value', 'python', fields)
 
-    def is_unwritten(self, mem, offset):
+    def is_uninitialized(self, mem, offset):
         "Return whether an element may be uninitialized"
         return self.enabled and mem.tracks_init and mem.shadow.write_time[offset] == 0
 
@@ -176,9 +176,9 @@ class Initcheck:
         "Check that the elements which `lanes` read have been written: 0 in `write_times` means uninitialized"
         if not self.enabled or not view.mem.tracks_init or view.mem.space in self.deferred_reads:
             return
-        is_unwritten = write_times == 0
-        if is_unwritten.any():
-            i = np.argmax(is_unwritten)
+        is_uninitialized = write_times == 0
+        if is_uninitialized.any():
+            i = np.argmax(is_uninitialized)
             location = ctx.location(site, lane=lanes[i])
             block = int(ctx.group.block_index[lanes[i]])
             read = UnwrittenRead(location, view, int(offsets[i]), block)
@@ -543,7 +543,7 @@ class Synccheck:
         if not_in_own_mask.any():
             lane = int(np.argmax(not_in_own_mask))
             fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
-            raise ctx.finding('synccheck', 'unnamed_lane', site, by_lane=lane, **fields)
+            raise ctx.finding('synccheck', 'thread_not_in_mask', site, by_lane=lane, **fields)
         lanes_by_warp = group.lanes_by_warp()
         alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
         arrived = alive & active[lanes_by_warp]
@@ -551,7 +551,9 @@ class Synccheck:
         if absent.any():
             warp, lane = (int(i) for i in np.argwhere(absent)[0])
             by_lane = int(lanes_by_warp[warp][arrived[warp]][0])
-            raise ctx.finding('synccheck', 'absent_lane', site, by_lane=by_lane, operation=operation, lane=lane)
+            raise ctx.finding(
+                'synccheck', 'lane_in_other_branch', site, by_lane=by_lane, operation=operation, lane=lane
+            )
 
     def check_sources(self, ctx, active, source_lanes, source_index, site):
         """Check that a shuffle reads from active lanes only.
@@ -643,8 +645,8 @@ class Detectors:
         if len(lanes) < 3 or not self.uses_shadow:
             return lanes
         write_time = mem.shadow.write_time[offset]
-        is_settled = write_time <= self.racecheck.ordered_until(ctx.memory_order, mem)
-        if not is_settled or write_time == 0 and mem.tracks_init:
+        is_ordered = write_time <= self.racecheck.ordered_until(ctx.memory_order, mem)
+        if not is_ordered or write_time == 0 and mem.tracks_init:
             return lanes
         return np.array([lanes.min(), lanes.max()])
 

@@ -1,4 +1,4 @@
-"""Makes kernels from functions of elements: `cuda.reduce`, `vectorize` and `guvectorize(target='cuda')`.
+"""Makes kernels from elementwise functions: `cuda.reduce`, `vectorize` and `guvectorize(target='cuda')`.
 
 @cuda.reduce                                  @vectorize(['float32(float32, float32)'], target='cuda')
 def total(a, b): return a + b                 def hypot(a, b): return math.sqrt(a*a + b*b)
@@ -124,7 +124,7 @@ class _Vectorized:
     def reduce(self, arg, stream=0):
         "Reduce all elements of `arg` by this function of two numbers"
         if not len(arg):
-            raise TypeError(f'{self.__name__}.reduce of an array without elements')
+            raise TypeError(f'{self.__name__}.reduce requires at least one element; got an empty array')
         return Reduce(self.py_func)(arg[1:], init=arg[:1].copy_to_host()[0] if isinstance(arg, DeviceArray) else arg[0])
 
 

@@ -135,10 +135,10 @@ def _check_shape(ctx, active, site, shape):
     "Return the shape of an array as a tuple of ints; raises `NotSimulated` if threads differ or a size is negative"
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(size) for size in shape):
-        raise ctx.unsupported_error(site, active, 'an array whose size differs from thread to thread')
+        raise ctx.unsupported_error(site, active, 'all threads must allocate an array of the same size')
     if any(int(size) < 0 for size in shape):
         raise ctx.unsupported_error(
-            site, active, f'an array of {" x ".join(map(str, shape))} elements', 'Sizes must not be negative.'
+            site, active, f'an array cannot have {" x ".join(map(str, shape))} elements', 'Sizes must not be negative.'
         )
     return tuple(int(size) for size in shape)
 
@@ -146,7 +146,8 @@ def _check_shape(ctx, active, site, shape):
 def _dynamic_shared(ctx, dtype):
     "Return the block's dynamic shared memory as an array of `dtype`"
     if dtype.names:
-        raise NotSimulated('dynamic shared memory as records', 'Use a static size: cuda.shared.array(32, dtype).')
+        problem = 'dynamic shared memory cannot have records as elements'
+        raise NotSimulated(problem, 'Use a static size: cuda.shared.array(32, dtype).')
     padded_bytes = cdiv(ctx.dynamic_bytes, 16) * 16
     raw_bytes = ctx.block_arrays.setdefault(
         ('dynamic', 'bytes'), np.zeros((ctx.group.num_blocks, padded_bytes), np.uint8)

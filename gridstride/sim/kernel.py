@@ -70,7 +70,7 @@ class Kernel(InspectableKernel):
     def load(self, ctx, active, config, site):
         "Raise `NotSimulated` for a launch inside a kernel"
         raise ctx.unsupported_error(
-            site, active, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.'
+            site, active, f'a kernel cannot launch {self.__name__}', 'Launch it from the host, afterwards.'
         )
 
     def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **keywords):
@@ -157,7 +157,7 @@ class Device:
 def declare_device(name, sig, link=None):
     "Raise `NotSimulated`: the simulator cannot link a CUDA C function"
     raise NotSimulated(
-        f'declare_device({name!r}), a function in CUDA C', 'Write it in Python, with @cuda.jit(device=True).'
+        f'the simulator cannot link {name!r}, a function in CUDA C', 'Write it in Python, with @cuda.jit(device=True).'
     )
 
 

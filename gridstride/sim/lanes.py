@@ -221,7 +221,7 @@ def merge(mask, new_value, old_value):
             else ''
         )
         raise NotSimulated(
-            f'a variable that is {_describe(new_value)} in some threads and {_describe(old_value)} in others', hint
+            f'a variable cannot be {_describe(new_value)} in some threads and {_describe(old_value)} in others', hint
         )
     if np.ndim(new_value) == np.ndim(old_value) == 0 and new_value == old_value and type(new_value) is type(old_value):
         return new_value
@@ -238,7 +238,7 @@ class Loop:
 
     Lanes that leave early, by `break` or because their condition is false, become active again after the loop."""
 
-    iterations = 0  # since a write to memory
+    iterations = 0  # number of iterations since the last write to memory
     progress_count = None  # the context's `progress_count` when `iterations` was 0
     is_spinning = False  # whether nothing has been written for some iterations
     is_stuck = False  # whether the loop never ends unless another block writes
@@ -284,7 +284,7 @@ class RangeLoop(Loop):
     def __init__(self, active, diverged, *args):
         super().__init__(active, diverged)
         if any(np.asarray(bound).dtype.kind not in 'biu' for bound in args):
-            raise NotSimulated('a range() with a bound that is not an integer; use //, or int(...)')
+            raise NotSimulated('the bounds of range() must be integers; use //, or int(...)')
         self.start, self.stop, self.step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
 
     def __iter__(self):
@@ -306,7 +306,7 @@ class TupleLoop(Loop):
     def __init__(self, active, diverged, items):
         super().__init__(active, diverged)
         if not isinstance(items, (tuple, list, range)):
-            raise NotSimulated(f'a loop over {type(items).__name__}; loop over range(...)')
+            raise NotSimulated(f'a loop cannot iterate over a {type(items).__name__}; loop over range(...)')
         self.items = items
 
     def __iter__(self):

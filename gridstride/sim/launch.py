@@ -34,39 +34,39 @@ def other_engine():
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
-def launch(prog, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
+def launch(program, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
     "Run a kernel's program in every thread of the grid; `waits`: whether the host waits for the launch"
-    grid, block, _, dynamic_bytes, _ = configure(prog.name, grid, block, shared=dynamic_bytes)
-    check_argument_count(prog.name, prog.params, len(args), len(prog.defaults))
+    grid, block, _, dynamic_bytes, _ = configure(program.name, grid, block, shared=dynamic_bytes)
+    check_argument_count(program.name, program.params, len(args), len(program.defaults))
     with _device_lock:
-        _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits)
+        _launch(program, grid, block, dynamic_bytes, args, trace, stream, waits)
 
 
-def _launch(prog, grid, block, dynamic_bytes, args, trace, stream, waits):
-    ctx = LaunchContext(prog.name, grid, block, dynamic_bytes, trace)
-    values = convert_arguments(prog.name, prog.params, args)
+def _launch(program, grid, block, dynamic_bytes, args, trace, stream, waits):
+    ctx = LaunchContext(program.name, grid, block, dynamic_bytes, trace)
+    values = convert_arguments(program.name, program.params, args)
     outer_launch = LaunchContext.current
     LaunchContext.current = ctx
     try:
         with np.errstate(all='ignore'), launching(ctx, stream, waits):
-            _run_groups(ctx, prog, values)
+            _run_groups(ctx, program, values)
     except RecursionError:
-        raise NotSimulated("recursion deeper than Python's limit", kernel=prog.name) from None
+        raise NotSimulated("the recursion is deeper than Python's limit", kernel=program.name) from None
     except Exception as error:
-        raise add_kernel_line(prog, values, ctx.detectors.initcheck.cause_of(error) or error) from None
+        raise add_kernel_line(program, values, ctx.detectors.initcheck.cause_of(error) or error) from None
     finally:
         LaunchContext.current = outer_launch
         LaunchContext.now = ctx.now
 
 
-def _run_groups(ctx, prog, values):
+def _run_groups(ctx, program, values):
     "Run the blocks in groups of a few thousand threads, which run in lockstep"
-    ctx.is_cooperative = prog.uses_this_grid
+    ctx.is_cooperative = program.uses_this_grid
     ctx.require_resident(ctx.dynamic_bytes)
     blocks_per_group = max(1, settings.lanes // ctx.block.size)
-    if prog.may_spin:
+    if program.may_spin:
         blocks_per_group = 1
-    elif prog.uses_this_grid:
+    elif program.uses_this_grid:
         blocks_per_group = ctx.grid.size
     first_blocks = list(range(0, ctx.grid.size, blocks_per_group))
     if settings.order == 'reverse':
@@ -80,8 +80,8 @@ def _run_groups(ctx, prog, values):
             ctx.grid, ctx.block, first_block, min(blocks_per_group, ctx.grid.size - first_block), ctx.warp_size
         )
         ctx.begin_group(group)
-        steps = prog(ctx, ctx.group.all_lanes, *values)
-        if prog.may_spin:
+        steps = program(ctx, ctx.group.all_lanes, *values)
+        if program.may_spin:
             residents.start_block(steps)
         else:
             ctx.detectors.racecheck.raise_deferred(ctx, ctx.group.all_lanes)

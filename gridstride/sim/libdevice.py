@@ -167,4 +167,5 @@ __all__ = sorted(_functions())
 
 def __getattr__(name):
     "Raise `AttributeError` for a function that the simulator does not have"
-    raise AttributeError(f'libdevice.{name} is not simulated; kernels may call functions of math and NumPy')
+    hint = 'kernels may call functions of math and NumPy'
+    raise AttributeError(f'the simulator does not support libdevice.{name}; {hint}')

@@ -53,7 +53,7 @@ class Mem:
         initcheck does not track them."""
         if dtype not in self.reinterpreted:
             if self.data.strides[0] != self.data.itemsize:
-                raise NotSimulated(f'a view of {self.name} as {dtype}: its memory is not contiguous')
+                raise NotSimulated(f'{self.name} cannot be viewed as {dtype}, because its memory is not contiguous')
             whole = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
             data = self.data.view(np.uint8)[:whole].view(dtype)
             mem = self.reinterpreted[dtype] = Mem(data, self.name, self.space)
@@ -141,12 +141,13 @@ class View:
         if old == new:
             return View(self.mem.as_type(dtype), self.offset, self.shape, self.strides, self.name)
         if not self.shape or self.strides[-1] != 1 or np.any([np.any(n * old % new) for n in self._layout()]):
-            raise NotSimulated(f'{self.name}.view({dtype}) of an array whose layout does not fit')
+            requirement = 'sizes and strides that are multiples of the new element size, in bytes'
+            raise NotSimulated(f'{self.name}.view({dtype}) requires {requirement}')
         offset, size, *strides = (n * old // new for n in self._layout())
         return View(self.mem.as_type(dtype), offset, (*self.shape[:-1], size), (*strides, 1), self.name)
 
     def _layout(self):
-        "Return what `reinterpreted` scales: the offset, the size of the last axis, and the strides of the others"
+        "Return the values that `reinterpreted` scales: the offset, the size of the last axis, and the other strides"
         return [self.offset, self.shape[-1], *self.strides[:-1]]
 
     @property
@@ -175,7 +176,7 @@ class View:
             and old_view.strides == self.strides
             and old_view.ndim == self.ndim
         ):
-            raise NotSimulated('a variable that holds different arrays in different threads')
+            raise NotSimulated('a variable cannot refer to different arrays in different threads')
         return View(
             self.mem,
             np.where(mask, self.offset, old_view.offset),
@@ -242,7 +243,7 @@ def wrap(
     "Make a `View` of a NumPy array; raises `NotSimulated` if kernels do not support its dtype"
     if array.dtype.kind not in 'biufc' or array.dtype.char in 'gG' or not array.dtype.isnative:
         hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
-        raise NotSimulated(f'{name} is an array of {array.dtype}', hint)
+        raise NotSimulated(f'{name} has elements of {array.dtype}, which kernels do not support', hint)
     base = owner(array) if flat is None else flat
     if flat is None and base.dtype == array.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         flat = base.reshape(-1, order='A')
@@ -404,7 +405,7 @@ def _read(ctx, active, view, offset, site):
 def _load_from_tuple(ctx, active, items, index, site):
     if index.dtype.kind not in 'iu' or not isinstance(items, tuple):
         raise ctx.unsupported_error(
-            site, active, 'a tuple indexed by a number that is not an integer', 'Use //, or int(...).', NotCompiled
+            site, active, 'the index of a tuple must be an integer', 'Use //, or int(...).', NotCompiled
         )
     length = len(items)
     index = index.astype(np.int64)
@@ -420,7 +421,7 @@ def _gather(ctx, active, items, index, site):
     "Return, per lane, element `index` of the tuple `items`"
     kinds = {(type(x), getattr(as_numba(x), 'dtype', len(x) if isinstance(x, tuple) else None)) for x in items}
     if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
-        problem = 'a tuple of several types that is indexed differently in different threads'
+        problem = 'a tuple of several types must have the same index in all threads'
         raise ctx.unsupported_error(
             site, active, problem, 'Give its elements the same type, or use an array.', NotCompiled
         )
@@ -448,12 +449,12 @@ def check_writable(ctx, active, view, offset, site):
 
 
 _NOT_NUMBERS = {  # name of a type -> (its description, a hint)
-    'NoneType': ('None', 'A function without a return value gives None: let it return a number.'),
-    'Undefined': ('an undefined value', 'Assign the variable before, or let the function `return` a value.'),
-    'Record': ('a record', 'Write one of its fields.'),
-    'Records': ('an array of records', 'Write a field of one of them.'),
-    'View': ('an array', 'Write one of its elements.'),
-    'tuple': ('a tuple', 'Write its elements one by one.'),
+    'NoneType': ('None', 'A function without a return value returns None: let it return a number.'),
+    'Undefined': ('an undefined value', 'Assign the variable first, or let the function `return` a value.'),
+    'Record': ('a record', 'Store one of its fields.'),
+    'Records': ('an array of records', 'Store a field of one of them.'),
+    'View': ('an array', 'Store one of its elements.'),
+    'tuple': ('a tuple', 'Store its elements one by one.'),
 }
 
 
@@ -463,7 +464,9 @@ def not_a_number_error(ctx, view, value, site):
     type_name = type(value).__name__
     description, hint = _NOT_NUMBERS.get(type_name, (f'a {type_name}', 'Elements must be numbers.'))
     line = f'{ctx.kernel}, line {location.line}: {location.source}'
-    return TypeError(f'{line}: {description} is written to {view.name}, whose elements are {view.dtype}\n  {hint}')
+    return TypeError(
+        f'{line}: {description} cannot be stored to {view.name}, whose elements are {view.dtype}\n  {hint}'
+    )
 
 
 def as_element(ctx, active, view, value, site):
@@ -477,7 +480,7 @@ def as_element(ctx, active, view, value, site):
     if value.dtype.kind not in 'biufc' or isinstance(original, (tuple, list)):
         raise not_a_number_error(ctx, view, original, site)
     if value.dtype.kind == 'c' != dtype.kind:
-        problem = f'a complex number in {view.name}, whose elements are {dtype}, which Numba does not compile'
+        problem = f'a complex number cannot be stored to {view.name}, whose elements are {dtype}'
         raise ctx.unsupported_error(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
     return ctx.broadcast_to_active(active, value.astype(dtype))
 
@@ -573,5 +576,5 @@ def _check_shape(active, slice_view, value):
     if len(value.shape) > len(slice_view.shape) or not fits:
         value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, slice_view))
         raise ValueError(
-            f'a slice of {slice_view.name} of shape {slice_shape} is assigned a value of shape {value_shape}'
+            f'a value of shape {value_shape} cannot be assigned to a slice of {slice_view.name} of shape {slice_shape}'
         )

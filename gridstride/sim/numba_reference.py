@@ -1,4 +1,4 @@
-"""`in_numbas`: runs a kernel in Numba's own simulator, to compare ours with it."""
+"""`numba_simulator`: runs a kernel in Numba's own simulator, to compare it with this package's."""
 
 import ast
 import pickle
@@ -45,7 +45,7 @@ def _global_values(fn, node):
 def _run(job, name):
     "Run the kernel of `job`, the input of `_PROCESS`, in another process; returns (arrays, seconds, output)"
     if not find_spec('numba'):
-        raise missing_package('numba', 'in_numbas')
+        raise missing_package('numba', 'numba_simulator')
     cmd = [sys.executable, '-W', 'ignore', '-c', _PROCESS]
     env = {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
     try:
@@ -78,8 +78,8 @@ class _ConfiguredKernel:
         return seconds
 
 
-class in_numbas:
-    """Runs a kernel in Numba's own simulator: `in_numbas(k)[grid, block](*args)`.
+class numba_simulator:
+    """Runs a kernel in Numba's own simulator: `numba_simulator(k)[grid, block](*args)`.
 
     The call writes to the arrays and returns the seconds that the kernel took. Raises `RuntimeError` with the last line
     of Numba's message if the kernel fails, `TimeoutError` after a minute."""

@@ -231,11 +231,11 @@ def device_function_hint(function):
 def unsupported_call(ctx, active, function, site):
     "Make the `NotSimulated` error for a call of `function`"
     if isinstance(function, types.FunctionType):
-        problem = f'{function.__name__} is a plain Python function, which Numba does not compile'
+        problem = f'a kernel cannot call {function.__name__}, because it is a plain Python function'
         return ctx.unsupported_error(site, active, problem, device_function_hint(function))
     name = getattr(function, '__name__', function)
     return ctx.unsupported_error(
-        site, active, f'calling {name!r} in a kernel', _HINT_OF_FUNCTION.get(name, _CALLABLE_HINT)
+        site, active, f'a kernel cannot call {name!r}', _HINT_OF_FUNCTION.get(name, _CALLABLE_HINT)
     )
 
 

@@ -21,7 +21,7 @@ __all__ = ['Program']
 
 
 def _unreadable_source(fn):
-    problem = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
+    problem = 'the source of the kernel cannot be read; define the kernel in a file or in a notebook cell'
     return NotSimulated(problem, kernel=fn.__name__)
 
 

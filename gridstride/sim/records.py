@@ -58,7 +58,7 @@ class Records:
     def merge(self, mask, old_records):
         "Return these records for the lanes of `mask` and `old_records` for the others"
         if not isinstance(old_records, Records) or old_records.fields.keys() != self.fields.keys():
-            raise NotSimulated('a variable that holds different arrays in different threads')
+            raise NotSimulated('a variable cannot refer to different arrays in different threads')
         return Records(
             self.name,
             {name: view.merge(mask, old_records.fields[name]) for name, view in self.fields.items()},
@@ -86,7 +86,7 @@ class Records:
         target = self.load(ctx, active, idx, site)
         if not isinstance(target, Record) or not isinstance(value, Record):
             raise ctx.unsupported_error(
-                site, active, f'assigning a value that is not a record to {self.name}; write its fields one by one'
+                site, active, f'an element of {self.name} can only be assigned a record; store its fields one by one'
             )
         _copy(ctx, active, target, value, site)
 
@@ -100,7 +100,7 @@ class Record:
     def merge(self, mask, old_record):
         "Return this record for the lanes of `mask` and `old_record` for the others"
         if not isinstance(old_record, Record) or old_record.records is not self.records:
-            raise NotSimulated('a variable that is a record of different arrays in different threads')
+            raise NotSimulated('a variable cannot refer to records of different arrays in different threads')
         return Record(self.records, merge(mask, self.index, old_record.index))
 
     def load(self, ctx, active, name, site):
@@ -136,7 +136,7 @@ def attribute(ctx, active, value, name, site):
 def store_attribute(ctx, active, record, name, value, site):
     "Store `value` to the field `name` of a record"
     if not isinstance(record, Record):
-        raise ctx.unsupported_error(site, active, f'assigning to .{name} of a value that is not a record')
+        raise ctx.unsupported_error(site, active, f'.{name} can only be assigned if the value is a record')
     record.store(ctx, active, name, value, site)
 
 
@@ -187,7 +187,7 @@ def _wrap_packed_field(array, name, memories):
         return view_of_elements(flat, array, name, memories)
     flat = array.reshape(-1)
     if not np.shares_memory(flat, array) and array.size:
-        problem = f'the layout of {name}, whose strides are not multiples of the element size'
+        problem = f'the strides of {name} must be multiples of the element size'
         raise NotSimulated(problem, 'Pass a copy, or use np.dtype(..., align=True).')
     mem = Mem(flat, name, 'global')
     if not array.flags.writeable:

@@ -153,9 +153,9 @@ class _Rewriter(ast.NodeTransformer):
     def generic_visit(self, node):
         if type(node) in UNSUPPORTED:
             construct, hint = UNSUPPORTED[type(node)]
-            self.fail(node, f'{construct} in a kernel', hint)
+            self.fail(node, f'a kernel cannot use {construct}', hint)
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Pass, ast.Expr)):
-            self.fail(node, f'the statement {type(node).__name__.lower()} in a kernel')
+            self.fail(node, f'a kernel cannot use the statement {type(node).__name__.lower()!r}')
         return super().generic_visit(node)
 
     # statements
@@ -169,7 +169,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         if isinstance(node.value, ast.Attribute):
             function = ast.unparse(node.value)
-            self.fail(node, f'{function} without a call, which does nothing', f'Write {function}().')
+            self.fail(node, f'{function} without parentheses does nothing', f'Write {function}().')
         return self.with_location(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node):
@@ -224,7 +224,7 @@ class _Rewriter(ast.NodeTransformer):
                 S__=self.site(target),
             )
         description = {ast.Starred: 'a name with a *'}.get(type(target), type(target).__name__.lower())
-        self.fail(node, f'assigning to {description}', 'Assign each value to its own name.')
+        self.fail(node, f'a kernel cannot assign to {description}', 'Assign each value to its own name.')
 
     def visit_AnnAssign(self, node):
         return self.assign_target(node, node.target, self.visit(node.value)) if node.value else None
@@ -247,13 +247,13 @@ class _Rewriter(ast.NodeTransformer):
                 S__=self.site(target),
             )
         if not isinstance(target, ast.Subscript):
-            self.fail(node, f'an augmented assignment to {type(target).__name__.lower()}')
+            self.fail(node, f'the target of an augmented assignment cannot be a {type(target).__name__.lower()}')
         if any(
             isinstance(index, ast.Slice)
             for index in (target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice])
         ):
             hint = 'Write a loop over its elements: x[i] += 1.'
-            self.fail(node, 'an augmented assignment to a part of an array, which Numba does not compile', hint)
+            self.fail(node, 'the target of an augmented assignment cannot be a slice of an array', hint)
         array_name, index_name = self.fresh_name('a'), self.fresh_name('i')
         assignments = self.make(
             node, f'{array_name} = A__\n{index_name} = I__', A__=self.visit(target.value), I__=self.index(target.slice)
@@ -363,7 +363,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
         if self.is_kernel and not (isinstance(value, ast.Constant) and value.value is None):
-            self.fail(node, 'a kernel that returns a value', RETURN_HINT)
+            self.fail(node, 'a kernel cannot return a value', RETURN_HINT)
         source = '__ret = __gs.return_from(__run, __kernel, __m, V__, __ret)\n__m = None'
         return self.make(node, source, V__=value)
 
@@ -374,10 +374,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Raise(self, node):
         if node.exc is None or node.cause is not None:
-            self.fail(node, 'raise without an exception, or from another one', 'Write raise ValueError("...").')
+            self.fail(node, '`raise` requires one exception, without `from`', 'Write raise ValueError("...").')
         call = node.exc if isinstance(node.exc, ast.Call) else ast.Call(node.exc, [], [])
         if call.keywords:
-            self.fail(node, 'an exception with arguments by name', 'Write raise ValueError("...").')
+            self.fail(node, 'an exception takes positional arguments only', 'Write raise ValueError("...").')
         values = ast.Tuple(self.visit_in_order(call.args), ast.Load())
         source = '__gs.raise_exception(__run, __m, F__, V__, S__)'
         return self.make(node, source, F__=self.visit(call.func), V__=values, S__=self.site(node))
@@ -626,7 +626,8 @@ def _unused_values(node):
 def rewrite_function(fn, rewriter):
     "Vectorize a `def` over lanes: adds parameters for the context and the mask, and defines all variables at the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
-        rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
+        construct = 'a kernel cannot have *args, **kwargs or keyword-only arguments'
+        rewriter.fail(fn, construct, 'Name its parameters one by one.')
     rewriter.local_names = _locals(fn).union(arg.arg for arg in fn.args.args)
     rewriter.maybe_unassigned = maybe_unassigned(fn)
     rewriter.unused_calls = _unused_calls(fn)

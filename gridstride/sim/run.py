@@ -126,7 +126,7 @@ class LaunchContext:
 
         `offsets` has one element per lane for a read, and one per active lane for a write."""
         if self.runs_one_thread and kind != 'atomic':
-            if not (kind == 'read' and self.detectors.initcheck.is_unwritten(view.mem, offsets)):
+            if not (kind == 'read' and self.detectors.initcheck.is_uninitialized(view.mem, offsets)):
                 return self.access_by_one_thread(view, offsets, kind)
         lanes = self.active_lanes(active)
         if kind == 'read' and np.ndim(offsets) == 0 and self.trace is None:

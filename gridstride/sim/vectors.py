@@ -35,23 +35,23 @@ class Vector:
         if getattr(old_vector, 'type', None) is not self.type:
             old_type = getattr(old_vector, 'type', 'of another type')
             raise NotSimulated(
-                f'a variable that is {self.type} in some threads and {old_type} in others', _ONE_TYPE_HINT
+                f'a variable cannot be {self.type} in some threads and {old_type} in others', _ONE_TYPE_HINT
             )
         return Vector(self.type, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old_vector.parts)))
 
     def load(self, ctx, active, index, site):
-        "Raise `NotCompiled`: Numba does not compile an index of a vector"
+        "Raise `NotCompiled`, because Numba does not support indices of vectors"
         raise ctx.unsupported_error(
-            site, active, f'an index of {self.type}', f'Read {_attribute_names(self.type)}.', NotCompiled
+            site, active, f'{self.type} cannot be indexed', f'Read {_attribute_names(self.type)}.', NotCompiled
         )
 
     def store(self, ctx, active, index, value, site):
-        "Raise `NotCompiled`: Numba does not compile an index of a vector"
+        "Raise `NotCompiled`, because Numba does not support indices of vectors"
         self.load(ctx, active, index, site)
 
     def _raise_not_compiled(self, *operands):
         hint = f'Compute with {_attribute_names(self.type)}, and make a new vector: cuda.{self.type}(...).'
-        raise NotCompiled(f'an operation on {self.type}, which Numba does not define', hint)
+        raise NotCompiled(f'Numba defines no operators for {self.type}', hint)
 
     __array_ufunc__ = None  # NumPy leaves operators to this class
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _raise_not_compiled
@@ -90,8 +90,8 @@ class VectorType:
         "Make a vector from components, and from shorter vectors of the same type"
         parts = [part for a in args for part in self._components(ctx, active, site, a)]
         if len(parts) != self.num_elements:
-            problem = f'cuda.{self} of {len(parts)} numbers'
-            raise ctx.unsupported_error(site, active, problem, f'Pass {self.num_elements}.', NotCompiled)
+            problem = f'cuda.{self} takes {self.num_elements} numbers; got {len(parts)}'
+            raise ctx.unsupported_error(site, active, problem, '', NotCompiled)
         return Vector(self, parts)
 
     def _components(self, ctx, active, site, a):
@@ -102,7 +102,7 @@ class VectorType:
             return [cast(self.base_type, a)]
         hint = 'Pass scalars, or vectors of the same element type.'
         argument = a.type if isinstance(a, Vector) else 'a value that is not a real number'
-        raise ctx.unsupported_error(site, active, f'cuda.{self} of {argument}', hint, NotCompiled)
+        raise ctx.unsupported_error(site, active, f'cuda.{self} does not take {argument}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}

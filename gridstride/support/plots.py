@@ -1,9 +1,9 @@
 """One style for all plots: readable text, colours that colour-blind readers can distinguish, a background of its own.
 
 `plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
-which has dark colours on a dark page. `name_points` labels points so that no label covers another one or leaves the
-axes. `faults` lists illegible text. To keep notebooks small, plots of many points are rasterized in the SVG image, and
-images of many colours are reduced to 256.
+which has dark colours on a dark page. `label_points` labels points so that no label covers another one or leaves the
+axes. `illegible_labels` lists illegible text. To keep notebooks small, plots of many points are rasterized in the SVG
+image, and images of many colours are reduced to 256.
 """
 
 import re
@@ -16,7 +16,7 @@ from itertools import combinations
 
 __all__ = [
     'INK',
-    'CARD',
+    'BACKGROUND',
     'COLORS',
     'STYLE',
     'MIN_FONT_SIZE',
@@ -25,13 +25,13 @@ __all__ = [
     'styled',
     'themed_svg',
     'image_of',
-    'name_points',
-    'faults',
+    'label_points',
+    'illegible_labels',
 ]
 
 # A plot has the same background as the pictures of `draw`, so that it is legible on light and dark pages. The colours
 # are those of Okabe and Ito (2008) without yellow, the palest one; neighbours also differ in lightness.
-INK, CARD = '#1f2933', '#fbfaf7'
+INK, BACKGROUND = '#1f2933', '#fbfaf7'
 COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
 MIN_FONT_SIZE = 9  # points
 MAX_WIDTH = 784  # pixels, of an SVG image: a page of 800 without its margin
@@ -43,9 +43,9 @@ STYLE = {
     'ytick.labelsize': MIN_FONT_SIZE,
     'legend.fontsize': MIN_FONT_SIZE,
     'figure.titlesize': 10,
-    'figure.facecolor': CARD,
-    'axes.facecolor': CARD,
-    'savefig.facecolor': CARD,
+    'figure.facecolor': BACKGROUND,
+    'axes.facecolor': BACKGROUND,
+    'savefig.facecolor': BACKGROUND,
     'legend.frameon': False,
     'text.color': INK,
     'axes.labelcolor': INK,
@@ -100,7 +100,7 @@ SCHEME = 'svg:root {color-scheme: light dark} [data-jp-theme-light="false"] .gri
 # a plot in notebooks that it does not trust.
 _DARK_INK = '#e8ebef'
 _DARK_OF_COLOR = {INK: _DARK_INK, '#000000': _DARK_INK, '#444444': '#d5dae0', '#0072b2': '#4d7fe0'}
-_DARK_OF_BACKGROUND = {CARD: '#171c22', '#ffffff': '#0e1216'}
+_DARK_OF_BACKGROUND = {BACKGROUND: '#171c22', '#ffffff': '#0e1216'}
 _MARKER = 'path[id^="m"]'  # drawn by `use`; selectors do not match ancestors outside the copies that `use` makes
 
 
@@ -222,7 +222,7 @@ def image_of(
 
 
 # Offsets of a label from its point, in typographic points, the nearest first. If all positions overlap something,
-# `name_points` chooses the one with the smallest overlap, and `faults` reports it.
+# `label_points` chooses the one with the smallest overlap, and `illegible_labels` reports it.
 _OFFSETS = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
@@ -239,7 +239,7 @@ def _overlap_area(a, b):
     return max(0, min(a.x1, b.x1) - max(a.x0, b.x0)) * max(0, min(a.y1, b.y1) - max(a.y0, b.y0))
 
 
-def name_points(
+def label_points(
     ax,  # the axes, with their limits and scales already set
     points,  # a list of (name, x, y), in the units of the axes
 ):
@@ -314,7 +314,7 @@ def _texts(fig):
             yield t, box
 
 
-def faults(
+def illegible_labels(
     fig,  # a matplotlib figure
 ) -> list:  # of sentences
     "List illegible labels of a plot: they are too small, leave their axes, or cover each other"

@@ -153,7 +153,7 @@ class tensor:
 
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
-            raise compile_error(f'- of {self.type}', 'Invert a mask with ~.')
+            raise compile_error(f'- is not defined for {self.type}', 'Invert a mask with ~.')
         return with_undef(
             np.subtract(self.dtype.number(0), self.data), self.dtype, self
         )  # the result for 0 is 0, not -0
@@ -163,7 +163,7 @@ class tensor:
 
     def __invert__(self):
         if not self.dtype.is_int():
-            raise compile_error(f'~ of {self.type}', 'Invert masks or integers only.')
+            raise compile_error(f'~ is not defined for {self.type}', 'Invert masks or integers only.')
         return with_undef(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
@@ -185,9 +185,9 @@ class tensor:
     def __bool__(self):
         if self.data.ndim:
             hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
-            raise compile_error(
-                f'a block of shape {list(map(int, self.shape))} as a condition: it has one truth value per lane', hint
-            )
+            shape = list(map(int, self.shape))
+            problem = f'a block of shape {shape} cannot be a condition, because it has a truth value per lane'
+            raise compile_error(problem, hint)
         if self.undef_mask is not None:
             warn_of_undefined('undefined_decision')
         return bool(self.data)
@@ -202,7 +202,7 @@ class tensor:
         raise compile_error('a block is not iterable', 'Loop over range(...) or tl.static_range(...).')
 
     def __len__(self):
-        raise compile_error('len() of a block', 'Read its sizes from .shape.')
+        raise compile_error('a block has no len()', 'Read its sizes from .shape.')
 
     def __float__(self):
         raise compile_error('float() requires a constant; got a value of the kernel', 'Convert with .to(tl.float32).')
@@ -216,7 +216,7 @@ class tensor:
             index_text = ', '.join(map(_format_index, index))
             if self.dtype.is_ptr():
                 hint = 'An array argument is the address of its first element: write tl.load(x + i).'
-                raise compile_error(f'x[{index_text}] of an address', hint)
+                raise compile_error(f'x[{index_text}]: an address cannot be indexed', hint)
             hint = (
                 'Indexing can only add axes, as in x[:, None]; select elements with tl.where and tl.sum, or load them.'
             )
@@ -243,9 +243,7 @@ def _with_axis(x, axis):
     axis = axis if x.data.ndim else 0
     if axis > x.data.ndim:
         shape = list(map(int, x.shape))
-        raise compile_error(
-            f'a new axis {axis} for a block of shape {shape}', f'A new axis must be at 0 to {x.data.ndim}.'
-        )
+        raise compile_error(f'a new axis of a block of shape {shape} must be at 0 to {x.data.ndim}; got {axis}')
     return map_elements(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
 
@@ -352,7 +350,8 @@ def _convert_number(a, dtype):
     if dtype.rank == 1:
         limits = np.iinfo(dtype.np)
         if a < 0 and limits.min == 0:
-            raise compile_error(f'{a} with a block of {dtype}, which is unsigned', 'Convert one of them.')
+            hint = 'Convert the block to a signed type.'
+            raise compile_error(f'{a} is negative, but the block is of type {dtype}', hint)
         if not limits.min <= a <= limits.max:
             raise compile_error(f'{a} does not fit into {dtype}', 'Convert the block to a wider type.')
     return dtype.number(a)
@@ -394,7 +393,7 @@ def _arithmetic(a, b, operation):
 def _compute_int1(x, y, dtype, operation, a, b):
     "Compute with int1, which has one bit; raises `NotCompiled` if `dtype` is fp8"
     if dtype.is_fp8():
-        raise compile_error(f'arithmetic with {dtype}', 'Convert first: x.to(tl.float32).')
+        raise compile_error(f'Triton has no arithmetic for {dtype}', 'Convert first: x.to(tl.float32).')
     return with_undef((_apply_broadcast(operation, np.uint8(x), np.uint8(y)) & 1).astype(bool), dtype, a, b)
 
 
@@ -404,7 +403,7 @@ def _move_pointer(a, b):
         a, b = b, a
     b = block_of(b)
     if not b.dtype.is_int():
-        raise compile_error(f'a pointer plus {b.dtype}', 'Offsets must be integers.')
+        raise compile_error(f'{b.dtype} cannot be added to a pointer', 'Offsets must be integers.')
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
@@ -469,7 +468,7 @@ def _bitwise(a, b, operation):
         x, y, dtype = to_common_type(a, b)
     if not dtype.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(operation, '^')
-        raise compile_error(f'{name} of {dtype}', 'Use it with masks or integers.')
+        raise compile_error(f'the operands of {name} must be integers or masks; got {dtype}')
     return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
@@ -614,5 +613,5 @@ def bitcast(x, target_type):
     if source_type.is_ptr() or target_type.is_ptr():
         return convert(x, target_type)
     if source_type.primitive_bitwidth != target_type.primitive_bitwidth:
-        raise compile_error(f'bitcast from {source_type} to {target_type}: their sizes differ')
+        raise compile_error(f'bitcast requires types of the same size; got {source_type} and {target_type}')
     return with_undef(np.ascontiguousarray(x.data).reshape(x.data.shape).view(target_type.np)[()], target_type, x)

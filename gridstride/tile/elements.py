@@ -186,7 +186,7 @@ def _float_function(fn, name):
     def elementwise(x):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
-            raise compile_error(f'tl.{name} of {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
+            raise compile_error(f'tl.{name} does not support {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
         return with_undef(fn(x.data), x.dtype, x)
 
     elementwise.__name__ = name

@@ -69,9 +69,7 @@ def static_print(*values, sep=' ', end='\n', file=None, flush=False):
 def static_assert(cond, msg=''):
     "Assert a condition that is known at compile time"
     if type(cond) is tensor:
-        raise compile_error(
-            'tl.static_assert of a value that is known only when the kernel runs', 'Use tl.device_assert.'
-        )
+        raise compile_error('tl.static_assert requires a compile-time constant', 'Use tl.device_assert.')
     if not cond:
         raise finding('assert', 'static', dict(message=msg or 'the condition is false'))
 

@@ -112,7 +112,7 @@ class range:
         bounds = [block_of(bound) for bound in (start, stop, 1 if step is None else step)]
         for bound in bounds:
             if bound.data.ndim or not bound.dtype.is_int():
-                raise compile_error(f'range() of {bound.type}', 'Bounds must be integers, not blocks.')
+                raise compile_error(f'the bounds of range() must be scalar integers; got {bound.type}')
             if bound.undef_mask is not None:
                 warn_of_undefined('undefined_decision')
         self.type = next((bound.dtype for bound in bounds if bound.dtype.size == 8), _I32)
@@ -128,7 +128,7 @@ class static_range:
     def __init__(self, start, stop=None, step=1):
         start, stop = (0, start) if stop is None else (start, stop)
         if not all(isinstance(bound, int) for bound in (start, stop, step)):
-            raise compile_error('tl.static_range whose bounds are known only when the kernel runs', 'Use range(...).')
+            raise compile_error('the bounds of tl.static_range must be compile-time constants', 'Use range(...).')
         self.values = builtins.range(start, stop, step)
 
     def __iter__(self):
@@ -159,7 +159,7 @@ def _check_no_boundary_check(function, *options):
     "Raise `NotCompiled` for options of block pointers in a call with other pointers"
     if any(options):
         raise compile_error(
-            f'{function} with boundary_check or padding_option, which are only for block pointers', 'Use a mask.'
+            f'{function} supports boundary_check and padding_option only for block pointers', 'Use a mask.'
         )
 
 

@@ -131,7 +131,7 @@ def wrap(array, name, regions):
     region = Region(flat, name, tuple(array.shape), strides, origin)
     region.writable = flat.flags.writeable and (not isinstance(array, np.ndarray) or array.flags.writeable)
     region.shadow = next((other.shadow for other in regions if other.address == region.address), None) or Shadow(region)
-    region.shadow.mark_unwritten(region)
+    region.shadow.mark_uninitialized(region)
     regions.append(region)
     return tensor(np.int64(origin), pointer_type(element_type), region)
 
@@ -249,7 +249,8 @@ def _report_out_of_bounds(region, active_offsets, offsets, mask, has_mask, acces
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
         return  # an element of another array in the same memory
     if not current().memcheck:
-        raise compile_error(f'an out-of-bounds {access} of {region.name}, outside its memory', 'memcheck is disabled.')
+        problem = f'out-of-bounds {access} of {region.name}, outside the memory that contains it'
+        raise compile_error(problem, 'Enable memcheck to see the element and the mask.')
     bad_lanes = np.flatnonzero(
         (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.num_elements)
     )
@@ -283,7 +284,8 @@ def _pointer(value, function):
     value = value if type(value) is tensor else block_of(value)
     if not value.dtype.is_ptr():
         raise compile_error(
-            f'{function} of {value.type}: its first argument must be a pointer', 'Pass an array argument plus offsets.'
+            f'the first argument of {function} must be a pointer; got {value.type}',
+            'Pass an array argument plus offsets.',
         )
     return value
 
@@ -347,7 +349,9 @@ def _masked_out_values(other, element_type, shape):
         return np.zeros(shape, element_type.np)
     other = block_of(other)
     if element_type.is_fp8() and other.dtype.is_int():
-        raise compile_error(f'`other` of {other.dtype} for pointers to {element_type}', 'Pass a float: other=0.0.')
+        raise compile_error(
+            f'`other` must be a float for pointers to {element_type}; got {other.dtype}', 'Pass a float: other=0.0.'
+        )
     other = convert(other, element_type).data
     try:
         return np.array(np.broadcast_to(other, shape))
@@ -364,7 +368,7 @@ def store(pointers, value, mask=None):
     value, undef_mask = value.data, value.undef_mask
     if value.ndim and not pointers.data.ndim:
         raise compile_error(
-            'a block is stored through one pointer', 'Add offsets to the pointer: out + tl.arange(...).'
+            'a block cannot be stored through a single pointer', 'Add offsets to the pointer: out + tl.arange(...).'
         )
     shape = pointers.data.shape
     pointers, active = _broadcast_mask(pointers, mask)
@@ -386,7 +390,8 @@ def store(pointers, value, mask=None):
         return
     if not region.writable:
         raise compile_error(
-            f'a store to {region.name}, which is read-only on the host', 'Pass a writable array, such as a copy.'
+            f'{region.name} cannot be written, because it is read-only on the host',
+            'Pass a writable array, such as a copy.',
         )
     if value.ndim:
         value = value if value.shape == shape else np.broadcast_to(value, shape)
@@ -404,7 +409,7 @@ def _check_value_shape(value, shape):
         np.broadcast_to(value, shape)
     except ValueError:
         raise compile_error(
-            f'a block of shape {list(value.shape)} is stored through pointers of shape {list(shape)}',
+            f'a block of shape {list(value.shape)} cannot be stored through pointers of shape {list(shape)}',
             'Both must have the same shape.',
         ) from None
 
@@ -434,7 +439,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     shadow_offsets = (
         active_offsets if shadow.region.dtype is region.dtype else shadow.offsets_of(region, active_offsets)
     )
-    if ctx.initcheck and shadow.is_unwritten is not None:
+    if ctx.initcheck and shadow.is_uninitialized is not None:
         shadow.initcheck(
             region,
             active_offsets,
@@ -531,10 +536,11 @@ def _check_atomic_type(name, element_type):
     is_narrow = element_type.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
     if is_narrow or element_type.size < 2 or element_type.name in ('int16', 'uint16') and name != 'cas':
         raise compile_error(
-            f'tl.atomic_{name} of {element_type}', 'Use elements of 32 or 64 bits; atomic_add also takes fp16 and bf16.'
+            f'tl.atomic_{name} does not support {element_type}',
+            'Use elements of 32 or 64 bits; atomic_add also takes fp16 and bf16.',
         )
     if element_type.rank == 2 and name in ('and', 'or', 'xor'):
-        raise compile_error(f'tl.atomic_{name} of {element_type}', 'Use elements of an integer type.')
+        raise compile_error(f'tl.atomic_{name} does not support {element_type}', 'Use elements of an integer type.')
 
 
 def _update(flat, offsets, value, name, expected):

@@ -16,7 +16,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     "Compute a @ b + acc of blocks (M, K) and (K, N), or batches of them with three axes"
     a, b, out_dtype = block_of(a), block_of(b), to_dtype(out_dtype)
     if precision is not None and allow_tf32 is not None:
-        raise compile_error('tl.dot with both input_precision and allow_tf32', 'Pass input_precision only.')
+        raise compile_error('tl.dot takes input_precision or allow_tf32, not both', 'Pass input_precision only.')
     if precision is None:
         precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
     if precision.lower() not in _PRECISIONS:
@@ -56,15 +56,16 @@ def _result_type(type_a, type_b, out_dtype):
     if not (type_a.is_fp8() and type_b.is_fp8()):
         if type_a is not type_b:
             raise compile_error(
-                f'tl.dot of {type_a} and {type_b}', 'Both must have the same type: convert with .to(...).'
+                f'the operands of tl.dot must have the same type; got {type_a} and {type_b}',
+                'Convert one with .to(...).',
             )
         if type_a.name not in 'int8 float16 bfloat16 float32 float64'.split():
-            raise compile_error(f'tl.dot of {type_a}', 'Convert to int8, fp8, fp16, bf16, fp32 or fp64.')
+            raise compile_error(f'tl.dot does not support {type_a}', 'Convert to int8, fp8, fp16, bf16, fp32 or fp64.')
     if type_a.is_int():
         return _I32
     if out_dtype.name == 'bfloat16':
         raise compile_error(
-            'tl.dot with out_dtype=tl.bfloat16', 'Use fp32, and convert the result with .to(tl.bfloat16).'
+            'tl.dot does not support out_dtype=tl.bfloat16', 'Use fp32, and convert the result with .to(tl.bfloat16).'
         )
     if type_a.name in ('float32', 'bfloat16'):
         return _F32
@@ -75,18 +76,17 @@ def _check_shapes(a, b):
     shape_a, shape_b = a.data.shape, b.data.shape
     if len(shape_a) != len(shape_b) or len(shape_a) not in (2, 3):
         raise compile_error(
-            f'tl.dot of blocks of shapes {list(shape_a)} and {list(shape_b)}', 'Both must have two axes, or both three.'
+            'the operands of tl.dot must both have two axes, or both three; got shapes '
+            f'{list(shape_a)} and {list(shape_b)}'
         )
     if shape_a[-1] != shape_b[-2]:
         raise compile_error(
-            f'tl.dot of blocks of shapes {list(shape_a)} and {list(shape_b)}: '
-            f'{shape_a[-1]} columns do not match {shape_b[-2]} rows'
+            f'the shapes {list(shape_a)} and {list(shape_b)} do not match in tl.dot: {shape_a[-1]} columns, but '
+            f'{shape_b[-2]} rows'
         )
     min_k = 32 if a.dtype.size == 1 else 16
     if shape_a[-1] < min_k:
-        raise compile_error(
-            f'tl.dot with K = {shape_a[-1]}; K must be at least {min_k}', 'Use larger blocks, or tl.sum.'
-        )
+        raise compile_error(f'K must be at least {min_k} in tl.dot; got {shape_a[-1]}', 'Use larger blocks, or tl.sum.')
 
 
 def _truncate_to_tf32(a):

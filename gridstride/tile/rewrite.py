@@ -65,7 +65,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit(self, node):
         construct = _UNSUPPORTED.get(type(node).__name__)
         if construct:
-            raise _CompileError(f'{construct} in a kernel', _HINT_OF_CONSTRUCT.get(construct, ''), node.lineno)
+            raise _CompileError(f'a kernel cannot use {construct}', _HINT_OF_CONSTRUCT.get(construct, ''), node.lineno)
         return super().visit(node)
 
     def visit_FunctionDef(self, node):
@@ -95,7 +95,7 @@ class _Rewriter(ast.NodeTransformer):
         self.assigned_names |= _assigned_names([node])
         is_ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
         node.value = _call('kernel_value', self.visit(node.value))
-        return [node, _ignored_statement(node)] if is_ignored else node
+        return [node, _ignore_result_statement(node)] if is_ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
@@ -119,7 +119,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Expr(self, node):
         self.generic_visit(node)
-        return [node, _ignored_statement(node)] if _is_atomic(node.value) else node
+        return [node, _ignore_result_statement(node)] if _is_atomic(node.value) else node
 
     def visit_BoolOp(self, node):
         values = [self.visit(value) for value in node.values]
@@ -141,19 +141,21 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) > 1:
             raise _CompileError('a < b < c chains two comparisons', 'Write (a < b) & (b < c).', node.lineno)
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            raise _CompileError('`in`', 'Compare with each element, and combine the results with |.', node.lineno)
+            raise _CompileError(
+                'a kernel cannot use `in`', 'Compare with each element, and combine the results with |.', node.lineno
+            )
         return self.generic_visit(node)
 
     def visit_IfExp(self, node):
-        arm_hints = hint(node.body), hint(node.orelse)
+        branch_hints = hint(node.body), hint(node.orelse)
         self.generic_visit(node)
         name = self._new_name()
         test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('condition', node.test)), node)
-        arms = [
-            _call('arm_value', value, _name_at(name, node), ast.Constant(other_hint))
-            for value, other_hint in zip((node.body, node.orelse), reversed(arm_hints))
+        branches = [
+            _call('branch_value', value, _name_at(name, node), ast.Constant(other_hint))
+            for value, other_hint in zip((node.body, node.orelse), reversed(branch_hints))
         ]
-        return ast.copy_location(ast.IfExp(test, *arms), node)
+        return ast.copy_location(ast.IfExp(test, *branches), node)
 
     def visit_If(self, node):
         body_names, else_names = _assigned_names(node.body), _assigned_names(node.orelse)
@@ -214,7 +216,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Return(self, node):
         if any(self.loops):
             raise _CompileError(
-                'return inside a loop', 'Keep the result in a variable, and return it after the loop.', node.lineno
+                'a loop cannot contain return',
+                'Keep the result in a variable, and return it after the loop.',
+                node.lineno,
             )
         self.generic_visit(node)
         runtime_ifs = [
@@ -229,10 +233,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node):
         if node.orelse:
-            raise _CompileError('else after a loop', '', node.lineno)
+            raise _CompileError('a loop cannot have an else', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
             hint = 'Use range(...) or tl.static_range(...).'
-            raise _CompileError('a loop iterates over something other than a range', hint, node.lineno)
+            raise _CompileError('a loop can only iterate over a range', hint, node.lineno)
         self.assigned_names |= _assigned_names([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._rewrite_loop(node)
@@ -243,7 +247,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         if node.orelse:
-            raise _CompileError('else after a loop', '', node.lineno)
+            raise _CompileError('a loop cannot have an else', '', node.lineno)
         name = self._new_name()
         loop = self._rewrite_loop(node)
         statement_before = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', node=node)), node)
@@ -273,7 +277,7 @@ def _is_atomic(node):
     return isinstance(node, ast.Call) and getattr(node.func, 'attr', '').startswith('atomic_')
 
 
-def _ignored_statement(node):
+def _ignore_result_statement(node):
     "Make the statement that follows an atomic with an unused result"
     return ast.copy_location(ast.Expr(_call('ignore_result', node=node)), node)
 
@@ -404,9 +408,7 @@ def _logical_not(value):
 def _check_condition(value):
     if type(value) is tensor or value is None or isinstance(value, int):
         return value
-    raise compile_error(
-        f'{type(value).__name__} {value!r} as a condition', 'A condition must be a comparison, a bool or an integer.'
-    )
+    raise compile_error(f'a condition must be a comparison, a bool or an integer; got {type(value).__name__} {value!r}')
 
 
 class If:
@@ -472,8 +474,8 @@ _ONE_TYPE_HINT = (
 )
 
 
-def _check_arm_type(value, test, other_hint):
-    "Return the value of an arm of `a if c else b`; raises `NotCompiled` if the other arm has another type"
+def _check_branch_type(value, test, other_hint):
+    "Return the value of a branch of `a if c else b`; raises `NotCompiled` if the other branch has another type"
     if type(test) is not tensor:
         return value
     frame = learner_frame()
@@ -482,7 +484,10 @@ def _check_arm_type(value, test, other_hint):
         None if other_hint is None or _has_run_often(frame.f_code, frame.f_lasti) else type_of_hint(other_hint, frame)
     )
     if other_type is not None and (this_type := type_of(value)) is not None and not other_type == this_type:
-        raise compile_error(f'`a if condition else b` of {this_type} and {other_type}', _ONE_TYPE_HINT)
+        raise compile_error(
+            f'both values of `a if condition else b` must have the same type; got {this_type} and {other_type}',
+            _ONE_TYPE_HINT,
+        )
     return value
 
 
@@ -562,7 +567,7 @@ class While:
     def __call__(self, condition):
         if type(condition) is not tensor:
             raise compile_error(
-                'a `while` loop whose condition is known when the kernel is compiled', 'Such a loop would never end.'
+                'the condition of a `while` loop is a compile-time constant, so the loop would never end'
             )
         self.num_iterations += 1
         if self.num_iterations == 1:
@@ -587,7 +592,7 @@ HOOKS = {
         'or_needs_second': _or_needs_second,
         'condition': _check_condition,
         'if': If,
-        'arm_value': _check_arm_type,
+        'branch_value': _check_branch_type,
         'value_after_if': _value_after_if,
         'while': While,
         'unbound_after_loop': lambda name: Unbound(name, 'in a loop'),

@@ -29,10 +29,10 @@ class Shadow:
         self.num_early_reads = 0  # elements in `early_reads`
         self.latest_read = 0, None  # (stamp, offsets) of the latest read
         self.is_updated_in_place = False  # whether an atomic updated an element, or it was written after it was read
-        self.is_unwritten = None  # per element, whether it is uninitialized
+        self.is_uninitialized = None  # per element, whether it is uninitialized
         self.release_events = None  # per element, the latest `ReleaseEvent` of an atomic
 
-    def mark_unwritten(self, region):
+    def mark_uninitialized(self, region):
         "Mark an array as uninitialized if each of its elements is NaN when the launch begins"
         if region.dtype.rank < 2 or region.dtype is not self.region.dtype or 0 in region.shape:
             return
@@ -41,9 +41,9 @@ class Shadow:
             return
         if min(region.strides, default=0) < 0 or ((values := region.view(region.flat)) == values).any():
             return
-        if self.is_unwritten is None:
-            self.is_unwritten = np.zeros(self.region.size, bool)
-        region.view(self.is_unwritten)[...] = True
+        if self.is_uninitialized is None:
+            self.is_uninitialized = np.zeros(self.region.size, bool)
+        region.view(self.is_uninitialized)[...] = True
 
     def offsets_of(self, region, element_offsets):
         "Convert offsets in `region`, which may reinterpret the memory as another type, to offsets in the shadow"
@@ -52,15 +52,15 @@ class Shadow:
     def initcheck(self, region, element_offsets, offsets, access, lane_index):
         "Raise a finding if an uninitialized element is read"
         if access == 'written':
-            self.is_unwritten[offsets] = False
+            self.is_uninitialized[offsets] = False
             return
-        is_unwritten = self.is_unwritten[offsets]
-        if is_unwritten.any():
-            position = int(np.argmax(is_unwritten))
+        is_uninitialized = self.is_uninitialized[offsets]
+        if is_uninitialized.any():
+            position = int(np.argmax(is_uninitialized))
             if (
                 region.flat[element_offsets[position]] == region.flat[element_offsets[position]]
             ):  # the host has written the element since the launch began
-                self.is_unwritten[offsets] &= region.flat[element_offsets] != region.flat[element_offsets]
+                self.is_uninitialized[offsets] &= region.flat[element_offsets] != region.flat[element_offsets]
                 return
             raise finding(
                 'initcheck',
@@ -69,7 +69,7 @@ class Shadow:
                 lane_index(position),
             )
         if access == 'atomic':
-            self.is_unwritten[offsets] = False
+            self.is_uninitialized[offsets] = False
 
     def _allocate(self):
         "Allocate the stamps of every element, at the first write"

@@ -55,12 +55,12 @@ def _arange(start, end):
 def arange(start, end):
     "Return the block start, start+1, ..., end-1; its size must be a power of 2"
     if isinstance(start, float) or isinstance(end, float):
-        raise compile_error(f'tl.arange({start}, {end}): its bounds must be integers', 'Divide with //.')
+        raise compile_error(f'the bounds of tl.arange must be integers; got {start} and {end}', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
-        raise compile_error('tl.arange with a bound that is known only when the kernel runs',
-                     'Its bounds must be numbers or tl.constexpr arguments.')  # fmt: skip
+        raise compile_error('the bounds of tl.arange must be compile-time constants',
+                     'Pass numbers or tl.constexpr arguments.')  # fmt: skip
     if end < start:
-        raise compile_error(f'tl.arange({start}, {end}): its end is less than its start')
+        raise compile_error(f'the end of tl.arange({start}, {end}) is less than its start')
     if end == start:
         raise compile_error(f'tl.arange({start}, {end}) has no element', _EMPTY_BLOCK_HINT)
     if not _is_power_of_2(end - start):
@@ -77,12 +77,12 @@ def _check_shape(shape):
     for size in shape:
         if not isinstance(size, int):
             raise compile_error(
-                'the shape of a block is known only when the kernel runs', 'Sizes must be tl.constexpr arguments.'
+                'the shape of a block must be a compile-time constant', 'Pass sizes as tl.constexpr arguments.'
             )
         if size < 1:
             raise compile_error(f'a block of shape {list(map(int, shape))} has no element', _EMPTY_BLOCK_HINT)
         if not _is_power_of_2(size):
-            raise compile_error(f'a block of shape {list(map(int, shape))}: {size} is not a power of 2',
+            raise compile_error(f'the sizes of a block must be powers of 2; got shape {list(map(int, shape))}',
                          'Round up to the next power of 2, and mask the surplus lanes.')  # fmt: skip
     if math.prod(shape) > _MAX_NUMEL:
         raise compile_error(f'a block must have at most {_MAX_NUMEL} elements; got {math.prod(shape)}')
@@ -167,7 +167,7 @@ def trans(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if not dims:
         if input.data.ndim < 2:
-            raise compile_error(f'tl.trans of a block of shape {list(input.data.shape)}', 'Pass a block with two axes.')
+            raise compile_error(f'tl.trans requires two axes or more; got a block of shape {list(input.data.shape)}')
         return map_elements(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
@@ -177,7 +177,7 @@ def permute(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if sorted(dims) != list(range(input.data.ndim)):
         raise compile_error(
-            f'tl.permute with axes {list(dims)} of a block of shape {list(input.data.shape)}', 'Name each axis once.'
+            f'tl.permute requires each axis once; got axes {list(dims)} for a block of shape {list(input.data.shape)}'
         )
     return map_elements(input, lambda a: np.transpose(a, tuple(map(int, dims))))
 
@@ -198,7 +198,7 @@ def join(a, b):
 def split(a):
     "Split a block into two along its last axis, which must have size 2"
     if not a.data.ndim or a.data.shape[-1] != 2:
-        raise compile_error(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis must have size 2.')
+        raise compile_error(f'the last axis of the block of tl.split must have size 2; got shape {list(a.data.shape)}')
     return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
 
 
@@ -226,5 +226,5 @@ def axis_of(x, axis, name):
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:
-        raise compile_error(f'{name} along axis {axis}: a block of shape {list(x.data.shape)} has no such axis')
+        raise compile_error(f'{name}: a block of shape {list(x.data.shape)} has no axis {axis}')
     return int(axis) % x.data.ndim

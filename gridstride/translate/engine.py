@@ -460,8 +460,8 @@ class _CompiledKernel:
         self.translation = translate(kernel, args, unit_class(doubles=True, wide=memcheck), writer)
         if 'this_grid().sync()' in self.translation:
             raise NotSimulated(
-                "a barrier of the grid with engine='c'",
-                "It needs the simulator's own engine: sim.options(engine='lanes').",
+                "engine='c' does not support grid barriers",
+                "They need the simulator's own engine: sim.options(engine='lanes').",
                 kernel=self.kernel,
             )
         self.compiled = CompiledTranslations([self.translation], checks, self.files)
@@ -499,7 +499,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
     }
     if unsupported := next((option for option, is_used in options_used.items() if is_used), None):
         hint = "It needs the simulator's own engine: sim.options(engine='lanes')."
-        raise NotSimulated(f"{unsupported} with engine='c'", hint, kernel=kernel.__name__)
+        raise NotSimulated(f"engine='c' does not support {unsupported}", hint, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     py_func = kernel.py_func
     params, defaults = list(inspect.signature(py_func).parameters), py_func.__defaults__ or ()
@@ -508,7 +508,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
     views = convert_arguments(kernel.__name__, params, (*args, *defaults_used))
     if any(isinstance(v, Records) for v in views):
         hint = "They need the simulator's own engine: sim.options(engine='lanes')."
-        raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)
+        raise NotSimulated("engine='c' does not support arrays of records", hint, kernel=kernel.__name__)
     args_as_arrays = [_to_arrays(v) for v in views]
     compiled_kernel = _compile(kernel, views, args_as_arrays)
     _run(compiled_kernel, views, args_as_arrays, grid, block, shared)

@@ -85,7 +85,8 @@ def _function_head(function, body, writer, unit):
     if function is unit.main:
         unused_parameters = [e for e in body.parameters if not body.is_used(e)]
         params = [
-            ('[[maybe_unused]] ' + t if e in unused_parameters else t, n) for e, (t, n) in zip(body.parameters, params)
+            ('[[maybe_unused]] ' + type if e in unused_parameters else type, name)
+            for e, (type, name) in zip(body.parameters, params)
         ]
     params += [(writer.index_type, _layout_name(*param)) for param in function.layout_params]
     start = (
@@ -93,7 +94,8 @@ def _function_head(function, body, writer, unit):
         if function is unit.main
         else f'__device__ inline {function.c_result} {function.c_name}('
     )
-    return start + join_in_lines([t + n if t.endswith('*') else f'{t} {n}' for t, n in params], start) + ') {', params
+    texts = [type + name if type.endswith('*') else f'{type} {name}' for type, name in params]
+    return start + join_in_lines(texts, start) + ') {', params
 
 
 def _layout_name(memory, kind, dim):
@@ -142,7 +144,7 @@ def _describe_arguments(source, args):
     "Return the type of each argument, from the examples or the signature, with those of the defaults"
     parameters = source.tree.args
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
-        construct = 'a kernel with *args, **kwargs or keyword-only arguments'
+        construct = 'a kernel cannot have *args, **kwargs or keyword-only arguments'
         raise source.error(source.tree, construct, 'Use plain positional parameters.')
     names, defaults = [arg.arg for arg in parameters.args], source.function.__defaults__ or ()
     signature_types = parse_signature(args[0]) if len(args) == 1 and isinstance(args[0], str) else None
@@ -169,7 +171,7 @@ def _argument_count_error(kernel, names, count, are_examples):
     is_one = count == 1
     examples = f"{count or 'no'} example{'' if is_one else 's'} of them {'was' if is_one else 'were'} given"
     actual = examples if are_examples else f'the signature has {count}'
-    call = f"to_cuda({kernel}, {', '.join(names)}) with arguments as the kernel gets them"
+    call = f"to_cuda({kernel}, {', '.join(names)}) with the arguments of a launch"
     hint = f"{call}, or with a signature such as 'void(float32[:], int64)'."
     return Untranslatable(f'{expected}, but {actual}: the types in C are derived from them', hint, kernel=kernel)
 
@@ -264,7 +266,7 @@ def _function(function, body, writer, unit):
         unit.kernel_params = params
     lines = _docstring(tree, body)
     if function.is_struct:
-        fields = ' '.join(f'{t} {n};' for t, n in zip(function.c_results, function.field_names))
+        fields = ' '.join(f'{type} {name};' for type, name in zip(function.c_results, function.field_names))
         lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
     _write_body(function, body)
     one_line_text = function is not unit.main and not function.is_struct and _one_line_function(head, body.lines)

@@ -44,7 +44,9 @@ class Source:
             source = source_of(function)
         except SourceMissing:
             raise Untranslatable(
-                'a kernel whose source cannot be read', 'Define it in a file or in a notebook cell.', kernel=self.name
+                f'the source of {self.name} cannot be read',
+                'Define it in a file or in a notebook cell.',
+                kernel=self.name,
             ) from None
         self.file = source.file
         self.first_line = source.first_line

@@ -22,7 +22,7 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r"cannot import name '\w+' from '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
     (r'MissingPackage: .* needs (torch[\w.]*)', 'PyTorch itself (`{}`)'),
     (r'ZeroDivisionError', 'a clock with a finer resolution'),
-    (r'MissingPackage: in_numbas needs numba', 'Numba itself'),
+    (r'MissingPackage: numba_simulator needs numba', 'Numba itself'),
     (r"No module named '(\w+)'|MissingPackage: .* needs (\w+)", 'the package `{}`'),
     (r"engine='c'", 'a C++ compiler for the processor of this machine'),
     (r'NVRTC|CompilerMissing|Numba', "a GPU's compiler"),

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from gridstride import kernels
-from gridstride.kernels import Rung, explain, matmul, check_product
+from gridstride.kernels import Rung, explain, matmul, check_matmul
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, transpose
 from gridstride.kernels.gemm import dispatch, skinny
 from gridstride.kernels.ladder import tma
@@ -47,7 +47,7 @@ def rungs():
 
 def each_rung_is_right():
     for name, r in rungs().items():
-        try: n = check_product(r)
+        try: n = check_matmul(r)
         except Exception as e: yield f'{name}: {e}'
         else: print(f'  {name}: {n} shapes')
 

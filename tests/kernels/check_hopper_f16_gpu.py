@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from checking import differs_elsewhere, run
 from gridstride.kernels.gemm import cost_model
-from gridstride.kernels import check_product
+from gridstride.kernels import check_matmul
 from gridstride.kernels.ladder.stream_k import resident_clusters
 from gridstride.kernels.ladder.ladder import ragged_shapes
 from gridstride.kernels.ladder.rung import sms
@@ -58,7 +58,7 @@ def wrong(kernels, shapes_of):
     compiled(kernels[0])                                            # what is imported for it, once
     with ThreadPoolExecutor(os.cpu_count()) as pool: list(pool.map(compiled, kernels))
     for cut, kernel in kernels:
-        try: check_product(kernel, [s for s in shapes_of(cut, kernel) if kernel.supports(*s)])
+        try: check_matmul(kernel, [s for s in shapes_of(cut, kernel) if kernel.supports(*s)])
         except Exception as e: yield f'{kernel.name}: {type(e).__name__}: {e}'.splitlines()[0]
     print(f'  {len(kernels)} kernels')
 

@@ -45,7 +45,7 @@ def test_whatever_matmul_picks_is_there():
     products = [e.kernel for e in ALL.values()]
     rng, picked = np.random.default_rng(0), set()
     for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
-        for (dtype, _), choose in plan.CHOOSERS.items():
+        for (dtype, _), choose in plan.SELECTORS.items():
             if dtype == 'float16': continue                 # the text of bfloat16, with another type
             w8, k8 = (w, k) if dtype == 'float32' else (-(-w//8)*8, -(-k//8)*8)
             kernel = choose(h, w8, k8, 132)

@@ -9,7 +9,7 @@ from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
 from gridstride.kernels.gemm.hopper_f16 import (
     _smem_plan, box_columns, gemm_f16, are_mn_major, rows_of_b, stage_bytes, stored_columns, unsupported_reason)
-from gridstride.kernels.ladder.ladder import check_product
+from gridstride.kernels.ladder.ladder import check_matmul
 from found import names, saying
 
 # Of each kind: swapped operands, columns split among warpgroups, shared along rows, columns and k, several per SM; all
@@ -32,14 +32,14 @@ def test_each_kind_is_right_in_any_order(i):
     config, layout = CONFIGS[i]
     kernel = gemm_f16(config, 'float16' if i % 3 == 1 else 'bfloat16', layout, pdl=bool(i % 2))
     with on_emulator(), cpp.options(order=ORDERS[i % 3], seed=i):
-        assert check_product(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
+        assert check_matmul(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
 
 
 @pytest.mark.slow
 def test_tiles_beyond_the_first_take_turns():
     "More tiles than blocks: the emulator has eight SMs"
     for config in (Tile(64, 32, swap_ab=1), Tile(64, 32, 2, 2, swap_ab=1)):
-        with on_emulator(): assert check_product(gemm_f16(config, layout='tn', pdl=True), [(200, 328, 136)])
+        with on_emulator(): assert check_matmul(gemm_f16(config, layout='tn', pdl=True), [(200, 328, 136)])
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)

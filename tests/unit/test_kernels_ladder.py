@@ -2,7 +2,7 @@
 import pytest
 from gridstride.cpp import on_emulator
 from gridstride.kernels.ladder.counters import main_stall_reason
-from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, check_product
+from gridstride.kernels.ladder.ladder import Ladder, Reference, inputs, check_matmul
 from gridstride.kernels.ladder.rung import Rung
 from gridstride.bench.recording import Unavailable
 from test_kernels_rung import NAIVE
@@ -29,11 +29,11 @@ def test_a_reference_takes_what_is_rounded_and_refuses_what_is_wrong():
 
 
 def test_a_rung_is_tried_around_its_tile():
-    assert check_product(naive()) == 6
+    assert check_matmul(naive()) == 6
     with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1'):
-        check_product(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
+        check_matmul(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
     with pytest.raises(AssertionError, match='late, 9x5 @ 5x7'):
-        check_product(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
+        check_matmul(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
 
 
 def test_what_warps_waited_for():

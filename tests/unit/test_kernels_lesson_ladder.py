@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gridstride.asm import CompilerMissing
-from gridstride.kernels import Rung, check_product
+from gridstride.kernels import Rung, check_matmul
 from gridstride.kernels.ladder import lesson_ladder as tools, lecture, on_paper
-from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, time_products
+from gridstride.kernels.ladder.lesson_ladder import LessonLadder, count_library, count_quads, count_kinds, time_matmuls
 from gridstride.kernels.ladder.ladder import Ladder
 from gridstride.kernels.ladder.pictures import draw_phase, draw_wavefronts
 from gridstride.bench.recording import Unavailable
@@ -27,7 +27,7 @@ def bound(wavefronts, instructions=1): return 60*min(.25/wavefronts, 1/instructi
 @pytest.fixture
 def climb(monkeypatch, tmp_path):
     "A climb whose figures are made up: 2.02 wavefronts, 4.5 instructions, and twice as fast per additional letter"
-    monkeypatch.setattr(tools, 'check_product', lambda r: 1)
+    monkeypatch.setattr(tools, 'check_matmul', lambda r: 1)
     def measure(self, r):
         if r.name == 'mine': raise Unavailable('No GPU is here')
         counters = {} if r.name == 'silent' else dict(pipe=2.02*MULTIPLY_ADDS, instructions=4.5*MULTIPLY_ADDS,
@@ -99,7 +99,7 @@ def test_a_kernel_without_multiply_adds():
 
 @pytest.mark.slow
 def test_lesson_06_again():
-    for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert check_product(o) == 6
+    for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert check_matmul(o) == 6
     loops = {o.name: count_kinds(o, record='99_kinds')[o.name]['shared']
              for o in (lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32)}
     assert (loops['dynamic'] == 2 and loops['static 16'] == 20/16 + 2/16
@@ -127,7 +127,7 @@ def test_what_the_hardware_is_asked(monkeypatch):
 def test_no_product_is_timed_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Unavailable, match='NVIDIA GPU'):
-        time_products('99_race', 64, 64, 64, naive())
+        time_matmuls('99_race', 64, 64, 64, naive())
 
 
 def test_wavefronts_as_a_picture():

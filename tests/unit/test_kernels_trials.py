@@ -24,7 +24,7 @@ def test_shapes_go_around_the_tile_and_the_ring():
 
 def test_each_order_is_tried(monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(trials, 'check_product', lambda rung, shapes: seen.append(settings.order))
+    monkeypatch.setattr(trials, 'check_matmul', lambda rung, shapes: seen.append(settings.order))
     trials.check_kernel(hopper.ring, [(8, 8, 8)])
     assert seen == ['forward', 'reverse']
     assert names(capsys.readouterr().out, 'ring is correct', '(8, 8, 8)')
@@ -35,10 +35,10 @@ def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     def wrong(rung, shapes):
         raise RacecheckError('x is read', hint='Wait for it.', line=3, source='asm',
                              call_site=(line, 'multiply'))
-    monkeypatch.setattr(trials, 'check_product', wrong)
+    monkeypatch.setattr(trials, 'check_matmul', wrong)
     assert trials.diagnose(hopper.ring) == ('racecheck: x is read. Wait for it.',
                                            'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
-    monkeypatch.setattr(trials, 'check_product', lambda rung, shapes: len(shapes))
+    monkeypatch.setattr(trials, 'check_matmul', lambda rung, shapes: len(shapes))
     assert trials.diagnose(hopper.ring) == ('right', '')
 
 

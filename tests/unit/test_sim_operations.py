@@ -47,4 +47,4 @@ def test_operators_with_rules_of_their_own():
 
 def test_what_has_no_rule_is_not_simulated():
     with pytest.raises(NotSimulated, match='the operator MatMult'): binary('MatMult', 1, 2)
-    with pytest.raises(NotSimulated, match='`in` for list'): contains(1, [1])
+    with pytest.raises(NotSimulated, match='`in`.*list'): contains(1, [1])

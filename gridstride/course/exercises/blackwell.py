@@ -46,10 +46,10 @@ def expected_columns(tiles):
     hints=[
         'First count the columns in use. A tile of 32-bit elements takes `n`, and one of 16-bit elements takes half as '
         'many, rounded up.',
-        'Then round the sum up to a power of two, at least 32. The smallest power of two that is at least `used` is '
-        '`1 << (used - 1).bit_length()`.',
-        'Round the sum to a power of two, not each tile. If the result is above 512, return None. Otherwise '
-        '`512//whole` blocks share an SM.',
+        'Then round the sum up to a power of two, at least 32. The smallest power of two that is at least `n` is '
+        '`1 << (n - 1).bit_length()`.',
+        'Round the sum to a power of two, not each tile. If the result is above 512, return None. '
+        'Otherwise 512 divided by it is the number of blocks that share an SM.',
     ],
 )
 def _(fn, rng, tiles):
@@ -157,10 +157,10 @@ class _Polynomial:
     "A polynomial that records the arguments with which it is called"
 
     def __init__(self):
-        self.seen = []
+        self.arguments = []
 
     def __call__(self, f):
-        self.seen.append(np.asarray(f, dtype=np.float64))
+        self.arguments.append(np.asarray(f, dtype=np.float64))
         return np.float32(1) + np.asarray(f, np.float32) * (
             np.float32(0.65) + np.float32(0.35) * np.asarray(f, np.float32)
         )
@@ -182,10 +182,10 @@ def _(fn, rng, x):
     result = np.asarray(fn(x.copy(), p))
     if result.shape != x.shape or result.dtype != np.float32:
         raise AssertionError(f'return float32 of shape {x.shape}; got {result.dtype} {result.shape}')
-    for f in p.seen:
+    for f in p.arguments:
         if f.min() < 0 or f.max() > 1:
             raise AssertionError(f'p was called with {f[(f < 0) | (f > 1)].flat[0]:g}; it is valid from 0 to 1 only')
-    if not p.seen:
+    if not p.arguments:
         raise AssertionError('call p, the polynomial: it replaces the exponential')
     n = np.floor(np.maximum(x.astype(np.float64), -126))
     expected = _Polynomial()(np.maximum(x.astype(np.float64), -126) - n) * 2.0**n
@@ -233,6 +233,6 @@ def _(fn, rng, maxima, threshold):
     result, expected = fn(tiles.copy(), threshold), expected_softmax(tiles, threshold)
     if not isinstance(result, tuple) or len(result) != 3 or any(number(x) is None for x in result):
         raise AssertionError(f'return (rescales, reference, sum); got {result!r}')
-    for name, got, wanted in zip(('rescales', 'the reference', 'the sum'), map(number, result), expected):
-        if not abs(got - wanted) <= 1e-9 * max(1, abs(wanted)):
-            raise AssertionError(f'maxima {maxima}, threshold {threshold}: {name}: got {got:g}, expected {wanted:g}')
+    for name, actual, value in zip(('rescales', 'the reference', 'the sum'), map(number, result), expected):
+        if not abs(actual - value) <= 1e-9 * max(1, abs(value)):
+            raise AssertionError(f'maxima {maxima}, threshold {threshold}: {name}: got {actual:g}, expected {value:g}')

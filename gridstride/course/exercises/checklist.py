@@ -10,7 +10,7 @@ from ...utils import cdiv, check
 from .numba import check_distribution
 from .returned import integer
 
-__all__ = ['traced', 'atomics_of', 'busiest']
+__all__ = ['traced', 'count_atomics', 'busiest_thread']
 
 
 @problem(
@@ -53,19 +53,19 @@ def traced(kernel, grid, block, *args):
     return t
 
 
-def atomics_of(t):
+def count_atomics(t):
     "Count the atomic operations, one per thread that executes one"
     return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
 
 
-def busiest(t, verb, space='global'):
+def busiest_thread(t, verb, space='global'):
     "Return the thread with the most accesses of this kind, as (block, thread), and their number"
     accesses = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
     counts = Counter(location for a in accesses for location in zip(a['block'].tolist(), a['thread'].tolist()))
     return max(counts.items(), key=lambda item: item[1], default=((0, 0), 0))
 
 
-def runs(rng, n, longest, values):
+def random_runs(rng, n, longest, values):
     "Make `n` random bytes in runs of equal values"
     lengths = rng.integers(1, longest + 1, n)
     return np.repeat(rng.integers(0, values, n), lengths)[:n].astype(np.uint8)
@@ -94,7 +94,7 @@ def runs(rng, n, longest, values):
     ],
 )
 def _(fn, rng, n, per, longest, values):
-    x = runs(rng, n, longest, values)
+    x = random_runs(rng, n, longest, values)
     threads = cdiv(n, per)
     tensor = torch.from_numpy(x.copy())
     out = torch.zeros(256, dtype=torch.int32)
@@ -103,7 +103,7 @@ def _(fn, rng, n, per, longest, values):
     check(tensor.numpy(), x)
     # a run that continues in the piece of the next thread is counted by both threads
     num_runs = sum(1 + int((np.diff(x[i : i + per].astype(int)) != 0).sum()) for i in range(0, n, per))
-    if (result := atomics_of(t)) > num_runs:
+    if (result := count_atomics(t)) > num_runs:
         raise AssertionError(
             f'{result} atomic additions for {n} bytes; the pieces of all threads have {num_runs} runs in total: add '
             'once per run (an addition of 0 is an atomic operation, too)'

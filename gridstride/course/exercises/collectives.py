@@ -130,7 +130,7 @@ def run_pull(src, x, blocks, threads):
 def _(fn, rng, ranks, n, blocks, rounds):
     src = source(fn)
     if 'pull' not in without_comments(src):
-        raise AssertionError('the source has no kernel pull')
+        raise AssertionError('the source has no kernel called pull')
     x = torch.tensor(normal(rng, rounds, ranks, n))
     out = run_pull(src, x, blocks, 32)
     expected = torch.zeros(rounds, n)

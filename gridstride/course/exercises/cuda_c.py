@@ -20,7 +20,7 @@ __all__ = [
     'launch',
     'run',
     'check_elements',
-    'picture',
+    'random_picture',
     'check_rejected',
 ]
 
@@ -146,7 +146,7 @@ def _(fn, rng, n, shift):
 
 
 # A grey value halfway between two bytes may be rounded up or down, so no pixel has one.
-def picture(rng, h, w):
+def random_picture(rng, h, w):
     "Return random pixels, (h, w, 3), and their grey values; the first is white, and no grey value ends in about .5"
     x = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
     x[0, 0] = 255
@@ -165,7 +165,7 @@ def picture(rng, h, w):
     ],
 )
 def _(fn, rng, h, w):
-    x, grey = picture(rng, h, w)
+    x, grey = random_picture(rng, h, w)
     empty = np.full(h * w, 99, np.uint8)
     is_own = np.zeros((h, w), bool)
     out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
@@ -193,7 +193,7 @@ def _(fn, rng, h, w):
 
 # The layer is called as a user would call it, also with invalid inputs. The last case has more than 1024 blocks: an
 # answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a rejection.
-def check_rejected(f, why, *args, right=None):  # right: a result that is also accepted
+def check_rejected(f, why, *args, other_result=None):  # right: a result that is also accepted
     "Raise `AssertionError`, which states `why`, unless `f` rejects `args`"
     try:
         result = f(*args)
@@ -201,10 +201,10 @@ def check_rejected(f, why, *args, right=None):  # right: a result that is also a
         raise AssertionError(f'the inputs were not rejected, although {why}: {type(e).__name__}: {e}') from e
     except Exception:
         return
-    if right is None:
+    if other_result is None:
         raise AssertionError(f'no error was raised, although {why}')
     try:
-        check(result, right, atol=1e-4)
+        check(result, other_result, atol=1e-4)
     except AssertionError as e:
         raise AssertionError(f'no error was raised, although {why}, and the result is wrong: {e}') from e
 
@@ -246,6 +246,6 @@ def _(fn, rng, h, w, k):
     check_rejected(linear, 'x holds doubles', x.double(), weight, bias)
     check_rejected(linear, 'weight holds doubles', x, weight.double(), bias)
     check_rejected(linear, 'bias holds doubles', x, weight, bias.double())
-    check_rejected(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=expected)
-    check_rejected(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=expected)
-    check_rejected(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=expected)
+    check_rejected(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, other_result=expected)
+    check_rejected(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, other_result=expected)
+    check_rejected(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], other_result=expected)

@@ -136,7 +136,7 @@ def _symbolic_columns(fn, multiple):
 def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
     x = random(rng, rows, columns).to(device, getattr(torch, dtype))
     x = x.t().contiguous().t() if transposed else x
-    wanted = pad_columns(x, multiple)
+    expected_result = pad_columns(x, multiple)
     with FakeTensorMode() as mode:
         try:
             result = fn(mode.from_tensor(x), multiple)
@@ -144,7 +144,7 @@ def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
             raise AssertionError(f'a fake tensor has no data: {str(e).splitlines()[0]}') from None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise AssertionError(f'return two tensors; got {result!r}')
-    for name, actual, expected in zip(('the padded matrix', 'the lengths'), result, wanted):
+    for name, actual, expected in zip(('the padded matrix', 'the lengths'), result, expected_result):
         if not isinstance(actual, torch.Tensor):
             raise AssertionError(f'{name}: expected a tensor; got {actual!r}')
         for what, a, b in zip(FACTS, _facts(actual), _facts(expected)):
@@ -245,4 +245,4 @@ def _(fn, rng, batch, rows, columns, dim):
     result = torch.vmap(op, in_dims=(dim, None))(moved, weight)
     check(result, rescale(x, weight), rtol=1e-9, atol=1e-9)
     if calls != [(batch * rows, columns)]:
-        raise AssertionError(f'call the operator once, with {batch * rows} rows; got the shapes {calls}')
+        raise AssertionError(f'call the operator once, with {batch * rows} rows; it was called with the shapes {calls}')

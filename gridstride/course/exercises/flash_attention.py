@@ -54,7 +54,7 @@ def expected_attention(s, v):
     return p @ v, lse
 
 
-def _type_text(result):
+def _describe_type(result):
     "Describe the type of what was returned"
     return f'{len(result)} values' if isinstance(result, (tuple, list)) else type(result).__name__
 
@@ -62,8 +62,8 @@ def _type_text(result):
 @problem(
     'flash_attention.merge',
     cases=[
-        dict(n=n, d=d, keys=list(keys), spread=spread, blind=list(blind), shift=shift)
-        for n, d, keys, spread, blind, shift in (
+        dict(n=n, d=d, keys=list(keys), spread=spread, empty_parts=list(empty_parts), shift=shift)
+        for n, d, keys, spread, empty_parts, shift in (
             (1, 2, (1, 1), 1, (), 0),
             (4, 3, (5, 5), 1, (), 0),
             (5, 3, (7, 2), 1, (), 0),
@@ -81,10 +81,10 @@ def _type_text(result):
         'If both are `-inf`, `-inf - -inf` is NaN: subtract 0 there, and divide by 1 instead of 0.',
     ],
 )
-def _(fn, rng, n, d, keys, spread, blind, shift):
+def _(fn, rng, n, d, keys, spread, empty_parts, shift):
     s, v = rng.normal(0, spread, (n, sum(keys))), rng.normal(size=(sum(keys), d))
     s += shift * np.arange(1, n + 1)[:, None]
-    for part in blind:
+    for part in empty_parts:
         s[0, : keys[0]] = -np.inf if part == 1 else s[0, : keys[0]]
         s[0, keys[0] :] = -np.inf if part == 2 else s[0, keys[0] :]
     parts = expected_attention(s[:, : keys[0]], v[: keys[0]]), expected_attention(s[:, keys[0] :], v[keys[0] :])
@@ -92,7 +92,7 @@ def _(fn, rng, n, d, keys, spread, blind, shift):
         warnings.simplefilter('error')
         result = fn(*(x.copy() for part in parts for x in part))
     if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise AssertionError(f'return two arrays, out and lse; got {_type_text(result)}')
+        raise AssertionError(f'return two arrays, out and lse; got {_describe_type(result)}')
     for name, actual, expected in zip(('out', 'lse'), result, expected_attention(s, v)):
         same = np.shape(actual) == expected.shape and np.allclose(actual, expected, rtol=1e-9, atol=1e-9)
         if not same:
@@ -142,7 +142,7 @@ def _(fn, rng, n, m, d, BM, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
             result = fn(*(array.copy() for array in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
             if not isinstance(result, (tuple, list)) or len(result) != 3:
-                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_type_text(result)}')
+                raise AssertionError(f'return three arrays, for dq, dk and dv; got {_describe_type(result)}')
             for total, tile_rows, name, part in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), result):
                 if np.shape(part) != total[tile_rows].shape:
                     raise AssertionError(
@@ -159,8 +159,8 @@ def _(fn, rng, n, m, d, BM, BN):
 @problem(
     'flash_attention.window',
     cases=[
-        dict(n=n, window=window, BM=BM, BN=BN, scale=scale, fall=fall)
-        for n, window, BM, BN, scale, fall in (
+        dict(n=n, window=window, BM=BM, BN=BN, scale=scale, score_drop=score_drop)
+        for n, window, BM, BN, scale, score_drop in (
             (16, 16, 16, 16, 0.25, 0),
             (1, 1, 16, 16, 0.25, 0),
             (50, 7, 16, 16, 0.25, 0),
@@ -177,17 +177,17 @@ def _(fn, rng, n, m, d, BM, BN):
         'A row may see no key in the first tile, so its `top` is still `-inf`: use 0 instead in `tl.exp`.',
     ],
 )
-def _(fn, rng, n, window, BM, BN, scale, fall):
+def _(fn, rng, n, window, BM, BN, scale, score_drop):
     D = 16
     q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
-    if fall:  # the scores of each tile of keys are lower by this
-        q[:, 0], k[:, 0] = 1 / scale, -fall * (torch.arange(n) // BN)
+    if score_drop:  # the scores of each tile of keys are lower by this
+        q[:, 0], k[:, 0] = 1 / scale, -score_drop * (torch.arange(n) // BN)
     out = unwritten(n, D)
     with tile.trace() as t:
         launch(fn, cdiv(n, BM), q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
     s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(window_mask(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
-    with explain_falling_scores(fall, 'tile'):
+    with explain_falling_scores(score_drop, 'tile'):
         check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
     visited = [
         (i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in visible_tiles(first, BM, BN, n, window)
@@ -208,8 +208,8 @@ def _random_quarters(rng, *shape):
 @problem(
     'flash_attention.paged',
     cases=[
-        dict(lens=list(lens), PAGE=PAGE, shift=shift, fall=fall)
-        for lens, PAGE, shift, fall in (
+        dict(lens=list(lens), PAGE=PAGE, shift=shift, score_drop=score_drop)
+        for lens, PAGE, shift, score_drop in (
             ((4,), 4, 0, 0),
             ((1, 5, 8), 4, 0, 0),
             ((16, 3), 16, 0, 0),
@@ -225,7 +225,7 @@ def _random_quarters(rng, *shape):
         'Mask the loads of keys *and* values past the end: a weight of 0 times NaN is NaN. Hidden scores are `-inf`.',
     ],
 )
-def _(fn, rng, lens, PAGE, shift, fall):
+def _(fn, rng, lens, PAGE, shift, score_drop):
     D = 16
     PAGES = max(cdiv(n, PAGE) for n in lens) + 1
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
@@ -238,7 +238,7 @@ def _(fn, rng, lens, PAGE, shift, fall):
     for i, n in enumerate(lens):
         keys = _random_quarters(rng, n, D)
         values = random(rng, n, D)
-        keys[:, 0] = shift - fall * (
+        keys[:, 0] = shift - score_drop * (
             torch.arange(n) // PAGE
         )  # added to all scores of the page, because q[:, 0] is 2 and `scale` is 0.5
         for start in range(0, n, PAGE):
@@ -248,5 +248,5 @@ def _(fn, rng, lens, PAGE, shift, fall):
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
     lengths = torch.tensor(lens, dtype=torch.int32)
     launch(fn, len(lens), q, k, v, table, lengths, out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
-    with explain_falling_scores(fall, 'page'):
+    with explain_falling_scores(score_drop, 'page'):
         check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

@@ -27,16 +27,17 @@ def unwritten(*shape):
 
 @contextmanager
 def explain_falling_scores(
-    fall,  # how much lower the scores of each part are than those of the part before
-    of,  # the name of a part: 'tile', 'block' or 'page'
+    score_drop,  # from each part to the next
+    part,  # what a part is called: 'tile', 'block' or 'page'
 ):
     "Explain an `AssertionError` in the `with` block if the scores fall from part to part"
     try:
         yield
     except AssertionError as e:
-        if not fall:
+        if not score_drop:
             raise
-        why = f'the scores of each {of} are {fall} lower than those of the previous {of}: keep the running maximum'
+        cause = f'the scores of each {part} are {score_drop} lower than those of the previous {part}'
+        why = f'{cause}: keep the running maximum'
         raise AssertionError(f'{e}\n  {why}') from None
 
 
@@ -85,7 +86,8 @@ GELU = (
         'One after the other: each operator reads each of its tensors once, and writes one.',
         'Fused: a tensor that no operator has produced is read from memory; a tensor that is produced and returned '
         'is written there.',
-        'Go through `ops` with a set `made` of the tensors produced so far. `set(reads) - made` is read from memory.',
+        'Go through `ops` with a set `produced` of the tensors produced so far. `set(reads) - produced` is read '
+        'from memory.',
     ],
 )
 def _(fn, rng, ops, wanted):
@@ -140,7 +142,7 @@ def gated_function(answer):
     cases=[dict(n=n) for n in (1, 5, 16, 17, 20)],
     hints=[
         'With `s = sigmoid(a)`: `out = a*s*b`. The gradient of `b` is easy: `dout*a*s`.',
-        'The derivative of `a*s` is `s + a*(derivative of s)`, and the derivative of the sigmoid is `s*(1 - s)`.',
+        'The derivative of `a*s` is `s + a*(derivative part s)`, and the derivative of the sigmoid is `s*(1 - s)`.',
         '`da = dout*b*(s + a*s*(1 - s))`. Both need `a`: load it once.',
     ],
 )
@@ -191,8 +193,8 @@ def _(fn, rng, h, w, mean, eps):
 @problem(
     'fusion.loss',
     cases=[
-        dict(h=h, w=w, scale=scale, shift=shift, fall=fall)
-        for h, w, scale, shift, fall in (
+        dict(h=h, w=w, scale=scale, shift=shift, score_drop=score_drop)
+        for h, w, scale, shift, score_drop in (
             (2, 32, 1, 0, 0),
             (1, 1, 1, 0, 0),
             (3, 100, 3, 0, 0),
@@ -209,18 +211,18 @@ def _(fn, rng, h, w, mean, eps):
         '`top + tl.log(total)`, minus the logit of the answer, which is loaded with `mask=at >= 0`.',
     ],
 )
-def _(fn, rng, h, w, scale, shift, fall):
+def _(fn, rng, h, w, scale, shift, score_drop):
     logits = scale * random(rng, h, w) + shift
     loss = unwritten(h)
     logits[0] = logits[0].sort().values  # every block has a larger logit than the block before
-    logits -= fall * (torch.arange(w) // 32)  # with `fall`, every block is far below the block before
+    logits -= score_drop * (torch.arange(w) // 32)  # each block is lower than the block before
     answer = torch.tensor(rng.integers(0, w, h))
     answer[0] = 0  # not a padding index
     if h > 1:
         answer[rng.integers(1, h)] = -100
     with tile.trace() as t:
         launch(fn, h, logits, answer, loss, w, BLOCK=32)
-    with explain_falling_scores(fall, 'block'):
+    with explain_falling_scores(score_drop, 'block'):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     if (num_reads := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(

@@ -8,7 +8,7 @@ from ..grading import problem
 from ...diagnostics.errors import KernelError
 from .cuda_c import without_comments, source
 from ...kernels.ladder.hopper import boxes, hopper_src, store_src, tma_store_src, tiles
-from ...kernels.ladder.ladder import check_product
+from ...kernels.ladder.ladder import check_matmul
 from ...kernels.ladder.rung import Rung, constants_line
 from ...kernels.ladder.tma import swizzle_offsets
 from ...kernels.tensor_maps import tensor_map
@@ -387,4 +387,4 @@ def _(fn, rng, h, w, k):
         BK=64,
         STAGES=2,
     )
-    judge_in_both_orders(lambda: check_product(rung, [(h, w, k)]))
+    judge_in_both_orders(lambda: check_matmul(rung, [(h, w, k)]))

@@ -14,7 +14,7 @@ from .fusion import random, unwritten
 from .softmax import check_one_row_per_program
 from .returned import integer, number
 
-__all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'slowest', 'schedule']
+__all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'time_of_slowest', 'schedule']
 
 
 def count_that_fit(memory, lens, layers, elements, page):
@@ -61,15 +61,15 @@ def _(fn, rng, **case):
         )
 
 
-def _work(how, gpus, sequences, n, heads, speed, flops):
+def _load_and_compute_time(how, gpus, sequences, n, heads, speed, flops):
     "Return (load time, compute time) of the busiest GPU in seconds; `how`, 'heads' or 'sequences', are distributed"
     sequences, heads = (cdiv(sequences, gpus), heads) if how == 'sequences' else (sequences, cdiv(heads, gpus))
     return sequences * n * 576 * 2 / speed, sequences * heads * n * 2 * (576 + 512) / flops
 
 
-def slowest(**case):
+def time_of_slowest(**case):
     "Return the time of the busiest GPU in seconds"
-    return max(_work(**case))
+    return max(_load_and_compute_time(**case))
 
 
 @problem(
@@ -93,9 +93,9 @@ def slowest(**case):
 )
 def _(fn, rng, **case):
     result = fn(**case)
-    expected = slowest(**case)
+    expected = time_of_slowest(**case)
     if (n := number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
-        load_time, compute_time = (f'{t:.6g}' for t in _work(**case))
+        load_time, compute_time = (f'{t:.6g}' for t in _load_and_compute_time(**case))
         why = f'the slowest GPU loads for {load_time} and computes for {compute_time}'
         raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {why}')
 
@@ -274,8 +274,8 @@ def expected_merge(outs, lses):
 @problem(
     'latent_attention.merge',
     cases=[
-        dict(rows=rows, parts=parts, D=D, shift=shift, step=step, blind=list(blind))
-        for rows, parts, D, shift, step, blind in (
+        dict(rows=rows, parts=parts, D=D, shift=shift, step=step, empty_parts=list(empty_parts))
+        for rows, parts, D, shift, step, empty_parts in (
             (2, 1, 4, 0.0, 3, ()),
             (3, 2, 8, 0.0, 3, ()),
             (2, 2, 8, 0.0, -3, ()),
@@ -294,11 +294,11 @@ def expected_merge(outs, lses):
         'A part of `-inf` may hold NaN, and 0 times NaN is NaN: `tl.where(l > -inf, part, 0.)`.',
     ],
 )
-def _(fn, rng, rows, parts, D, shift, step, blind):
+def _(fn, rng, rows, parts, D, shift, step, empty_parts):
     outs = random(rng, parts, rows, D)
     lses = random(rng, parts, rows).clamp(-1, 1)
     lses += shift + step * torch.arange(parts)[:, None]  # each part weighs more than the part before, or less
-    for p in blind:  # in these parts the first row attends to no key, so its output is uninitialized
+    for p in empty_parts:  # in these parts the first row attends to no key, so its output is uninitialized
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
     out, lse = unwritten(rows, D), unwritten(rows)
     expected_value, total = expected_merge(outs.double(), lses.double())

@@ -200,10 +200,10 @@ COUNTING_BARRIER = (
 )
 MAX_WAITS_KERNEL = r'''
 }
-__global__ void most_waits(float *out) {
-    int most = 0;
-    for (int &n : waits) most = max(most, n), n = 0;
-    out[0] = most;
+__global__ void max_waits(float *out) {
+    int largest = 0;
+    for (int &n : waits) largest = max(largest, n), n = 0;
+    out[0] = largest;
 }
 '''
 
@@ -223,14 +223,14 @@ def judge_matmul(fn, threads, rng, h, k, w, **constants) -> int:  # barriers tha
     src = with_constants(fn, **constants)
     if '__shared__' not in src:
         raise AssertionError('the kernel uses no shared memory: declare the tiles __shared__')
-    kernels = compile_for_emulator(lambda: src, ['matmul_k', 'most_waits'])
+    kernels = compile_for_emulator(lambda: src, ['matmul_k', 'max_waits'])
     blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
-    run(kernels['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # resets the counts
+    run(kernels['max_waits'], 1, 1, out=np.zeros(1, np.float32))  # resets the counts
     out = run(kernels['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
     )  # at most 40 rounding errors of values around 6
-    return int(run(kernels['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
+    return int(run(kernels['max_waits'], 1, 1, out=np.zeros(1, np.float32)))
 
 
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
@@ -319,24 +319,24 @@ def _(fn, rng, h, k, w, tw):
 # A float4 that counts how often each thread stores one as a whole in `out`, not in a local variable. It is one line, so
 # that messages count the learner's lines correctly.
 COUNTING_FLOAT4 = (
-    '__device__ int whole[1024]; __device__ const float *begin[1024], *end[1024]; '
-    '__device__ int me() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
-    '__device__ bool inside(const void *p) { return p >= begin[me()] && p < end[me()]; } '
+    '__device__ int num_wide_stores[1024]; __device__ const float *begin[1024], *end[1024]; '
+    '__device__ int thread_index() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
+    '__device__ bool inside(const void *p) { return p >= begin[thread_index()] && p < end[thread_index()]; } '
     'struct Counted : float4 { Counted() = default; __device__ Counted(float4 v) : float4(v) {} '
     '__device__ Counted(float x, float y, float z, float w) : float4(make_float4(x, y, z, w)) {} '
-    '__device__ Counted &operator=(const Counted &v) { whole[me()] += inside(this); '
+    '__device__ Counted &operator=(const Counted &v) { num_wide_stores[thread_index()] += inside(this); '
     '(float4 &)*this = v; return *this; } }; '
     'namespace learner { using float4 = Counted; '
 )
 EDGES_KERNEL = r'''
 }
-__global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip, int made) {
+__global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip, int size) {
     int r = blockIdx.y*blockDim.y + threadIdx.y, c = 4*(blockIdx.x*blockDim.x + threadIdx.x);
     if (r >= rows || c >= columns) return;
     const float *p = x + r*columns + c;
-    whole[me()] = 0, begin[me()] = out, end[me()] = out + made;
+    num_wide_stores[thread_index()] = 0, begin[thread_index()] = out, end[thread_index()] = out + size;
     learner::put(out + skip, r, c, h, w, learner::float4{p[0], p[1], p[2], p[3]});
-    out[made + r*columns/4 + c/4] = whole[me()];
+    out[size + r*columns/4 + c/4] = num_wide_stores[thread_index()];
 }
 '''
 
@@ -357,7 +357,7 @@ def put_all(fn, x, h, w, skip):  # skip: floats before `out`, which make it misa
         rows=rows,
         columns=columns,
         skip=skip,
-        made=num_floats,
+        size=num_floats,
     )
     return out[:num_floats], out[num_floats:].reshape(rows, columns // 4)
 

@@ -9,7 +9,7 @@ from ... import sim
 from ..grading import normal, problem
 from ...layout import Layout, Swizzle, walk
 from ...utils import cdiv, check
-from .checklist import busiest
+from .checklist import busiest_thread
 
 __all__ = ['LAYOUTS', 'trace_of']
 
@@ -179,7 +179,7 @@ def _(fn, rng, h, w):
         raise AssertionError(f'shared memory: {n} more wavefronts than without a bank conflict')
     if not s.shared_load_requests:
         raise AssertionError('nothing was read from shared memory: transpose the tile there')
-    (_, thread), num_writes = busiest(t, 'written')
+    (_, thread), num_writes = busiest_thread(t, 'written')
     if num_writes > 4:
         raise AssertionError(
             f'thread {thread} writes {num_writes} elements: with 256 threads and a 32x32 tile, let each write 4'

@@ -68,16 +68,16 @@ def _(fn, rng, h, k, w, size, bandwidth, peak):
 class Gpu:
     "A model of a GPU: `ms(i, warm)` is the time of run `i` of the kernel; all times in milliseconds"
 
-    def __init__(self, ms, launch=0.004):
-        self.ms, self.launch = ms, launch
+    def __init__(self, ms, launch_overhead=0.004):
+        self.ms, self.launch_overhead = ms, launch_overhead
         self.cpu = 0.0  # the time on the CPU
         self.busy_until = 0.0  # when the GPU has finished all jobs
         self.runs, self.warm, self.flushed = 0, False, 0
-        self.flush_timed, self.timed = False, 0
+        self.flush_timed, self.num_timed = False, 0
 
     def queue(self, ms):
         "Queue a job of `ms` after all others; return the time of its end"
-        self.cpu += self.launch
+        self.cpu += self.launch_overhead
         self.busy_until = max(self.busy_until, self.cpu) + ms
         return self.busy_until
 
@@ -106,23 +106,23 @@ class Event:
     "An event: a position in the queue of a `Gpu`, and its time"
 
     def __init__(self, gpu):
-        self.gpu, self.at = gpu, None
+        self.gpu, self.time = gpu, None
 
     def record(self):
         "Record the event after all that is queued"
-        self.at = self.gpu.queue(0.0)
+        self.time = self.gpu.queue(0.0)
         self.flushed = self.gpu.flushed
 
     def elapsed_time(self, end):
         "Return the milliseconds from this event to the event `end`"
         for e, name in ((self, 'first'), (end, 'second')):
-            if e.at is None:
+            if e.time is None:
                 raise RuntimeError(f'the {name} event was never recorded')
-            if e.at > self.gpu.cpu:
+            if e.time > self.gpu.cpu:
                 raise RuntimeError(f'the GPU has not reached the {name} event yet: synchronize first')
         self.gpu.flush_timed |= end.flushed > self.flushed
-        self.gpu.timed += 1
-        return end.at - self.at
+        self.gpu.num_timed += 1
+        return end.time - self.time
 
 
 # The first runs are slow, some are disturbed, some are quick because of a higher clock; if the data is in the L2 cache,
@@ -171,8 +171,9 @@ def _(fn, rng, cold, warm, first):
 
 
 def _check_run_count(gpu):
-    if gpu.timed < 20:
-        raise AssertionError(f'only {gpu.timed} runs were timed, so the result is right by chance: time at least 20')
+    if gpu.num_timed < 20:
+        problem = f'only {gpu.num_timed} runs were timed'
+        raise AssertionError(f'{problem}, so the result is right by chance: time at least 20')
 
 
 def _likely_mistake(result, gpu, cold, warm, first):

@@ -113,8 +113,8 @@ def matrix(rng, columns, kind):
 @problem(
     'quantization.group',
     cases=[
-        dict(columns=columns, wanted=wanted, kind='exact' if columns == 256 else 'outliers')
-        for columns, wanted in (
+        dict(columns=columns, expected=expected, kind='exact' if columns == 256 else 'outliers')
+        for columns, expected in (
             (512, 'row'),
             (512, 128),
             (512, 64),
@@ -127,7 +127,7 @@ def matrix(rng, columns, kind):
             (256, 64),
         )
     ]
-    + [dict(columns=256, wanted=32, kind='up', least=8.5), dict(columns=256, wanted='row', kind='down', least=6)],
+    + [dict(columns=256, expected=32, kind='up', least=8.5), dict(columns=256, expected='row', kind='down', least=6)],
     hints=[
         'Try them from the largest to the smallest, and return the first that is good enough.',
         "A group must divide `w.shape[1]`; `'row'` always does.",
@@ -135,16 +135,16 @@ def matrix(rng, columns, kind):
         'be infinite.',
     ],
 )
-def _(fn, rng, columns, wanted, kind, least=None):
+def _(fn, rng, columns, expected, kind, least=None):
     w = matrix(rng, columns, kind)
     decibels_of_group = decibels_by_group(w)
     if least is None:
-        least = max(decibels_of_group.values()) + 1 if wanted is None else decibels_of_group[wanted] - 1e-3
+        least = max(decibels_of_group.values()) + 1 if expected is None else decibels_of_group[expected] - 1e-3
     result = fn(w, least)
-    if result != wanted or isinstance(result, str) != isinstance(wanted, str):
+    if result != expected or isinstance(result, str) != isinstance(expected, str):
         decibel_texts = ', '.join(f'{g}: {db:.2f}' for g, db in decibels_of_group.items())
         raise AssertionError(
-            f'{columns} columns, at least {least:.2f} dB: got {result!r}, expected {wanted!r}; {decibel_texts} dB'
+            f'{columns} columns, at least {least:.2f} dB: got {result!r}, expected {expected!r}; {decibel_texts} dB'
         )
 
 

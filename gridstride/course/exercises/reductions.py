@@ -232,7 +232,7 @@ def _(fn, rng, n, blocks, order):
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
         if t.stats.atomics > blocks + 1:  # one more may reset the ticket
             reason = f'{t.stats.atomics} atomics, but one per block, its ticket, is enough ({blocks} in total)'
-            raise AssertionError(f'{reason}: do not add floats by atomics, which have no fixed order')
+            raise AssertionError(f'{reason}: do not add floats with atomics, whose order is not fixed')
         check_all_blocks_work(t, n, parts)
     if ticket[0] != 0:
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')

@@ -109,11 +109,12 @@ def _(fn, rng, n, m, distinct):
     a, b = (sorted(rng.integers(0, distinct, size).tolist()) for size in (n, m))
     for d in range(n + m + 1) if n + m < 200 else rng.integers(0, n + m + 1, 20).tolist():
         reads = []
-        got = fn(CountedReads(a, 'a', reads), CountedReads(b, 'b', reads), d)
+        result = fn(CountedReads(a, 'a', reads), CountedReads(b, 'b', reads), d)
         expected = merged_from_a(a, b, d)
-        if got != expected:
+        if result != expected:
             raise AssertionError(
-                f'{expected} of the first {d} elements come from a, but the result is {got}: a = {a[:9]}, b = {b[:9]}'
+                f'{expected} of the first {d} elements come from a, but the result is {result}: '
+                f'a = {a[:9]}, b = {b[:9]}'
             )
         limit = 2 * (math.ceil(math.log2(min(n, m) + 1)) + 1)
         if len(reads) > limit:

@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from .checklist import busiest
+from .checklist import busiest_thread
 from .reductions import check_is_kernel
 from .triton import launch, power_of_two
 from .fusion import random, unwritten
@@ -108,12 +108,12 @@ def _(fn, rng, sizes, spread, level):
 
 def check_work_per_thread(t, w):
     "Raise `AssertionError` if a thread writes or adds up more than its part of a row"
-    (_, thread), num_accesses = busiest(t, 'written')
+    (_, thread), num_accesses = busiest_thread(t, 'written')
     if num_accesses > (share := cdiv(w, 64)):
         raise AssertionError(
             f'thread {thread} writes {num_accesses} of {w} elements: let each of the 64 threads write {share}'
         )
-    (_, thread), num_accesses = busiest(t, 'read', 'shared')
+    (_, thread), num_accesses = busiest_thread(t, 'read', 'shared')
     if w >= 500 and num_accesses >= w:
         raise AssertionError(
             f'thread {thread} reads shared memory {num_accesses} times, for a row of {w}: let each thread compute '

@@ -117,9 +117,9 @@ def best_kept_magnitude(w):
     return max(kept_magnitude(w[:, group + [c for c in range(8) if c not in group]]) for group in groups)
 
 
-def eight_column_matrices(rng, h, like):
+def eight_column_matrices(rng, h, kind):
     "Yield matrices of eight columns for a case"
-    if like == 'each grouping is best once':  # a row has two large values in either four
+    if kind == 'each grouping is best once':  # a row has two large values in either four
         for other_columns in itertools.combinations(range(1, 8), 3):
             fours = [0, *other_columns], [c for c in range(8) if c not in (0, *other_columns)]
             w = rng.normal(size=(h, 8)) * 0.1
@@ -128,13 +128,13 @@ def eight_column_matrices(rng, h, like):
                     row[rng.permutation(four)[:2]] = rng.choice((-1, 1), 2) * rng.uniform(1, 2, 2)
             yield w
         return
-    if like == 'of all sizes':
+    if kind == 'of all sizes':
         yield from rng.normal(size=(40, h, 8)) ** 3
         return
     w = rng.normal(size=(h, 8))
-    if like == 'some columns large':
+    if kind == 'some columns large':
         w[:, rng.permutation(8)[:3]] *= 6
-    if like == 'in pairs':
+    if kind == 'in pairs':
         w[:, rng.permutation(8)] = np.where(rng.random((h, 8)) < 0.5, 0.1, 1) * np.repeat(w[:, :2] * 3, 4, 1)
     yield w
 
@@ -142,9 +142,9 @@ def eight_column_matrices(rng, h, like):
 @problem(
     'sparsity.groups',
     cases=[
-        *(dict(h=h, like=like) for h in (1, 4, 32) for like in ('normal', 'some columns large', 'in pairs')),
-        dict(h=32, like='of all sizes'),
-        dict(h=24, like='each grouping is best once'),
+        *(dict(h=h, kind=kind) for h in (1, 4, 32) for kind in ('normal', 'some columns large', 'in pairs')),
+        dict(h=32, kind='of all sizes'),
+        dict(h=24, kind='each grouping is best once'),
     ],
     hints=[
         'What a group of four columns keeps does not depend on the other group. Write that sum first.',
@@ -154,8 +154,8 @@ def eight_column_matrices(rng, h, like):
         'concatenated.',
     ],
 )
-def _(fn, rng, h, like):
-    for w in eight_column_matrices(rng, h, like):
+def _(fn, rng, h, kind):
+    for w in eight_column_matrices(rng, h, kind):
         result = fn(w.copy())
         if sorted(map(str, result)) != list('01234567'):
             raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {result}')
@@ -175,19 +175,19 @@ def valid_masks():
     'sparsity.both',
     cases=[
         *(dict(h=h, w=w) for h, w in ((4, 4), (4, 4), (8, 4), (4, 12), (16, 24))),
-        dict(h=36, w=40, like='each square is best once'),
+        dict(h=36, w=40, kind='each square is best once'),
     ],
     hints=[
         'Handle the squares of 4 x 4 one by one: they are independent.',
         'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four such rows give 1296 squares, '
         'and 90 of them have two in each column.',
-        'Per square of `w`, compute the sum of sizes under each of the 90 at once: `(squares*size).sum((1, 2))`.',
+        'Per square of `w`, compute the magnitude that each of the 90 keeps: `(squares*np.abs(w)).sum((1, 2))`.',
     ],
 )
-def _(fn, rng, h, w, like='normal'):
+def _(fn, rng, h, w, kind='normal'):
     m = rng.normal(size=(h, w))
     masks = valid_masks()
-    if like == 'each square is best once':
+    if kind == 'each square is best once':
         best = masks.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
     result = np.asarray(fn(m.copy()))
@@ -195,12 +195,12 @@ def _(fn, rng, h, w, like='normal'):
         raise AssertionError(f'return a mask of {h} x {w} booleans; got {result.shape} of {result.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
         tile_mask = result[r : r + 4, c : c + 4]
-        size = np.abs(m[r : r + 4, c : c + 4])
+        magnitudes = np.abs(m[r : r + 4, c : c + 4])
         location = f'rows {r} to {r + 3}, columns {c} to {c + 3}'
         if (tile_mask.sum(0) != 2).any() or (tile_mask.sum(1) != 2).any():
             counts = f'{tile_mask.sum(1).tolist()} in its rows, {tile_mask.sum(0).tolist()} in its columns'
             raise AssertionError(f'{location}: keep two in each row and each column; got {counts}')
-        kept = size[tile_mask].sum()
-        best = (masks * size).sum((1, 2)).max()
+        kept = magnitudes[tile_mask].sum()
+        best = (masks * magnitudes).sum((1, 2)).max()
         if kept < best * (1 - 1e-12):
             raise AssertionError(f'{location}: this mask keeps {kept:.6g}; the best one keeps {best:.6g}')

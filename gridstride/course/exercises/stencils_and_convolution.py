@@ -129,11 +129,11 @@ def window_matrix(channels, h, w, k, stride, padding):
 )
 def _(fn, rng, h, w, k, stride, padding):
     for (i, p), expected in window_matrix(3, h, w, k, stride, padding).items():
-        got = fn(i, p, h, w, k, stride, padding)
-        got = got if got is None else tuple(int(index) for index in got)
-        if got != expected:
+        result = fn(i, p, h, w, k, stride, padding)
+        result = result if result is None else tuple(int(index) for index in result)
+        if result != expected:
             raise AssertionError(
-                f'row {i}, column {p}: got {got}, expected {expected}, for h={h}, w={w}, k={k}, stride={stride}, '
+                f'row {i}, column {p}: got {result}, expected {expected}, for h={h}, w={w}, k={k}, stride={stride}, '
                 f'padding={padding}'
             )
 
@@ -164,10 +164,10 @@ def _(fn, rng, tile, depth, radius, steps):
     halo = radius * steps
     results = max(0, tile - 2 * halo) ** 2 * depth
     expected = 4 * (tile**2 * (depth + 2 * halo) / results + 1) / steps if results else math.inf
-    got = fn(tile, depth, radius, steps)
-    if not isinstance(got, (int, float)) or not math.isclose(got, expected, rel_tol=1e-9):
+    result = fn(tile, depth, radius, steps)
+    if not isinstance(result, (int, float)) or not math.isclose(result, expected, rel_tol=1e-9):
         raise AssertionError(
-            f'tile={tile}, depth={depth}, radius={radius}, steps={steps}: got {got}, expected {expected}'
+            f'tile={tile}, depth={depth}, radius={radius}, steps={steps}: got {result}, expected {expected}'
         )
 
 

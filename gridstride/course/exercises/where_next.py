@@ -7,7 +7,7 @@ from ..grading import normal, problem
 from ...utils import cdiv, check
 from .reductions import check_is_kernel
 
-__all__ = ['Tiles', 'over_tiles', 'trusting']
+__all__ = ['Tiles', 'over_tiles', 'judge_naively']
 
 
 @problem(
@@ -298,7 +298,7 @@ def _(fn, rng, who):
         raise AssertionError(f'the kernel "{name}" {outcome}')
 
 
-def trusting(text, task='softmax'):
+def judge_naively(text, task='softmax'):
     "Judge a submission naively: check the first answer, then time 20 more calls on the same input"
     from ...judge import TASKS
 
@@ -313,8 +313,8 @@ def trusting(text, task='softmax'):
     return is_right
 
 
-CAUGHT = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched spied'.split()
-CAUGHT += ['gave up', 'reference', 'fallback', 'wrong', 'clock']
+CHEAT_CODES = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched'.split()
+CHEAT_CODES += ['inspected', 'wrong later', 'reference', 'fallback', 'wrong', 'clock']
 
 
 @problem(
@@ -338,7 +338,7 @@ def _(fn, rng, look):
     verdict = _verdict(text)
     if verdict.accepted:
         raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
-    if look == 'why' and verdict.code not in CAUGHT:
+    if look == 'why' and verdict.code not in CHEAT_CODES:
         raise AssertionError(f'the submission is rejected as {verdict.code!r}, {verdict.why}: an error is not a cheat')
     if look == 'why' and verdict.code == 'replay':
         raise AssertionError('the submission is rejected as a replay, which the lesson has shown: find another cheat')
@@ -347,7 +347,7 @@ def _(fn, rng, look):
 def _check_naive_judge(text):
     "Raise `AssertionError` unless the trusting judge accepts the submission"
     try:
-        accepted = trusting(text)
+        accepted = judge_naively(text)
     except Exception as e:
         raise AssertionError(
             f'the trusting judge could not run the submission: {type(e).__name__}: {e}. It takes a file for '

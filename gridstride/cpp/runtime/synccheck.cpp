@@ -124,7 +124,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
     const bool other_exists = warp.existing >> other_lane & 1;
     const bool waits = other_exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::lane_waits
-                                : !other_exists                 ? Code::lane_absent
+                                : !other_exists                 ? Code::lane_nonexistent
                                 : warp.finished >> other_lane & 1 ? Code::lane_returned
                                                           : Code::lane_at_other_call;
     if (claim_finding(Code::warp_diverged,

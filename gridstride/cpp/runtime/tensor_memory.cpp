@@ -490,7 +490,7 @@ void check_tensor_memory_at_end(Worker &w) {
         for (size_t commit = pipe.completed.size(); commit < pipe.lines.size() && checks(racecheck); commit++)
             if (pipe.lines[commit])
                 detector.report_finding(
-                    Code::product_not_awaited, {}, {pipe.thread & ~pipe_bit, 0, line_bit | pipe.lines[commit]});
+                    Code::mma_not_awaited, {}, {pipe.thread & ~pipe_bit, 0, line_bit | pipe.lines[commit]});
     }
     if (!engines_of(w).tensor || !checks(memcheck)) return;
     for (const TensorAllocation &a : engines_of(w).tensor->allocations)

@@ -25,20 +25,20 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
         const Pack x_pack = *(const Pack *)(from + t), dy_pack = *(const Pack *)(grads + t);
         #pragma unroll
         for (int j = 0; j < V + 2 * HISTORY; j++) {
-            const int at = t - HISTORY + j;
+            const int position = t - HISTORY + j;
             if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_pack.at[j - HISTORY]);
-            else if (at >= 0) window[j] = at < length ? float(from[at]) : 0.f;
-            else window[j] = STATE ? float(state[row * HISTORY + HISTORY + at]) : 0.f;
+            else if (position >= 0) window[j] = position < length ? float(from[position]) : 0.f;
+            else window[j] = STATE ? float(state[row * HISTORY + HISTORY + position]) : 0.f;
         }
         #pragma unroll
         for (int j = 0; j < V + HISTORY; j++) {
             dz[j] = j < V ? float(dy_pack.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
             if (SILU) {
-                float z = bias_term;
+                float preactivation = bias_term;
                 #pragma unroll
-                for (int k = 0; k < W; k++) z += taps[k] * window[j + k];
-                const float s = 1.f / (1.f + __expf(-z));
-                dz[j] *= s * (1.f + z * (1.f - s));
+                for (int k = 0; k < W; k++) preactivation += taps[k] * window[j + k];
+                const float sigmoid = 1.f / (1.f + __expf(-preactivation));
+                dz[j] *= sigmoid * (1.f + preactivation * (1.f - sigmoid));
             }
         }
         Pack out;

@@ -7,7 +7,7 @@ constexpr int BK = 64, CHUNKS = BK / 8, THREADS = 32 * WARPS_M * WARPS_N, ROWS_P
 constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N, A_ROWS = BM / ROWS_PER_COPY, B_ROWS = BN / ROWS_PER_COPY;
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;
 
-// Rows of 128 bytes; a swizzle lets 8 rows of one column of chunks share no bank
+// Returns the swizzled address of a chunk of 16 bytes: the same chunk of 8 rows is in different banks
 __device__ __forceinline__ u32 chunk_at(u32 tile, int row, int chunk) {
     return tile + row * 128 + ((chunk ^ (row & 7)) << 4);
 }

@@ -10,14 +10,15 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     const long long plane_size = (long long)height * width;
     load_tile(tile, x + first * plane_size, plane_size, planes - first, height, width, out_top * STRIDE - PAD_H,
               out_left * STRIDE - LEFT);
-    const int tile_plane = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS, plane = first + tile_plane;
-    const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS, channel = min(plane, planes - 1) % channels;
+    const int tile_plane = threadIdx.x / PLANE_THREADS, thread_in_plane = threadIdx.x % PLANE_THREADS;
+    const int row = thread_in_plane / LANES_X * ROWS, column = thread_in_plane % LANES_X * COLS;
+    const int plane = first + tile_plane, channel = min(plane, planes - 1) % channels;
     float taps[KH * KW], sums[ROWS][COLS];
     #pragma unroll
     for (int k = 0; k < KH * KW; k++) taps[k] = float(weight[channel * KH * KW + (FLIP ? KH * KW - 1 - k : k)]);
-    const float start = BIAS ? float(bias[channel]) : 0.f;
+    const float initial = BIAS ? float(bias[channel]) : 0.f;
     #pragma unroll
-    for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = start;
+    for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS] = initial;
     __syncthreads();
     if (tile_plane >= PLANES || plane >= planes) return;
     visit_taps(tile + tile_plane * IN_H + row * STRIDE, column,

@@ -29,9 +29,9 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     float sums[ROWS][COLS][V];
     #pragma unroll
     for (int v = 0; v < V; v++) {
-        const float start = BIAS ? float(bias[channel + v]) : 0.f;
+        const float initial = BIAS ? float(bias[channel + v]) : 0.f;
         #pragma unroll
-        for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS][v] = start;
+        for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS][v] = initial;
     }
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {

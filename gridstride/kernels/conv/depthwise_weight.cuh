@@ -8,19 +8,21 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
                  int out_height, int out_width, int tiles_x, int tiles) {
     __shared__ __align__(16) float tile[PLANES * IN_H][PITCH], warp_sums[WARPS][TAPS + 1];
     const int channel = blockIdx.x % channels, split = blockIdx.x / channels;
-    const int tile_plane = threadIdx.x / PLANE_THREADS, at = threadIdx.x % PLANE_THREADS;
-    const int row = at / LANES_X * ROWS, column = at % LANES_X * COLS;
+    const int tile_plane = threadIdx.x / PLANE_THREADS, thread_in_plane = threadIdx.x % PLANE_THREADS;
+    const int row = thread_in_plane / LANES_X * ROWS, column = thread_in_plane % LANES_X * COLS;
     const int groups = (images + PLANES - 1) / PLANES;
     const long long plane_size = (long long)height * width;
     float sums[TAPS + 1] = {};                              // the last one is the gradient of the bias
     for (int i = split; i < groups * tiles; i += SPLITS) {
-        const int first = i / tiles * PLANES, top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
+        const int first_image = i / tiles * PLANES;
+        const int top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
         __syncthreads();
-        load_tile(tile, x + ((long long)first * channels + channel) * plane_size, channels * plane_size,
-                  images - first, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
-        const bool has_tile = tile_plane < PLANES && first + tile_plane < images;
+        load_tile(tile, x + ((long long)first_image * channels + channel) * plane_size, channels * plane_size,
+                  images - first_image, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
+        const bool has_tile = tile_plane < PLANES && first_image + tile_plane < images;
         float grads[ROWS][COLS];
-        const Elem *from = dy + ((long long)(first + tile_plane) * channels + channel) * out_height * out_width;
+        const long long plane = (long long)(first_image + tile_plane) * channels + channel;
+        const Elem *dy_plane = dy + plane * out_height * out_width;
         #pragma unroll
         for (int r = 0; r < ROWS; r++)
             #pragma unroll
@@ -28,7 +30,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
                 const int out_r = top + row + r, out_c = left + column + c;
                 PackOut pack;
                 if (has_tile && out_r < out_height && out_c < out_width)
-                    pack = *(const PackOut *)(from + (size_t)out_r * out_width + out_c);
+                    pack = *(const PackOut *)(dy_plane + (size_t)out_r * out_width + out_c);
                 else
                     for (int v = 0; v < V_OUT; v++) pack.at[v] = Elem(0.f);
                 #pragma unroll

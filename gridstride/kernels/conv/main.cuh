@@ -1,7 +1,7 @@
 // Host code of an exported convolution: makes random inputs, checks results against double, and times the last case.
 // Defined above: the operator (KIND), Elem (of all arrays), RELATIVE_TOLERANCE, and the sizes (cases:
-// images, channels, height, width, out_channels, kernel, stride, padding; of a causal convolution sequences, channels,
-// 1, length, channels, taps). The launches are defined below.
+// images, channels, height, width, out_channels, kernel, stride, padding; for a causal convolution: sequences,
+// channels, 1, length, channels, taps). The launches are defined below.
 void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
 
 struct Sizes { int out_height, out_width; size_t x, weight, y; };
@@ -29,7 +29,7 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
     const int channel = is_nhwc ? i % out_channels : plane % out_channels, rows = KIND == CAUSAL ? 1 : kernel;
     const size_t image = is_nhwc ? plane : plane / out_channels;
     const int left = KIND == CAUSAL ? kernel - 1 : padding, top = KIND == CAUSAL ? 0 : padding;
-    double sum = (float)bias[channel], size = fabs(sum);
+    double sum = (float)bias[channel], abs_sum = fabs(sum);
     for (int kh = 0; kh < rows; kh++)
         for (int kw = 0; kw < kernel; kw++) {
             const int r = out_r * stride - top + kh, c = out_c * stride - left + kw;
@@ -42,11 +42,11 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
                                                              : (size_t)channel * rows * kernel + tap];
                 const double p = w * (float)x[at];
                 sum += p;
-                size += fabs(p);
+                abs_sum += fabs(p);
             }
         }
     if (KIND == CAUSAL) sum /= 1 + exp(-sum);               // SiLU
-    if (!(fabs((double)(float)y[i] - sum) <= RELATIVE_TOLERANCE * fabs(sum) + 0x1p-18 * size)) atomicMin(wrong, i);
+    if (!(fabs((double)(float)y[i] - sum) <= RELATIVE_TOLERANCE * fabs(sum) + 0x1p-18 * abs_sum)) atomicMin(wrong, i);
 }
 
 // Exits if a result is wrong

@@ -10,7 +10,9 @@ struct alignas(V < 4 ? V * 4 : 16) Floats { float at[V]; };
 constexpr int LANES_X = TILE_W / COLS, PLANE_THREADS = TILE_H / ROWS * LANES_X;
 constexpr int SPAN_H = (KH - 1) * DILATION + 1, SPAN_W = (KW - 1) * DILATION + 1;
 constexpr int IN_H = (TILE_H - 1) * STRIDE + SPAN_H, IN_ROWS = (ROWS - 1) * STRIDE + SPAN_H;
-// The tile begins LEFT columns before the first output's, so loads are aligned; a thread reads aligned float4s of it
+// The tile begins LEFT columns before the first output's, so loads are aligned. A thread reads aligned float4s
+// of it: READ columns per row, after the first SKIP columns, which no output needs; its first tap is SHIFT columns
+// later.
 constexpr int LEFT = (PAD_W + V - 1) / V * V, SKIP = (LEFT - PAD_W) / 4 * 4, SHIFT = LEFT - PAD_W - SKIP;
 constexpr int READ = (SHIFT + (COLS - 1) * STRIDE + SPAN_W + 3) / 4 * 4, UNIT = V > 4 ? V : 4;
 constexpr int PITCH = (SKIP + (LANES_X - 1) * COLS * STRIDE + READ + UNIT - 1) / UNIT * UNIT;
@@ -42,8 +44,8 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
     }
 }
 
-// Calls use(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
-template <class Use> __device__ __forceinline__ void visit_taps(const float (*tile)[PITCH], int column, Use use) {
+// Calls visit(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
+template <class Visit> __device__ __forceinline__ void visit_taps(const float (*tile)[PITCH], int column, Visit visit) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {
         float row[READ];
@@ -51,13 +53,13 @@ template <class Use> __device__ __forceinline__ void visit_taps(const float (*ti
         for (int j = 0; j < READ; j += 4) *(float4 *)&row[j] = *(const float4 *)&tile[i][SKIP + column * STRIDE + j];
         #pragma unroll
         for (int kh = 0; kh < KH; kh++) {
-            const int down = i - kh * DILATION;
-            if (down < 0 || down % STRIDE || down / STRIDE >= ROWS) continue;
+            const int row_offset = i - kh * DILATION;
+            if (row_offset < 0 || row_offset % STRIDE || row_offset / STRIDE >= ROWS) continue;
             #pragma unroll
             for (int kw = 0; kw < KW; kw++)
                 #pragma unroll
                 for (int c = 0; c < COLS; c++)
-                    use(down / STRIDE, c, kh * KW + kw, row[SHIFT + c * STRIDE + kw * DILATION]);
+                    visit(row_offset / STRIDE, c, kh * KW + kw, row[SHIFT + c * STRIDE + kw * DILATION]);
         }
     }
 }

@@ -66,9 +66,7 @@ def padding_pair(padding, kernel, dilation) -> tuple:
     if padding == 'same':
         total = [d * (k - 1) for d, k in zip(dilation, kernel)]
         if any(n % 2 for n in total):
-            raise ValueError(
-                f'conv2d: padding is "same", but the kernel {kernel} needs more on one side: pad x yourself'
-            )
+            raise ValueError(f'conv2d: padding "same" of the kernel {kernel} is unequal on two sides: pad x yourself')
         return tuple(n // 2 for n in total)
     return pair('padding', padding, 0)
 

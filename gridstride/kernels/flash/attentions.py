@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -321,7 +321,7 @@ class _Attention(torch.autograd.Function):
         return *_attention_backward(dout, *qkv, *ctx.mask_options, lens, *ctx.kernel_options), *[None] * 6
 
 
-_apply_attention = applier(_Attention)
+_apply_attention = make_apply(_Attention)
 
 
 def _check_hopper(op_name, q, k, v, max_dim=256):

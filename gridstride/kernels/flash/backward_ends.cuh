@@ -25,10 +25,10 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     }
     #pragma unroll
     for (int distance = 16; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-    long long at = (long long)blockIdx.y*padded + row;
-    if (lane == 0) { lse_log2[at] = value; delta[at] = sum; }
-    if (ORDERED && lane < 2 && row%64 == 0) semaphores[at/64*2 + lane] = 0;
-    if (lane < HD/4) dq_sums[at*(HD/4) + lane] = make_float4(0, 0, 0, 0);
+    long long row_index = (long long)blockIdx.y*padded + row;
+    if (lane == 0) { lse_log2[row_index] = value; delta[row_index] = sum; }
+    if (ORDERED && lane < 2 && row%64 == 0) semaphores[row_index/64*2 + lane] = 0;
+    if (lane < HD/4) dq_sums[row_index*(HD/4) + lane] = make_float4(0, 0, 0, 0);
 }
 
 // Computes dq = scale * sums. The sums are stored in the order in which two warpgroups hold 64 rows in registers, each

@@ -2,8 +2,8 @@
 // recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline loads
 // tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S
 // and dS are transposed.
-constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // PARTS: boxes of 64 columns; TILE: bytes of 64 rows
-constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
+constexpr int PARTS = HD/64, TILE_BYTES = 64*HD*2;               // boxes of 64 columns; bytes of 64 rows
+constexpr int K_BYTES = BN*HD*2, DS_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
 constexpr int CONSUMER_BARRIER = 1;         // named barrier of both warpgroups; the next two are for one warpgroup each
 constexpr bool SKIPS_EARLY_ROWS = CAUSAL || WINDOW;              // later keys have a later first row
 
@@ -11,8 +11,8 @@ struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_fu
 
 __device__ Shared shared_layout(char *p) {
     Shared s;
-    s.k = address(p); s.v = s.k + K_BYTES; s.q = s.v + K_BYTES; s.dout = s.q + STAGES*TILE;
-    s.ds = s.dout + STAGES*TILE; s.lse_log2 = s.ds + 2*D_BYTES; s.delta = s.lse_log2 + STAGES*BM*4;
+    s.k = address(p); s.v = s.k + K_BYTES; s.q = s.v + K_BYTES; s.dout = s.q + STAGES*TILE_BYTES;
+    s.ds = s.dout + STAGES*TILE_BYTES; s.lse_log2 = s.ds + 2*DS_BYTES; s.delta = s.lse_log2 + STAGES*BM*4;
     s.kv_full = s.delta + STAGES*BM*4; s.q_full = s.kv_full + 8;
     s.dout_full = s.q_full + 8*STAGES; s.empty = s.dout_full + 8*STAGES;
     return s;
@@ -22,9 +22,9 @@ __device__ Shared shared_layout(char *p) {
 struct Keys { Tile t; int head, key, first, end; };              // head of k and v
 
 __device__ Keys keys_of(int n, const Sizes &dims, const int *lens) {
-    int tiles = cdiv(dims.keys, BN), shared = dims.heads/dims.group, head = n/tiles;
+    int tiles = cdiv(dims.keys, BN), kv_heads = dims.heads/dims.group, head = n/tiles;
     int tile = ORDERED && SKIPS_EARLY_ROWS ? tiles - 1 - n%tiles : n%tiles;
-    Keys k = {{head/shared, 0, 0, dims.rows, dims.keys, 0, 0}, head%shared, tile*BN, 0, 0};
+    Keys k = {{head/kv_heads, 0, 0, dims.rows, dims.keys, 0, 0}, head%kv_heads, tile*BN, 0, 0};
     if (LENS) {
         k.t.rows = min(dims.rows, lens[k.t.batch]);
         k.t.keys = min(dims.keys, lens[dims.batch + k.t.batch]);
@@ -45,12 +45,12 @@ __device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &
     u32 q_full = s.q_full + 8*pipe.stage, dout_full = s.dout_full + 8*pipe.stage;
     long long first = ((long long)batch*heads + head)*stats.padded + stats.first + row;
     barrier_wait(s.empty + 8*pipe.stage, pipe.phase - 1);
-    barrier_expect(q_full, TILE + BM*4);
-    for (int c = 0; c < PARTS; c++) tma_load(s.q + pipe.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
+    barrier_expect(q_full, TILE_BYTES + BM*4);
+    for (int c = 0; c < PARTS; c++) tma_load(s.q + pipe.stage*TILE_BYTES + c*BM*128, q, c*64, row, head, batch, q_full);
     bulk_copy(s.lse_log2 + pipe.stage*BM*4, stats.lse_log2 + first, BM*4, q_full);
-    barrier_expect(dout_full, TILE + BM*4);
+    barrier_expect(dout_full, TILE_BYTES + BM*4);
     for (int c = 0; c < PARTS; c++)
-        tma_load(s.dout + pipe.stage*TILE + c*BM*128, dout, c*64, row, head, batch, dout_full);
+        tma_load(s.dout + pipe.stage*TILE_BYTES + c*BM*128, dout, c*64, row, head, batch, dout_full);
     bulk_copy(s.delta + pipe.stage*BM*4, stats.delta + first, BM*4, dout_full);
     pipe.next();
 }
@@ -89,12 +89,12 @@ __device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows)
 }
 // Issues dq = ds @ k for BM rows and the warpgroup's half of the columns
 __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
-    u32 half = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
+    u32 column_offset = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
     fence_accumulators(dq);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BN/16; i++)
-        wgmma<true, true>(dq, descriptor(ds + i*16*128, 16), descriptor(k + half + i*16*128, BN*128), i > 0);
+        wgmma<true, true>(dq, descriptor(ds + i*16*128, 16), descriptor(k + column_offset + i*16*128, BN*128), i > 0);
     wgmma_commit();
 }
 
@@ -193,7 +193,7 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
         #pragma unroll 1
         for (int i = keys.first; i < keys.end; i++, buffer ^= 1) {
             float s[BM/2], dp[BM/2], dq[HD/4];
-            u32 p[BM/4], ds[BM/4], q = m.q + pipe.stage*TILE, dout = m.dout + pipe.stage*TILE;
+            u32 p[BM/4], ds[BM/4], q = m.q + pipe.stage*TILE_BYTES, dout = m.dout + pipe.stage*TILE_BYTES;
             barrier_wait(m.q_full + 8*pipe.stage, pipe.phase);
             start_transposed(s, m.k + wg*64*128, q);
             barrier_wait(m.dout_full + 8*pipe.stage, pipe.phase);
@@ -210,11 +210,11 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             fence_accumulators(dp);
             compute_ds(dp, s, (const float2 *)(smem + (m.delta - m.k) + pipe.stage*BM*4));
             pack_operand(ds, dp);
-            store_ds(ds_rows + buffer*D_BYTES, ds);
+            store_ds(ds_rows + buffer*DS_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
             named_sync(CONSUMER_BARRIER, 256);             // both have stored dS, and read the previous one
-            start_dq(dq, m.ds + buffer*D_BYTES, m.k, wg);
+            start_dq(dq, m.ds + buffer*DS_BYTES, m.k, wg);
             wgmma_wait<0>();
             fence_accumulators(dq);
             fence_accumulators(dk);
@@ -222,13 +222,13 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             barrier_arrive(m.empty + 8*pipe.stage);
             pipe.next();
             long long head = (long long)keys.t.batch*dims.heads + keys.head*dims.group + g;
-            long long part = (head*tiles + tiles_before + i)*2 + wg;
+            long long half_tile = (head*tiles + tiles_before + i)*2 + wg;
             if (ORDERED) {
                 if (pending) signal_added(pending);
-                pending = semaphores + part;
+                pending = semaphores + half_tile;
                 wait_for_rank(pending, rank_of(keys, dims, i*BM));
             }
-            add_dq(dq_sums + part*(HD/16)*128, dq);
+            add_dq(dq_sums + half_tile*(HD/16)*128, dq);
         }
     if (ORDERED && pending) signal_added(pending);
     store_gradients(out, dk, dv, keys, first_key, dims.keys, scale);

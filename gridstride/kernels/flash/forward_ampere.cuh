@@ -1,13 +1,13 @@
 // FlashAttention forward for GPUs from Ampere on, by `mma.sync`: out = softmax(q @ k^T * scale) @ v, tile by tile.
 // A warp has 32 rows of q, so that each fragment of k and v serves two products; all threads copy keys and values
 // asynchronously (cp.async), one step ahead (double buffering).
-constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW = HD*2;           // ROW: bytes
-constexpr int Q_BYTES = BM*ROW, K_BYTES = BN*ROW;
+constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW_BYTES = HD*2;
+constexpr int Q_BYTES = BM*ROW_BYTES, K_BYTES = BN*ROW_BYTES;
 
-struct Array { const bf16 *at; long long batch, head, row; };          // batch, head, row: strides in elements
+struct Array { const bf16 *data; long long batch, head, row; };          // batch, head, row: strides in elements
 
 // Returns the swizzled address of 16 bytes of a row: the same column of eight rows is in different banks
-__device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
+__device__ u32 chunk_at(int row, int chunk) { return row*ROW_BYTES + (chunk ^ row%8)*16; }
 
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -18,13 +18,13 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
     constexpr int PASS_ROWS = THREADS/(HD/8);                          // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
-    const bf16 *from = x.at + batch*x.batch + head*x.head + (row + r)*x.row + c*8;
+    const bf16 *from = x.data + batch*x.batch + head*x.head + (row + r)*x.row + c*8;
     long long pass_stride = PASS_ROWS*x.row;
-    u32 at = to + chunk_at(r, c);
+    u32 smem_address = to + chunk_at(r, c);
     #pragma unroll
     for (int i = 0; i < ROWS; i += PASS_ROWS, from += pass_stride) {  // a multiple of 8: the swizzle is the same
         bool in_bounds = row + r + i < end;
-        copy_async<16>(at + i*ROW, in_bounds ? from : x.at, in_bounds);
+        copy_async<16>(smem_address + i*ROW_BYTES, in_bounds ? from : x.data, in_bounds);
     }
 }
 

@@ -46,14 +46,14 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
     int tiles = count_tiles(dims), iteration = 0;
     // dynamic scheduler: a block takes the next tile from a counter, which wraps around to 0 after the last one
     for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(tile_counter, tiles - 1), iteration++) {
-        bool more = n < tiles;
-        int buffer = iteration%Q_BUFFERS, tile = more ? nth_tile(n, dims) : tiles;
-        Tile t = tile_of(more ? tile : 0, dims, lens);
+        bool has_tile = n < tiles;
+        int buffer = iteration%Q_BUFFERS, tile = has_tile ? nth_tile(n, dims) : tiles;
+        Tile t = tile_of(has_tile ? tile : 0, dims, lens);
         int head = t.head/dims.group;
-        if (more && t.first < t.end) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
+        if (has_tile && t.first < t.end) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
         barrier_wait(s.q_empty + 8*buffer, iteration/Q_BUFFERS - 1);
         buffer_tile[buffer] = tile;
-        if (!more) { barrier_arrive(s.q_full + 8*buffer); return; }
+        if (!has_tile) { barrier_arrive(s.q_full + 8*buffer); return; }
         load_rows(s.q + buffer*WGS*Q_BYTES, q, t, s.q_full + 8*buffer);
         #pragma unroll 1
         for (int j = t.first; j < t.end; j++) {

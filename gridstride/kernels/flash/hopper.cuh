@@ -20,7 +20,7 @@ template<int N> __device__ void fence_accumulators(float (&d)[N]) {
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
-// Keeps the assembler from moving the computation of `sum` after the wait for products, with a store under a condition
+// Keeps ptxas from moving the computation of `sum` after the wait for products, with a store under a condition
 // that never holds: `sum` is never negative
 __device__ void keep_before(float sum, u32 anywhere) {
     if (sum < 0) asm volatile("st.shared.f32 [%0], %1;" :: "r"(anywhere), "f"(sum) : "memory");
@@ -30,8 +30,10 @@ __device__ void keep_before(float sum, u32 anywhere) {
 // all lanes, the descriptor takes one addition, otherwise 13 instructions; a product of 64 columns takes only 32
 // cycles.
 __device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
-__device__ u32 half_descriptor(u32 at, u32 lead) { return uniform((at & 0x3ffff) >> 4 | lead >> 4 << 16); }
-__device__ u64 advance(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
+__device__ u32 half_descriptor(u32 tile, u32 leading_bytes) {
+    return uniform((tile & 0x3ffff) >> 4 | leading_bytes >> 4 << 16);
+}
+__device__ u64 advance(u32 half, int bytes) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (half + bytes/16); }
 
 // The current stage of a multistage pipeline (a ring of STAGES buffers), and the phase of its barriers, which counts
 // the passes through the ring

@@ -36,9 +36,9 @@ struct Head {
     double p(int i, int j) const { return attends(i, j) ? std::exp(dot(q, i, k, j) * SCALE - lse[i]) : 0; }
     // dS, and the bound of its error: `out` is rounded to bfloat16
     Sum ds(int i, int j) const {
-        double p = this->p(i, j), ds = p * (dot(dout, i, v, j) - dot(dout, i, out, i)), size = 0;
-        for (int c = 0; c < DIM; c++) size += std::abs(dout[(size_t)i * DIM + c] * out[(size_t)i * DIM + c]);
-        return {ds, std::abs(ds) * 0x1p-7 + p * size * 0x1p-8};
+        double p = this->p(i, j), ds = p * (dot(dout, i, v, j) - dot(dout, i, out, i)), abs_sum = 0;
+        for (int c = 0; c < DIM; c++) abs_sum += std::abs(dout[(size_t)i * DIM + c] * out[(size_t)i * DIM + c]);
+        return {ds, std::abs(ds) * 0x1p-7 + p * abs_sum * 0x1p-8};
     }
 };
 

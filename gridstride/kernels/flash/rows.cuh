@@ -69,7 +69,7 @@ __device__ void rescale(float (&o)[HD/2], const OnlineSoftmax &r) {
 }
 
 // The output, with strides in elements; rows are written from row `first` of `total_rows` on.
-struct Out { out_t *at; float *lse; long long batch, head, row; int first, total_rows; };
+struct Out { out_t *data; float *lse; long long batch, head, row; int first, total_rows; };
 
 __device__ void store_row(float *to, const float (&o)[HD/2], int y, float scale, bool in_bounds) {
     #pragma unroll
@@ -113,18 +113,18 @@ __device__ void store_rows(float (&o)[HD/2], const OnlineSoftmax &r, const Out &
         float sum = quad_sum(r.row_sum[y]), scale = i < t.rows && sum > 0 ? 1/sum : 0;
         float now = scale > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
         float *lse = out.lse + ((long long)t.batch*dims.heads + t.head)*out.total_rows + out.first + i;
-        out_t *at = out.at + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
+        out_t *out_row = out.data + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
         if (MERGE_OUT) {
             float old = __shfl_sync(~0u, is_leader ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4);
             float new_max = fmaxf(old, now);
             float a = old > MINUS_INFINITY ? __expf(old - new_max) : 0;
             float b = now > MINUS_INFINITY ? __expf(now - new_max) : 0;
-            float part = a + b > 0 ? 1/(a + b) : 0;
-            add_row(o, at, y, scale*b*part, a*part, in_bounds);
-            if (part > 0) now = new_max + logf(a + b);
+            float inv_weight_sum = a + b > 0 ? 1/(a + b) : 0;
+            add_row(o, out_row, y, scale*b*inv_weight_sum, a*inv_weight_sum, in_bounds);
+            if (inv_weight_sum > 0) now = new_max + logf(a + b);
             scale = 1;
         }
         if (is_leader) *lse = now;
-        store_row(at, o, y, scale, in_bounds);
+        store_row(out_row, o, y, scale, in_bounds);
     }
 }

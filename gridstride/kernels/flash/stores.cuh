@@ -7,8 +7,8 @@ __device__ void transpose_quad(u32 (&x)[4]) {
     for (int distance = 1; distance < 4; distance *= 2)
         #pragma unroll
         for (int i = 0; i < 4; i++) if (!(i & distance)) {
-            u32 got = __shfl_xor_sync(~0u, t & distance ? x[i] : x[i + distance], distance);
-            if (t & distance) x[i] = got; else x[i + distance] = got;
+            u32 received = __shfl_xor_sync(~0u, t & distance ? x[i] : x[i + distance], distance);
+            if (t & distance) x[i] = received; else x[i + distance] = received;
         }
 }
 

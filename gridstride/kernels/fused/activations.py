@@ -7,7 +7,7 @@ from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width
 from ..common import to_contiguous
 
@@ -22,7 +22,7 @@ def _uses_tanh(op_name, approximate):
 
 
 # torch's kernel is as fast for float32, and faster if x is in the L2 cache, measured by benchmarks/every_shape.py. For
-# fewer elements launch overhead matters more, of which ours is smaller.
+# fewer elements launch overhead matters more, which is smaller than that of torch.
 _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 
@@ -72,7 +72,7 @@ class _Gelu(torch.autograd.Function):
         return _gelu_backward(*ctx.saved_tensors, dy, ctx.tanh), None
 
 
-_apply_gelu = applier(_Gelu)
+_apply_gelu = make_apply(_Gelu)
 
 
 def gelu(
@@ -157,7 +157,7 @@ class _BiasGelu(torch.autograd.Function):
         return *_bias_gelu_backward(x, bias, dy, *ctx.options), None, None, None
 
 
-_apply_bias_gelu = applier(_BiasGelu)
+_apply_bias_gelu = make_apply(_BiasGelu)
 
 
 def bias_gelu(

@@ -4,18 +4,18 @@
 // (elements per load), THREADS, and MAXIMIZE.
 template<class T> struct alignas(VEC * sizeof(T)) Vector { T at[VEC]; };
 
-struct Tensor { long long param, grad, mean, square, size; };  // addresses relative to `memory`
+struct Tensor { long long param, grad, exp_avg, exp_avg_sq, size; };  // addresses relative to `memory`
 // step_size: lr / (1 - beta1^step); bias_correction2_sqrt: sqrt(1 - beta2^step); decay: lr * weight_decay
 struct Hyperparameters { Acc decay, one_minus_beta1, one_minus_beta2, step_size, bias_correction2_sqrt, eps; };
 
 // The update uses 1 - beta1, 1 - beta2 and decay instead of beta1, beta2 and 1 - decay. The latter are close to 1,
 // where float32 values are far apart, and their rounding errors would accumulate over the steps.
-__device__ void update(Elem &param, Elem grad, Acc &mean, Acc &square, const Hyperparameters &h) {
+__device__ void update(Elem &param, Elem grad, Acc &exp_avg, Acc &exp_avg_sq, const Hyperparameters &h) {
     const Acc g = MAXIMIZE ? -(Acc)grad : (Acc)grad;
-    mean += h.one_minus_beta1 * (g - mean);
-    square += h.one_minus_beta2 * (g * g - square);
+    exp_avg += h.one_minus_beta1 * (g - exp_avg);
+    exp_avg_sq += h.one_minus_beta2 * (g * g - exp_avg_sq);
     const Acc p = (Acc)param;
-    param = Elem(p - h.decay * p - h.step_size * mean / (sqrt(square) / h.bias_correction2_sqrt + h.eps));
+    param = Elem(p - h.decay * p - h.step_size * exp_avg / (sqrt(exp_avg_sq) / h.bias_correction2_sqrt + h.eps));
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -26,16 +26,17 @@ adamw(char *memory, const long long *table, const int2 *chunks,  // per block: t
     const Tensor tensor = ((const Tensor *)table)[chunk.x];
     Elem *params = (Elem *)(memory + tensor.param);
     const Elem *grads = (const Elem *)(memory + tensor.grad);
-    Acc *means = (Acc *)(memory + tensor.mean), *squares = (Acc *)(memory + tensor.square);
+    Acc *exp_avgs = (Acc *)(memory + tensor.exp_avg), *exp_avg_sqs = (Acc *)(memory + tensor.exp_avg_sq);
     const long long i = (long long)chunk.y * THREADS + threadIdx.x;  // index of the vector
     if ((i + 1) * VEC <= tensor.size) {
         Vector<Elem> param = ((Vector<Elem> *)params)[i];
         const Vector<Elem> grad = ((const Vector<Elem> *)grads)[i];
-        Vector<Acc> mean = ((Vector<Acc> *)means)[i], square = ((Vector<Acc> *)squares)[i];
+        Vector<Acc> exp_avg = ((Vector<Acc> *)exp_avgs)[i], exp_avg_sq = ((Vector<Acc> *)exp_avg_sqs)[i];
         #pragma unroll
-        for (int v = 0; v < VEC; v++) update(param.at[v], grad.at[v], mean.at[v], square.at[v], parameters);
+        for (int v = 0; v < VEC; v++) update(param.at[v], grad.at[v], exp_avg.at[v], exp_avg_sq.at[v], parameters);
         ((Vector<Elem> *)params)[i] = param;
-        ((Vector<Acc> *)means)[i] = mean, ((Vector<Acc> *)squares)[i] = square;
+        ((Vector<Acc> *)exp_avgs)[i] = exp_avg, ((Vector<Acc> *)exp_avg_sqs)[i] = exp_avg_sq;
     } else
-        for (long long j = i * VEC; j < tensor.size; j++) update(params[j], grads[j], means[j], squares[j], parameters);
+        for (long long j = i * VEC; j < tensor.size; j++)
+            update(params[j], grads[j], exp_avgs[j], exp_avg_sqs[j], parameters);
 }

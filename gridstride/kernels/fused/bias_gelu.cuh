@@ -28,8 +28,8 @@ __device__ KeepMask keep_mask(long long first, unsigned long long seed, float p)
         for (int w = 0; w < 4 && v + w < VEC; w++) {
             unsigned word = words[w];
             if constexpr (VEC < 4) {  // the vector may begin at any of the four words
-                int at = (first + w) % 4;
-                word = at == 0 ? bits.x : at == 1 ? bits.y : at == 2 ? bits.z : bits.w;
+                int word_index = (first + w) % 4;
+                word = word_index == 0 ? bits.x : word_index == 1 ? bits.y : word_index == 2 ? bits.z : bits.w;
             }
             res.at[v + w] = (word >> 8) * 0x1p-24f >= p;  // 24 bits as a value from 0 to 1
         }

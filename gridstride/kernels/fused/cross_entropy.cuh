@@ -9,8 +9,8 @@ struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
 struct RowAlignment {
     unsigned width, peeled_head, vectors, peeled;  // peeled_head: peeled elements before the first vector
     __device__ RowAlignment(const Elem *elements, unsigned width) : width(width) {
-        const unsigned past = (size_t)elements % sizeof(Vector) / sizeof(Elem);
-        peeled_head = min(width, (VEC - past) % VEC);
+        const unsigned misalignment = (size_t)elements % sizeof(Vector) / sizeof(Elem);
+        peeled_head = min(width, (VEC - misalignment) % VEC);
         vectors = (width - peeled_head) / VEC;
         peeled = width - vectors * VEC;
     }

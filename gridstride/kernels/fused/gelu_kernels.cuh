@@ -1,5 +1,5 @@
 // GELU of `size` elements, and its gradient: dx from dy. A block processes THREADS * LOADS_IN_FLIGHT vectors.
-template<class F> __device__ void visit_vectors(long long size, F f) {  // f(index in the thread, index in the array)
+template<class F> __device__ void visit_vectors(long long size, F f) {  // f(index of the load, index in the array)
     const long long first = (long long)blockIdx.x * THREADS * LOADS_IN_FLIGHT + threadIdx.x, vectors = size / VEC;
     #pragma unroll
     for (int a = 0; a < LOADS_IN_FLIGHT; a++)

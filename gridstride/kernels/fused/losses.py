@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -330,7 +330,7 @@ class _CrossEntropy(torch.autograd.Function):
         return grad
 
 
-_apply_cross_entropy = applier(_CrossEntropy)
+_apply_cross_entropy = make_apply(_CrossEntropy)
 
 
 # Up to this many bytes, torch computes the loss with its gradient faster, except in CUDA graphs (see

@@ -3,18 +3,18 @@
 // shared memory.
 __device__ int block_of_row() { return rank(); }
 
-struct Mailbox { RowState states[THREADS / 32 * CLUSTER]; u64 full; };
-__device__ Mailbox &mailbox() {
-    __shared__ Mailbox box;
-    return box;
+struct ReceiveBuffer { RowState states[THREADS / 32 * CLUSTER]; u64 full; };
+__device__ ReceiveBuffer &receive_buffer() {
+    __shared__ ReceiveBuffer buffer;
+    return buffer;
 }
 
 __device__ void signal_started() {  // signals the other blocks that this one's mbarrier is initialized
     if (threadIdx.x == 0) {
-        const u32 full = address(&mailbox().full);
+        const u32 full = address(&receive_buffer().full);
         barrier_init(full, 1);
         fence_mbarrier_init();
-        barrier_expect(full, sizeof mailbox().states);
+        barrier_expect(full, sizeof receive_buffer().states);
     }
     cluster_arrive_relaxed();
 }
@@ -23,8 +23,8 @@ __device__ void signal_started() {  // signals the other blocks that this one's 
 __device__ RowState merge_row(RowState state) {
     constexpr int WARPS = THREADS / 32, ROW_WARPS = WARPS * CLUSTER;
     const int lane = threadIdx.x % 32;
-    RowState *states = mailbox().states;
-    const u32 full = address(&mailbox().full);
+    RowState *states = receive_buffer().states;
+    const u32 full = address(&receive_buffer().full);
     state = merge_lanes<32>(state);
     cluster_wait();  // the mbarriers of the other blocks are initialized
     if (lane < CLUSTER) {

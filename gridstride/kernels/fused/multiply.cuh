@@ -3,16 +3,16 @@
 struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
 
 __global__ void __launch_bounds__(THREADS) multiply(Elem *x, const Acc *factor, long long size) {
-    const Acc by = *factor;
-    if (by == 1) return;
+    const Acc scale = *factor;
+    if (scale == 1) return;
     Vector *vectors = (Vector *)x;
     const long long first = (long long)blockIdx.x * THREADS + threadIdx.x, step = (long long)gridDim.x * THREADS;
     for (long long i = first; i < size / VEC; i += step) {
         Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < VEC; v++) vector.at[v] = Elem((Acc)vector.at[v] * by);
+        for (int v = 0; v < VEC; v++) vector.at[v] = Elem((Acc)vector.at[v] * scale);
         vectors[i] = vector;
     }
     const long long last = size / VEC * VEC + first;  // the elements after the last complete vector
-    if (last < size) x[last] = Elem((Acc)x[last] * by);
+    if (last < size) x[last] = Elem((Acc)x[last] * scale);
 }

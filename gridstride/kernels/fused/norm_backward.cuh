@@ -1,9 +1,9 @@
 // Computes dx from dy and, with PARAM_GRADS, partial sums of the gradients of weight and bias. With x_hat = (x - mean)
 // * inv_std and g = dy * weight: dx = inv_std * (g - mean(g) - x_hat * mean(g * x_hat)); without CENTERED, mean and
-// mean(g) are 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum` is its gradient from them, which is
-// added. Blocks are persistent, so the column gradients accumulate in registers over all rows of a block. With
-// PIPELINED, on a Hopper GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory; otherwise,
-// with PREFETCH, a thread loads its next row before it finishes the current one. If a row has more than
+// mean(g) are 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum`, the gradient of x from these
+// operators, is added to dx. Blocks are persistent, so the column gradients accumulate in registers over all rows of a
+// block. With PIPELINED, on a Hopper GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory;
+// otherwise, with PREFETCH, a thread loads its next row before it finishes the current one. If a row has more than
 // VECS_PER_THREAD vectors per thread, the remaining ones are read again, and their column gradients accumulate in
 // global memory.
 struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREAD]; Acc inv_std, mean; };
@@ -11,7 +11,7 @@ struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREA
 // ARRAYS: input arrays; COLUMN_GRADS: gradients per column, of the weight and, with CENTERED, of the bias
 constexpr int ARRAYS = HAS_RESIDUAL ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
 
-template<class F>  // f(x, dy, weights, index in the row, index in the thread or -1)
+template<class F>  // f(x, dy, weights, index in the row, index in the registers or -1)
 __device__ void visit_vectors(const Row &row, const Vector (&weights_in_registers)[VECS_PER_THREAD], const Vector *x,
                                 const Vector *dy, const Vector *weights, int vectors, F f) {
     visit_registers(vectors, [&](int k, int i) { f(row.x[k], row.dy[k], weights_in_registers[k], i, k); });

@@ -8,7 +8,7 @@ from .sources import DTYPE_BYTES, accumulator_type
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 
 
@@ -128,7 +128,7 @@ class _Norm(torch.autograd.Function):
         return *grads, None, None
 
 
-_apply_norm_function = applier(_Norm)
+_apply_norm_function = make_apply(_Norm)
 
 
 # Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes

@@ -9,9 +9,9 @@ void launch(int case_index, const Arrays &a);
 constexpr bool CENTERED = OPERATOR == LAYER_NORM, NORM = OPERATOR == RMS_NORM || CENTERED;
 constexpr bool BIASED = OPERATOR == BIAS_GELU;
 
-Elem *random_array(size_t size, int which) {
+Elem *random_array(size_t size, int array) {
     Elem *x = allocate<Elem>(size);
-    fill_normal<<<(size + 255) / 256, 256>>>(x, size, which);
+    fill_normal<<<(size + 255) / 256, 256>>>(x, size, array);
     return x;
 }
 
@@ -21,7 +21,7 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
     for (size_t i = 0; i < want.size(); i++)
         if (!(std::abs(got[i] - want[i]) <=
               RELATIVE_TOLERANCE * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
-            printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\n", NAME, what, i / width, i % width, got[i],
+            printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\x_hat", NAME, what, i / width, i % width, got[i],
                    want[i]);
             exit(1);
         }
@@ -36,16 +36,16 @@ struct Expected { std::vector<double> rows, dweight, dbias; };
 void add_norm(Expected &want, const double *x, const double *dy, const std::vector<double> &weight,
               const std::vector<double> &bias, double mean, double factor) {
     const int width = weight.size();
-    double g_mean = 0, gn_mean = 0;
+    double g_mean = 0, g_x_hat_mean = 0;
     for (int i = 0; BACKWARD && i < width; i++) {
-        double n = (x[i] - mean) * factor, g = dy[i] * weight[i];
-        g_mean += CENTERED ? g / width : 0, gn_mean += g * n / width;
-        want.dweight[i] += dy[i] * n, want.dbias[i] += dy[i];
+        double x_hat = (x[i] - mean) * factor, g = dy[i] * weight[i];
+        g_mean += CENTERED ? g / width : 0, g_x_hat_mean += g * x_hat / width;
+        want.dweight[i] += dy[i] * x_hat, want.dbias[i] += dy[i];
     }
     for (int i = 0; i < width; i++) {
-        double n = (x[i] - mean) * factor;
-        want.rows.push_back(BACKWARD ? factor * (dy[i] * weight[i] - g_mean - n * gn_mean)
-                                      : n * weight[i] + (CENTERED ? bias[i] : 0));
+        double x_hat = (x[i] - mean) * factor;
+        want.rows.push_back(BACKWARD ? factor * (dy[i] * weight[i] - g_mean - x_hat * g_x_hat_mean)
+                                      : x_hat * weight[i] + (CENTERED ? bias[i] : 0));
     }
 }
 
@@ -105,6 +105,6 @@ int run() {
     double ms = run_cases(std::size(cases), gpu, run_case);
     auto [rows, width] = *(std::end(cases) - 1);
     double bytes = (double)rows * width * sizeof(Elem) * (BACKWARD ? 3 : 2);
-    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
+    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\x_hat", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

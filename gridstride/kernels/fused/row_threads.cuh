@@ -23,7 +23,7 @@ template<int N> __device__ void row_sum(Acc (&x)[N], int buffer) {
     }
 }
 
-// Calls f(index in the thread, index in the row) for the vectors that are in registers.
+// Calls f(index in the thread's registers, index in the row) for the vectors that are in registers.
 template<class F> __device__ void visit_registers(int vectors, F f) {
     #pragma unroll
     for (int k = 0; k < VECS_PER_THREAD; k++)

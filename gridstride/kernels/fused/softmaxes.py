@@ -14,7 +14,7 @@ from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import applier, differentiable_once, differentiate_eagerly, needs_autograd
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd
 from ..common import check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
@@ -252,7 +252,7 @@ class _Softmax(torch.autograd.Function):
         return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
 
 
-_apply_softmax_function = applier(_Softmax)
+_apply_softmax_function = make_apply(_Softmax)
 
 
 # Up to this many bytes, torch is faster with gradients, except in CUDA graphs (see `common.is_host_bound`)

@@ -69,7 +69,7 @@ def _run_bmm(a, b):
 
 # torch multiplies 16-bit batches whose kernel is estimated to take longer than this, in microseconds, because its
 # kernels are 3% faster on average (benchmarks/every_shape.py). It multiplies smaller batches only in CUDA graphs:
-# elsewhere launch overhead is the limiter, and ours is smaller.
+# elsewhere launch overhead is the limiter, and torch has the larger one.
 _MAX_LAUNCH_BOUND_US, _CYCLES_PER_US = 28, 1750
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's GEMMs, as a baseline: `proposed_kernels` returns the kernels that cublasLt proposes for a shape.
+"""NVIDIA's GEMMs, as a baseline: `heuristic_kernels` returns the kernels that cublasLt proposes for a shape.
 
 torch uses the first proposal, which is not the fastest for some shapes. The library is the one that torch has loaded;
 its functions and constants are documented in NVIDIA's `cublasLt.h`.
@@ -13,7 +13,7 @@ from pathlib import Path
 from ...cpp.driver import current_stream
 from ...bench.recording import Unavailable
 
-__all__ = ['proposed_kernels', 'ProposedKernel']
+__all__ = ['heuristic_kernels', 'ProposedKernel']
 
 _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
@@ -200,7 +200,7 @@ class ProposedKernel:
         return out
 
 
-def proposed_kernels(
+def heuristic_kernels(
     stored_a,
     stored_b,  # contiguous: (M, K) and (K, N); with layout 'tn' A is stored as (K, M), with 'nt' B as (N, K)
     layout='nn',
@@ -208,7 +208,7 @@ def proposed_kernels(
 ) -> list:  # of `ProposedKernel`, in the library's order
     """Return the kernels that cublasLt proposes for a GEMM.
 
-        proposed_kernels(A, B)[0](A, B, out)
+        heuristic_kernels(A, B)[0](A, B, out)
 
     Raises Unavailable without a cublasLt."""
     M, K = stored_a.shape[::-1] if layout[0] == 't' else stored_a.shape

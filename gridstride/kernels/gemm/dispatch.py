@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .plan import MAX_PLANS, TYPES, allows_tf32, cache_clearers, fallback_reason, is_torch_faster_in_graphs, multiply
-from ..call_tables import applier, is_any_autocast_enabled
+from ..call_tables import make_apply, is_any_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import GemmKernel
 from ..common import make_context_current_once
@@ -171,7 +171,7 @@ class _Matmul(torch.autograd.Function):
         return _gradients(ctx, grad_out, matmul)
 
 
-_apply_matmul = applier(_Matmul)
+_apply_matmul = make_apply(_Matmul)
 
 
 def check_epilogue(epilogue):

@@ -9,8 +9,8 @@
 // For the epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input
 // of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
 // added to `out`), and the functions `active` and `active_grad`.
-constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M_BLOCKS = BM/64/WGS;
-constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX;  // complete TMA boxes along N
+constexpr int A_BYTES = BM*BK*2, BOX_BYTES = BK*128, M_BLOCKS = BM/64/WGS;
+constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX_BYTES;  // complete TMA boxes along N
 constexpr int CLUSTER = CM*CN, CLUSTER_ROWS = BM*CM, CLUSTER_COLS = BN*CN;    // in blocks, rows and columns
 constexpr int GROUP = 16;                                                // tile rows traversed together (L2 reuse)
 constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // results are stored by TMA
@@ -18,38 +18,38 @@ constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // resu
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
 // Loads a box of an array with three axes
-__device__ void tma_load(u32 to, const TensorMap &x, int z, int r, int c, u32 bar) {
+__device__ void tma_load(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];"
-                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar) : "memory");
+                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar) : "memory");
 }
-__device__ void tma_load_multicast(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, short blocks) {
+__device__ void tma_load_multicast(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar, short blocks) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3, %4}], [%5], %6;"
-                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(z), "r"(bar), "h"(blocks) : "memory");
+                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar), "h"(blocks) : "memory");
 }
 
 // The position of a cluster's tile: its matrix or group, its first row and column, and the end of the group's rows
-struct Tile { int z, row, column, end; };
+struct Tile { int matrix, row, column, end; };
 
 struct Schedule {
     const int *ends;
-    int count, tile_cols, tile, z, begin, end, tiles_before;     // group z: rows begin, ..., end-1
+    int count, tile_cols, tile, group, begin, end, tiles_before;     // the group has rows begin, ..., end-1
     __device__ Schedule(const int *ends, int count, int M, int N)
-        : ends(ends), count(count), tile_cols((N + CLUSTER_COLS-1)/CLUSTER_COLS), tile(blockIdx.x/CLUSTER), z(0),
-          begin(0), end(GROUPED ? ends[0] : M), tiles_before(0) {}
-    // Returns whether this cluster has another tile, and describes it
+        : ends(ends), count(count), tile_cols((N + CLUSTER_COLS-1)/CLUSTER_COLS), tile(blockIdx.x/CLUSTER),
+          group(0), begin(0), end(GROUPED ? ends[0] : M), tiles_before(0) {}
+    // Sets `t` to the next tile of this cluster; returns false if there is none
     __device__ bool next(Tile &t) {
-        for (;; z++) {
+        for (;; group++) {
             int tile_rows = (end - begin + CLUSTER_ROWS-1)/CLUSTER_ROWS, index = tile - tiles_before;
             if (!GROUPED) {
-                t.z = index/(tile_rows*tile_cols);
+                t.matrix = index/(tile_rows*tile_cols);
                 index %= tile_rows*tile_cols;
-                if (t.z >= count) return false;
+                if (t.matrix >= count) return false;
             }
-            else if (index < tile_rows*tile_cols) t.z = z;
-            else if (z == count-1) return false;
-            else { tiles_before += tile_rows*tile_cols; begin = end; end = ends[z+1]; continue; }
+            else if (index < tile_rows*tile_cols) t.matrix = group;
+            else if (group == count-1) return false;
+            else { tiles_before += tile_rows*tile_cols; begin = end; end = ends[group+1]; continue; }
             int first = index/(GROUP*tile_cols)*GROUP, position = index%(GROUP*tile_cols);
             int rows = min(GROUP, tile_rows - first);
             t.row = begin + (first + position%rows)*CLUSTER_ROWS;
@@ -63,20 +63,24 @@ struct Schedule {
 
 // Loads part `part` of the ROWS rows of a box and multicasts it to the PARTS blocks of the cluster that need the box
 template<int PARTS, int ROWS>
-__device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 bar, int part) {
+__device__ void load_part(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar, int part) {
     static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
-    if (PARTS == 1) tma_load(to, x, z, r, c, bar);
-    else tma_load_multicast(to + part*(ROWS/PARTS)*128, x, z, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
+    if (PARTS == 1) tma_load(to, x, batch, r, c, bar);
+    else tma_load_multicast(to + part*(ROWS/PARTS)*128, x, batch, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
 
 // Loads the tiles of a step, starting at `k` along K, for block `rank` of the cluster: its part of each shared box
 __device__ void load_step(u32 a, u32 b, const TensorMap &A, const TensorMap &B, const Tile &t, int k, u32 bar,
                           int rank) {
-    int row = t.row + rank%CM*BM, za = GROUPED ? 0 : t.z;
-    if (A_TRANSPOSED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, A, za, k, row + x, bar, rank);
-    else load_part<CN, BM>(a, A, za, row, k, bar, rank);
-    if (B_TRANSPOSED) load_part<CM, BN>(b, B, t.z, t.column, k, bar, rank);
-    else for (int x = 0; x < BN; x += 64) load_part<CM, BK>(b + x/64*BOX, B, t.z, k, t.column + x, bar, rank);
+    int row = t.row + rank%CM*BM, a_matrix = GROUPED ? 0 : t.matrix;
+    if (A_TRANSPOSED)
+        for (int x = 0; x < BM; x += 64)
+            load_part<CN, BK>(a + x/64*BOX_BYTES, A, a_matrix, k, row + x, bar, rank);
+    else load_part<CN, BM>(a, A, a_matrix, row, k, bar, rank);
+    if (B_TRANSPOSED) load_part<CM, BN>(b, B, t.matrix, t.column, k, bar, rank);
+    else
+        for (int x = 0; x < BN; x += 64)
+            load_part<CM, BK>(b + x/64*BOX_BYTES, B, t.matrix, k, t.column + x, bar, rank);
 }
 
 // Issues the wgmma instructions of a step: d (+)= its part of A @ B. da and db are the descriptors of its tiles
@@ -111,7 +115,7 @@ __device__ float2 unpack(u32 x) { return make_float2(float(((Elem *)&x)[0]), flo
 
 // The operands of the epilogue
 struct EpilogueOperands {
-    const Elem *__restrict__ bias, *__restrict__ other;   // (N); like out: the addend or the factor
+    const Elem *__restrict__ bias, *__restrict__ other;   // bias: (N); other: the addend or factor, of the shape of out
     Elem *saved;                                          // like out: receives the activation's input or gradient
     float *sums;                                            // partial column sums: one row per warp of rows of out
     float scale;
@@ -150,25 +154,26 @@ __device__ float reduce_rows(float (&v)[8]) {
     return v[0];
 }
 
-__device__ void tma_store(const TensorMap &x, int z, int r, int c, u32 from) {
+__device__ void tma_store(const TensorMap &x, int batch, int r, int c, u32 from) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
-                 :: "l"(&x), "r"(c), "r"(r), "r"(z), "r"(from) : "memory");
+                 :: "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(from) : "memory");
 }
 // Waits until at most one of the thread's TMA stores still reads shared memory
 __device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Stores 16 x 64 elements of a warp by TMA, through one of two buffers of 2048 bytes at `buffer` (double buffering)
-__device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, int c, u32 buffer, int &pieces) {
+// Stores 16 x 64 elements of a warp by TMA, through one of two staging buffers of 2048 bytes at `buffer` (double
+// buffering). `num_stores`: the number of earlier calls
+__device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int batch, int r, int c, u32 buffer, int &num_stores) {
     int lane = threadIdx.x%32, tr = lane%16;
-    u32 piece = buffer + pieces++%2*2048;
+    u32 staging = buffer + num_stores++%2*2048;
     if (lane == 0) stores_wait_read_but_one();
     __syncwarp();
     #pragma unroll
     for (int g = 0; g < 8; g += 2)
-        stmatrix(piece + tr*128 + ((g + lane/16) ^ tr%8)*16, v[0][g], v[1][g], v[0][g+1], v[1][g+1]);
+        stmatrix(staging + tr*128 + ((g + lane/16) ^ tr%8)*16, v[0][g], v[1][g], v[0][g+1], v[1][g+1]);
     fence_for_tma();
     __syncwarp();
-    if (lane == 0) { tma_store(x, z, r, c, piece); stores_commit(); }
+    if (lane == 0) { tma_store(x, batch, r, c, staging); stores_commit(); }
 }
 
 // Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `to`: the address of
@@ -176,10 +181,11 @@ __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int z, int r, i
 __device__ void store_rows(u32 (&v)[2][8], Elem *to, int rows, int columns, int N) {
     #pragma unroll
     for (int i = 0; i < 4; i++) {                           // two halves of the rows, two of the columns
-        u32 four[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
+        u32 words[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
         int c = i%2*32 + threadIdx.x%4*8;
-        transpose_quad(four);
-        if (i/2*8 < rows && c < columns) *(uint4 *)(to + (size_t)(i/2*8)*N + c) = {four[0], four[1], four[2], four[3]};
+        transpose_quad(words);
+        if (i/2*8 < rows && c < columns)
+            *(uint4 *)(to + (size_t)(i/2*8)*N + c) = {words[0], words[1], words[2], words[3]};
     }
 }
 
@@ -189,7 +195,7 @@ __device__ void store_rows(u32 (&v)[2][8], Elem *to, int rows, int columns, int 
 template<int BLOCKS_M, int REGS>
 __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_map, const TensorMap &saved_map,
                        Out *out, const EpilogueOperands &o, const Tile &t, int row, int top, LoadedOperand loaded,
-                       u32 buffer, int &pieces, size_t first_row, int column_end, int N) {
+                       u32 buffer, int &num_stores, size_t first_row, int column_end, int N) {
     int q = threadIdx.x%4, lane = threadIdx.x%32, warp = threadIdx.x%128/32;
     LoadedOperand next;
     #pragma unroll
@@ -211,10 +217,10 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
                 #pragma unroll
                 for (int b = 0; b < 2 && (MULTIPLIED || ADDED); b++) {
                     uint4 packed = loaded.rows[(c/32 + b)%IN_FLIGHT][2*i + x];
-                    u32 four[4] = {packed.x, packed.y, packed.z, packed.w};
-                    transpose_quad(four);
+                    u32 words[4] = {packed.x, packed.y, packed.z, packed.w};
+                    transpose_quad(words);
                     #pragma unroll
-                    for (int g = 0; g < 4; g++) operand[b*4 + g] = four[g];
+                    for (int g = 0; g < 4; g++) operand[b*4 + g] = words[g];
                 }
                 #pragma unroll
                 for (int g = 0; g < 8 && c + g*8 < 2*REGS; g++) {
@@ -239,11 +245,11 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
                 }
             }
             int r = top + i*64 + warp*16, rows_left = t.end - row - i*64;
-            size_t at = (first_row + row + i*64)*N + t.column + c;
-            if (STAGED && c + 64 <= 2*REGS) store_by_tma(v, out_map, t.z, r, t.column + c, buffer, pieces);
-            else if (sizeof(Out) == 2) store_rows(v, (Elem *)out + at, rows_left, column_end - t.column - c, N);
-            if (SAVED && STAGED) store_by_tma(saved, saved_map, t.z, r, t.column + c, buffer, pieces);
-            else if (SAVED) store_rows(saved, o.saved + at, rows_left, N - t.column - c, N);
+            size_t offset = (first_row + row + i*64)*N + t.column + c;
+            if (STAGED && c + 64 <= 2*REGS) store_by_tma(v, out_map, t.matrix, r, t.column + c, buffer, num_stores);
+            else if (sizeof(Out) == 2) store_rows(v, (Elem *)out + offset, rows_left, column_end - t.column - c, N);
+            if (SAVED && STAGED) store_by_tma(saved, saved_map, t.matrix, r, t.column + c, buffer, num_stores);
+            else if (SAVED) store_rows(saved, o.saved + offset, rows_left, N - t.column - c, N);
         }
         #pragma unroll
         for (int b = 0; b < 2 && COLUMN_SUMS; b++) {
@@ -278,11 +284,11 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
         asm volatile("griddepcontrol.launch_dependents;");
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
-    Schedule work(ends, count, M, N);
+    Schedule schedule(ends, count, M, N);
     Tile t;
     if (wg == WGS) {                                        // producer: one thread issues TMA loads
         setmaxnreg_dec<PRODUCER_REGS>();
-        if (threadIdx.x == WGS*128) for (bool backward = false; work.next(t); backward = !backward)
+        if (threadIdx.x == WGS*128) for (bool backward = false; schedule.next(t); backward = !backward)
             for (int step = 0; step < steps; step++) {      // alternates directions: the last tiles are still in L2
                 int k = (backward ? steps-1 - step : step)*BK;
                 barrier_wait(empty + 8*s, phase-1);
@@ -292,29 +298,30 @@ multiply(const __grid_constant__ TensorMap A, const __grid_constant__ TensorMap 
             }
     } else {                                                // consumers
         setmaxnreg_inc<CONSUMER_REGS>();
-        int last = -1, pieces = 0;                      // the stage of the previous step; pieces stored so far
+        int prev_stage = -1, num_stores = 0;            // the stage of the previous step; TMA stores so far
         bool signals = threadIdx.x%128 < CLUSTER;       // thread t signals block t
-        u64 da = descriptor(a + wg*M_BLOCKS*64*128, 16), db = descriptor(b, B_TRANSPOSED ? 16 : BOX);
+        u64 da = descriptor(a + wg*M_BLOCKS*64*128, 16), db = descriptor(b, B_TRANSPOSED ? 16 : BOX_BYTES);
         EpilogueOperands operands = {bias, other, saved, sums, scale};
         float d[M_BLOCKS][BN/2];
-        while (work.next(t)) {
+        while (schedule.next(t)) {
             for (int step = 0; step < steps; step++) {
                 barrier_wait(full + 8*s, phase);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > 0);
                 wgmma_wait<1>();                            // the previous step has finished: its stage is empty
-                if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
-                last = s;
+                if (prev_stage >= 0 && signals) barrier_arrive_at(empty + 8*prev_stage, threadIdx.x%128);
+                prev_stage = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
             int top = t.row + rank%CM*BM + wg*M_BLOCKS*64, row = top + threadIdx.x%128/32*16 + threadIdx.x%32/4;
-            size_t first = GROUPED ? 0 : (size_t)t.z*M;
+            size_t first = GROUPED ? 0 : (size_t)t.matrix*M;
             LoadedOperand loaded = load_operand(operands, t, row, 0, first, N);       // in flight during the last step
             wgmma_wait<0>();
             fence_accumulators(d);
-            if (signals) barrier_arrive_at(empty + 8*last, threadIdx.x%128);
-            last = -1;
-            int right = BN%64 ? min(N, t.column + BN) : N;  // otherwise TMA clips at N
-            apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, buffer, pieces, first, right, N);
+            if (signals) barrier_arrive_at(empty + 8*prev_stage, threadIdx.x%128);
+            prev_stage = -1;
+            int column_end = BN%64 ? min(N, t.column + BN) : N;  // otherwise TMA clips at N
+            apply_epilogue(d, out_map, saved_map, out, operands, t, row, top, loaded, buffer, num_stores, first,
+                           column_end, N);
         }
         if (threadIdx.x%32 == 0) stores_wait_read();
     }

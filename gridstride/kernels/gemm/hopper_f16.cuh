@@ -125,12 +125,12 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCK
 gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
          const __grid_constant__ TensorMap out, int h, int w, int k) {
     static_assert(BUFFER >= 128*OUT_COLS && BUFFER >= (CK - 1)*SENT_QUADS*4*16, "BUFFER is too small");
-    static_assert(SWAP_AB || N%16 == 0, "boxes of results have whole sixteens of columns");
-    static_assert(!SPLIT_N || !B_MN_MAJOR || COLUMNS%BOX == 0, "each warpgroup has whole boxes");
-    static_assert(!PINGPONG || (CK == 1 && !SPLIT_N), "ping-pong warpgroups have whole tiles");
+    static_assert(SWAP_AB || N%16 == 0, "the number of columns of a box of results must be a multiple of 16");
+    static_assert(!SPLIT_N || !B_MN_MAJOR || COLUMNS%BOX == 0, "each warpgroup must have complete boxes");
+    static_assert(!PINGPONG || (CK == 1 && !SPLIT_N), "ping-pong warpgroups must have complete tiles");
     extern __shared__ __align__(1024) char shared[];
     u32 a = address(shared), b = a + STAGES*A_BYTES, buffers = b + STAGES*B_BYTES;
-    u32 full = buffers + WGS*BUFFER, empty = full + 8*STAGES, added = empty + 8*STAGES;
+    u32 full = buffers + WGS*BUFFER, empty = full + 8*STAGES, received = empty + 8*STAGES;
     int rank = blockIdx.x%CLUSTER, k_part = rank/SHARING_BLOCKS,
         cluster_row = rank%CM, cluster_col = rank%SHARING_BLOCKS/CM;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
@@ -142,7 +142,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
     int begin = k_part*steps/CK, end = (k_part + 1)*steps/CK;
     if (threadIdx.x == 0) {
         for (int s = 0; s < 2*STAGES; s++) barrier_init(full + 8*s, s < STAGES ? 1 : WGS_PER_TILE*(CM + CN - 1));
-        if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*SENT_QUADS*4*16); }
+        if (CK > 1) { barrier_init(received, 1); barrier_expect(received, WGS*(CK - 1)*SENT_QUADS*4*16); }
         fence_mbarrier_init();
     } else if (threadIdx.x == WGS*128) first_position(cluster, tile_rows, tile_cols, tr, tc);
     if (CLUSTER > 1) { cluster_arrive_relaxed(); cluster_wait(); } else __syncthreads();
@@ -174,7 +174,7 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
         if (CLUSTER > 1) cluster_arrive_relaxed();
     } else {                                                // consumers
         if (MOVES_REGISTERS) setmaxnreg_inc<CONSUMER_REGS>();
-        int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
+        int warp = threadIdx.x/32, t = threadIdx.x%128, prev_stage = -1;
         // thread t signals block t
         bool signals = t < CLUSTER && t/SHARING_BLOCKS == k_part &&
                        (t%CM == cluster_row || t%SHARING_BLOCKS/CM == cluster_col);
@@ -201,8 +201,8 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
                 barrier_wait(full + 8*s, phase);
                 multiply_step(d, a_descriptor + s*(A_BYTES/16), b_descriptor + s*(B_BYTES/16), step > begin);
                 wgmma_wait<1>();                            // the previous step has finished: its stage is empty
-                if (last >= 0 && refills-- > 0 && signals) barrier_arrive_at(empty + 8*last, t);
-                last = s;
+                if (prev_stage >= 0 && refills-- > 0 && signals) barrier_arrive_at(empty + 8*prev_stage, t);
+                prev_stage = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
             if (PINGPONG && tile + clusters < tiles) release_warpgroup(1 - wg);
@@ -210,13 +210,14 @@ gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMa
             fence_accumulators(d);
             int x = ((SWAP_AB ? tc : tr)*CM + cluster_row)*BM + wg*(A_PART/128) + (SWAP_AB ? 0 : warp%4*16);
             int y = ((SWAP_AB ? tr : tc)*CN + cluster_col)*BN + (SPLIT_N ? wg*COLUMNS : 0);
-            if (refills-- > 0 && signals) barrier_arrive_at(empty + 8*last, t);
-            last = -1;
+            if (refills-- > 0 && signals) barrier_arrive_at(empty + 8*prev_stage, t);
+            prev_stage = -1;
             if (PINGPONG) skip(TILE_STRIDE - 1);
             if (CLUSTER > 1 && tile + TILE_STRIDE*clusters >= tiles) cluster_arrive_relaxed();
             if constexpr (CK > 1) {                         // there is one tile per cluster
                 float sums[M][N/2];
-                reduce_cluster(sums, d, (float4 *)(shared + buffer - a), added, k_part, cluster_col*CM + cluster_row);
+                reduce_cluster(sums, d, (float4 *)(shared + buffer - a), received, k_part,
+                               cluster_col*CM + cluster_row);
                 store_results(sums, out, x, y + min(k_part*N, COLUMNS - N), h, w, staging, sends, wg);
             } else store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, staging, sends, wg);
             if ((tile += TILE_STRIDE*clusters) < tiles) tile_position(tile, tile_rows, tile_cols, tr, tc);

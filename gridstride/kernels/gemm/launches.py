@@ -15,7 +15,7 @@ from ..sparse.launches import launch_prepared, prepare_launch
 from ..common import dtype_name
 
 
-def unsupported_reason(dtype, layout, M, N, K):  # None if the kernel can
+def unsupported_reason(dtype, layout, M, N, K):  # None if it can
     "Return the reason why the kernel cannot multiply matrices of this type and these sizes"
     if dtype not in F16_TYPES:
         return f'the kernel multiplies {" and ".join(F16_TYPES)}, not {dtype}'
@@ -29,7 +29,7 @@ def unsupported_reason(dtype, layout, M, N, K):  # None if the kernel can
 def unsupported_device_reason(x):  # None if the kernel runs there
     "Return the reason why the kernel does not run on the device of `x`; the emulator runs it within `using`"
     if x.is_cuda and not on_hopper():
-        return 'the kernel is made for Hopper (compute capability 9.0), and this is another GPU'
+        return 'the kernel requires a Hopper GPU (compute capability 9.0)'
 
 
 def stored_layout(a, b):
@@ -115,8 +115,8 @@ def run_gemm(
     outputs = [_as_batch(x) for x in (out, out if saved_or_grad is None else saved_or_grad)]
     mapped_outputs = outputs if is_staged(problem) else [batch_a, batch_a]
     # The kernel does not access the operands that this problem lacks, so their arguments may have any address.
-    other = addend if multiplier is None else multiplier
-    optional = [stored_a if x is None else x for x in (saved_or_grad, bias, other)]
+    elementwise_operand = addend if multiplier is None else multiplier
+    optional = [stored_a if x is None else x for x in (saved_or_grad, bias, elementwise_operand)]
     group_ends = out.view(torch.int32) if group_ends is None else group_ends
     arrays = batch_a, batch_b, *mapped_outputs, out, *optional, sums, group_ends
     launch_prepared(_prepared_launch, (problem, float(scale), tile), stored_a, arrays)

@@ -4,7 +4,7 @@
 // is timed). The launches are defined below.
 struct Arrays {
     Elem *A, *B, *bias, *other, *saved;
-    Out *out, *before;
+    Out *out, *initial_out;
     float *sums;
     int *ends;
 };
@@ -33,9 +33,9 @@ __device__ double gelu_grad(double x) {
 __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, int col_step, int *num_wrong) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) * row_step, c = blockIdx.y * col_step;
     if (row >= (GROUPS ? M : count * M) || c >= N) return;
-    int z = GROUPS ? 0 : row / M, r = GROUPS ? row : row % M;
-    if (GROUPS) while (row >= x.ends[z]) z++;
-    const Elem *A = x.A + (GROUPS ? 0 : (size_t)z * M * K), *B = x.B + (size_t)z * K * N;
+    int matrix = GROUPS ? 0 : row / M, r = GROUPS ? row : row % M;
+    if (GROUPS) while (row >= x.ends[matrix]) matrix++;
+    const Elem *A = x.A + (GROUPS ? 0 : (size_t)matrix * M * K), *B = x.B + (size_t)matrix * K * N;
     double sum = 0, abs_sum = 0;
     for (int i = 0; i < K; i++) {
         double product = (double)(float)A[a_transposed ? (size_t)i * M + r : (size_t)r * K + i];
@@ -53,7 +53,7 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
     if (ACTIVATES) { factor = 1.13; sum = gelu(sum); }
     if (MULTIPLIES) { factor = fabs(other); sum *= other; }
     if (ADDS) { sum += other; abs_sum += fabs(other); }
-    if (ACCUMULATES) { sum += (float)x.before[index]; abs_sum += fabs((float)x.before[index]); }
+    if (ACCUMULATES) { sum += (float)x.initial_out[index]; abs_sum += fabs((float)x.initial_out[index]); }
     check_element((float)x.out[index], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * abs_sum,
                   UNIT_ROUNDOFF);
 }
@@ -112,7 +112,7 @@ int run() {
                     make_ends(count, M)};
         auto launch_case = [&] { launch(i, x); };
         auto run_checked = [&] {
-            if (ACCUMULATES) OK(cudaMemcpy(x.out, x.before, size * sizeof(Out), cudaMemcpyDefault));
+            if (ACCUMULATES) OK(cudaMemcpy(x.out, x.initial_out, size * sizeof(Out), cudaMemcpyDefault));
             else OK(cudaMemset(x.out, 0xff, size * sizeof(Out)));
             OK(cudaMemset(x.saved, 0xff, size * sizeof(Elem)));
             launch_case();

@@ -17,16 +17,16 @@ from ...utils import backend, gpu_count
 # (type, layout) -> function of (M, N, K, sms) that returns the kernel with the lowest estimate, or the reason why torch
 # multiplies. It selects large tiles if there is work for every SM, smaller tiles or split-K if there is not. A plan is
 # made once per shape and cached.
-CHOOSERS = {
+SELECTORS = {
     ('float32', 'nn'): bf16x6.choose,
     ('float32', 'tn'): bf16x6.choose_tn,  # A is column-major: its memory holds the transpose
     ('float32', 'nt'): bf16x6.choose_nt,  # B is column-major
 }
 _F16_KINDS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
-CHOOSERS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
+SELECTORS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
 # (type, layout) -> function of (M, N, K, sms, count) that returns the `count` kernels with the lowest estimates
-RANKERS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
-TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSERS))
+RANKINGS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
+TYPES = list(dict.fromkeys(dtype for dtype, _ in SELECTORS))
 MAX_PLANS = 4096  # cached plans
 MAX_CANDIDATES = 1000  # more than the kernels of any shape: all candidates
 TUNE_SECONDS = 0.05  # per kernel and condition: `tune` times with a cold L2 cache, and in a CUDA graph
@@ -97,8 +97,8 @@ def _capability_and_sms(device):
 
 
 # Products of 16-bit floats with few rows and a large matrix B, which torch multiplies faster on a Hopper GPU, measured
-# by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than a call of torch, whose launch
-# overhead is larger than ours.
+# by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than torch's launch overhead,
+# which is larger than that of this package.
 _FEW_ROWS = (128, 3 * 2**21), (256, 3 * 2**22)
 # Likewise with many rows and a result too small to occupy all SMs: (largest M * N, smallest M * N * K); for smaller
 # products launch overhead matters more, and torch's is larger
@@ -106,7 +106,7 @@ _SMALL_RESULTS = (9 * 2**17, 3 * 2**29), (3 * 2**20, 2**32)
 
 
 def _is_torch_faster(M, N, K, dtype):
-    "Return whether torch multiplies 16-bit floats of this shape faster than our kernels"
+    "Return whether torch multiplies 16-bit floats of this shape faster than this package's kernels"
     if dtype == 'float32':
         return False
     if M <= 256:
@@ -134,7 +134,7 @@ def _select_plan(M, N, K, dtype, device, layout):
             return Plan(kernels[0], 'selected by `using`')
         return Plan(None, 'no kernel passed to `using` supports this shape and type')
     if device is None:
-        return Plan(None, 'it is not on a GPU')
+        return Plan(None, 'the operands are not on a GPU')
     if dtype not in TYPES:
         return Plan(None, f'there is no kernel for {dtype}')
     capability, sms = _capability_and_sms(device)
@@ -143,7 +143,7 @@ def _select_plan(M, N, K, dtype, device, layout):
         return Plan(None, f'the kernels need a Hopper GPU (compute capability 9.0); this GPU has {received}')
     if _is_torch_faster(M, N, K, dtype):
         return Plan(None, 'torch is faster with a small result and a large K or matrix B')
-    choose = CHOOSERS.get((dtype, layout))
+    choose = SELECTORS.get((dtype, layout))
     kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
     if isinstance(kernel, str):
         return Plan(None, kernel)
@@ -182,7 +182,7 @@ def _cached_plan(M, N, K, dtype, device, layout='nn'):
 
 def _tuned_plan_for(*key):
     "Return the plan that `tune` measured, in this process or an earlier one; None if there is none"
-    if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKERS:
+    if key in _tuned_plans or key[4] is None or (key[3], key[5]) not in RANKINGS:
         return _tuned_plans.get(key)
     tuning_result = tuning_cache.find(*key)
     kernels = _candidates(*key, MAX_CANDIDATES) if tuning_result else []
@@ -231,7 +231,7 @@ def fallback_reason(a, b):
 
     # This is checked first, because dynamo warns if it traces a function with a cache, as those below.
     if torch.compiler.is_compiling():
-        return 'torch.compile traces it'
+        return 'torch.compile traces the call'
     torch = _import_torch()
     tensor_types = _tensor_types()
     if type(a) not in tensor_types or type(b) not in tensor_types:
@@ -245,15 +245,16 @@ def fallback_reason(a, b):
     if a.device != b.device:
         return 'the operands are on different devices'
     if not a.is_cuda and not (_forced_kernels and backend() == 'sim'):
-        return 'it is not on a GPU'
+        return 'the operands are not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
         return 'autocast decides the type'
     if a.dtype is torch.float32 and a.is_cuda and allows_tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
     if missing_name := _missing_torch_name():
-        return f'torch {torch.__version__} has no torch.{missing_name}, which shows whether torch.func transforms it'
+        purpose = 'which shows whether torch.func transforms an operand'
+        return f'torch {torch.__version__} has no torch.{missing_name}, {purpose}'
     if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:
-        return 'torch.func transforms it'
+        return 'torch.func transforms an operand'
 
 
 def allows_tf32(settings):
@@ -335,8 +336,8 @@ def explain(
     *args,
     **options,  # its other arguments
 ):  # a `Plan`; of another operator an `Explanation`
-    """Return the plan of `matmul(a, b)`: the kernel, or None if torch multiplies, and the reason. Of another operator
-    return the kernels that a call launches, and the operations of torch; it calls the operator once.
+    """Return the plan of `matmul(a, b)`: the kernel, or None if torch multiplies, and the reason. For another operator,
+    call it once, and return the kernels that it launched and the operations of torch.
 
         explain(a, b)
         explain(kernels.softmax, x)"""
@@ -382,13 +383,13 @@ def _is_writable(out, a, b):
 
 
 # An estimate is not a measurement, and for many shapes several kernels have almost the same estimate. For a shape that
-# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKERS` returns. In the
+# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKINGS` returns. In the
 # second case, the name of the fastest one is stored on disk for later processes.
 def tune(
     a,
     b,  # as for `matmul`
-    tries=6,  # number of kernels to measure: those with the lowest estimates; within `using` all of its kernels
-    fresh=False,  # measure again even if a result is stored
+    max_kernels=6,  # to measure: those with the lowest estimates; within `using` all of its kernels
+    measure_again=False,  # measure again even if a result is stored
 ) -> Plan:  # that `matmul` uses for such operands from now on, in all processes or within `using`
     """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
 
@@ -404,9 +405,9 @@ def tune(
     if not estimated_plan.kernel:
         return estimated_plan
     key = (*_sizes_of(a, b), _layout_of(estimated_plan.kernel))
-    if not (fresh or _forced_kernels) and (tuned_plan := _tuned_plan_for(*key)):
+    if not (measure_again or _forced_kernels) and (tuned_plan := _tuned_plan_for(*key)):
         return tuned_plan
-    kernels = _candidates(*key, tries)
+    kernels = _candidates(*key, max_kernels)
     if len(kernels) < 2:
         return estimated_plan
     fastest_kernel = _measure_fastest(kernels, stored_a, stored_b, key)
@@ -435,9 +436,9 @@ def _measure_fastest(kernels, stored_a, stored_b, key):
     return kernels[min(calls, key=lambda i: prod(sides[i]['seconds'] for sides in timings))]
 
 
-def _candidates(M, N, K, dtype, device, layout, tries):
+def _candidates(M, N, K, dtype, device, layout, max_kernels):
     "Return the kernels that `tune` measures for a GEMM"
     if _forced_kernels:
         return _forced_kernels_for(M, N, K, dtype, layout)
-    rank = RANKERS.get((dtype, layout))
-    return rank(M, N, K, _capability_and_sms(device)[1], tries) if rank else []
+    rank = RANKINGS.get((dtype, layout))
+    return rank(M, N, K, _capability_and_sms(device)[1], max_kernels) if rank else []

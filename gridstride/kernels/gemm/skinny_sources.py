@@ -49,14 +49,14 @@ skinny(const float *A, const float *B, float *C, int M, int N, int K, int slab) 
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     int part = lane/ROWS_AT_ONCE, row = lane%ROWS_AT_ONCE;          // neighbours read the same vector of B
-    int k0 = blockIdx.y*slab, k1 = min(K, k0+slab);                 // this block's slab of K
-    int steps = (k1-k0+K_PER_STEP-1)/K_PER_STEP, kp = steps*K_PER_STEP, groups = (M+ROWS-1)/ROWS;
+    int k_begin = blockIdx.y*slab, k_end = min(K, k_begin+slab);                 // this block's slab of K
+    int steps = (k_end-k_begin+K_PER_STEP-1)/K_PER_STEP, padded_k = steps*K_PER_STEP, groups = (M+ROWS-1)/ROWS;
     int num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     Vector *ring = (Vector *)shared + warp*STAGES*ROWS*PADDED_LANES;          // this warp's pipeline
-    float *bt = shared + WARPS*STAGES*ROWS*PADDED_LANES*VEC;                // B transposed, with zeros up to kp
-    for (int i = threadIdx.x; i < kp*COLUMNS; i += 32*WARPS) {
-        bool in_bounds = k0+i/COLUMNS < k1;
-        copy_async<4>(bt + i%COLUMNS*kp + i/COLUMNS, in_bounds ? B + (size_t)k0*COLUMNS + i : B, in_bounds);
+    float *bt = shared + WARPS*STAGES*ROWS*PADDED_LANES*VEC;                // B transposed, with zeros up to padded_k
+    for (int i = threadIdx.x; i < padded_k*COLUMNS; i += 32*WARPS) {
+        bool in_bounds = k_begin+i/COLUMNS < k_end;
+        copy_async<4>(bt + i%COLUMNS*padded_k + i/COLUMNS, in_bounds ? B + (size_t)k_begin*COLUMNS + i : B, in_bounds);
     }
     copies_commit();
     int next_group = first, step = 0, fill_stage = 0, read_stage = 0;
@@ -64,8 +64,9 @@ skinny(const float *A, const float *B, float *C, int M, int N, int K, int slab) 
         if (next_group < groups)
             #pragma unroll
             for (int y = 0; y < R; y++) {
-                int q = y*ROWS_AT_ONCE + lane/LANES, r = next_group*ROWS+q, c = k0+step*K_PER_STEP + lane%LANES*VEC;
-                bool in_bounds = r < M && c < k1;
+                int q = y*ROWS_AT_ONCE + lane/LANES, r = next_group*ROWS+q;
+                int c = k_begin + step*K_PER_STEP + lane%LANES*VEC;
+                bool in_bounds = r < M && c < k_end;
                 copy_async<4*VEC>(ring + (fill_stage*ROWS+q)*PADDED_LANES + lane%LANES,
                                   in_bounds ? A + (size_t)r*K + c : A, in_bounds);
             }
@@ -88,7 +89,7 @@ skinny(const float *A, const float *B, float *C, int M, int N, int K, int slab) 
             fetch();
             #pragma unroll
             for (int x = 0; x < COLUMNS; x++) {
-                Vector b = *(Vector *)(bt + x*kp + c*K_PER_STEP + part*VEC);
+                Vector b = *(Vector *)(bt + x*padded_k + c*K_PER_STEP + part*VEC);
                 #pragma unroll
                 for (int y = 0; y < R; y++)
                     #pragma unroll
@@ -270,13 +271,15 @@ skinny_terms(const float *A, const float *B, float *C, int M, int N, int K) {
             for (int i = 0; i < 3*TILES; i++) b[i/TILES][i%TILES] = b_terms[(c*3*TILES + i)*32 + lane];
             float part[TILES][4] = {};
             // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
-            constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
+            constexpr int A_TERM[6] = {2, 0, 1, 1, 0, 0}, B_TERM[6] = {0, 2, 1, 0, 1, 0};
             #pragma unroll
             for (int i = 0; i < 6; i++) {
                 #pragma unroll
-                for (int t = 0; t < TILES; t++) mma(part[t], a[P[i]][0], b[Q[i]][t].x, b[Q[i]][t].y);
+                for (int t = 0; t < TILES; t++)
+                    mma(part[t], a[A_TERM[i]][0], b[B_TERM[i]][t].x, b[B_TERM[i]][t].y);
                 #pragma unroll
-                for (int t = 0; t < TILES; t++) mma(part[t], a[P[i]][1], b[Q[i]][t].z, b[Q[i]][t].w);
+                for (int t = 0; t < TILES; t++)
+                    mma(part[t], a[A_TERM[i]][1], b[B_TERM[i]][t].z, b[B_TERM[i]][t].w);
             }
             // the tensor core truncates its sums, but these additions round
             #pragma unroll
@@ -321,28 +324,28 @@ __global__ void add_slabs(const float *parts, float *C, int size, int slabs) {
 # stored, (K, M): a lane has VEC columns of it, each row contributes one element per column, and all lanes use the same
 # row of B. The partial sums of the warps are added at the end.
 transposed_src = r'''
-constexpr int COLUMNS_OF_A = 32*VEC, WP = (COLUMNS+3)/4*4;               // columns of A per block, padded columns of B
+constexpr int COLUMNS_OF_A = 32*VEC, PADDED_COLUMNS = (COLUMNS+3)/4*4;   // columns of A per block; columns of B
 
-struct alignas(16) Row { float v[WP]; };
+struct alignas(16) Row { float v[PADDED_COLUMNS]; };
 
 __global__ void __launch_bounds__(32*WARPS)
 skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int c = blockIdx.x*COLUMNS_OF_A + lane*VEC, k0 = blockIdx.y*slab, k1 = min(K, k0+slab);
+    int c = blockIdx.x*COLUMNS_OF_A + lane*VEC, k_begin = blockIdx.y*slab, k_end = min(K, k_begin+slab);
     Row *Bs = (Row *)shared;                                        // this block's rows of B
     Vector *own_stages = (Vector *)(Bs+slab) + warp*STAGES*R*32 + lane;
-    for (int i = threadIdx.x; i < slab*WP; i += 32*WARPS) {
-        int y = i/WP, x = i%WP;
-        bool in_bounds = k0+y < k1 && x < COLUMNS;
-        copy_async<4>(Bs[y].v+x, in_bounds ? B + (size_t)(k0+y)*COLUMNS + x : B, in_bounds);
+    for (int i = threadIdx.x; i < slab*PADDED_COLUMNS; i += 32*WARPS) {
+        int y = i/PADDED_COLUMNS, x = i%PADDED_COLUMNS;
+        bool in_bounds = k_begin+y < k_end && x < COLUMNS;
+        copy_async<4>(Bs[y].v+x, in_bounds ? B + (size_t)(k_begin+y)*COLUMNS + x : B, in_bounds);
     }
     copies_commit();
-    int next_row = k0+warp*R, fill_stage = 0, read_stage = 0;
+    int next_row = k_begin+warp*R, fill_stage = 0, read_stage = 0;
     auto fetch = [&] {                                              // the lane's columns of the warp's next R rows
         #pragma unroll
         for (int y = 0; y < R; y++) {
-            bool in_bounds = next_row+y < k1 && c < M;
+            bool in_bounds = next_row+y < k_end && c < M;
             copy_async<4*VEC>(own_stages + (fill_stage*R+y)*32,
                               in_bounds ? A + (size_t)(next_row+y)*M + c : A, in_bounds);
         }
@@ -354,7 +357,7 @@ skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K,
     copies_wait<STAGES-1>();
     __syncthreads();                                                // B is complete
     float o[VEC][COLUMNS] = {};
-    for (int i = warp*R; i < k1-k0; i += WARPS*R) {
+    for (int i = warp*R; i < k_end-k_begin; i += WARPS*R) {
         copies_wait<STAGES-2>();
         Vector a[R];
         #pragma unroll
@@ -363,7 +366,7 @@ skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K,
         fetch();
         #pragma unroll
         for (int y = 0; y < R; y++) {
-            Row b = Bs[min(i+y, k1-k0-1)];                          // a[y] is zero past the end
+            Row b = Bs[min(i+y, k_end-k_begin-1)];                          // a[y] is zero past the end
             #pragma unroll
             for (int v = 0; v < VEC; v++)
                 #pragma unroll

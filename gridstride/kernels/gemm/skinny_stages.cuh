@@ -1,6 +1,6 @@
 // C (M x N) = A (M x K) @ B (K x N) in float32 for a B of a few columns (a skinny GEMM): bulk copies load whole rows of
 // A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
-// share K), K_STEPS (the most steps of 16 elements along K per warp: each has as many or one less), WARP_GROUPS (groups
+// share K), K_STEPS (steps of 16 elements along K: a warp has K_STEPS, or one less), WARP_GROUPS (groups
 // of PARTS warps, which take turns at stages), REDUCERS (warps that add the partial sums; they take turns, too), STAGES
 // (of eight rows in shared memory), IN_FLIGHT (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
 constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*WARP_GROUPS;       // tiles of 16 columns; warps that multiply
@@ -19,7 +19,7 @@ struct Rows {
 __global__ void __launch_bounds__(32*(WORKERS+1+REDUCERS), 1)
 skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     extern __shared__ __align__(128) float ring[];
-    // a stage holds rows; it holds the partial sums of all parts of K; it is empty
+    // full: a stage holds rows; summed: it holds the partial sums of all parts of K; empty: it can be refilled
     __shared__ u64 full[STAGES], summed[STAGES], empty[STAGES];
     int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4, k_steps = (K+15)/16;
     Rows rows(M);
@@ -47,14 +47,14 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     if (warp > WORKERS) {                                           // adds the partial sums in order
         for (int i = warp-WORKERS-1; i < stages; i += REDUCERS) {
             int s = i%STAGES, first = rows.first(i), count = rows.count(i);
-            const float *at = ring + (s*8 + g)*K + q*4;
+            const float *partial_sums = ring + (s*8 + g)*K + q*4;
             float o[TILES][4] = {};
             barrier_wait(address(summed+s), i/STAGES);
             #pragma unroll
             for (int p = 0; p < PARTS; p++)
                 #pragma unroll
                 for (int t = 0; t < TILES; t++) {
-                    float4 v = *(float4 *)(at + (p*k_steps/PARTS + t)*16);
+                    float4 v = *(float4 *)(partial_sums + (p*k_steps/PARTS + t)*16);
                     o[t][0] += v.x; o[t][1] += v.y; o[t][2] += v.z; o[t][3] += v.w;
                 }
             barrier_arrive(address(empty+s));
@@ -94,7 +94,7 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
     int tail = rows.count(rows.rounds), s = warp/PARTS, phase = 0;
     float *first = ring + g*K + begin*16 + q*4;                     // this lane's elements in the first stage
     for (int i = s; i < stages; i += WARP_GROUPS) {
-        float4 *at = (float4 *)(first + s*8*K);
+        float4 *elements = (float4 *)(first + s*8*K);
         int remaining = i < rows.rounds || g < tail ? K - begin*16 - q*4 : 0;
         // two accumulators with separate chains of products: the tensor core truncates less of the small products
         float small_sum[TILES][4] = {}, large_sum[TILES][4] = {};
@@ -102,7 +102,7 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
         #pragma unroll
         for (int c = 0; c < K_STEPS; c++)
             if (c+1 < K_STEPS || c < own_steps) {
-                float4 v = c*16 < remaining ? at[c*4] : float4{0, 0, 0, 0};
+                float4 v = c*16 < remaining ? elements[c*4] : float4{0, 0, 0, 0};
                 u32 b[3][2];
                 split_terms(v.x, v.y, b[0][0], b[1][0], b[2][0]);
                 split_terms(v.z, v.w, b[0][1], b[1][1], b[2][1]);
@@ -123,7 +123,7 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
             }
         #pragma unroll
         for (int t = 0; t < TILES; t++)                             // only this lane reads these addresses
-            at[t*4] = make_float4(small_sum[t][0]+large_sum[t][0], small_sum[t][1]+large_sum[t][1],
+            elements[t*4] = make_float4(small_sum[t][0]+large_sum[t][0], small_sum[t][1]+large_sum[t][1],
                                   small_sum[t][2]+large_sum[t][2], small_sum[t][3]+large_sum[t][3]);
         barrier_arrive(address(summed+s));
         if ((s += WARP_GROUPS) >= STAGES) s -= STAGES, phase ^= 1;

@@ -15,15 +15,15 @@ The modules, in the order in which they are read best:
   accumulators), `pipeline_model` (mbarriers, a producer and consumers, in Python), `pictures`,
   `instruction_throughput` (of a tensor core instruction).
 
-The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, time_products`.
+The lessons import from this package: `from gridstride.kernels.ladder import LessonLadder, time_matmuls`.
 """
 
 from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'rung': ('H100', 'KernelLaunch', 'this_device', 'require_bfloat16', 'require_hopper', 'on_hopper'),
-    'ladder': ('Gpu', 'Ladder', 'inputs', 'check_product'),
-    'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'time_products'),
+    'ladder': ('Gpu', 'Ladder', 'inputs', 'check_matmul'),
+    'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'time_matmuls'),
     'stream_k': ('choose', 'final_gemm', 'partial_sums_src', 'schedule_src'),
     'instruction_throughput': ('time_alone',),
 }

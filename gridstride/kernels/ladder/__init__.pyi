@@ -2,13 +2,13 @@
 from .instruction_throughput import time_alone as time_alone
 from .ladder import Gpu as Gpu
 from .ladder import Ladder as Ladder
-from .ladder import check_product as check_product
+from .ladder import check_matmul as check_matmul
 from .ladder import inputs as inputs
 from .lesson_ladder import LessonLadder as LessonLadder
 from .lesson_ladder import count_kinds as count_kinds
 from .lesson_ladder import count_library as count_library
 from .lesson_ladder import count_quads as count_quads
-from .lesson_ladder import time_products as time_products
+from .lesson_ladder import time_matmuls as time_matmuls
 from .rung import H100 as H100
 from .rung import KernelLaunch as KernelLaunch
 from .rung import on_hopper as on_hopper

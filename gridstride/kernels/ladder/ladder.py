@@ -101,13 +101,13 @@ def shapes_for(rung) -> list:
     return [shape for shape in ragged_shapes(rung) if backend() == 'gpu' or np.prod(shape) <= 2**22]
 
 
-def check_product(
+def check_matmul(
     rung,  # a `Rung`, or another function, called as `rung(m, n, out)`
     shapes=None,  # (h, w, k) of each GEMM; None: around the tile
 ) -> int:  # number of shapes that were checked
     """Check a rung against a float64 reference. If the GPU does not support it, print the reason and check nothing.
 
-        check_product(rung)
+        check_matmul(rung)
 
     Raises AssertionError for a wrong result, ValueError if there is no shape to check."""
     import torch
@@ -509,7 +509,7 @@ class Ladder:
                 textcoords='offset points',
                 va='center',
                 fontsize=plots.MIN_FONT_SIZE,
-                bbox=dict(fc=plots.CARD, ec='none', pad=0.5),
+                bbox=dict(fc=plots.BACKGROUND, ec='none', pad=0.5),
             )
         machines = ', '.join(dict.fromkeys(step.made_on for step in self.steps))
         ax.set_yticks(y, [step.name for step in self.steps])

@@ -10,11 +10,11 @@ from ...prof.counters import ncu
 from ...bench.recording import Unavailable, claim, made_on, recorded
 from ...support.tables import Table
 from ...utils import backend
-from ...bench.variants import Contest, contest
-from .ladder import Gpu, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_product
+from ...bench.variants import VariantComparison, compare_variants
+from .ladder import Gpu, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_matmul
 from .rung import H100
 
-__all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'time_products', 'count_quads', 'count_library']
+__all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'time_matmuls', 'count_quads', 'count_library']
 
 
 # Nsight Compute counts the work of the load/store pipe in wavefronts, and that of the warp schedulers in issued
@@ -81,9 +81,9 @@ class LessonLadder:
         and the claims.
 
         For a version without a measurement or recording, such as an edited one without a GPU, print static counts."""
-        num_checked = check_product(rung)
+        num_checked = check_matmul(rung)
         if num_checked and self.extra_shapes:
-            check_product(rung, self.extra_shapes)
+            check_matmul(rung, self.extra_shapes)
         try:
             step = self.ladder.add_step(rung)[rung.name]
         except Unavailable as e:
@@ -206,16 +206,16 @@ def _print_guess(guess, baseline):
         raise TypeError(f'my_guess must be a number, {unit}; got {guess!r}')
 
 
-# A contest of GEMM kernels for one shape, with the library among the candidates and the error of each result in the
+# A comparison of GEMM kernels for one shape, with the library among the candidates and the error of each result in the
 # table.
-def time_products(
+def time_matmuls(
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
     h,
     w,
     k,  # of h x k @ k x w
     *kernels,  # rungs, or other hand-written GEMMs
     seconds=0.3,  # time limit per candidate
-) -> Contest:  # with a column `error`: the norm of the error, relative to the norm of the result
+) -> VariantComparison:  # with a column `error`: the norm of the error, relative to the norm of the result
     "Check hand-written GEMMs and `torch.matmul`, then time them interleaved"
 
     @lru_cache
@@ -233,7 +233,7 @@ def time_products(
         m, n, out, reference = inputs_and_reference()
         return f'{reference.relative_error(functions[name](m, n, out)):.1e}'
 
-    return contest(
+    return compare_variants(
         record,
         functions,
         lambda: inputs_and_reference()[:3],

@@ -17,8 +17,8 @@ from ...diagnostics.errors import KernelError
 from ...prof.show import Table
 from ...bench.recording import claim, recorded_file
 from ...utils import cdiv
-from ...bench.variants import Contest, contest
-from .ladder import Gpu, Ladder, Reference, inputs, multiply_by_torch, check_product
+from ...bench.variants import VariantComparison, compare_variants
+from .ladder import Gpu, Ladder, Reference, inputs, multiply_by_torch, check_matmul
 from ..tensor_maps import tensor_map
 from .rung import H100, require_hopper, on_hopper
 
@@ -66,7 +66,7 @@ def check_kernel(
     with nullcontext() if on_hopper() else cpp.on_emulator():
         for order in orders:
             with cpp.options(order=order):
-                check_product(rung, shapes if order == orders[0] else shapes[:2])
+                check_matmul(rung, shapes if order == orders[0] else shapes[:2])
     device = 'this GPU' if on_hopper() else 'the emulator'
     print(f'{rung.name} is correct on {device}: h, w, k =', *shapes)
 
@@ -76,7 +76,7 @@ def diagnose(rung, shape=(200, 136, 392)) -> tuple:  # (the finding and its hint
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
             try:
-                check_product(rung, [shape])
+                check_matmul(rung, [shape])
             except KernelError as e:
                 line = e.call_line or e.line
                 return f'{e.kind}: {e.summary}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
@@ -152,18 +152,18 @@ def compare_with_torch(
     *rungs,  # with different names
     seconds=0.15,  # time limit per candidate
     title='',
-) -> Contest:
+) -> VariantComparison:
     "Check bf16 rungs and `torch.matmul`, then time them interleaved, with the L2 flushed between runs"
     functions = {'torch.matmul': multiply_by_torch, **{kernel.name: kernel for kernel in rungs}}
     references = []  # filled with one `Reference` when the inputs are made
 
     def make_inputs():
-        require_hopper('The contest')
+        require_hopper('The comparison')
         m, n, out = _operands(shape)
         references[:] = [Reference(m, n)]
         return m, n, out
 
-    return contest(
+    return compare_variants(
         record,
         functions,
         make_inputs,
@@ -336,7 +336,7 @@ def load_comparison(path) -> Comparison:
 
 
 def plot_comparison(comparison):
-    "Plot one bar per shape, from the library's speed to ours; label the shapes on which the library is faster"
+    "Plot one bar per shape, from the library's speed to the kernels'; label the shapes on which the library is faster"
     import matplotlib.pyplot as plt
 
     with plots.styled():

@@ -1,20 +1,20 @@
 // Decoding with a latent KV cache by `mma.sync`, for GPUs from Ampere on; a block processes BM rows of q, BN keys per
 // step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
-constexpr int ROW = 2*DIM, WARPS = 4, THREADS = 32*WARPS;      // ROW: bytes
+constexpr int ROW_BYTES = 2*DIM, WARPS = 4, THREADS = 32*WARPS;
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
 constexpr int COLUMNS = VALUES/WARPS;                          // of the result, per warp
 
 struct Shared { u32 q, k; float *scores; Elem *p; float *rescale; };
 
 __device__ Shared shared_layout(char *p) {
-    Shared s = {address(p), address(p + BM*ROW), (float *)(p + (BM + BN)*ROW)};
+    Shared s = {address(p), address(p + BM*ROW_BYTES), (float *)(p + (BM + BN)*ROW_BYTES)};
     s.p = (Elem *)(s.scores + BM*SCORE_STRIDE);
     s.rescale = (float *)(s.p + BM*P_STRIDE);
     return s;
 }
 
 // Returns the swizzled address of 16 bytes of a row: the same column of eight rows is in different banks
-__device__ u32 chunk_at(int row, int chunk) { return row*ROW + (chunk ^ row%8)*16; }
+__device__ u32 chunk_at(int row, int chunk) { return row*ROW_BYTES + (chunk ^ row%8)*16; }
 
 __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,20 +57,21 @@ __device__ void compute_scores(const Shared &s) {
             make_float2(d[i/2][i%2*2], d[i/2][i%2*2 + 1]);
 }
 
-// The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor of earlier P
+// The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor for the
+// accumulators of earlier keys
 __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum, int key, int end, float factor) {
     int row = threadIdx.x/4, from = threadIdx.x%4*(BN/4);
-    float x[BN/4], now = row_max;
+    float x[BN/4], new_max = row_max;
     #pragma unroll
     for (int i = 0; i < BN/4; i++) {
         x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*factor : MINUS_INFINITY;
-        now = fmaxf(now, x[i]);
+        new_max = fmaxf(new_max, x[i]);
     }
-    now = quad_max(now);
-    float base = now == MINUS_INFINITY ? 0 : now;              // avoids NaN for a row without a key so far
+    new_max = quad_max(new_max);
+    float base = new_max == MINUS_INFINITY ? 0 : new_max;              // avoids NaN for a row without a key so far
     float rescale = exp2_fast(row_max - base);
     sum *= rescale;
-    row_max = now;
+    row_max = new_max;
     #pragma unroll
     for (int i = 0; i < BN/4; i += 2) {
         float a = exp2_fast(x[i] - base), b = exp2_fast(x[i + 1] - base);

@@ -204,8 +204,8 @@ __device__ void rescale(float (&o)[2][HALF_COLUMNS/4], const float *rescale) {
 // Sets the values of keys past the end to 0: their P is 0, but 0 times a NaN in the cache is NaN
 __device__ void clear_values(u32 values, int from, int half) {
     for (int i = threadIdx.x%128; i < (PAGE - from)*(HALF_COLUMNS/8); i += 128) {
-        u32 at = values + i%(HALF_COLUMNS/64)*CHUNK + from*128 + i/(HALF_COLUMNS/64)*16;
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" :: "r"(at), "r"(0) : "memory");
+        u32 address_of_zeros = values + i%(HALF_COLUMNS/64)*CHUNK + from*128 + i/(HALF_COLUMNS/64)*16;
+        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" :: "r"(address_of_zeros), "r"(0) : "memory");
     }
     fence_for_tma();
     named_sync(1 + half, 128);

@@ -25,11 +25,11 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, own_weight, k);
-        long long at = (long long)__shfl_sync(~0u, slot, k)*dims.rows + i;
+        long long part_row = (long long)__shfl_sync(~0u, slot, k)*dims.rows + i;
         #pragma unroll
         for (int c = 0; c < LANE_COLUMNS; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
-            if (weight > 0) x = *(const float4 *)(part_out + at*VALUES + column(c));
+            if (weight > 0) x = *(const float4 *)(part_out + part_row*VALUES + column(c));
             m.o[c] += x.x*weight;
             m.o[c + 1] += x.y*weight;
             m.o[c + 2] += x.z*weight;
@@ -38,12 +38,12 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     }
 }
 
-__device__ void store_merged(const Merged &m, Elem *out, float *lse, long long at) {
+__device__ void store_merged(const Merged &m, Elem *out, float *lse, long long row) {
     float inverse_sum = m.sum > 0 ? 1/m.sum : 0;
-    if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.row_max + log2f(m.sum))*LN2;
+    if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[row] = (m.row_max + log2f(m.sum))*LN2;
     #pragma unroll
     for (int c = 0; c < LANE_COLUMNS; c += 4)
-        *(uint2 *)(out + at*VALUES + column(c)) =
+        *(uint2 *)(out + row*VALUES + column(c)) =
             make_uint2(pack(m.o[c]*inverse_sum, m.o[c + 1]*inverse_sum),
                        pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }

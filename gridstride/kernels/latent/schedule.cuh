@@ -41,10 +41,10 @@ struct PieceIterator {
     __device__ Piece next(const int *lens, const Sizes &dims) {
         int num_pages;
         while ((num_pages = pages_of(lens[b], dims)) == 0) b++;
-        bool begun = page == before, is_first = page == start;
+        bool starts_sequence = page == before, is_first = page == start;
         Piece p = {b, page - before, min(end - before, num_pages), num_pages, 0};
         // -1: the sequence is not split, so this is the final result
-        p.slot = begun && p.end == num_pages ? -1 : 2*part + !is_first;
+        p.slot = starts_sequence && p.end == num_pages ? -1 : 2*part + !is_first;
         page = before += num_pages;
         b++;
         return p;

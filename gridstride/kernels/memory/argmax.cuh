@@ -6,17 +6,17 @@
 // V (elements per load), THREADS, IN_FLIGHT (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may
 // begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
 struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
-struct Best { Value value; unsigned at; };
+struct Best { Value value; unsigned index; };
 
-__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // a is larger, or a is NaN and b is not
+__device__ bool is_greater(Value a, Value b) { return !(a <= b) && b == b; }  // a is larger, or only a is NaN
 
-__device__ Best better(Best a, Best b) {                    // the one with the lower index if both are equal
-    return beats(b.value, a.value) || (!beats(a.value, b.value) && b.at < a.at) ? b : a;
+__device__ Best max_of(Best a, Best b) {                    // the one with the lower index if both are equal
+    return is_greater(b.value, a.value) || (!is_greater(a.value, b.value) && b.index < a.index) ? b : a;
 }
 
 __device__ Best warp_best(Best best) {                      // returns the best element of the warp to lane 0
     for (int d = 16; d > 0; d /= 2)
-        best = better(best, {__shfl_down_sync(~0u, best.value, d), __shfl_down_sync(~0u, best.at, d)});
+        best = max_of(best, {__shfl_down_sync(~0u, best.value, d), __shfl_down_sync(~0u, best.index, d)});
     return best;
 }
 
@@ -61,9 +61,9 @@ argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned
     const unsigned count = width / V, step = IN_FLIGHT * THREADS;
     const unsigned end = min(count, (part + 1) * block_packs);
     Best best = {LOWEST, 0};                                // this is the result if all elements are LOWEST
-    auto update = [&](Elem x, unsigned at) {                // indices ascend, so the first of equal elements stays
+    auto update = [&](Elem x, unsigned index) {                // indices ascend, so the first of equal elements stays
         Value value = (Value)x;
-        if (beats(value, best.value)) best = {value, at};
+        if (is_greater(value, best.value)) best = {value, index};
     };
     unsigned i = part * block_packs + threadIdx.x;
     #pragma unroll 1                                        // saves registers, so that more threads are resident
@@ -82,8 +82,8 @@ argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned
     if (part == 0 && threadIdx.x < width % V) update(elements[count * V + threadIdx.x], count * V + threadIdx.x);
     best = cluster_best(block_best(best), blocks);
     if (threadIdx.x != 0 || (IS_CLUSTER && part != 0)) return;
-    if (IS_CLUSTER || blocks == 1) out[row] = best.at;
-    else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.at;
+    if (IS_CLUSTER || blocks == 1) out[row] = best.index;
+    else values[blockIdx.x] = best.value, indices[blockIdx.x] = best.index;
 }
 
 // One block per row: finds the best of the row's `blocks` partial results.
@@ -93,8 +93,8 @@ argmax_partials(const Value *values, const int *indices, long long *out, int blo
     Best best = {LOWEST, 0};
     for (int b = threadIdx.x; b < blocks; b += THREADS) {
         size_t i = (size_t)blockIdx.x * blocks + b;
-        best = better(best, {values[i], (unsigned)indices[i]});
+        best = max_of(best, {values[i], (unsigned)indices[i]});
     }
     best = block_best(best);
-    if (threadIdx.x == 0) out[blockIdx.x] = best.at;
+    if (threadIdx.x == 0) out[blockIdx.x] = best.index;
 }

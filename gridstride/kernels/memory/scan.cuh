@@ -10,11 +10,15 @@ struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
 // and sum are stored as one word, so no fence is needed.
 typedef unsigned long long Word;
 enum { INVALID, AGGREGATE, PREFIX };
-__device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
-__device__ int state(Word w) { return w >> 32; }
-__device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
+__device__ Word pack_word(int state, Sum sum) {
+    unsigned bits;
+    memcpy(&bits, &sum, 4);
+    return (Word)state << 32 | bits;
+}
+__device__ int state_of(Word w) { return w >> 32; }
+__device__ Sum sum_of(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
 
-__device__ Sum lane_before(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
+__device__ Sum previous_lane(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
     Sum before = __shfl_up_sync(~0u, x, 1);
     return threadIdx.x % 32 ? before : Sum(0);
 }
@@ -39,14 +43,14 @@ __device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
-        Word w = t >= 0 ? status[t] : word(PREFIX, 0);        // before the row begins: nothing to add
-        while (__any_sync(~0u, state(w) == INVALID)) {
+        Word w = t >= 0 ? status[t] : pack_word(PREFIX, 0);        // before the row begins: nothing to add
+        while (__any_sync(~0u, state_of(w) == INVALID)) {
             __nanosleep(100);                               // polling without a pause would delay the writers
-            if (state(w) == INVALID) w = status[t];
+            if (state_of(w) == INVALID) w = status[t];
         }
-        unsigned ends = __ballot_sync(~0u, state(w) == PREFIX);
+        unsigned ends = __ballot_sync(~0u, state_of(w) == PREFIX);
         int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix
-        Sum x = lane <= nearest ? sum(w) : 0;
+        Sum x = lane <= nearest ? sum_of(w) : 0;
         for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
         before += x;
         if (ends) return before;
@@ -67,7 +71,7 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     Elem *to = out + row * width;
     const bool is_full = (long long)(t + 1) * TILE <= width;
 
-    Sum at[LINES][V], lines[LINES];                         // prefix sums within a pack; then of the packs of a line
+    Sum in_pack[LINES][V], lines[LINES];                    // prefix sums within a pack; then of the packs of a line
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Pack pack;
@@ -77,33 +81,33 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
                 long long i = first + l * LINE + v;
                 pack.at[v] = i < width ? from[i] : Elem(0);
             }
-        for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v];
+        for (int v = 0; v < V; v++) in_pack[l][v] = (Sum)pack.at[v];
     }
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
-        for (int v = 1; v < V; v++) at[l][v] += at[l][v-1];
-        lines[l] = warp_scan(at[l][V-1]);
+        for (int v = 1; v < V; v++) in_pack[l][v] += in_pack[l][v-1];
+        lines[l] = warp_scan(in_pack[l][V-1]);
     }
     Sum warp_total = 0;                                     // sum of the warp's lines so far
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Sum line = __shfl_sync(~0u, lines[l], 31);
-        lines[l] = warp_total + lane_before(lines[l]);      // the sum of the warp's elements before this pack
+        lines[l] = warp_total + previous_lane(lines[l]);      // the sum of the warp's elements before this pack
         warp_total += line;
     }
     if (lane == 0) before_warp[warp] = warp_total;
     __syncthreads();
     if (warp == 0) {
         Sum inclusive = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, inclusive, 31);
-        Sum exclusive = lane_before(inclusive);             // the sum of the warps before warp `lane`
+        Sum exclusive = previous_lane(inclusive);             // the sum of the warps before warp `lane`
         Sum before = 0;
         if (tiles > 1) {
             volatile Word *row_status = status + (size_t)row * tiles;
             if (t > 0) {
-                if (lane == 0) row_status[t] = word(AGGREGATE, tile);
+                if (lane == 0) row_status[t] = pack_word(AGGREGATE, tile);
                 before = look_back(row_status, t);
             }
-            if (lane == 0) row_status[t] = word(PREFIX, before + tile);
+            if (lane == 0) row_status[t] = pack_word(PREFIX, before + tile);
         }
         if (lane < WARPS) before_warp[lane] = before + exclusive;
     }
@@ -112,7 +116,7 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     #pragma unroll
     for (int l = 0; l < LINES; l++) {
         Pack pack;
-        for (int v = 0; v < V; v++) pack.at[v] = Elem(before + lines[l] + at[l][v]);
+        for (int v = 0; v < V; v++) pack.at[v] = Elem(before + lines[l] + in_pack[l][v]);
         if (is_full) store((Pack *)(to + first + l * LINE), pack);
         else
             for (int v = 0; v < V; v++)

@@ -6,20 +6,20 @@
 // STAGES, BLOCKS (of the grid). A tile has WARP_TILE elements per warp: LINES lines of V elements per lane.
 constexpr int V = 16 / sizeof(Elem), LINE = 32 * V, WARP_TILE = LINES * LINE;
 constexpr int WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
-constexpr int BYTES = TILE * sizeof(Elem), LANE_WORDS = (BLOCKS + 31) / 32;  // bytes of a tile; status words per lane
+constexpr int TILE_BYTES = TILE * sizeof(Elem), WORDS_PER_LANE = (BLOCKS + 31) / 32;  // of the status
 struct alignas(16) Pack { Elem at[V]; };
 
 // The status of a tile: 1 and its sum, stored as one word; 0 until the sum is known
 typedef unsigned long long Word;
-__device__ Word word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
-__device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
+__device__ Word pack_word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
+__device__ Sum sum_of(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
 
 __device__ Sum warp_sum(Sum x) {                            // returns the sum over the warp to all lanes
     for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
 }
 
-__device__ Sum lane_before(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
+__device__ Sum previous_lane(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
     Sum before = __shfl_up_sync(~0u, x, 1);
     return threadIdx.x % 32 ? before : Sum(0);
 }
@@ -46,8 +46,8 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || tile(round) >= full_tiles) return;
         u32 stage = round % STAGES, bar = address(filled + stage);
-        barrier_expect(bar, BYTES);
-        bulk_copy(address(ring + stage * BYTES), x + tile(round) * TILE, BYTES, bar);
+        barrier_expect(bar, TILE_BYTES);
+        bulk_copy(address(ring + stage * TILE_BYTES), x + tile(round) * TILE, TILE_BYTES, bar);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
@@ -59,16 +59,16 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
     for (int next = 0; next <= rounds; next++) {            // sum tile `next`, and write the result of tile `current`
         const int current = next - 1;
-        Word words[LANE_WORDS] = {};                         // the status of the blocks' tiles of round `current`
+        Word words[WORDS_PER_LANE] = {};                         // the status of the blocks' tiles of round `current`
         if (warp == 0 && current >= 0)
             #pragma unroll
-            for (int a = 0; a < LANE_WORDS; a++) {
+            for (int a = 0; a < WORDS_PER_LANE; a++) {
                 int b = a * 32 + lane;
                 words[a] = b < BLOCKS && (long long)current * BLOCKS + b < tiles
-                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : word(0);
+                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : pack_word(0);
             }
         if (next < rounds) {
-            Elem *elements = (Elem *)(ring + next % STAGES * BYTES);
+            Elem *elements = (Elem *)(ring + next % STAGES * TILE_BYTES);
             if (tile(next) < full_tiles) barrier_wait(address(filled + next % STAGES), next / STAGES);
             else {
                 for (int i = threadIdx.x; i < TILE; i += THREADS)
@@ -88,41 +88,41 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
         if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
         if (warp == 0) {
             if (next < rounds) {
-                Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), before = lane_before(inclusive);
+                Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), before = previous_lane(inclusive);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
-                if (lane == 31) ((volatile Word *)status)[tile(next)] = word(inclusive);
+                if (lane == 31) ((volatile Word *)status)[tile(next)] = pack_word(inclusive);
             }
             if (current >= 0) {
-                Sum before = 0, all = 0;
+                Sum before = 0, sum_of_round = 0;
                 #pragma unroll
-                for (int a = 0; a < LANE_WORDS; a++) {
+                for (int a = 0; a < WORDS_PER_LANE; a++) {
                     int b = a * 32 + lane;
                     while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)current * BLOCKS + b];
-                    all += sum(words[a]);
-                    if (b < block) before += sum(words[a]);
+                    sum_of_round += sum_of(words[a]);
+                    if (b < block) before += sum_of(words[a]);
                 }
                 before = warp_sum(before);
                 if (lane == 0) before_tile = before_round + before;
-                before_round += warp_sum(all);
+                before_round += warp_sum(sum_of_round);
             }
         }
         __syncthreads();
         if (current < 0) continue;
-        const Elem *elements = (const Elem *)(ring + current % STAGES * BYTES) + warp * WARP_TILE;
+        const Elem *elements = (const Elem *)(ring + current % STAGES * TILE_BYTES) + warp * WARP_TILE;
         const long long first = tile(current) * TILE + warp * WARP_TILE + lane * V;
         Sum before = before_tile + before_warp[current % 2][warp];
-        Sum at[LINES][V], lines[LINES];                     // prefix sums within a pack; then of the packs of a line
+        Sum in_pack[LINES][V], lines[LINES];                // prefix sums within a pack; then of the packs of a line
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
             Pack pack = ((const Pack *)elements)[l * 32 + lane];
-            for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v] + (v ? at[l][v-1] : Sum(0));
-            lines[l] = warp_scan(at[l][V-1]);
+            for (int v = 0; v < V; v++) in_pack[l][v] = (Sum)pack.at[v] + (v ? in_pack[l][v-1] : Sum(0));
+            lines[l] = warp_scan(in_pack[l][V-1]);
         }
         #pragma unroll
         for (int l = 0; l < LINES; l++) {
-            Sum line = __shfl_sync(~0u, lines[l], 31), prefix = before + lane_before(lines[l]);
+            Sum line = __shfl_sync(~0u, lines[l], 31), prefix = before + previous_lane(lines[l]);
             Pack pack;
-            for (int v = 0; v < V; v++) pack.at[v] = Elem(prefix + at[l][v]);
+            for (int v = 0; v < V; v++) pack.at[v] = Elem(prefix + in_pack[l][v]);
             if (tile(current) < full_tiles) __stcg((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
             else
                 for (int v = 0; v < V; v++)

@@ -48,6 +48,6 @@ sum_rows(const Elem *x, Out *out, long long width, long long block_packs, int bl
             for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
     if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)elements[count * V + threadIdx.x];    // the last elements
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
-    Sum all = block_sum(sum[0]);
-    if (threadIdx.x == 0) out[blockIdx.x] = Out(all);
+    Sum total = block_sum(sum[0]);
+    if (threadIdx.x == 0) out[blockIdx.x] = Out(total);
 }

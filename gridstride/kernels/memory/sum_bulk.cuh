@@ -3,7 +3,7 @@
 // of the oldest piece.
 // Defined above: the types Elem (of an element) and Sum (of a sum), THREADS, PACKS (16-byte packs per thread and
 // piece), STAGES.
-constexpr int V = 16 / sizeof(Elem), PIECE = 16 * PACKS * THREADS;           // elements of a pack, bytes of a piece
+constexpr int V = 16 / sizeof(Elem), PIECE_BYTES = 16 * PACKS * THREADS;     // V: elements of a pack
 struct alignas(16) Pack { Elem at[V]; };
 
 __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, long long width) {
@@ -11,11 +11,12 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
     __shared__ u64 filled[STAGES];
     __shared__ Sum warp_sums[THREADS / 32];
     const int thread = threadIdx.x;
-    const long long pieces = width * sizeof(Elem) / PIECE;   // full pieces
+    const long long pieces = width * sizeof(Elem) / PIECE_BYTES;   // full pieces
     asm volatile("griddepcontrol.launch_dependents;");      // PDL: the kernel that adds the block sums may start
     auto fill = [&](int stage, long long piece) {           // called by one thread
-        barrier_expect(address(filled + stage), PIECE);
-        bulk_copy(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
+        barrier_expect(address(filled + stage), PIECE_BYTES);
+        bulk_copy(address(ring + stage * PIECE_BYTES), (const char *)x + piece * PIECE_BYTES, PIECE_BYTES,
+                  address(filled + stage));
     };
     if (thread == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
     int stage = 0, phase = 0;
     for (long long piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
         barrier_wait(address(filled + stage), phase);
-        const Pack *packs = (const Pack *)(ring + stage * PIECE);
+        const Pack *packs = (const Pack *)(ring + stage * PIECE_BYTES);
         #pragma unroll
         for (int p = 0; p < PACKS; p++) {
             Pack pack = packs[thread + p * THREADS];
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
         if (thread == 0 && next < pieces) fill(stage, next);
         if (++stage == STAGES) stage = 0, phase ^= 1;
     }
-    const long long tail = pieces * (PIECE / sizeof(Elem));  // the elements after the last full piece
+    const long long tail = pieces * (PIECE_BYTES / sizeof(Elem));  // the elements after the last full piece
     for (long long i = tail + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
     for (int v = 1; v < V; v++) sum[0] += sum[v];
     for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);

@@ -25,6 +25,6 @@ sum_ragged_rows(const Elem *x, Out *out, long long width) {
     const int first = threadIdx.x;                          // fewer than 2 * V elements remain
     if (first < width - count * V) sum[0] += (Sum)elements[first < head ? first : first + count * V];
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
-    Sum all = block_sum(sum[0]);
-    if (threadIdx.x == 0) out[blockIdx.x] = Out(all);
+    Sum total = block_sum(sum[0]);
+    if (threadIdx.x == 0) out[blockIdx.x] = Out(total);
 }

@@ -43,7 +43,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         Word *ticket, long long size, int tiles) {
     extern __shared__ __align__(16) unsigned char memory[];
     Bits *exchange = (Bits *)memory;
-    unsigned short *exchange_at = (unsigned short *)(exchange + TILE);   // if positions are written
+    unsigned short *exchange_positions = (unsigned short *)(exchange + TILE);   // if positions are written
     __shared__ unsigned warp_sums[WARPS];
     __shared__ Word before_tile;
     __shared__ int tile_index;
@@ -69,10 +69,10 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         long long i = first + l * LINE;
         selected[l] = 0;
         if (UNIQUE) {
-            Bits last = __shfl_up_sync(~0u, pack[l].at[V - 1], 1);
-            if (lane == 0 && i > 0 && i <= size) last = x[i - 1];
+            Bits previous = __shfl_up_sync(~0u, pack[l].at[V - 1], 1);
+            if (lane == 0 && i > 0 && i <= size) previous = x[i - 1];
             for (int v = 0; v < V; v++) {
-                bool is_first = i + v == 0 || differ(v ? pack[l].at[v ? v - 1 : 0] : last, pack[l].at[v]);
+                bool is_first = i + v == 0 || differ(v ? pack[l].at[v ? v - 1 : 0] : previous, pack[l].at[v]);
                 selected[l] |= unsigned(i + v < size && is_first) << v;
             }
         } else if (is_full && ALIGNED) {
@@ -123,7 +123,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         for (int v = 0; v < V; v++)
             if (selected[l] >> v & 1) {
                 exchange[to] = pack[l].at[v];
-                if (WITH_POSITIONS) exchange_at[to] = first - begin + l * LINE + v;
+                if (WITH_POSITIONS) exchange_positions[to] = first - begin + l * LINE + v;
                 to++;
             }
     }
@@ -131,6 +131,6 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     const long long to = before_tile;
     for (int i = threadIdx.x; i < in_tile; i += THREADS) {
         out[to + i] = exchange[i];
-        if (WITH_POSITIONS) positions[to + i] = begin + exchange_at[i];
+        if (WITH_POSITIONS) positions[to + i] = begin + exchange_positions[i];
     }
 }

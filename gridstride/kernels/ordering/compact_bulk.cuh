@@ -13,16 +13,16 @@ struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
 typedef unsigned long long Word;
 enum : Word { KNOWN = 1ull << 32 };
 
-// Returns the exclusive prefix sum over the lanes of a warp; `all` becomes the sum.
-__device__ unsigned exclusive_warp_scan(unsigned x, unsigned &all) {
+// Returns the exclusive prefix sum over the lanes of a warp; `sum` becomes the sum over all lanes.
+__device__ unsigned exclusive_warp_scan(unsigned x, unsigned &sum) {
     const int lane = threadIdx.x % 32;
     unsigned inclusive = x;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned below = __shfl_up_sync(~0u, inclusive, d);
-        if (lane >= d) inclusive += below;
+        unsigned before = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += before;
     }
-    all = __shfl_sync(~0u, inclusive, 31);
+    sum = __shfl_sync(~0u, inclusive, 31);
     return inclusive - x;
 }
 
@@ -31,44 +31,44 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
              int tiles) {
     extern __shared__ __align__(128) unsigned char ring[];
     Bits *exchange = (Bits *)(ring + STAGES * STAGE_BYTES);             // PER_STORE more elements than a tile
-    __shared__ u64 filled[STAGES];
+    __shared__ u64 full[STAGES];
     __shared__ unsigned warp_counts[WARPS], before_warp[2][WARPS], in_tile[2];
     __shared__ long long before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const int first = warp * WARP_ELEMENTS + lane * V;                          // of this thread's elements in a tile
+    const int first = warp * WARP_ELEMENTS + lane * V;      // of this thread's elements in a tile
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || (tile(round) + 1) * TILE > size) return;
-        u32 to = address(ring + round % STAGES * STAGE_BYTES), bar = address(filled + round % STAGES);
+        u32 to = address(ring + round % STAGES * STAGE_BYTES), bar = address(full + round % STAGES);
         barrier_expect(bar, STAGE_BYTES);
         bulk_copy_evict_first(to + X_BYTES, keep + tile(round) * TILE, TILE, bar);
         bulk_copy_evict_first(to, x + tile(round) * TILE, X_BYTES, bar);
     };
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+        for (int s = 0; s < STAGES; s++) barrier_init(address(full + s), 1);
         fence_mbarrier_init();
         for (int s = 0; s < STAGES; s++) fill(s);
     }
     __syncthreads();
 
     long long before_round = 0;                             // in warp 0: elements selected before this round
-    unsigned now_selected = 0, now_offset[LINES];              // of tile `now`: a bit per element; ranks in the warp
-    for (int next = 0; next <= rounds; next++) {            // count tile `next`, and write the elements of tile `now`
-        const int now = next - 1;
-        Word words[WORDS_PER_LANE];                                   // the status of the blocks' tiles of round `now`
-        if (warp == 0 && now >= 0)
+    unsigned current_selected = 0, current_offset[LINES];   // of tile `current`: a bit per element; ranks in the warp
+    for (int next = 0; next <= rounds; next++) {            // count tile `next`, and write the elements of `current`
+        const int current = next - 1;
+        Word words[WORDS_PER_LANE];                         // the status of the blocks' tiles of round `current`
+        if (warp == 0 && current >= 0)
             #pragma unroll
             for (int a = 0; a < WORDS_PER_LANE; a++) {
                 const int b = a * 32 + lane;
-                words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
-                    ? ((volatile Word *)status)[(long long)now * BLOCKS + b] : KNOWN;
+                words[a] = b < BLOCKS && (long long)current * BLOCKS + b < tiles
+                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : KNOWN;
             }
         unsigned selected = 0, offset[LINES];
         if (next < rounds) {
             unsigned char *flags = ring + next % STAGES * STAGE_BYTES + X_BYTES;
             const long long begin = tile(next) * TILE;
-            if (begin + TILE <= size) barrier_wait(address(filled + next % STAGES), next / STAGES);
+            if (begin + TILE <= size) barrier_wait(address(full + next % STAGES), next / STAGES);
             else {
                 Bits *elements = (Bits *)(flags - X_BYTES);
                 for (int i = threadIdx.x; i < TILE; i += THREADS) {
@@ -95,50 +95,51 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         __syncthreads();                                    // warp_counts is complete, exchange is written to `out`
         if (warp == 0) {
             if (next < rounds) {
-                unsigned all, before = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, all);
+                unsigned tile_count, before = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, tile_count);
                 if (lane < WARPS) before_warp[next % 2][lane] = before;
                 if (lane == 0) {
-                    ((volatile Word *)status)[tile(next)] = KNOWN | all;
-                    in_tile[next % 2] = all;
+                    ((volatile Word *)status)[tile(next)] = KNOWN | tile_count;
+                    in_tile[next % 2] = tile_count;
                 }
             }
-            if (now >= 0) {
-                unsigned before = 0, all = 0;
+            if (current >= 0) {
+                unsigned before = 0, round_count = 0;
                 for (bool is_known = false; !is_known;) {   // poll all unknown words at the same time
                     #pragma unroll
                     for (int a = 0; a < WORDS_PER_LANE; a++)
-                        if (!words[a]) words[a] = ((volatile Word *)status)[(long long)now * BLOCKS + a * 32 + lane];
+                        if (!words[a])
+                            words[a] = ((volatile Word *)status)[(long long)current * BLOCKS + a * 32 + lane];
                     is_known = true;
                     #pragma unroll
                     for (int a = 0; a < WORDS_PER_LANE; a++) is_known &= words[a] != 0;
                 }
                 #pragma unroll
                 for (int a = 0; a < WORDS_PER_LANE; a++) {
-                    all += (unsigned)words[a];
+                    round_count += (unsigned)words[a];
                     if (a * 32 + lane < block) before += (unsigned)words[a];
                 }
                 before = __reduce_add_sync(~0u, before);
                 if (lane == 0) before_tile = before_round + before;
-                before_round += __reduce_add_sync(~0u, all);
+                before_round += __reduce_add_sync(~0u, round_count);
             }
         }
         __syncthreads();
-        if (now >= 0) {
-            const Bits *elements = (const Bits *)(ring + now % STAGES * STAGE_BYTES) + first;
+        if (current >= 0) {
+            const Bits *elements = (const Bits *)(ring + current % STAGES * STAGE_BYTES) + first;
             const long long to = before_tile;
-            const int shift = to % PER_STORE, end = shift + in_tile[now % 2];       // in exchange
+            const int shift = to % PER_STORE, end = shift + in_tile[current % 2];       // in exchange
             #pragma unroll
             for (int l = 0; l < LINES; l++) {
                 const Pack pack = *(const Pack *)(elements + l * LINE);
-                unsigned at = shift + before_warp[now % 2][warp] + now_offset[l];
+                unsigned index = shift + before_warp[current % 2][warp] + current_offset[l];
                 #pragma unroll
                 for (int v = 0; v < V; v++)
-                    if (now_selected >> (V * l + v) & 1) exchange[at++] = pack.at[v];
+                    if (current_selected >> (V * l + v) & 1) exchange[index++] = pack.at[v];
             }
-            __syncthreads();                                // exchange is complete, and the stage of `now` is free
+            __syncthreads();                                // exchange is complete, and the stage of `current` is free
             if (threadIdx.x == 0) {
-                fill(now + STAGES);
-                if (tile(now) == tiles - 1) *total = to + end - shift;
+                fill(current + STAGES);
+                if (tile(current) == tiles - 1) *total = to + end - shift;
             }
             Bits *aligned = out + (to - shift);             // at a multiple of 16 bytes
             for (int i = threadIdx.x * PER_STORE; i < end; i += THREADS * PER_STORE)
@@ -146,8 +147,8 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 else
                     for (int e = max(i, shift); e < min(i + PER_STORE, end); e++) aligned[e] = exchange[e];
         }
-        now_selected = selected;
+        current_selected = selected;
         #pragma unroll
-        for (int l = 0; l < LINES; l++) now_offset[l] = offset[l];
+        for (int l = 0; l < LINES; l++) current_offset[l] = offset[l];
     }
 }

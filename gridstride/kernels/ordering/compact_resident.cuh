@@ -7,13 +7,13 @@
 //   elements of one or two bytes are instead prefetched to shared memory, by bulk copies, because loads of so few bytes
 //   per thread are slow. Loads with the L2 hint evict-first (__ldcs) would be slower, measured on an H200.
 // - The publishing warp adds up the counts of a tile, and publishes their sum.
-// - The summing warp adds up what all blocks have published of a round, which gives the index at which the selected
-//   elements of this block's tile begin. It starts LAG rounds late, so that it rarely has to poll.
-// mbarriers connect the warps of a block. A slot holds what is known of a tile; there are SLOTS of them.
+// - The summing warp adds up the counts that all blocks have published for a round, which gives the index at which the
+//   selected elements of this block's tile begin. It starts LAG rounds late, so that it rarely has to poll.
+// mbarriers connect the warps of a block. Each of the SLOTS slots holds the counts and masks of one tile.
 // Defined above: Bits (of an element), WARPS (that write), VECTORS (512 elements of a chunk), STAGES (chunks in shared
 // memory, per warp; 0: elements are loaded to registers), LOADED, AHEAD, LAG, BLOCKS (of the grid).
 constexpr int GROUPS = 16 * VECTORS, CHUNK = 32 * GROUPS, TILE = WARPS * CHUNK;
-constexpr int SLOTS = AHEAD + 1, WORDS_PER_LANE = (BLOCKS + 31) / 32, AT_ONCE = 8;  // AT_ONCE: groups
+constexpr int SLOTS = AHEAD + 1, WORDS_PER_LANE = (BLOCKS + 31) / 32, GROUPS_AT_ONCE = 8;
 constexpr int CHUNK_BYTES = CHUNK * sizeof(Bits);
 constexpr bool BULK = STAGES > 0;
 static_assert(LOADED <= AHEAD, "elements are loaded after they are counted");
@@ -35,8 +35,8 @@ __device__ unsigned bits_of(unsigned flags) { return (flags & 0x01010101) * 0x10
 struct Shared {                             // of a block
     u64 counted[SLOTS], ready[SLOTS], filled[WARPS][BULK ? STAGES : 1];
     uint4 masks[SLOTS][WARPS][GROUPS / 4];  // of the groups
-    uint2 before[SLOTS][WARPS][GROUPS / 4]; // selected elements before each group in its chunk, of 16 bits
-    unsigned of_warp[SLOTS][WARPS];         // selected elements of each chunk, then those before it in the tile
+    uint2 before[SLOTS][WARPS][GROUPS / 4]; // selected elements before each group in its chunk, 16 bits each
+    unsigned warp_counts[SLOTS][WARPS];         // selected elements of each chunk, then those before it in the tile
     long long before_tile[SLOTS];
 };
 
@@ -46,9 +46,10 @@ __device__ void publish_counts(Shared &shared, volatile unsigned *status, int ro
     for (int round = 0; round < rounds; round++) {
         const int slot = round % SLOTS;
         barrier_wait(address(shared.counted + slot), round / SLOTS);
-        const unsigned count = lane < WARPS ? shared.of_warp[slot][lane] : 0, inclusive = inclusive_warp_scan(count);
+        const unsigned count = lane < WARPS ? shared.warp_counts[slot][lane] : 0;
+        const unsigned inclusive = inclusive_warp_scan(count);
         if (lane == 31) status[(long long)round * BLOCKS + blockIdx.x] = KNOWN | inclusive;
-        if (lane < WARPS) shared.of_warp[slot][lane] = inclusive - count;
+        if (lane < WARPS) shared.warp_counts[slot][lane] = inclusive - count;
         __syncwarp();
         if (lane == 0) barrier_arrive(address(shared.ready + slot));
     }
@@ -62,7 +63,7 @@ __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long 
         const int slot = round % SLOTS, later = min(round + LAG, rounds - 1);
         const long long first = (long long)round * BLOCKS;
         barrier_wait(address(shared.counted + later % SLOTS), later / SLOTS);    // since then the slot is free
-        unsigned words[WORDS_PER_LANE] = {}, before = 0, all = 0;
+        unsigned words[WORDS_PER_LANE] = {}, before = 0, round_count = 0;
         for (bool is_known = false; !is_known;) {           // poll all unknown words at the same time
             #pragma unroll
             for (int a = 0; a < WORDS_PER_LANE; a++) {
@@ -76,7 +77,7 @@ __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long 
         }
         #pragma unroll
         for (int a = 0; a < WORDS_PER_LANE; a++) {
-            all += words[a] & ~KNOWN;
+            round_count += words[a] & ~KNOWN;
             if (a * 32 + lane < blockIdx.x) before += words[a] & ~KNOWN;
         }
         before = __reduce_add_sync(~0u, before);
@@ -84,7 +85,7 @@ __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long 
             shared.before_tile[slot] = before_round + before;
             barrier_arrive(address(shared.ready + slot));
         }
-        before_round += __reduce_add_sync(~0u, all);
+        before_round += __reduce_add_sync(~0u, round_count);
     }
     if (lane == 0 && (tiles - 1) % BLOCKS == blockIdx.x) *total = before_round;
 }
@@ -138,7 +139,7 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             }
             chunk_count += __shfl_sync(~0u, inclusive, 31);
         }
-        if (lane == 0) shared.of_warp[slot][warp] = chunk_count;
+        if (lane == 0) shared.warp_counts[slot][warp] = chunk_count;
         __syncwarp();
         if (lane == 0) barrier_arrive(address(shared.counted + slot));
     };
@@ -196,26 +197,26 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             load_elements(next[LOADED - 1], round + LOADED);
         }
         barrier_wait(address(shared.ready + slot), round / SLOTS);
-        Bits *to = out + shared.before_tile[slot] + shared.of_warp[slot][warp];
+        Bits *to = out + shared.before_tile[slot] + shared.warp_counts[slot][warp];
         asm volatile("" : "+l"(to));                        // one address, to which offsets of 32 bits are added
         #pragma unroll
-        for (int g = 0; g < GROUPS; g += AT_ONCE) {
-            uint4 masks[AT_ONCE / 4];
-            uint2 before[AT_ONCE / 4];
+        for (int g = 0; g < GROUPS; g += GROUPS_AT_ONCE) {
+            uint4 masks[GROUPS_AT_ONCE / 4];
+            uint2 before[GROUPS_AT_ONCE / 4];
             #pragma unroll
-            for (int i = 0; i < AT_ONCE / 4; i++) {
+            for (int i = 0; i < GROUPS_AT_ONCE / 4; i++) {
                 masks[i] = shared.masks[slot][warp][g / 4 + i];
                 before[i] = shared.before[slot][warp][g / 4 + i];
             }
             if constexpr (BULK)
                 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++) elements[g + i] = stage_of(round)[(g + i) * 32 + lane];
+                for (int i = 0; i < GROUPS_AT_ONCE; i++) elements[g + i] = stage_of(round)[(g + i) * 32 + lane];
             #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
+            for (int i = 0; i < GROUPS_AT_ONCE; i++) {
                 const unsigned mask = ((const unsigned *)masks)[i];
                 const unsigned index = ((const unsigned *)before)[i / 2] >> i % 2 * 16 & 0xffff;
-                Bits *at = to + (index + __popc(mask & ((1u << lane) - 1)));
-                if (mask & 1u << lane) *at = elements[g + i];
+                Bits *dst = to + (index + __popc(mask & ((1u << lane) - 1)));
+                if (mask & 1u << lane) *dst = elements[g + i];
             }
         }
         __syncwarp();                                       // the slot and the stage are free

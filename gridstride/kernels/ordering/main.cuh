@@ -17,7 +17,7 @@ __global__ void mark(const Key *x, unsigned char *keep, size_t size) {
     if (i < size) keep[i] = (long long)x[i] & 1;
 }
 
-// Computes the expected result on the CPU; of a compaction, its first elements
+// Computes the expected result on the CPU; for a compaction, only the elements that it keeps
 std::vector<Out> expected(const std::vector<Key> &x, size_t rows, size_t width) {
     std::vector<Out> out;
     std::vector<size_t> order(width);
@@ -41,9 +41,9 @@ double run_case(int case_index, bool timed) {
     Key *x = allocate<Key>(size);
     Out *out = allocate<Out>(size);
     fill<<<(size + 255) / 256, 256>>>(x, size);
-    const std::vector<Out> want = expected(read(x, size), rows, width);
-    return check_and_time(timed, [&] { fill_with_nan(out, want.size()); }, [&] { launch(case_index, x, out); },
-                          [&] { require_equal(out, want, rows, width); });
+    const std::vector<Out> expected_out = expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { fill_with_nan(out, expected_out.size()); }, [&] { launch(case_index, x, out); },
+                          [&] { require_equal(out, expected_out, rows, width); });
 }
 
 int run() {

@@ -96,10 +96,10 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     Payload payload[ITEMS];                                 // loaded during the look-back
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        int at = first + i * 32;
-        if (VALUES == POSITIONS) payload[i] = begin + at;
+        int index = first + i * 32;
+        if (VALUES == POSITIONS) payload[i] = begin + index;
         if (VALUES == READ)
-            payload[i] = is_full || at < tile_keys ? values[(size_t)row * width + begin + at] : Payload(0);
+            payload[i] = is_full || index < tile_keys ? values[(size_t)row * width + begin + index] : Payload(0);
     }
     unsigned before = 0;
     if (tile == 0)                                          // the first tile begins where the preceding digits end

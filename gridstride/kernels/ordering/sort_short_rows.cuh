@@ -15,11 +15,11 @@ sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *so
     const long long row_index = (long long)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
     if (row_index >= rows) return;                          // the whole warp
     const size_t row = row_index * width;
-    Element at[ITEMS];
+    Element elements[ITEMS];
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {                       // past the end of the row: after all keys
         int p = lane + i * 32;
-        at[i] = {p < width ? order(keys[row + p]) : Bits(~Bits(0)), p};
+        elements[i] = {p < width ? order(keys[row + p]) : Bits(~Bits(0)), p};
     }
     #pragma unroll
     for (int size = 2; size <= 32 * ITEMS; size *= 2)       // merges pairs of sorted sequences into one of this size
@@ -30,16 +30,16 @@ sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *so
                 int p = lane + i * 32;
                 bool ascending = (p & size) == 0 || size == 32 * ITEMS;
                 if (stride < 32) {
-                    Element other = {__shfl_xor_sync(~0u, at[i].ordered, stride),
-                                     __shfl_xor_sync(~0u, at[i].position, stride)};
+                    Element other = {__shfl_xor_sync(~0u, elements[i].ordered, stride),
+                                     __shfl_xor_sync(~0u, elements[i].position, stride)};
                     bool keeps_first = ((p & stride) == 0) == ascending;
-                    if (precedes(other, at[i]) == keeps_first) at[i] = other;
+                    if (precedes(other, elements[i]) == keeps_first) elements[i] = other;
                 } else if ((p & stride) == 0) {             // both elements are in this lane
                     int j = i ^ stride / 32;
-                    if (precedes(at[j], at[i]) == ascending) {
-                        Element other = at[i];
-                        at[i] = at[j];
-                        at[j] = other;
+                    if (precedes(elements[j], elements[i]) == ascending) {
+                        Element other = elements[i];
+                        elements[i] = elements[j];
+                        elements[j] = other;
                     }
                 }
             }
@@ -47,8 +47,8 @@ sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *so
     for (int i = 0; i < ITEMS; i++) {
         int to = lane + i * 32;
         if (to >= width) continue;
-        if (WITH_POSITIONS) positions[row + to] = at[i].position;
-        else sorted[row + to] = keys[row + at[i].position];
-        if (WITH_VALUES) sorted_values[row + to] = values[row + at[i].position];
+        if (WITH_POSITIONS) positions[row + to] = elements[i].position;
+        else sorted[row + to] = keys[row + elements[i].position];
+        if (WITH_VALUES) sorted_values[row + to] = values[row + elements[i].position];
     }
 }

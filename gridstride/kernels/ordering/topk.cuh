@@ -1,5 +1,5 @@
-// Finds the K first elements of each row in the order of `order`, sorted, with one read of the row. `blocks` blocks
-// share a row: each of them writes its K first elements, as candidates, and a second launch finds the K first of these.
+// Finds the first K elements of each row in the order of `order`, sorted, and reads the row once. `blocks` blocks share
+// a row: each of them writes its first K elements, as candidates, and a second launch finds the first K of these.
 // Defined above: the constants of `order` (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS
 // (elements per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least K +
 // min(K, THREADS) * ITEMS), SORT_THRESHOLD (the buffer is sorted when it has more words), GROUPS (of threads, for the
@@ -13,20 +13,20 @@ constexpr int STEP = THREADS * ITEMS;
 // An element as one word, smaller words first: its order, then its index. No two words of a row are equal, so the
 // result does not depend on the order in which threads work. NONE comes after all elements.
 constexpr Word NONE = ~0ull;
-__device__ __forceinline__ Word word(Bits ordered, unsigned index) { return (Word)ordered << 32 | index; }
+__device__ __forceinline__ Word make_word(Bits ordered, unsigned index) { return (Word)ordered << 32 | index; }
 
 // Sorts the first `size` words of an array in shared memory by a bitonic network; `size` is a power of two. Exchanges
 // at a distance of up to 32 stay within the 64 words of one warp, so they need no barrier of the block.
-__device__ void sort_words(Word *at, int size) {
+__device__ void sort_words(Word *words, int size) {
     __syncthreads();
     for (int length = 2; length <= size; length *= 2)
         for (int stride = length / 2; stride > 0; stride /= 2) {
             for (int pair = threadIdx.x; pair < size / 2; pair += THREADS) {
                 int a = 2 * pair - (pair & (stride - 1)), b = a + stride;
-                Word low = at[a], high = at[b];
+                Word low = words[a], high = words[b];
                 if ((low > high) == ((a & length) == 0 || length == size)) {
-                    at[a] = high;
-                    at[b] = low;
+                    words[a] = high;
+                    words[b] = low;
                 }
             }
             if (stride > 32 || (stride == 1 && length >= 64)) __syncthreads();
@@ -38,7 +38,7 @@ __device__ void sort_words(Word *at, int size) {
 __device__ __forceinline__ int pow2_at_least(int n) { return n <= 2 ? 2 : 1 << (32 - __clz(n - 1)); }
 
 // Returns a limit from the smallest words of groups of threads: the K-th smallest of them, plus 1. K groups have a word
-// below it, so a word that is not below it is not one of the K first. At most K groups have words below it.
+// below it, so a word that is not below it is not one of the first K. At most K groups have words below it.
 __device__ __forceinline__ Word limit_of(Word thread_min, int groups, Word *group_minima) {
     const int lanes = THREADS / groups;
     for (int d = 1; d < lanes; d *= 2) thread_min = min(thread_min, __shfl_xor_sync(~0u, thread_min, d));
@@ -60,18 +60,18 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     const int begin = part * block_elements, end = min(width, begin + block_elements);
     const Bits *elements = x + row * row_width;
     const Word *words = candidates + row * width;
-    Word limit = NONE;                                      // a word that is not smaller is not one of the K first
+    Word limit = NONE;                                      // a word that is not smaller is not one of the first K
     if (tid == 0) {
         count = has_failed = 0;
         group_minima[0] = 0;
     }
 
     Loaded loaded[ITEMS], next[ITEMS];                      // of this iteration, and of the next one
-    auto index_of = [&](int at, int i) { return at + (i / V * THREADS + tid) * V + i % V; };
-    auto load = [&](int at) {
+    auto index_of = [&](int start, int i) { return start + (i / V * THREADS + tid) * V + i % V; };
+    auto load = [&](int start) {
         #pragma unroll
         for (int i = 0; i < ITEMS; i += V) {
-            int first = index_of(at, i);
+            int first = index_of(start, i);
             if (CANDIDATES)
                 for (int v = 0; v < V; v++) next[i + v] = first + v < end ? (Loaded)words[first + v] : (Loaded)NONE;
             else if (first + V <= end) {
@@ -85,23 +85,23 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     load(begin);
     __syncthreads();
     if (CANDIDATES) {
-        // The candidates are sorted lists of K words. Take the first words of each list, together at least K: none is
-        // larger than the largest of the last words that are taken, which gives a limit.
+        // The candidates are sorted lists of K words. The first `first` words of each list are at least K words in
+        // total, so the largest of them, which is the last one of some list, gives a limit.
         const int lists = width / K, first = (K + lists - 1) / lists;
         for (int i = tid; i < lists; i += THREADS) atomicMax(&group_minima[0], words[i * K + first - 1]);
         __syncthreads();
         limit = group_minima[0] + (group_minima[0] < NONE);
         __syncthreads();
     }
-    for (int at = begin; at < end; at += STEP) {
+    for (int start = begin; start < end; start += STEP) {
         #pragma unroll
         for (int i = 0; i < ITEMS; i++) loaded[i] = CANDIDATES ? next[i] : (Loaded)order((Bits)next[i]);
-        if (at + STEP < end) load(at + STEP);
-        const bool is_full = at + STEP <= end;
+        if (start + STEP < end) load(start + STEP);
+        const bool is_full = start + STEP <= end;
         auto word_at = [&](int i) -> Word {
             if (CANDIDATES) return loaded[i];
-            int index = index_of(at, i);
-            return is_full || index < end ? word(loaded[i], index) : NONE;
+            int index = index_of(start, i);
+            return is_full || index < end ? make_word(loaded[i], index) : NONE;
         };
         auto thread_min = [&] {
             Word smallest_word = NONE;
@@ -109,7 +109,7 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             for (int i = 0; i < ITEMS; i++) smallest_word = min(smallest_word, word_at(i));
             return smallest_word;
         };
-        if (!CANDIDATES && GROUPS > K && at == begin && end - begin > SORT_THRESHOLD)
+        if (!CANDIDATES && GROUPS > K && start == begin && end - begin > SORT_THRESHOLD)
             limit = limit_of(thread_min(), GROUPS, group_minima);
         bool is_appended = false, is_full_buffer;
         do {                                                // a thread appends all its words below the limit, or none

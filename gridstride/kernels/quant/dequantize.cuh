@@ -8,8 +8,7 @@ constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMN
 // A lane has 8 contiguous columns of each 32, so it needs at most four scales per step. LANE_COLUMNS: columns of a step
 // that share one of them
 constexpr int LANE_SCALES = SCALES < 4 ? SCALES : 4, LANE_COLUMNS = STEP / LANE_SCALES;
-// The scales of MXFP8 and NVFP4 are bytes; PAIRS_BYTES: of a group's
-// scales of 16 rows, which are 8 pairs
+// The scales of MXFP8 and NVFP4 are bytes. PAIRS_BYTES: bytes of a group's scales in 16 rows, which are 8 pairs
 constexpr bool BYTE_SCALES = KIND == MXFP8 || KIND == NVFP4, HAS_MATRIX_SCALE = KIND == NVFP4;
 constexpr int PAIRS_BYTES = BYTE_SCALES ? 16 : 32;
 
@@ -47,7 +46,7 @@ __device__ int lane_group(int i, int t) { return GROUP == 16 ? 2 * i + t / 2 : i
 // 1024 (float16) gives 128 + i or 1024 + i, from which the offset is subtracted. For 4 bits, the offset also contains
 // the zero point, and 8, which was added to make the integers unsigned.
 constexpr u32 NO_ZERO_POINT = KIND == INT4 ? MAGIC + 0x00080008 : 0;
-// (w & mask) | bits in one instruction, which the compiler does not find if both are constants
+// Returns (w & mask) | bits by one LOP3; the compiler generates two instructions if `mask` and `bits` are constants
 __device__ u32 and_or(u32 w, u32 mask, u32 bits) {
     u32 x;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(x) : "r"(w), "r"(mask), "r"(bits));

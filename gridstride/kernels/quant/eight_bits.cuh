@@ -5,18 +5,18 @@
 // type of the accumulators.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of the tiles of one stage
 
-// Keeps the compiler from moving accesses of the accumulators across a call, like `fence_accumulators` for floats.
+// Keeps the compiler from moving accesses to the accumulators across a call, like `fence_accumulators` for floats.
 template<int M, int N> __device__ void fence_accumulators(int (&d)[M][N]) {
     #pragma unroll
     for (int i = 0; i < M*N; i++) asm volatile("" : "+r"(d[i/N][i%N]) :: "memory");
 }
 
 // Issues d (+)= the product of one stage for 64 rows.
-__device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
+__device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool accumulate) {
     fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < BK; i += 32) wgmma(d[0], descriptor(a + i, 16), descriptor(b + i, 16), more || i > 0);
+    for (int i = 0; i < BK; i += 32) wgmma(d[0], descriptor(a + i, 16), descriptor(b + i, 16), accumulate || i > 0);
     wgmma_commit();
 }
 
@@ -31,18 +31,19 @@ __device__ void tile_position(int tile, int tile_rows, int tile_columns, int &tr
 // Waits until at most one TMA store still reads shared memory.
 __device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two buffers
-// of 2048 bytes (double buffering), the first of them at s.
+// Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two
+// staging buffers of 2048 bytes (double buffering), the first of them at `buffer`.
 __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *a_scales, const float *b_scales,
-                             int M, int N, int r, int c, u32 s) {
+                             int M, int N, int r, int c, u32 buffer) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
     float upper = row < M ? a_scales[row] : 0, lower = row + 8 < M ? a_scales[row + 8] : 0;
-    float2 by[BN/8];                                                // column scales, loaded before the first wait
+    float2 column_scales[BN/8];                                     // loaded before the first wait
     #pragma unroll
-    for (int i = 0; i < BN/8; i++) by[i] = column + i*8 < N ? *(const float2 *)(b_scales + column + i*8) : float2{0, 0};
+    for (int i = 0; i < BN/8; i++)
+        column_scales[i] = column + i*8 < N ? *(const float2 *)(b_scales + column + i*8) : float2{0, 0};
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
-        u32 piece = s + x/64%2*2048;
+        u32 staging = buffer + x/64%2*2048;
         if (lane == 0) stores_wait_read_but_one();                  // frees the buffer that is filled next
         __syncwarp();
         #pragma unroll
@@ -51,15 +52,15 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
             #pragma unroll
             for (int i = 0; i < 2; i++) {                           // eight columns
                 Sum *e = d + (x + y)/2 + i*4;
-                float2 scale = by[(x + y)/8 + i];
+                float2 scale = column_scales[(x + y)/8 + i];
                 v[2*i] = pack(e[0]*upper*scale.x, e[1]*upper*scale.y);
                 v[2*i + 1] = pack(e[2]*lower*scale.x, e[3]*lower*scale.y);
             }
-            stmatrix(piece + tr*128 + ((y/8 + lane/16) ^ tr%8)*16, v[0], v[1], v[2], v[3]);
+            stmatrix(staging + tr*128 + ((y/8 + lane/16) ^ tr%8)*16, v[0], v[1], v[2], v[3]);
         }
         fence_for_tma();
         __syncwarp();
-        if (lane == 0) { tma_store(out, r, c + x, piece); stores_commit(); }
+        if (lane == 0) { tma_store(out, r, c + x, staging); stores_commit(); }
     }
 }
 
@@ -69,7 +70,7 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
               int K) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 barriers[2*STAGES];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, buffers = b + STAGES*B_BYTES;
     u32 full = address(barriers), empty = full + 8*STAGES;
     int tile_rows = (M + 2*BM-1)/(2*BM), tile_columns = (N + BN-1)/BN, tr, tc, s = 0, phase = 0;
     if (threadIdx.x == 0) {
@@ -77,7 +78,7 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
         fence_mbarrier_init();
     }
     cluster_sync();
-    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), warp = threadIdx.x/32, t = threadIdx.x%128, prev_stage = -1;
     if (wg < 2) {                                                   // consumers
         setmaxnreg_inc<232>();
         Sum d[1][BN/2];
@@ -87,15 +88,15 @@ multiply_rows(const __grid_constant__ TensorMap a_map, const __grid_constant__ T
                 barrier_wait(full + 8*s, phase);
                 multiply(d, a + s*A_BYTES + wg*64*BK, b + s*B_BYTES, idx > 0);
                 wgmma_wait<1>();                        // the previous product is complete: its stage is free
-                if (last >= 0 && t < 2) barrier_arrive_at(empty + 8*last, t);
-                last = s;
+                if (prev_stage >= 0 && t < 2) barrier_arrive_at(empty + 8*prev_stage, t);
+                prev_stage = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
             fence_accumulators(d);
-            if (t < 2) barrier_arrive_at(empty + 8*last, t);
-            last = -1;
-            store_scaled(d[0], out, a_scales, b_scales, M, N, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*4096);
+            if (t < 2) barrier_arrive_at(empty + 8*prev_stage, t);
+            prev_stage = -1;
+            store_scaled(d[0], out, a_scales, b_scales, M, N, (2*tr + rank())*BM + warp*16, tc*BN, buffers + warp*4096);
         }
         if (threadIdx.x%32 == 0) stores_wait_read();
     } else {                                                        // producer

@@ -11,9 +11,9 @@ constexpr bool SCALE_ACCUMULATORS = GROUP && !SCALE_WEIGHTS && KIND != NVFP4;  /
 struct StepData { uint4 words[LOADS]; u32 scales[LANE_SCALES], zeros[SCALES]; };     // loads of a thread per step
 
 __device__ void scale_weights(u32 (&a)[4], u32 pair) {
-    const u32 by[2] = {upper(pair), lower(pair)};
+    const u32 scales[2] = {upper(pair), lower(pair)};
     #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
+    for (int i = 0; i < 4; i++) a[i] = mul2(a[i], scales[i % 2]);
 }
 
 __global__ void __launch_bounds__(32 * ROW_WARPS * K_WARPS, BLOCKS)
@@ -33,17 +33,17 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
         for (int i = 0; i < TILES; i++) {
             const int tile = (row_block * ROW_WARPS + warp % ROW_WARPS) * TILES + i;
             if (tile >= tiles) return;
-            const size_t at = (size_t)tile * steps + step;
+            const size_t step_index = (size_t)tile * steps + step;
             #pragma unroll
-            for (int l = 0; l < LOADS; l++) to[i].words[l] = __ldcs(w + (at * LOADS + l) * 32 + lane);
+            for (int l = 0; l < LOADS; l++) to[i].words[l] = __ldcs(w + (step_index * LOADS + l) * 32 + lane);
             if constexpr (GROUP > 0)
                 #pragma unroll
                 for (int s = 0; s < LANE_SCALES; s++)
-                    to[i].scales[s] = load_scales(scales, (at * SCALES + lane_group(s, t)) * 8 + r);
+                    to[i].scales[s] = load_scales(scales, (step_index * SCALES + lane_group(s, t)) * 8 + r);
             if constexpr (ZEROS)
                 #pragma unroll
                 for (int s = 0; s < SCALES; s++)
-                    to[i].zeros[s] = __ldg(zeros + (GROUP ? at * SCALES + s : tile) * 8 + r);
+                    to[i].zeros[s] = __ldg(zeros + (GROUP ? step_index * SCALES + s : tile) * 8 + r);
         }
     };
     float total[TILES][BATCH_TILES][4];

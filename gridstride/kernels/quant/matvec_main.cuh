@@ -55,14 +55,14 @@ void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigne
             w[c] = weight_at(words, steps, row, c) * (double)(float)scales[scale];
         }
         for (int b = 0; b < batch; b++) {
-            double sum = 0, size = 0;
+            double sum = 0, abs_sum = 0;
             for (int c = 0; c < columns; c++) {
                 double p = w[c] * (float)x[(size_t)b * columns + c];
                 sum += p;
-                size += std::abs(p);
+                abs_sum += std::abs(p);
             }
             double got = (float)y[(size_t)b * rows + row];
-            if (!(std::abs(got - sum) <= UNIT_ROUNDOFF * std::abs(sum) + 1e-6 * size)) {
+            if (!(std::abs(got - sum) <= UNIT_ROUNDOFF * std::abs(sum) + 1e-6 * abs_sum)) {
                 printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, expected %g\n", NAME, batch, rows, columns, b,
                        row, got, sum);
                 exit(1);

@@ -25,9 +25,9 @@ constexpr int STAGE_BYTES = X_BYTES + (W_BYTES + SCALE_BYTES + ZERO_BYTES + 1023
 // which the thread loads; TMA has swizzled the words in lines of 128 bytes, so that there are no bank conflicts.
 // `words` are those of 16 rows and 64 columns; `fragment` are the thread's words of each eight columns.
 __device__ void load_words(const char *words, u32 (&fragment)[8]) {
-    const int lane = threadIdx.x % 32, r = lane / 4, at = r / 2 * 128 + (r % 2 * 4 ^ r / 2) * 16 + lane % 4 * 4;
+    const int lane = threadIdx.x % 32, r = lane / 4, offset = r / 2 * 128 + (r % 2 * 4 ^ r / 2) * 16 + lane % 4 * 4;
     #pragma unroll
-    for (int i = 0; i < 8; i++) fragment[i] = *(const u32 *)(words + i / 4 * 512 + (at ^ i * 16));
+    for (int i = 0; i < 8; i++) fragment[i] = *(const u32 *)(words + i / 4 * 512 + (offset ^ i * 16));
 }
 
 // 4-bit elements are exchanged instead: four lanes transpose their pairs of both rows. First they exchange words, each
@@ -44,8 +44,8 @@ __device__ void transpose_pairs(u32 &a, u32 &b) {
 }
 
 __device__ void load_words(const char *words, u32 (&fragment)[4]) {
-    const uint4 four = ((const uint4 *)words)[threadIdx.x % 32];
-    fragment[0] = four.x, fragment[1] = four.y, fragment[2] = four.z, fragment[3] = four.w;
+    const uint4 loaded = ((const uint4 *)words)[threadIdx.x % 32];
+    fragment[0] = loaded.x, fragment[1] = loaded.y, fragment[2] = loaded.z, fragment[3] = loaded.w;
 }
 
 // Exchanges the words of product `i` and of the next one
@@ -53,12 +53,12 @@ __device__ void exchange_words(u32 (&)[8], int) {}
 __device__ void exchange_words(u32 (&fragment)[4], int i) { transpose_pairs(fragment[i], fragment[i + 1]); }
 
 __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
-    const u32 by[2] = {upper(pair), lower(pair)};
+    const u32 scales[2] = {upper(pair), lower(pair)};
     #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = mul2(a[i], by[i % 2]);
+    for (int i = 0; i < 4; i++) a[i] = mul2(a[i], scales[i % 2]);
 }
 
-// What a thread loads of a stage of a warp's tile, 16 rows and 64 columns: words, scales and zero points
+// The words, scales and zero points that a thread loads per stage; a warp's tile has 16 rows and 64 columns
 struct StageData { u32 words[BITS], scales[HALF_SCALES], zeros[HALF_SCALES]; };
 
 // `words`, `scales` and `zeros` are in shared memory.
@@ -133,7 +133,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     // Without TMA stores, a block has a single tile, because its accumulators overwrite the stages.
     const int2 block_tile = tile_position(blockIdx.x / CK);
     const int first_w = block_tile.x * BM, first_x = block_tile.y * BN;
-    const auto row_scale = [&](int row) {                   // those of rows r and r + 8 of a tile are adjacent
+    const auto row_scale = [&](int row) {                   // the scales of rows r and r + 8 of a tile are adjacent
         if (HAS_MATRIX_SCALE) return *(const float *)zeros * NVFP4_FACTOR;
         return GROUP == 0 ? (float)((const Elem *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8] : 1;
     };
@@ -148,17 +148,17 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         setmaxnreg_dec<40>();
         if (threadIdx.x == 128 * WGS)
             for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
-                const int2 at = tile_position(tile);
+                const int2 position = tile_position(tile);
                 for (int half = 2 * begin; half < 2 * end; half++) {
                     const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES);
-                    const int w_tile = at.x * 4 * WGS;
+                    const int w_tile = position.x * 4 * WGS;
                     barrier_wait(empty + 8 * s, phase - 1);
                     barrier_expect(bar, X_BYTES + W_BYTES + SCALE_BYTES + ZERO_BYTES);
                     if constexpr (BITS == 4) tma_load(to + X_BYTES, w, w_tile, half * 128, bar);
                     else tma_load_lines(to + X_BYTES, w, w_tile, half * 8, bar);
-                    tma_load(to, x, at.y * BN, half * 64, bar);
-                    constexpr int PER_HALF = PAIRS_BYTES / 4 * HALF_SCALES;         // 32-bit words
-                    const int group = (SCALES == 1 ? half / 2 : half) * PER_HALF;
+                    tma_load(to, x, position.y * BN, half * 64, bar);
+                    constexpr int WORDS_PER_HALF = PAIRS_BYTES / 4 * HALF_SCALES;
+                    const int group = (SCALES == 1 ? half / 2 : half) * WORDS_PER_HALF;
                     if constexpr (GROUP > 0) tma_load(to + X_BYTES + W_BYTES, scale_map, w_tile, group, bar);
                     if constexpr (ZERO_BYTES > 0)
                         tma_load(to + X_BYTES + W_BYTES + SCALE_BYTES, zero_map, w_tile, group, bar);
@@ -173,15 +173,15 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         u32 a[PER_PRODUCT ? 4 : 8][4];                      // products
         const u64 first_rows = descriptor(address(shared), 16);         // of x in the first stage
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
-            const int2 at = tile_position(tile);
-            const int first_tile = at.x * 4 * WGS + warp;           // of this warp's 16 rows of w
-            const size_t pair_at = min(first_tile, (rows + 15) / 16 - 1) * 8 + r;
+            const int2 position = tile_position(tile);
+            const int warp_tile = position.x * 4 * WGS + warp;            // the tile of this warp's 16 rows of w
+            const size_t pair_at = min(warp_tile, (rows + 15) / 16 - 1) * 8 + r;
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
             if constexpr (ZEROS && GROUP == 0) {
                 offset[0] = add2(NO_ZERO_POINT, upper(zeros[pair_at]));
                 offset[1] = add2(NO_ZERO_POINT, lower(zeros[pair_at]));
             }
-            int last = -1;                                  // the stage of the previous products
+            int prev_stage = -1;                            // the stage of the previous products
             StageData data[2];
             const auto load_next = [&](StageData &to) {     // waits for stage s
                 barrier_wait(full + 8 * s, phase);
@@ -193,11 +193,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             const auto multiply = [&](u32 (&w_part)[4], u64 x_part, bool is_first) {
                 wgmma_rs<false>(d[0], w_part[0], w_part[1], w_part[2], w_part[3], x_part, !is_first);
             };
-            const auto release_last = [&] {
-                if (last >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
+            const auto release_previous = [&] {
+                if (prev_stage >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * prev_stage);
             };
             if constexpr (PER_PRODUCT) {
-                int now = s;
+                int current = s;
                 load_next(data[0]);
                 advance();
                 exchange_words(data[0].words, 0);
@@ -205,7 +205,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                 for (int step = begin; step < end; step++)
                     #pragma unroll
                     for (int half = 0; half < 2; half++) {
-                        const u64 x_rows = first_rows + (now * STAGE_BYTES >> 4);
+                        const u64 x_rows = first_rows + (current * STAGE_BYTES >> 4);
                         const bool is_last = half == 1 && step + 1 == end;
                         #pragma unroll
                         for (int j = 0; j < 4; j++) {
@@ -221,10 +221,10 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                                 dequantize(stage, next, codebook, offset, a[next]);
                             }
                             wgmma_wait<2>();
-                            if (j == 1) release_last();     // its products are complete
+                            if (j == 1) release_previous();     // its products are complete
                         }
-                        last = now;
-                        if (++now == STAGES) now = 0;
+                        prev_stage = current;
+                        if (++current == STAGES) current = 0;
                     }
             } else {
                 load_next(data[0]);
@@ -232,7 +232,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                     #pragma unroll
                     for (int half = 0; half < 2; half++) {
                         const u64 x_rows = first_rows + (s * STAGE_BYTES >> 4);
-                        const int now = s;
+                        const int current = s;
                         advance();
                         if (half == 0 || step + 1 < end) load_next(data[1 - half]);  // while this stage is dequantized
                         exchange_words(data[half].words, 0);
@@ -246,25 +246,25 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
                             multiply(a[half * 4 + j], x_rows + j * 2, step == begin && half == 0 && j == 0);
                         wgmma_commit();
                         wgmma_wait<1>();                    // the previous products are complete
-                        release_last();
-                        last = now;
+                        release_previous();
+                        prev_stage = current;
                     }
             }
             wgmma_wait<0>();
             fence_accumulators(d);
             if constexpr (TMA_STORES) {
-                if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * last);
+                if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * prev_stage);
                 if constexpr (GROUP == 0) {
-                    const Pair by = *(const Pair *)(scales + pair_at);
+                    const Pair row_scales = *(const Pair *)(scales + pair_at);
                     #pragma unroll
-                    for (int e = 0; e < BN / 2; e++) d[0][e] *= (float)(e / 2 % 2 ? by.y : by.x);
+                    for (int e = 0; e < BN / 2; e++) d[0][e] *= (float)(e / 2 % 2 ? row_scales.y : row_scales.x);
                 }
                 if constexpr (HAS_MATRIX_SCALE) {
                     const float factor = *(const float *)zeros * NVFP4_FACTOR;
                     #pragma unroll
                     for (int e = 0; e < BN / 2; e++) d[0][e] *= factor;
                 }
-                store_transposed(d, y_map, bias, rows, at.y * BN, at.x * BM + wg * 64,
+                store_transposed(d, y_map, bias, rows, position.y * BN, position.x * BM + wg * 64,
                                  address(buffers + wg * OUT * 256), wg);
             } else {
                 consumers_sync();                           // the stages are reused for the accumulators

@@ -2,8 +2,8 @@
 // Each warp has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16
 // rows of w at a time, and its warps take the chunks of these rows round-robin. Defined above: WARPS, CHUNK, STAGES,
 // BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
-constexpr int WORDS = 512 * LOADS, PAIRS = GROUP ? PAIRS_BYTES * SCALES : 0;      // bytes per step: elements, scales
-constexpr int STAGE = CHUNK * (WORDS + PAIRS * (1 + ZEROS));
+constexpr int STEP_BYTES = 512 * LOADS, SCALE_BYTES = GROUP ? PAIRS_BYTES * SCALES : 0;      // per step
+constexpr int STAGE_BYTES = CHUNK * (STEP_BYTES + SCALE_BYTES * (1 + ZEROS));
 constexpr bool SCALE_ACCUMULATORS = GROUP && KIND != NVFP4;      // NVFP4: `unpack` scales
 
 __global__ void __launch_bounds__(32 * WARPS, 1)
@@ -14,25 +14,27 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     const int steps = (k + STEP - 1) / STEP, chunks = (steps + CHUNK - 1) / CHUNK, row_tiles = (rows + 15) / 16;
     const int x_row_bytes = steps * STEP * 2 + 64;                 // padding: rows begin at different banks
-    char *ring = shared + warp * STAGES * STAGE, *xs = shared + WARPS * STAGES * STAGE;
+    char *ring = shared + warp * STAGES * STAGE_BYTES, *xs = shared + WARPS * STAGES * STAGE_BYTES;
     u32 *codebook = (u32 *)(xs + batch * x_row_bytes);                 // for NF4
     float *partial_sums = (float *)(codebook + (KIND == NF4) * 256 * 32);     // [2][WARPS][batch][16]
     const u32 full = address(bars + warp * STAGES), x_ready = address(bars + WARPS * STAGES);
-    int next = warp, next_row_tile = blockIdx.x;            // the next chunk to copy, and its row tile
+    int next_chunk = warp, next_row_tile = blockIdx.x;            // the next chunk to copy, and its row tile
 
     auto copy = [&](int s) {
-        while (next >= chunks) { next -= chunks; next_row_tile += gridDim.x; }
+        while (next_chunk >= chunks) { next_chunk -= chunks; next_row_tile += gridDim.x; }
         if (next_row_tile < row_tiles) {
-            const int size = min(CHUNK, steps - next * CHUNK);
-            const size_t at = (size_t)next_row_tile * steps + next * CHUNK;
-            const u32 to = address(ring + s * STAGE), bar = full + 8 * s;
-            barrier_expect(bar, size * (WORDS + PAIRS * (1 + ZEROS)));
-            bulk_copy_evict_first(to, w + at * (WORDS / 16), size * WORDS, bar);
-            if constexpr (GROUP > 0) bulk_copy(to + CHUNK * WORDS, scales + at * (PAIRS / 4), size * PAIRS, bar);
+            const int size = min(CHUNK, steps - next_chunk * CHUNK);
+            const size_t first_step = (size_t)next_row_tile * steps + next_chunk * CHUNK;
+            const u32 to = address(ring + s * STAGE_BYTES), bar = full + 8 * s;
+            barrier_expect(bar, size * (STEP_BYTES + SCALE_BYTES * (1 + ZEROS)));
+            bulk_copy_evict_first(to, w + first_step * (STEP_BYTES / 16), size * STEP_BYTES, bar);
+            if constexpr (GROUP > 0)
+                bulk_copy(to + CHUNK * STEP_BYTES, scales + first_step * (SCALE_BYTES / 4), size * SCALE_BYTES, bar);
             if constexpr (GROUP > 0 && ZEROS)
-                bulk_copy(to + CHUNK * (WORDS + PAIRS), zeros + at * (PAIRS / 4), size * PAIRS, bar);
+                bulk_copy(to + CHUNK * (STEP_BYTES + SCALE_BYTES), zeros + first_step * (SCALE_BYTES / 4),
+                          size * SCALE_BYTES, bar);
         }
-        next += WARPS;
+        next_chunk += WARPS;
     };
     if (lane == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(full + 8 * s, 1);
@@ -58,22 +60,23 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
         float total[4] = {};
         for (; chunk < chunks; chunk += WARPS) {
             barrier_wait(full + 8 * s, phase);
-            const char *stage = ring + s * STAGE;
+            const char *stage = ring + s * STAGE_BYTES;
             #pragma unroll
             for (int i = 0; i < CHUNK; i++) {
                 const int step = chunk * CHUNK + i;
                 if (step >= steps) break;
                 uint4 words[LOADS];
                 #pragma unroll
-                for (int l = 0; l < LOADS; l++) words[l] = *(const uint4 *)(stage + i * WORDS + l * 512 + lane * 16);
+                for (int l = 0; l < LOADS; l++)
+                    words[l] = *(const uint4 *)(stage + i * STEP_BYTES + l * 512 + lane * 16);
                 #pragma unroll
                 for (int p = 0; p < LANE_SCALES; p++) {     // groups of a step
                     constexpr int X_LOADS = LANE_COLUMNS / 32;
-                    const char *pairs = stage + CHUNK * WORDS + i * PAIRS + lane_group(p, t) * PAIRS_BYTES;
+                    const char *pairs = stage + CHUNK * STEP_BYTES + i * SCALE_BYTES + lane_group(p, t) * PAIRS_BYTES;
                     float d[4] = {};
                     u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
                     if constexpr (ZEROS) {
-                        const u32 pair = (GROUP ? (const u32 *)(pairs + CHUNK * PAIRS) : zeros + row_tile * 8)[r];
+                        const u32 pair = (GROUP ? (const u32 *)(pairs + CHUNK * SCALE_BYTES) : zeros + row_tile * 8)[r];
                         offset[0] = add2(NO_ZERO_POINT, upper(pair));
                         offset[1] = add2(NO_ZERO_POINT, lower(pair));
                     }

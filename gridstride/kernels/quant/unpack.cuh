@@ -25,14 +25,15 @@ unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int
     if constexpr (KIND == NF4) { fill_codebook<32 * WARPS>(codebook); __syncthreads(); }
     const int total_steps = (rows + 15) / 16 * steps;
     const float matrix_scale = HAS_MATRIX_SCALE ? *(const float *)zeros * NVFP4_FACTOR : 1;
-    for (int at = blockIdx.x * WARPS + threadIdx.x / 32; at < total_steps; at += gridDim.x * WARPS) {
-        const int tile = at / steps, step = at % steps;
+    for (int step_index = blockIdx.x * WARPS + threadIdx.x / 32; step_index < total_steps;
+         step_index += gridDim.x * WARPS) {
+        const int tile = step_index / steps, step = step_index % steps;
         uint4 words[LOADS];
         #pragma unroll
-        for (int l = 0; l < LOADS; l++) words[l] = __ldcs(w + ((size_t)at * LOADS + l) * 32 + lane);
+        for (int l = 0; l < LOADS; l++) words[l] = __ldcs(w + ((size_t)step_index * LOADS + l) * 32 + lane);
         #pragma unroll
         for (int j = 0; j < 4; j++) {                       // 32 columns
-            const int group = GROUP ? at * SCALES + lane_group(j * 32 / LANE_COLUMNS, t) : tile;
+            const int group = GROUP ? step_index * SCALES + lane_group(j * 32 / LANE_COLUMNS, t) : tile;
             const u32 pair = decode_scales(load_scales(scales, group * 8 + r)), scale[2] = {upper(pair), lower(pair)};
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT}, a[2][4];
             if constexpr (KIND == NVFP4) offset[0] = scale[0], offset[1] = scale[1];

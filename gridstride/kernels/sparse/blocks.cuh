@@ -7,11 +7,11 @@ constexpr int BN = 256, A_BYTES = BR*128, B_BYTES = BN*128;
 constexpr bool SPLIT_N = BR == 64;
 
 // Issues d (+)= the product of a block
-__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool more) {
+__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, bool accumulate) {
     fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < 4; i++) wgmma<false, false>(d[0], a + i*32/16, b + i*32/16, more || i > 0);
+    for (int i = 0; i < 4; i++) wgmma<false, false>(d[0], a + i*32/16, b + i*32/16, accumulate || i > 0);
     wgmma_commit();
 }
 
@@ -20,7 +20,7 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
                 const __grid_constant__ TensorMap y, const int *row_offsets, const int *columns, int row_tiles, int n) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 barriers[2*STAGES];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, staging = b + STAGES*B_BYTES;
     u32 full = address(barriers), empty = full + 8*STAGES;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), tiles = row_tiles*((n + BN-1)/BN), s = 0, phase = 0;
     if (threadIdx.x == 256) {
@@ -44,11 +44,12 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
     } else {                                                        // consumers
         setmaxnreg_inc<232>();
         int t = threadIdx.x%128;
-        u32 buffer = o + wg*OUT*256;
+        u32 buffer = staging + wg*OUT*256;
         u64 da = descriptor(a + (SPLIT_N ? 0 : wg*64*128), 16), db = descriptor(b + (SPLIT_N ? wg*N*128 : 0), 16);
         float d[M][N/2];
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-            int tr = tile%row_tiles, tc = tile/row_tiles, count = row_offsets[tr + 1] - row_offsets[tr], last = -1;
+            int tr = tile%row_tiles, tc = tile/row_tiles, count = row_offsets[tr + 1] - row_offsets[tr];
+            int prev_stage = -1;
             if (count == 0)
                 #pragma unroll
                 for (int i = 0; i < N/2; i++) d[0][i] = 0;
@@ -56,13 +57,13 @@ multiply_blocks(const __grid_constant__ TensorMap values, const __grid_constant_
                 barrier_wait(full + 8*s, phase);
                 multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), i > 0);
                 wgmma_wait<1>();                        // the previous product is complete: its stage is free
-                if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
-                last = s;
+                if (prev_stage >= 0 && t == 0) barrier_arrive(empty + 8*prev_stage);
+                prev_stage = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
             wgmma_wait<0>();
             fence_accumulators(d);
-            if (last >= 0 && t == 0) barrier_arrive(empty + 8*last);
+            if (prev_stage >= 0 && t == 0) barrier_arrive(empty + 8*prev_stage);
             store_transposed(d, y, nullptr, 0, tc*BN + (SPLIT_N ? wg*N : 0), tr*BR + (SPLIT_N ? 0 : wg*64), buffer, wg);
         }
         if (t == 0) stores_wait_read();

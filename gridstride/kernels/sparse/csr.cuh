@@ -10,12 +10,12 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *row_offsets, con
     if (row >= rows) return;
     float sum[V] = {};
     int end = row_offsets[row + 1];
-    for (int at = row_offsets[row]; at < end; at += 32) {           // 32 elements per iteration, one per lane
-        bool in_bounds = at + lane < end;
-        int column = in_bounds ? columns[at + lane] : 0;
-        float value = in_bounds ? float(values[at + lane]) : 0;
+    for (int start = row_offsets[row]; start < end; start += 32) {     // 32 elements per iteration, one per lane
+        bool in_bounds = start + lane < end;
+        int column = in_bounds ? columns[start + lane] : 0;
+        float value = in_bounds ? float(values[start + lane]) : 0;
         #pragma unroll 4
-        for (int i = 0; i < min(32, end - at); i++) {
+        for (int i = 0; i < min(32, end - start); i++) {
             int from = __shfl_sync(~0u, column, i);
             float scale = __shfl_sync(~0u, value, i);
             if (c >= n) continue;

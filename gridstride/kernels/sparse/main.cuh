@@ -27,16 +27,16 @@ __global__ void fill(Elem *x, size_t size) {
 __global__ void fill_24(Matrix w, int rows, int k) {
     const int pairs[] = {4, 8, 9, 12, 13, 14};
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    int r = i / (k / 4), c = i % (k / 4) * 4, across = (k + 127) / 128;
+    int r = i / (k / 4), c = i % (k / 4) * 4, column_tiles = (k + 127) / 128;
     if (r >= rows) return;
-    unsigned nibble = pairs[random_bits(i << 1 | 1) % 6], at = r % 8 * 4 + c % 64 / 16;
+    unsigned nibble = pairs[random_bits(i << 1 | 1) % 6], lane = r % 8 * 4 + c % 64 / 16;
     for (int j = 0; j < 4; j++) w.dense[(size_t)r * k + c + j] = Elem(0.f);
     for (int j = 0; j < 2; j++) {
         Elem v(random_value((i * 2 + j) << 1 | 1));
         w.values[i * 2 + j] = v;
         w.dense[(size_t)r * k + c + (nibble >> 2 * j & 3)] = v;
     }
-    size_t word = ((((size_t)(r / 64) * across + c / 128) * 4 + r % 64 / 16) * 32 + at) * 2 + c % 128 / 64;
+    size_t word = ((((size_t)(r / 64) * column_tiles + c / 128) * 4 + r % 64 / 16) * 32 + lane) * 2 + c % 128 / 64;
     atomicXor(&w.words[word], (nibble ^ 4) << (r % 16 / 8 * 16 + c % 16 / 4 * 4));
 }
 
@@ -95,15 +95,15 @@ __global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n,
                         int *wrong) {
     int r = (blockIdx.x * blockDim.x + threadIdx.x) * row_step, c = blockIdx.y * x_step;
     if (r >= rows) return;
-    double sum = 0, size = 0;
+    double sum = 0, abs_sum = 0;
     for (int i = 0; i < k; i++) {
         double p = (double)(float)w.dense[(size_t)r * k + i];
         p *= (float)x[KIND == CSR ? (size_t)i * n + c : (size_t)c * k + i];
         sum += p;
-        size += fabs(p);
+        abs_sum += fabs(p);
     }
     double got = (float)y[KIND == CSR ? (size_t)r * n + c : (size_t)c * rows + r];
-    if (!(fabs(got - sum) <= UNIT_ROUNDOFF * fabs(sum) + 16 * 0x1p-24 * size)) atomicAdd(wrong, 1);
+    if (!(fabs(got - sum) <= UNIT_ROUNDOFF * fabs(sum) + 16 * 0x1p-24 * abs_sum)) atomicAdd(wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results.

@@ -7,8 +7,8 @@
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
 // Returns the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled.
-__device__ u64 narrow_descriptor(u32 at) {
-    return (at & 0x3ffff) >> 4 | 1ull << 16 | (u64)(512 >> 4) << 32 | 2ull << 62;
+__device__ u64 narrow_descriptor(u32 smem_address) {
+    return (smem_address & 0x3ffff) >> 4 | 1ull << 16 | (u64)(512 >> 4) << 32 | 2ull << 62;
 }
 
 // Computes the row and column of a tile: tiles are visited in bands of GROUP rows, column by column within a band.
@@ -26,11 +26,12 @@ __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int
 }
 
 // Issues d (+)= the product of one stage, with the first or the second of two words of metadata.
-__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M], bool second, bool more) {
+__device__ void multiply(float (&d)[M][N/2], u64 a, u64 b, uint2 (&metadata)[M], bool second, bool accumulate) {
     fence_accumulators(d);
     wgmma_fence();
     #pragma unroll
-    for (int x = 0; x < M; x++) wgmma_sp<0>(d[x], a + x*64*BK/16, b, second ? metadata[x].y : metadata[x].x, more);
+    for (int x = 0; x < M; x++)
+        wgmma_sp<0>(d[x], a + x*64*BK/16, b, second ? metadata[x].y : metadata[x].x, accumulate);
     #pragma unroll
     for (int x = 0; x < M; x++)
         wgmma_sp<1>(d[x], a + (x*64*BK + 32)/16, b + 64/16, second ? metadata[x].y : metadata[x].x, 1);
@@ -52,7 +53,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
             const __grid_constant__ TensorMap y, const uint2 *metadata, const Elem *bias, int rows, int n, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 barriers[2*STAGES];
-    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
+    u32 a = address(shared), b = a + STAGES*A_BYTES, staging = b + STAGES*B_BYTES;
     u32 full = address(barriers), empty = full + 8*STAGES;
     int rank_in_cluster = blockIdx.x%CLUSTER, i = rank_in_cluster%CM, j = rank_in_cluster/CM;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, phase = 0;
@@ -80,9 +81,9 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
         }
     } else {                                                        // consumers
         setmaxnreg_inc<232>();
-        int t = threadIdx.x%128, last = -1, pairs = (k + 2*BK-1)/(2*BK), tiles = (rows + 63)/64;
+        int t = threadIdx.x%128, prev_stage = -1, pairs = (k + 2*BK-1)/(2*BK), tiles = (rows + 63)/64;
         bool signals = t < CLUSTER && (t%CM == i || t/CM == j);
-        u32 buffer = o + wg*OUT*256;
+        u32 buffer = staging + wg*OUT*256;
         u64 da = narrow_descriptor(a + wg*M*64*BK), db = descriptor(b, 16);
         float d[M][N/2];
         for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
@@ -102,8 +103,8 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                     multiply(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), e[i/2], i%2, step + i > 0);
                     wgmma_wait<1>();                        // the previous product is complete: its stage is free
                     keep_alive(e[(i + 3)%4/2], (i + 1)%2);
-                    if (last >= 0 && signals) barrier_arrive_at(empty + 8*last, t);
-                    last = s;
+                    if (prev_stage >= 0 && signals) barrier_arrive_at(empty + 8*prev_stage, t);
+                    prev_stage = s;
                     if (++s == STAGES) { s = 0; phase++; }
                     if (i%2 == 0)                                   // the registers of its metadata are free, too
                         #pragma unroll
@@ -113,8 +114,8 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
             wgmma_wait<0>();
             keep_alive(e[1], true);
             fence_accumulators(d);
-            if (signals) barrier_arrive_at(empty + 8*last, t);
-            last = -1;
+            if (signals) barrier_arrive_at(empty + 8*prev_stage, t);
+            prev_stage = -1;
             store_transposed(d, y, bias, rows, (tc*CN + j)*BN, row, buffer, wg);
         }
         if (t == 0) stores_wait_read();

@@ -5,7 +5,7 @@
 // 8 rows of x), WARPS, BIAS, Elem (a 16-bit float), and mma_sp.
 constexpr int ROWS = 16, TILE_K = 128;
 
-__device__ u32 load_pair(const Elem *from, bool exists) { return exists ? __ldg((const u32 *)from) : 0; }
+__device__ u32 load_pair(const Elem *from, bool in_bounds) { return in_bounds ? __ldg((const u32 *)from) : 0; }
 
 // Adds the product of 32 elements along k, from `column` on.
 template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], const Elem *values, const Elem *x,

@@ -3,14 +3,14 @@
 // those of two_four.cuh. A stage has 128 elements along k, of which w stores 64, and their metadata. Defined above:
 // BM and BN (rows of w and of x per block), WGS (consumer warpgroups, of 64 rows of w each), STAGES, CK, the
 // constants of `store_split_k.cuh`, and wgmma_sp.
-constexpr int A_BYTES = BM * 128, HALF_B_BYTES = BN * 128, B_BYTES = 2 * HALF_B_BYTES, WORD_BYTES = BM * 16;
-constexpr int STAGE_BYTES = A_BYTES + B_BYTES + WORD_BYTES;
+constexpr int A_BYTES = BM * 128, HALF_B_BYTES = BN * 128, B_BYTES = 2 * HALF_B_BYTES, METADATA_BYTES = BM * 16;
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES + METADATA_BYTES;
 
 // Issues d (+)= the product of a stage.
-__device__ void multiply(float (&d)[1][BN / 2], u64 a, u64 b, uint2 metadata, bool more) {
+__device__ void multiply(float (&d)[1][BN / 2], u64 a, u64 b, uint2 metadata, bool accumulate) {
     fence_accumulators(d);
     wgmma_fence();
-    wgmma_sp<0>(d[0], a, b, metadata.x, more);
+    wgmma_sp<0>(d[0], a, b, metadata.x, accumulate);
     wgmma_sp<1>(d[0], a + 32 / 16, b + 64 / 16, metadata.x, 1);
     wgmma_sp<0>(d[0], a + 64 / 16, b + HALF_B_BYTES / 16, metadata.y, 1);
     wgmma_sp<1>(d[0], a + 96 / 16, b + (HALF_B_BYTES + 64) / 16, metadata.y, 1);
@@ -27,7 +27,7 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
                   const uint2 *metadata, const Elem *bias, int rows, int n, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 barriers[2 * STAGES];
-    const u32 a = address(shared), b = a + STAGES * A_BYTES, words = b + STAGES * B_BYTES;
+    const u32 a = address(shared), b = a + STAGES * A_BYTES, metadata_stages = b + STAGES * B_BYTES;
     const u32 full = address(barriers), empty = full + 8 * STAGES;
     const int steps = (k + 127) / 128, row_blocks = (rows + BM - 1) / BM, row_tiles = (rows + 63) / 64;
     const int k_part = rank(), tile = blockIdx.x / CK;
@@ -50,8 +50,8 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
                 tma_load(a + s * A_BYTES, values, first_row, step * 64, bar);
                 for (int i = 0; i < BM / 64; i++) {
                     const int row_tile = min(first_row / 64 + i, row_tiles - 1);
-                    bulk_copy(words + s * WORD_BYTES + i * 1024, metadata + ((size_t)row_tile * steps + step) * 128,
-                              1024, bar);
+                    bulk_copy(metadata_stages + s * METADATA_BYTES + i * 1024,
+                              metadata + ((size_t)row_tile * steps + step) * 128, 1024, bar);
                 }
                 tma_load(b + s * B_BYTES, x, first_n, step * 128, bar);
                 tma_load(b + s * B_BYTES + HALF_B_BYTES, x, first_n, step * 128 + 64, bar);
@@ -63,18 +63,18 @@ multiply_24_split(const __grid_constant__ TensorMap values, const __grid_constan
         const int t = threadIdx.x % 128, lane = t % 32, warp = t / 32;
         float d[1][BN / 2] = {};
         uint2 e[2] = {};
-        int last = -1;
+        int prev_stage = -1;
         for (int step = begin; step < end; step += 2)
             #pragma unroll
             for (int i = 0; i < 2; i++) {
                 if (step + i == end) break;
                 barrier_wait(full + 8 * s, phase);
-                e[i] = *(const uint2 *)(shared + STAGES * (A_BYTES + B_BYTES) + s * WORD_BYTES + wg * 1024 + t * 8);
+                e[i] = *(const uint2 *)(shared + STAGES * (A_BYTES + B_BYTES) + s * METADATA_BYTES + wg * 1024 + t * 8);
                 multiply(d, da + s * (A_BYTES / 16), db + s * (B_BYTES / 16), e[i], step + i > begin);
                 wgmma_wait<1>();                            // the previous product is complete: its stage is free
                 keep_alive(e[1 - i].x), keep_alive(e[1 - i].y);
-                if (last >= 0 && t == 0) barrier_arrive(empty + 8 * last);
-                last = s;
+                if (prev_stage >= 0 && t == 0) barrier_arrive(empty + 8 * prev_stage);
+                prev_stage = s;
                 if (++s == STAGES) { s = 0; phase++; }
             }
         wgmma_wait<0>();

@@ -199,7 +199,7 @@ class Declarations:
 def innermost_block(paths):
     "Return the path of the innermost block that contains all of `paths`: the ids of the blocks around it, then its own"
     first, n = paths[0], 1
-    while all(len(p) > n and p[n - 1] == first[n - 1] and p[n][0] == first[n][0] for p in paths):
+    while all(len(path) > n and path[n - 1] == first[n - 1] and path[n][0] == first[n][0] for path in paths):
         n += 1
     return tuple(b for b, _ in first[:n])
 

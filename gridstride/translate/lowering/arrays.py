@@ -71,7 +71,7 @@ class Arrays:
             if isinstance(index, Expr) and index.op == 'tuple':
                 indices += index.args
             elif isinstance(index, Expr) and index.op == 'object' and index.value is Ellipsis:
-                raise self.fn.error(node, 'an Ellipsis (...) as an index', 'Write all indices.')
+                raise self.fn.error(node, 'an index cannot be an Ellipsis (...)', 'Write all indices.')
             else:
                 indices.append(index)
         return indices
@@ -170,7 +170,7 @@ class Arrays:
         stop = lower_slice_bound(slice_node.upper)
         step = lower_slice_bound(slice_node.step) or ONE
         if constant_value(step) is None or constant_value(step) < 1:
-            raise self.fn.error(node, 'a slice whose step is not a positive constant')
+            raise self.fn.error(node, 'the step of a slice must be a positive constant')
         start = self.resolve_slice_bound(node, view, ZERO if start is None else start, num_elements)
         stop = (
             num_elements
@@ -186,7 +186,9 @@ class Arrays:
         if constant_value(expr) is None or constant_value(expr) >= 0:
             return expr
         if num_elements is None:
-            message = f'a slice that counts from the end of {view.memory.name}, whose size is not known in the kernel'
+            message = (
+                f'a slice cannot count from the end of {view.memory.name}, because its size is not known in the kernel'
+            )
             raise self.fn.error(node, message)
         return Expr('sub', INT, (num_elements, const(-constant_value(expr))))
 

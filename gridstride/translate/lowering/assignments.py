@@ -42,7 +42,7 @@ class Assignments(Values):
         if isinstance(target, ast.Subscript):
             return self.augment_element(stmt, op, target)
         if not isinstance(target, ast.Name):
-            raise self.error(stmt, f'changing {type(target).__name__.lower()} in place')
+            raise self.error(stmt, f'the target of an augmented assignment cannot be a {type(target).__name__.lower()}')
         old = self.variable(target, self.reads[target])
         if old.op in ('view', 'tuple', 'object'):
             raise self.error(stmt, f'{target.id} is {describe_type(old.type)}, which cannot be changed in place')
@@ -117,7 +117,7 @@ class Assignments(Values):
         if isinstance(target, ast.Subscript):
             return self.store(stmt, target, expr)
         if not isinstance(target, (ast.Tuple, ast.List)):
-            message = f'assigning to {type(target).__name__.lower()} in a kernel'
+            message = f'a kernel cannot assign to a {type(target).__name__.lower()}'
             raise self.error(stmt, message, 'Assign to a name or to an element of an array.')
         if expr.op != 'tuple':
             raise self.error(

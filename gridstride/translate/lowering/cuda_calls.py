@@ -210,7 +210,7 @@ def _atomic(op, num_values=1):
             raise TypeError
         view = fn.arrays.require_view(node, ary)
         if (dtype := view.memory.dtype) not in atomic_types(op):
-            construct = f'cuda.atomic.{op} on {dtype}, which Numba does not compile'
+            construct = f'Numba has no cuda.atomic.{op} for {dtype}'
             raise fn.error(node, construct, f'It takes {", ".join(atomic_types(op))}.')
         index = fn.arrays.element_index(node, view, idx.args if idx.op == 'tuple' else [idx])
         view.memory.mark_written()

@@ -57,7 +57,7 @@ class Function:
         "Return `expr` if it is a tuple, over which a loop iterates; else raise an error"
         if expr.op == 'tuple':
             return expr
-        message = f'a loop over {describe_type(expr.type) if expr.type else "this"}'
+        message = f'a loop cannot iterate over {describe_type(expr.type) if expr.type else "this"}'
         raise self.error(node, message, 'Loop over range(len(...)), or over a tuple.')
 
     def emit(self, kind, node, **fields):

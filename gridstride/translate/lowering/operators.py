@@ -80,7 +80,7 @@ def binary(fn, node, op, a, b):
     if None in (a.type, b.type):
         return Expr('unknown', None, (a, b))
     if op == 'MatMult':
-        raise fn.error(node, '@ in a kernel', 'Write the loop of the product.')
+        raise fn.error(node, 'a kernel cannot use @', 'Write the loop of the matrix product.')
     if op[:3] == 'Bit' or op[1:] == 'Shift':
         return _bitwise(fn, node, op, a, b)
     if op == 'Pow':
@@ -106,13 +106,15 @@ def _check_operands(fn, node, op, a, b):
         if not convert.is_number_like(expr):
             hint = 'Compute with its elements, one per thread.' if expr.op == 'view' else ''
             raise fn.error(
-                node, f'{convert.NotANumber(expr).description()} as an operand of {SYMBOLS.get(op, op)}', hint
+                node, f'{convert.NotANumber(expr).description()} cannot be an operand of {SYMBOLS.get(op, op)}', hint
             )
 
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        message = f'{SYMBOLS[op]} of {describe_type(a.type)} and {describe_type(b.type)}: it takes integers'
+        message = (
+            f'the operands of {SYMBOLS[op]} must be integers; got {describe_type(a.type)} and {describe_type(b.type)}'
+        )
         raise fn.error(node, message, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
@@ -154,7 +156,7 @@ def unary(fn, node, op, expr):
     if expr.op in ('view', 'tuple', 'object'):
         raise fn.error(
             node,
-            f'a unary operator on {describe_type(expr.type) if expr.type else repr(expr.value)}',
+            f'{describe_type(expr.type) if expr.type else repr(expr.value)} cannot be the operand of a unary operator',
             'Compute with its elements.',
         )
     if expr.type is None or op == 'pos':
@@ -170,7 +172,7 @@ def unary(fn, node, op, expr):
 
 def _invert(fn, node, expr):
     if expr.type in REAL:
-        raise fn.error(node, f'~ of {describe_type(expr.type)}: it takes an integer', 'Use int(...).')
+        raise fn.error(node, f'the operand of ~ must be an integer; got {describe_type(expr.type)}', 'Use int(...).')
     return Expr('not', BOOL, (expr,)) if expr.type == BOOL else Expr('invert', wide_type(expr.type), (expr,))
 
 
@@ -198,7 +200,7 @@ def conjunction(conditions):
 def contains(fn, node, a, items, is_negated):
     "Return `a in items` for a tuple, `a not in items` if `is_negated`"
     if items.op != 'tuple':
-        raise fn.error(node, '`in` for a value that is not a tuple', 'Write a loop.')
+        raise fn.error(node, '`in` requires a tuple', 'Write a loop.')
     if not items.args:
         return Expr('const', BOOL, value=is_negated)
     if not is_cheap(a):
@@ -230,7 +232,7 @@ def conditional(fn, node, test, a, b):
     for expr in (a, b):
         if not convert.is_number_like(expr):
             operands = 'arrays' if expr.op == 'view' else 'items that are not scalars'
-            message = f'a conditional expression with {operands}: C must know at compile time which one is used'
+            message = f'a conditional expression cannot select among {operands} at run time'
             raise fn.error(node, message, 'Use if and else, with the work in both.')
     return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.to_condition(test), a, b))
 

@@ -81,7 +81,7 @@ class Lowering(Assignments):
             return
         if isinstance(stmt.value, ast.Attribute):
             name = ast.unparse(stmt.value)
-            self.raise_error(stmt, f'{name} without a call does nothing', f'Write {name}().')
+            self.raise_error(stmt, f'{name} without parentheses does nothing', f'Write {name}().')
         if isinstance(stmt.value, ast.Call) and self.callee_name(stmt.value) == 'print':
             return self.lower_print(stmt, stmt.value)
         self.emit_expression(stmt, self.lower(stmt.value))
@@ -104,7 +104,7 @@ class Lowering(Assignments):
         options = dict(sep=' ', end='\n')
         for keyword in call.keywords:
             if keyword.arg not in options or not isinstance(keyword.value, ast.Constant):
-                raise self.error(stmt, f'print(..., {keyword.arg}=...) in a kernel')
+                raise self.error(stmt, f'print in a kernel does not take {keyword.arg}')
             options[keyword.arg] = keyword.value.value
 
         def lower_print_argument(argument):
@@ -129,9 +129,11 @@ class Lowering(Assignments):
             raise self.error(stmt, 'a kernel cannot return a value', 'Write the result into an array.')
         results = expr.args if expr.op == 'tuple' else [expr]
         if any(result.op in ('view', 'object') for result in results):
-            raise self.error(stmt, 'a device function that returns an array', 'Pass the array in, and return scalars.')
+            raise self.error(
+                stmt, 'a device function cannot return an array', 'Pass the array as an argument, and return scalars.'
+            )
         if not all(map(convert.is_number_like, results)):
-            raise self.error(stmt, 'a device function that returns a tuple inside a tuple', 'Return them in one tuple.')
+            raise self.error(stmt, 'a device function cannot return a nested tuple', 'Return them in one tuple.')
         self.add_result_type(stmt, tuple(result.type for result in results) if expr.op == 'tuple' else expr.type)
         if expr.op == 'tuple' and isinstance(stmt.value, ast.Tuple):
             self.result_names = [node.id if isinstance(node, ast.Name) else None for node in stmt.value.elts]
@@ -192,7 +194,9 @@ class Lowering(Assignments):
         for argument in args:
             if argument.type in REAL:
                 raise self.error(
-                    stmt, f'range of {describe_type(argument.type)}: it takes integers', 'Use // or int(...).'
+                    stmt,
+                    f'the arguments of range must be integers; got {describe_type(argument.type)}',
+                    'Use // or int(...).',
                 )
         if len(args) == 3 and constant_value(args[2]) == 0:
             raise self.error(stmt, 'the step of range must not be 0')
@@ -217,7 +221,7 @@ class Lowering(Assignments):
         "Return the column of one name: its variable, the values in `items`, and the name of their tuple"
         for expr in items:
             if not convert.is_number_like(expr):
-                message = 'a loop over a tuple of items that are not scalars'
+                message = 'a loop cannot iterate over a tuple with items that are not scalars'
                 raise self.error(stmt, message, 'Loop over range(...), or unroll the loop by hand.')
             self.add_type(stmt, variable, expr.type)
         return SimpleNamespace(var=variable, items=items, name=name)

@@ -129,14 +129,14 @@ class Values(Function):
         num_statements = len(self.current_block)
         result = self.lower(operand)
         if len(self.current_block) > num_statements:
-            message = 'a call here needs a separate statement, which would run even if this part is skipped'
+            message = 'this call needs a separate statement in C, which would run even if Python skips the call'
             raise self.error(node, message, 'Assign it to a variable first.')
         return result
 
     def unsupported_syntax(self, node):
         "Return the error for syntax that CUDA C does not have"
         kind = type(node).__name__
-        message = f'{_UNSUPPORTED_SYNTAX.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
+        message = f'a kernel cannot use {_UNSUPPORTED_SYNTAX.get(kind, kind.lower())}, because CUDA C has no equivalent'
         return self.error(node, message, _REMEDIES.get(kind, ''))
 
     # Names and literals
@@ -152,7 +152,7 @@ class Values(Function):
             return self.float_literal(value, self.source.segment(node))
         if isinstance(value, (str, type(None), type(...))):
             return Expr('object', None, value=value)
-        raise self.error(node, f'{value!r}: complex numbers are not supported', 'Compute with two floats.')
+        raise self.error(node, f'complex numbers such as {value!r} are not supported', 'Compute with two floats.')
 
     def float_literal(self, value, text=None):
         "Return the expression of a Python float; `text` is its spelling in the source"
@@ -321,7 +321,7 @@ class Values(Function):
                 raise self.error(node, f'index {k} is out of range for a tuple of {len(expr.args)}')
             return expr.args[k]
         if i.op == 'object':
-            raise self.error(node, 'a slice of a tuple')
+            raise self.error(node, 'a tuple cannot be sliced')
         return self.indexed_tuple_item(node, expr, convert.bool_to_int(convert.require_number(i)))
 
     def indexed_tuple_item(self, node, expr, i):
@@ -329,7 +329,7 @@ class Values(Function):
         t = None
         for operand in expr.args:
             if not convert.is_number_like(operand):
-                message = 'a tuple of items that are not scalars, indexed by a variable'
+                message = 'a tuple with items that are not scalars must have a constant index'
                 raise self.error(node, message, 'Index it with a number.')
             t = join_types(t, operand.type, self.doubles)
         if expr.value and all(constant_value(operand) is not None for operand in expr.args):
@@ -404,7 +404,7 @@ class Values(Function):
         if starred:
             raise self.unsupported_syntax(starred[0])
         if any(k.arg is None for k in node.keywords):
-            raise self.error(node, 'an argument with ** in a kernel')
+            raise self.error(node, 'a call in a kernel cannot have a ** argument')
         args = [self.lower(a) for a in node.args]
         keywords = {k.arg: self.lower(k.value) for k in node.keywords}
         return self.call(node, callee.value, args, keywords)
@@ -418,7 +418,7 @@ class Values(Function):
         if callee == 'range':
             return tuple_expr([const(i) for i in range(*(self.require_constant(node, a) for a in args))])
         if isinstance(callee, str):
-            raise self.error(node, f'{ast.unparse(node.func)} in a kernel')
+            raise self.error(node, f'a kernel cannot call {ast.unparse(node.func)}')
         dtype = dtype_name(callee) if _is_number_type(callee) else None
         if dtype in C_NAMES:
             return convert.cast(dtype, convert.require_number(args[0]) if args else ZERO)
@@ -431,7 +431,7 @@ class Values(Function):
         try:
             return CALLS[callee](self, node, *args, **keywords)
         except convert.NotANumber as e:
-            raise self.error(node, f'{callee} of {e.description()}', 'Pass scalars.') from None
+            raise self.error(node, f'{callee} does not take {e.description()}', 'Pass scalars.') from None
         except TypeError as e:
             if 'argument' not in str(e) and str(e):
                 raise
@@ -458,12 +458,12 @@ class Values(Function):
     def device_call(self, node, callee, args, keywords):
         "Return a call of a device function"
         if isinstance(callee, types.FunctionType):
-            message = f'{callee.__name__} is a plain Python function, which Numba does not compile'
+            message = f'a kernel cannot call {callee.__name__}, because it is a plain Python function'
             raise self.error(node, message, device_function_hint(callee))
         py_func = python_function(callee)
         if not isinstance(py_func, types.FunctionType):
-            raise self.error(node, f'calling {getattr(callee, "__name__", callee)!r} in a kernel')
+            raise self.error(node, f'a kernel cannot call {getattr(callee, "__name__", callee)!r}')
         if type(callee).__name__ == 'Kernel':
             hint = 'Put @cuda.jit(device=True) above it.'
-            raise self.error(node, f'{callee.__name__} is a kernel; a kernel calls device functions only', hint)
+            raise self.error(node, f'a kernel can only call device functions, and {callee.__name__} is a kernel', hint)
         return self.unit.call(self, node, py_func, args, keywords)

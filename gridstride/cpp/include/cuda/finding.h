@@ -44,7 +44,7 @@ enum Kind {
     X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
     X(racecheck, tensor_in_flight) X(racecheck, tensor_race) \
-    X(racecheck, product_not_awaited) \
+    X(racecheck, mma_not_awaited) \
     X(racecheck, load_not_awaited) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
     X(initcheck, tensor_unwritten) \
@@ -83,7 +83,7 @@ enum Kind {
     X(phrase, for_wgmma) X(phrase, for_tensor_memory) X(phrase, for_tensor_pair) \
     X(phrase, not_committed) X(phrase, commit_not_awaited) X(phrase, load_without_wait) X(phrase, store_without_wait) \
     X(phrase, fence_before) X(phrase, fence_after) \
-    X(phrase, lane_waits) X(phrase, lane_absent) X(phrase, lane_returned) X(phrase, lane_at_other_call) \
+    X(phrase, lane_waits) X(phrase, lane_nonexistent) X(phrase, lane_returned) X(phrase, lane_at_other_call) \
     X(phrase, not_in_mask) X(phrase, first_of_block) X(phrase, first_of_warp) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
     X(phrase, tile_threads) \
