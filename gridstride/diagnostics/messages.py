@@ -774,8 +774,8 @@ WORDS = {
         'Put the longest axis along x.',
     ),
     ('launch', 'cluster_size'): Words(
-        'a grid of {grid} blocks in clusters of {cluster}: a cluster has at most {limit} blocks, and the grid must '
-        'consist of whole clusters',
+        'a grid of {grid} blocks cannot be divided into clusters of {cluster} blocks: a cluster has at most {limit} '
+        'blocks, and the grid size must be a multiple of the cluster size along each axis',
         'Round the grid up, and let surplus blocks do nothing. Clusters of 16 blocks are possible after '
         'cudaFuncSetAttribute of cudaFuncAttributeNonPortableClusterSizeAllowed, or in Python after '
         'kernel.allow_large_clusters().',
