@@ -290,7 +290,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     assert 'UTF-8' in judge(tmp_path/'latin.py', 'sum').why
     assert 'none.py' in judge(tmp_path/'none.py', 'sum').why
     with pytest.raises(ValueError, match=saying("'fft'", 'grey, add')): judge(honest()['grey_torch'], 'fft')
-    with pytest.raises(ValueError, match=saying('task', 'named')): judge(softmax('return data'))
+    with pytest.raises(ValueError, match=saying('task', 'leaderboard')): judge(softmax('return data'))
 
 
 def test_the_head_of_a_file():

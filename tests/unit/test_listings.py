@@ -79,7 +79,7 @@ def test_a_missing_mark_is_reported():
     with pytest.raises(ValueError, match='no line'): show_source(SRC, mark='while')
     with pytest.raises(ValueError, match='no line 9'): show_source(SRC, mark=9)
     with pytest.raises(ValueError, match='lines 1 to 6'): show_source(SRC, lines=(4, 9))
-    with pytest.raises(TypeError, match='not int'): show_source(3)
+    with pytest.raises(TypeError, match='got int'): show_source(3)
 
 
 def test_without_pygments_the_lines_are_plain(monkeypatch):
