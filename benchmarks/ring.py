@@ -191,7 +191,7 @@ def make_pieces(n, ranks):
     q, k, v, dout = (x[:, :, :keys_per_rank].contiguous() for x in tensors)
     out, lse = kernels.attend(q, k, v, True, scale)
     arrived_flag = torch.ones(1, device='cuda', dtype=torch.int32)
-    rows, sums, received = kernels.part_gradients(dout, q, out, lse, scale), out.to(dtype), [k, v]
+    rows, sums, received = kernels.gradient_accumulator(dout, q, out, lse, scale), out.to(dtype), [k, v]
     for kind, (first_row, keys, causal) in kinds.items():
         k, v = (x[:, :, :keys].contiguous() for x in received)
         piece = first_row, q[:, :, first_row:], k, v, causal, scale, kind == 'own'
@@ -200,7 +200,7 @@ def make_pieces(n, ranks):
         if kind != 'own' and ranks == 2:                # one kernel for the rank's own keys and the fetched ones
             both_pieces = q, *received, k, v, first_row, arrived_flag, arrived_flag, True, scale, False
             pieces[f'own+{kind}', 'ours', 'forward'] = lambda both_pieces=both_pieces: kernels.attend_pair(*both_pieces)
-    pieces['ends', 'ours', 'backward'] = lambda: kernels.part_gradients(dout, q, out, lse, scale).dq()
+    pieces['ends', 'ours', 'backward'] = lambda: kernels.gradient_accumulator(dout, q, out, lse, scale).dq()
     accumulators = [x.to(dtype) for x in received]
     pieces['add', 'torch', 'backward'] = lambda: torch._foreach_add_(accumulators, received)
     return pieces

@@ -208,7 +208,7 @@ class EmulatedDevices(TorchFunctionMode):
         return None
 
     def inside_operator(self):
-        "Return a context that enters this mode, unless it is active: torch calls an operator's function without it"
+        "Return a context manager that enters this mode unless it is active: torch calls operators outside it"
         return nullcontext() if self in _get_current_function_mode_stack() else self
 
     @contextmanager

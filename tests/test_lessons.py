@@ -98,16 +98,16 @@ def test_each_recording_belongs_to_a_lesson():
 
 
 def misfits(recordings, lookups):
-    "Recordings that a lesson did not show although it could: refused for another source, or never looked up"
+    "Recordings that a lesson did not show although it could: stale, because the source differs, or never looked up"
     how = [line.split() for line in lookups.splitlines()]
-    refused = {name for name, state in how if state == 'refused'}
+    stale = {name for name, state in how if state == 'stale'}
     unused = recordings - {name for name, _ in how}
-    return dict.fromkeys(recordings & refused, 'refused') | dict.fromkeys(unused, 'unused')
+    return dict.fromkeys(recordings & stale, 'stale') | dict.fromkeys(unused, 'unused')
 
 
 def test_a_recording_that_is_not_shown_is_found():
-    assert misfits({'13_a', '13_b', '13_c', '13_d'}, '13_a fits\n13_b refused\n13_d made\n13_e refused\n') == {
-        '13_b': 'refused', '13_c': 'unused'}
+    assert misfits({'13_a', '13_b', '13_c', '13_d'}, '13_a hit\n13_b stale\n13_d made\n13_e stale\n') == {
+        '13_b': 'stale', '13_c': 'unused'}
 
 
 # Without a GPU, the functions that measure on one are never called: a name that they miss shows there alone.

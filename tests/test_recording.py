@@ -89,7 +89,7 @@ def test_lookups_are_noted_for_the_test_of_lessons(made, monkeypatch):
     with pytest.raises(Unavailable): recorded('profiling_none', missing)
     recorded('profiling_here', lambda: 3)
     lookups = (made/'lookups').read_text().splitlines()
-    assert lookups == ['profiling_a fits', 'profiling_a refused', 'profiling_here made']
+    assert lookups == ['profiling_a hit', 'profiling_a stale', 'profiling_here made']
 
 
 @pytest.fixture(scope='module')

@@ -177,7 +177,7 @@ def refused(rank):
 
 def test_what_a_ring_cannot_take_is_refused(monkeypatch):
     [said] = ring.launch(refused, 1, backend='gloo')
-    alike = 'ValueError: ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got '
+    alike = 'ValueError: ring: q, k and v must have the same shape [batch, heads, rows, dim], dtype and device; got '
     assert names(said[0], 'TypeError: ring: k', 'ndarray', 'torch tensor')
     assert all(o.startswith(alike + f'{size} torch.float32 on cpu, ')
                for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))

@@ -252,7 +252,7 @@ def test_a_changed_kernel_has_no_time_and_a_reason(run, capsys, monkeypatch, tmp
     run(False)
     c = run(False, sources={**SOURCES, name: src})
     how = [line.split()[1] for line in (tmp_path/'lookups').read_text().splitlines()]
-    assert 'refused' not in how[:2] and 'refused' in how[2:], 'the test of lessons reads it'
+    assert 'stale' not in how[:2] and 'stale' in how[2:], 'the test of lessons reads it'
     other = next(o for o in WAYS if o != name)
     assert c[name] is None is c.speedup('fast') is c.tflops(name) is c.column_value(name, 'registers') and c[other]
     assert c.gbs(name, of=3e3) is None

@@ -195,7 +195,7 @@ def _append(variable, line):
 
 
 def log_lookup(name, outcome):
-    "Log, for the tests, whether a value was computed here ('made'), or its recording 'fits' or was 'refused'"
+    "Log, for the tests, whether a value was computed here ('made'), or its recording was a 'hit' or 'stale'"
     _append('GRIDSTRIDE_LOOKUPS', f'{name} {outcome}')
 
 
@@ -257,7 +257,7 @@ def read(
     except (ValueError, TypeError) as e:
         raise Unavailable(f'the recording {path} cannot be read ({e})') from None
     fits = recording.key == key or renew_key(name, recording.key, key, folder)
-    log_lookup(name, 'fits' if fits else 'refused')
+    log_lookup(name, 'hit' if fits else 'stale')
     if fits:
         return recording
     raise Unavailable(
@@ -420,8 +420,8 @@ def made_on() -> str:
 # the text, by `course.py record` or `course.py run --save`, a claim that does not hold is an error. The claims about a
 # table are a column of it: `expected` returns one cell, and `expect` adds a claim to a `VariantComparison` or a
 # `Comparison`.
-TEXT_GPU = 'an H100'  # the GPU on which the texts were written
-EXPECTED = f'<expected on {TEXT_GPU}'  # head of the column of claims
+REFERENCE_GPU = 'an H100'  # the GPU on which the ranges in the lessons were measured
+EXPECTED = f'<expected on {REFERENCE_GPU}'  # head of the column of claims
 
 
 def mark_partly_recorded():
@@ -471,7 +471,7 @@ def _is_enforced(mark):
     return origin != 'recorded' and (is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold')
 
 
-def _claim_line(text, low, measured, high, unit, mark, guess, where=TEXT_GPU):
+def _claim_line(text, low, measured, high, unit, mark, guess, where=REFERENCE_GPU):
     "Return the line of a claim. Raises AssertionError as `claim` does"
     holds = _within(low, measured, high)
     actual = 'not measured here' if measured is None else _with_unit(_format_number(measured), unit)
@@ -491,7 +491,7 @@ def claim(
     unit='',  # of these values: 'x' for a speedup, '%', 'ms', 'GB/s', 'TFLOP/s'
     mark=None,  # of the recording of `measured`, '' if it was measured here; None: as for the last value of `recorded`
     guess=None,  # the reader's guess, which is printed, too; `...` while there is none
-    where=TEXT_GPU,  # the GPU on which the text was written
+    where=REFERENCE_GPU,  # the GPU on which the range was measured
 ):
     """Print a measured value, and the range that the text expects.
 
@@ -554,7 +554,7 @@ class Expectations:
 
     A subclass has `names`, `baseline`, `mark`, and `in_unit(name, unit, over)`."""
 
-    where = TEXT_GPU  # the GPU on which the ranges were measured
+    where = REFERENCE_GPU  # the GPU on which the ranges were measured
 
     def expect(
         self,

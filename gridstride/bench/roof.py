@@ -139,7 +139,7 @@ class Roofline(Expectations):
         return dict(zip(self.names, self.points))[name]
 
     def in_unit(self, name, unit, over=None):  # None if it was not measured
-        "Return the speed of a kernel: '%' of the roofline bound, '% of the data sheet', 'TFLOP/s', or 'x' over another"
+        "Return the throughput: '%' of the roofline bound, '% of the data sheet', 'TFLOP/s', or 'x' over another kernel"
         p = self[name]
         if not p.tflops or unit == 'TFLOP/s':
             return p.tflops

@@ -20,7 +20,7 @@ from textwrap import shorten
 
 from . import compare
 from .keys import unwrap_kernel, key, without_comments
-from .recording import TEXT_GPU, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
+from .recording import REFERENCE_GPU, Expectations, Unavailable, made_on, log_lookup, recorded, recorded_file, renew_key
 from ..support.function_source import SourceMissing, source_of
 from ..support.short_tracebacks import ShortTracebackError
 from ..support.tables import Table
@@ -116,13 +116,13 @@ def _name_of(src):
 
 
 def changed(
-    original,  # CUDA C or another text; a kernel in Python, or another function; a `kernels.Rung`
+    original,  # a string, such as CUDA C; a kernel in Python, or another function; a `kernels.Rung`
     replacements,  # {old: new}, where each `old` occurs once; or a single such text
     new=None,  # its replacement, if `replacements` is a string
     /,
     **options,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
 ):  # of the type of `original`
-    "Return `original` with some text replaced; raises ChangeError for a missing text, with the most similar line"
+    "Return `original` with some text replaced; raises ChangeError, with the most similar line, if it does not occur"
     if isinstance(replacements, str) != (new is not None):
         raise TypeError('expected changed(original, old, new), or changed(original, {old: new, ...})')
     replacements = {replacements: new} if isinstance(replacements, str) else replacements
@@ -131,7 +131,7 @@ def changed(
     if hasattr(original, 'variant'):
         return original.variant(src=_replace(original.src_without_constants, replacements, original.name), **options)
     text = _replace(_source_of(original), replacements, unwrap_kernel(original).__name__)
-    return define(text, **{**_names_outside(original), **options})
+    return define(text, **{**_global_and_closure_names(original), **options})
 
 
 # The source of a defined function is registered under the name of a file, so that errors, the simulator and Numba can
@@ -139,7 +139,7 @@ def changed(
 _file_counter = itertools.count(1)
 
 
-def _names_outside(fn):
+def _global_and_closure_names(fn):
     "Return {name: value} of the global and closure variables that a function can use"
     fn = unwrap_kernel(fn)
     closure = zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ()))
@@ -147,13 +147,13 @@ def _names_outside(fn):
 
 
 def define(
-    definition,  # a text that defines a function; or a function or kernel, which is defined again
+    definition,  # source code that defines a function; or a function or kernel, which is defined again
     /,
     **names,  # global names of the function; a function that is defined again keeps its other names
 ):
-    "Define the function or kernel of a text; return the last function that the text defines"
+    "Execute source code that defines a function or kernel; return the last function that it defines"
     if not isinstance(definition, str):
-        return define(_source_of(definition), **{**_names_outside(definition), **names})
+        return define(_source_of(definition), **{**_global_and_closure_names(definition), **names})
     tree, file = _parse(definition)
     functions = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if not functions:
@@ -168,7 +168,7 @@ def define(
 
 
 def _parse(text):
-    "Return the syntax tree of a text, and the file name under which `inspect` finds the text"
+    "Return the syntax tree of source code, and the file name under which `inspect` finds it"
     file = f'<made {next(_file_counter)}>'
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     return ast.parse(text, file), file
@@ -249,7 +249,7 @@ def source_in(
     if len(set(matching_texts)) == 1:
         return matching_texts[0]
     similar = difflib.get_close_matches(name, [other for other in all_names if other], 3, 0.3)
-    reason = f'defines {name} {len(matching_texts)} times' if matching_texts else f'has no text or function {name}'
+    reason = f'defines {name} {len(matching_texts)} times' if matching_texts else f'has no string or function {name}'
     raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not matching_texts else ''))
 
 
@@ -318,9 +318,9 @@ _CHANGED_SOURCE_NOTE = 'the source differs from the recorded one, so it is timed
 
 
 class VariantComparison(Expectations):
-    "The result of `compare_variants`: `result[name]` in milliseconds, `speedup`, `expect`, and a table with the GPU"
+    "The result of `compare_variants`: `result[name]` in ms, `speedup`, `expect`, and a table that shows the GPU"
 
-    def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None, where=TEXT_GPU):
+    def __init__(self, title, rows, baseline, flops=None, made='', warnings=(), bytes=None, where=REFERENCE_GPU):
         self.title = title
         self.rows = rows
         self.baseline = baseline
@@ -352,7 +352,7 @@ class VariantComparison(Expectations):
         return other_ms / ms if ms and other_ms else None
 
     def in_unit(self, name, unit, over=None):
-        "Return the speedup, the time, the speed or an additional column of a variant, in this unit"
+        "Return the speedup, time, throughput, bandwidth or additional column of a variant, in this unit"
         quantities = {'ms': self.__getitem__, 'TFLOP/s': self.tflops, 'GB/s': self.gbs}
         if unit == 'x':
             return self.speedup(name, over)
@@ -366,11 +366,11 @@ class VariantComparison(Expectations):
         return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured
-        "Return the speed of a variant in TFLOP/s, if the comparison has `flops`"
+        "Return the throughput of a variant in TFLOP/s, if the comparison has `flops`"
         return self[name] and self.flops / self[name] / 1e9
 
     def gbs(self, name, of=1):  # None where it was not measured
-        "Return the speed of a variant in GB/s, if the comparison has `bytes`; or as a fraction of `of` GB/s"
+        "Return the bandwidth of a variant in GB/s, or as a fraction of `of` GB/s, if the comparison has `bytes`"
         return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
@@ -460,11 +460,11 @@ def compare_variants(
     seconds=0.5,  # time limit per variant
     clock=None,  # as for `bench.compare`
     folder='recorded',  # of recordings
-    where=TEXT_GPU,  # the GPU on which the ranges of `expect` were measured
+    where=REFERENCE_GPU,  # the GPU on which the ranges of `expect` were measured
 ) -> VariantComparison:
     """Check variants, and time them interleaved. Without a GPU, show the recorded times of unchanged variants.
 
-    Changes of comments do not count. The row of a changed variant has no time: `result[name]` and its `speedup` are
+    Changes to comments are ignored. The row of a changed variant has no time: `result[name]` and its `speedup` are
     None, which `claim` accepts."""
     baseline = baseline or next(iter(variants))
     keys = _keys(variants, sources)
@@ -486,7 +486,7 @@ def compare_variants(
             return stored_key == keys[name] or renew_key(record, stored_key, keys[name], folder)
 
         rows = {name: stored_rows[name] if is_unchanged(name) else None for name in variants}
-        log_lookup(record, 'fits' if rows == stored_rows else 'refused')
+        log_lookup(record, 'hit' if rows == stored_rows else 'stale')
         return rows, data['warnings']
 
     rows, warnings = recorded(record, make, _KEY_PREFIX, title, baseline, save=save, load=load, folder=folder)

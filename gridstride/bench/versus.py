@@ -115,7 +115,7 @@ class Comparison(Expectations):
         return self.timings[over].median / self.timings[name].median
 
     def in_unit(self, name, unit, over=None):
-        "Return the speedup, the time or the speed of a candidate in this unit"
+        "Return the speedup, time, throughput or bandwidth of a candidate in this unit"
         t = self.timings[name]
         values = {'s': t.median, 'ms': 1e3 * t.median, 'µs': 1e6 * t.median, 'GB/s': t.gbs, 'TFLOP/s': t.tflops}
         return self.speedup(name, over) if unit == 'x' else values[unit]

@@ -24,7 +24,7 @@ class Kernels(NamedTuple):
     # (out, lse, first, q, k, v, causal, scale, overwrite): attends, and merges the result into out and lse
     attend_and_merge: Callable = None
     attend_pair: Callable = None  # `attentions.attention_pair`: attends to two parts of the keys -> out, lse
-    part_gradients: Callable = None  # (dout, q, out, lse, scale) -> an accumulator like `attentions.PartGradients`
+    gradient_accumulator: Callable = None  # (dout, q, out, lse, scale) -> `attentions.PartGradients`
 
 
 def _scores(q, k, causal, scale):

@@ -19,7 +19,7 @@ from .sharding import check_order, piece
 from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
-_SUM_DTYPES = torch.float32, torch.float64
+_ACCUMULATOR_DTYPES = torch.float32, torch.float64
 # Keys are sent in this number of groups of heads: a kernel that waits for keys can begin with the first group.
 _HEAD_GROUPS = 4
 
@@ -39,14 +39,14 @@ def _check_operands(q, k, v, order, ranks):
     ):
         actual = ', '.join(f'{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}' for tensor in (q, k, v))
         raise ValueError(
-            f'ring: q, k and v must have the same shape [batch, heads, rows, dim], type and device; got {actual}'
+            f'ring: q, k and v must have the same shape [batch, heads, rows, dim], dtype and device; got {actual}'
         )
     check_order(order, q.shape[2] * ranks, ranks)
 
 
-def _sum_dtype(x, ranks):
+def _accumulator_dtype(x, ranks):
     "Return the dtype in which partial results are accumulated; for two ranks, float32 would not be more accurate"
-    return x.dtype if x.dtype in _SUM_DTYPES or ranks <= 2 else torch.float32
+    return x.dtype if x.dtype in _ACCUMULATOR_DTYPES or ranks <= 2 else torch.float32
 
 
 class _RingCall:
@@ -77,12 +77,12 @@ class _RingCall:
 
 def _attend_own_keys(call, q, k, v):
     "Return out and lse of attention to this rank's own keys, in the dtype of partial results"
-    sum_dtype, options = _sum_dtype(q, call.ranks), (call.causal, call.scale)
+    accumulator_dtype, options = _accumulator_dtype(q, call.ranks), (call.causal, call.scale)
     with call.stamp('attend', 0):
         if not call.kernels.attend_and_merge:
             out, lse = call.kernels.attend(q, k, v, *options)
-            return out.to(sum_dtype).contiguous(), lse
-        out = torch.empty(q.shape, dtype=sum_dtype, device=q.device)
+            return out.to(accumulator_dtype).contiguous(), lse
+        out = torch.empty(q.shape, dtype=accumulator_dtype, device=q.device)
         lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
         call.kernels.attend_and_merge(out, lse, 0, q, k, v, *options, True)
         return out, lse
@@ -111,7 +111,7 @@ def _attend_first_keys(call, incoming_keys, q, k, v):
     if part is None or part.causal:
         return *_attend_own_keys(call, q, k, v), 1
     other_keys = [tensor[:, :, part.keys] for tensor in incoming_keys.buffers]
-    is_out_float32 = _sum_dtype(q, call.ranks) != q.dtype
+    is_out_float32 = _accumulator_dtype(q, call.ranks) != q.dtype
     with call.stamp('attend', 0):
         options = (
             part.rows.start or 0,
@@ -157,11 +157,13 @@ class _Grads:
 
     def __init__(self, call, dout, q, k, v, out, lse):
         self.ring_call, self.rows, self.own_keys = call, (dout, q, out, lse), (k, v)
-        sum_dtype = _sum_dtype(q, call.ranks)
-        self.writes_directly = call.ranks <= 2 and sum_dtype == q.dtype
+        accumulator_dtype = _accumulator_dtype(q, call.ranks)
+        self.writes_directly = call.ranks <= 2 and accumulator_dtype == q.dtype
         self.pending_dq = []  # (rows, dq), to add at the end
         allocate = torch.empty_like if self.writes_directly else torch.zeros_like
-        self.sums = [allocate(tensor, dtype=sum_dtype, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
+        self.sums = [
+            allocate(tensor, dtype=accumulator_dtype, memory_format=torch.contiguous_format) for tensor in (q, k, v)
+        ]
 
     def _part_grads(self, step, part, k, v, heads, outputs=None):
         "Compute dq, dk and dv of a `Piece` for a slice of the heads, into the tensors `outputs` if these are passed"
@@ -188,7 +190,7 @@ class _Grads:
         self._own_key_grads(slice(0, self.rows[1].shape[1] // 2))
 
     def overlap(self):
-        "Return a context for the work on the keys of other ranks"
+        "Return a context manager for the work on the keys of other ranks"
         return nullcontext()
 
     def finish_own_keys(self):
@@ -226,19 +228,19 @@ def _high_priority_stream(device):
 class _AccumulatedGrads:
     """Like `_Grads`, with kernels that accumulate dq themselves.
 
-    On a GPU, two kernels run concurrently: those for other keys have a higher priority, and the kernel for this rank's
-    own keys uses the SMs that they leave idle."""
+    On a GPU, kernels run concurrently in two streams: those for other keys have a higher priority, and the kernel for
+    this rank's own keys uses the SMs that they leave idle."""
 
     def __init__(self, call, dout, q, k, v, out, lse):
         self.ring_call, self.own_keys = call, (k, v)
         self.received = None  # sums of the gradients that other ranks send, if there are more than two ranks
-        self.parts = call.kernels.part_gradients(dout, q, out, lse, call.scale)
+        self.accumulator = call.kernels.gradient_accumulator(dout, q, out, lse, call.scale)
         self.stream = _high_priority_stream(q.device) if q.is_cuda else None
 
     @staticmethod
     def supports(call, q):
         "Return whether these kernels support all pieces of this rank"
-        accumulator = call.kernels.part_gradients
+        accumulator = call.kernels.gradient_accumulator
         pieces = [call.piece(step, q) for step in range(call.ranks)]
         return accumulator is not None and all(accumulator.fits(part.rows.start or 0) for part in pieces if part)
 
@@ -246,7 +248,7 @@ class _AccumulatedGrads:
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
         with self.ring_call.stamp('gradients', 0):
-            self.sums = self.parts.add(*self.own_keys, 0, self.ring_call.causal)
+            self.sums = self.accumulator.add(*self.own_keys, 0, self.ring_call.causal)
 
     def overlap(self):
         return torch.cuda.stream(self.stream) if self.stream else nullcontext()
@@ -260,7 +262,7 @@ class _AccumulatedGrads:
         if part is None:
             return ()
         with self.ring_call.stamp('gradients', step):
-            return self.parts.add(k[:, :, part.keys], v[:, :, part.keys], part.rows.start or 0, part.causal)
+            return self.accumulator.add(k[:, :, part.keys], v[:, :, part.keys], part.rows.start or 0, part.causal)
 
     def add_received(self, keys, grads):
         if self.received is None and self.ring_call.ranks > 2:
@@ -273,7 +275,7 @@ class _AccumulatedGrads:
         if self.received:
             for received_sum, own_sum in zip(self.received, self.sums):
                 torch.add(received_sum, own_sum, out=own_sum)
-        return self.parts.dq(), *self.sums
+        return self.accumulator.dq(), *self.sums
 
 
 def _backward(call, dout, q, k, v, out, lse):
@@ -332,22 +334,22 @@ class _Ring(torch.autograd.Function):
 
 
 def attention(
-    q,  # [batch, heads, rows, dim]: this rank's part, as `split` returns it, of the same shape on all ranks
+    q,  # [batch, heads, rows, dim]: this rank's shard, as `split` returns it, of the same shape on all ranks
     k,  # like q
     v,  # like q
     order='zigzag',  # 'contiguous', 'striped' or 'zigzag': which positions of the sequence a rank has
     causal=True,  # each position attends only to itself and earlier positions
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     kernels=None,  # `Kernels` that compute a part; None: those of `kernels_for`
-    transport=None,  # `Messages()` or `Copies()`, which transfers keys, values and gradients; None: `Messages()`
+    transport=None,  # `Messages()` (send and receive) or `Copies()` (peer-to-peer copies); None: `Messages()`
     stamp=None,  # `Timestamps` that record the activities of this rank
-    lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
+    lse=False,  # also return the log-sum-exp of each row's scores, which has no gradient
 ):  # like q; with `lse`, a pair (out, [batch, heads, rows])
     """Compute attention of a sequence that is split over the ranks of `torch.distributed`; differentiable once.
 
         out = ring.attention(q, k, v, order='zigzag')
 
-    All ranks call it, each with its part. Keys and values travel around the ring while the ranks compute; in the
+    All ranks must call it, each with its shard. Keys and values travel around the ring while the ranks compute; in the
     backward pass gradients are sent to their owners, too. Raises TypeError or ValueError for unsupported operands.
 
     Sources: Liu, Zaharia and Abbeel, Ring Attention (2023); Brandon and others, Striped Attention (2023)."""

@@ -62,7 +62,7 @@ def split(
     order: str,  # as for `positions`
     ranks: int,  # the number of ranks
     dim=-2,  # axis of the sequence
-) -> list:  # of tensors, rank by rank
+) -> list:  # of the shards, rank by rank
     """Split a sequence among ranks.
 
     >>> [x.tolist() for x in split(torch.arange(4), 'striped', 2, 0)]
@@ -74,12 +74,12 @@ def split(
 
 
 def join(
-    rank_parts,  # a list as `split` returns it
+    shards,  # the shards of all ranks, as `split` returns them
     order: str,  # as for `split`
     dim=-2,  # axis of the sequence
 ):  # a tensor with the whole sequence
-    "Return the sequence from the parts of all ranks: the inverse of `split`"
-    concatenated, ranks = torch.cat(list(rank_parts), dim), len(rank_parts)
+    "Return the sequence from the shards of all ranks: the inverse of `split`"
+    concatenated, ranks = torch.cat(list(shards), dim), len(shards)
     length, device = concatenated.shape[dim], concatenated.device
     index = torch.cat([positions(order, length, ranks, rank) for rank in range(ranks)]).to(device)
     return torch.empty_like(concatenated).index_copy_(dim, index, concatenated)

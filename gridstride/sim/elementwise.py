@@ -79,7 +79,7 @@ class Reduce:
 
 
 def reduce(functor):
-    "Make a `Reduce`, as a decorator"
+    "Decorate a function of two scalars: return a `Reduce`"
     return Reduce(functor)
 
 
@@ -177,7 +177,7 @@ def vectorize(
     signatures,  # 'float32(float32, float32)', or a list of such strings
     target='cuda',  # the only target that is simulated
 ):
-    "Make an elementwise function of arrays from a function of numbers, as a decorator"
+    "Decorate a function of scalars: return an elementwise function of arrays"
     if target != 'cuda':
         raise ValueError(f"vectorize: the simulator supports only target='cuda'; got {target!r}")
     is_single = isinstance(signatures, str) or hasattr(signatures, 'args')
@@ -307,7 +307,7 @@ def guvectorize(
     target='cuda',  # the only target that is simulated
     **options,
 ):
-    "Make a function of arrays from a function of their parts, such as rows, as a decorator; one thread runs per part"
+    "Decorate a function of parts of arrays, such as rows: return a function of arrays with one thread per part"
     if target != 'cuda':
         raise ValueError(f"guvectorize: the simulator supports only target='cuda'; got {target!r}")
     types = declared_types(ftylist)

@@ -58,7 +58,7 @@ def _array_as_number_error(program, values, error):
             problem = f'is an array of shape {shape}, but line {line} uses it as a number: {source}'
             hint = 'Pass the number itself: {}.item()' if value.size == 1 else 'Use one of its elements, as in {}[i].'
             return argument_error(program.name, position, name, f'{problem}\n  {hint.format(name)}')
-    problem, hint = 'arithmetic on a whole array', 'A thread computes with numbers: write a loop over the elements.'
+    problem, hint = 'arithmetic on a whole array', 'A thread computes with scalars: write a loop over the elements.'
     return NotSimulated(problem, hint, kernel=program.name, file=program.file, line=line or None, source=source)
 
 

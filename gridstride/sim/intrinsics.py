@@ -22,7 +22,7 @@ __all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
 
 
 def intrinsic(fn, name=None) -> Any:  # name: in messages; None: the name of `fn`
-    """Make a function that only kernels can call, as a decorator; a call by the host raises `RuntimeError`.
+    """Decorate a function that only kernels can call; a call by the host raises `RuntimeError`.
 
     `f(ctx, active, site, ...)` computes the result in the lanes of `active`; it becomes the attribute `lane_function`,
     which `operations.call` calls."""

@@ -175,7 +175,7 @@ def jit(
     extensions=(),
     **kws,
 ) -> Any:  # a `Kernel`; with `device=True` a `Device`; without a function, a decorator that makes one
-    """Make a kernel, or with `device=True` a device function, as a decorator.
+    """Decorate a function: return a kernel, or with `device=True` a device function.
 
     Compiler options and the signatures of device functions have no effect; module `signatures` describes the
     signatures of kernels. Raises `TypeError` for an object that is not a Python function."""

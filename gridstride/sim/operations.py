@@ -59,14 +59,14 @@ def check_unpack(value, num_names):
 
 
 def assign_partly(diverged, active, new_value, old_value):
-    "Assign to a variable that other lanes may read before they assign it: there it is 0, as in Numba"
+    "Assign to a variable that other lanes may read before they assign it: in those lanes it is 0, as in Numba"
     if old_value is UNDEF and isinstance(new_value, (np.ndarray, np.generic)):
         return merge(active, new_value, new_value.dtype.type(0))
     return assign(diverged, active, new_value, old_value)
 
 
 def read_variable(ctx, active, value, assigned_lanes, name, site):
-    "Return `value`, the value of a variable; warns if lanes read it that are not in the mask `assigned_lanes`"
+    "Return `value`, the value of a variable; warns if lanes outside the mask `assigned_lanes` read it"
     if assigned_lanes is not None and assigned_lanes is not active and (missing := active & ~assigned_lanes).any():
         ctx.detectors.initcheck.warn_unassigned(ctx, missing, name, site)
     return value
@@ -213,7 +213,7 @@ def _argument_error(function, error, args, keywords):
 
 @functools.lru_cache
 def _njit_program(py_func):
-    "Return the program of a function under Numba's `@njit`, which kernels may call"
+    "Return the program of a function decorated with Numba's `@njit`, which kernels may call"
     return sys.modules[f'{__package__}.program'].Program(py_func)
 
 
@@ -239,8 +239,10 @@ def unsupported_call(ctx, active, function, site):
     )
 
 
-_ALLOCATE_HINT = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
-_LOOP_HINT = 'A thread computes with numbers: write a loop over the elements.'
+_ALLOCATE_HINT = (
+    'Use cuda.local.array(size, dtype) for an array per thread, cuda.shared.array(size, dtype) for one per block.'
+)
+_LOOP_HINT = 'A thread computes with scalars: write a loop over the elements.'
 _RANDOM_HINT = 'Pass the kernel an array of random numbers, or use cuda.random.'
 _CALLABLE_HINT = (
     "A kernel may call functions of cuda and math, NumPy's scalar functions, and @cuda.jit(device=True) functions."

@@ -12,7 +12,7 @@ _CONTINUED = re.compile(r'    # (?P<comment>.*)')
 
 
 def documented(fn: _F) -> _F:  # a function with one parameter per line, each with a comment
-    "Append the parameters and their comments to a function's docstring, as a decorator"
+    "Decorate a function: append its parameters and their comments to its docstring"
     try:
         head = inspect.getsource(fn).partition('\n)')[0].splitlines()
     except OSError:  # the source is not installed

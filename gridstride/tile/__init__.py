@@ -1,4 +1,4 @@
-"""Triton kernels on a CPU, checked: `tile.checked(kernel)[grid](...)` runs any function under `@triton.jit`.
+"""Triton kernels on a CPU, checked: `tile.checked(kernel)[grid](...)` runs any function decorated with `@triton.jit`.
 
 The Python code of the kernel runs, program by program, on NumPy arrays, with Triton's types and rules. The modules, in
 a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their

@@ -1,4 +1,4 @@
-"""Launches kernels under `@triton.jit` on the CPU, with every check: `checked(kernel)[grid](...)`."""
+"""Launches kernels decorated with `@triton.jit` on the CPU, with every check: `checked(kernel)[grid](...)`."""
 
 import inspect
 import random
@@ -51,7 +51,7 @@ class CheckedKernel:
         lambda self: self.py_func if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
         doc='the Python function; for a kernel under autotune or heuristics, the kernel below them, as on a GPU',
     )
-    jitted = property(lambda self: unwrap(self.kernel), doc='the function under `@triton.jit`, for other tools')
+    jitted = property(lambda self: unwrap(self.kernel), doc='the function decorated with @triton.jit, for other tools')
 
     def __repr__(self):
         return f'<checked kernel {self.__name__}>'
@@ -195,7 +195,7 @@ def _unspecialized_names(jitted):
 
 
 def checked(
-    kernel,  # a function under `@triton.jit`, or under autotune or heuristics above it
+    kernel,  # a function decorated with `@triton.jit`, and optionally with autotune or heuristics
 ) -> CheckedKernel:
     """Wrap a kernel to launch it on the CPU with every check: `checked(k)[grid](*args)`.
 
@@ -203,7 +203,7 @@ def checked(
     if isinstance(kernel, CheckedKernel):
         return kernel
     if not callable(function_of(kernel)):
-        raise TypeError(f'{kernel!r} is not a kernel: checked() takes a function under @triton.jit')
+        raise TypeError(f'{kernel!r} is not a kernel: checked() takes a function decorated with @triton.jit')
     return CheckedKernel(kernel)
 
 

@@ -31,7 +31,7 @@ def _do_nothing(*args, **kwargs):
 
 
 def profile(func=None, **options):
-    "Start a session around each call, as a decorator"
+    "Decorate a function: profile each of its calls in a session"
     if func is None:
         return functools.partial(profile, **options)
 

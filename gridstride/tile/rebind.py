@@ -26,12 +26,12 @@ _BUILTINS = {k: getattr(builtins, k) for k in _UNCHANGED_BUILTINS.split()} | dic
 
 
 def is_jitted(fn):
-    "Return whether `fn` is a function under `@triton.jit`, of Triton or of its shim"
+    "Return whether `fn` is a function decorated with `@triton.jit`, of Triton or of its shim"
     return isinstance(getattr(fn, 'fn', None), types.FunctionType)
 
 
 def unwrap(fn):
-    "Return the object under `@triton.jit` that a checked kernel, an autotuner or heuristics wrap"
+    "Return the object decorated with `@triton.jit` that a checked kernel, an autotuner or heuristics wrap"
     while not is_jitted(fn) and hasattr(fn, 'fn'):
         fn = fn.fn
     return fn
@@ -88,7 +88,7 @@ class BoundFunctions:
         return value
 
     def _bind_jitted(self, value):
-        "Convert a function under `@triton.jit`: of the learner, or of Triton's own library"
+        "Convert a function decorated with `@triton.jit`: of the learner, or of Triton's own library"
         function = function_of(value)
         if function.__module__.startswith('triton.language'):
             return _language_function(function.__module__, function.__name__)
@@ -136,7 +136,7 @@ class _HostModule:
 
 
 def _substitute_host_function(function, name=None):
-    "Return a function that raises an error, for one that is not under `@triton.jit`"
+    "Return a function that raises an error, for one that is not decorated with `@triton.jit`"
     name = name or function.__name__
     replacement = function.__name__ if hasattr(language, getattr(function, '__name__', '?')) else None
     if (getattr(function, '__module__', '') or '').startswith('gridstride.tile.'):

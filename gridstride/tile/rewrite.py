@@ -37,7 +37,7 @@ _UNSUPPORTED = dict(
 _HINT_OF_CONSTRUCT = {
     'break': 'Put the work into an `if`, or mask it; end a `while` loop by its condition.',
     'continue': 'Put the remaining statements of the iteration into an `if`.',
-    'lambda': 'Write a separate function under @triton.jit.',
+    'lambda': 'Write a separate function and decorate it with @triton.jit.',
     'a dict': 'Pass numbers as tl.constexpr arguments, or a tuple or namedtuple.',
 }
 

@@ -121,7 +121,7 @@ class _PerfReport:
 
 
 def perf_report(benchmarks):
-    "Make a benchmark of a function, as a decorator"
+    "Decorate a function: return a benchmark of it"
     return lambda fn: _PerfReport(fn, benchmarks)
 
 

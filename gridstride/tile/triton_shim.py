@@ -14,7 +14,7 @@ __all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'TensorDescripto
 
 
 class JITFunction:
-    "A function under `@triton.jit` if Triton is not installed"
+    "A function decorated with `@triton.jit`, if Triton is not installed"
 
     def __init__(self, fn):
         self.fn = fn
@@ -25,7 +25,8 @@ class JITFunction:
 
     def __call__(self, *args, **kwargs):
         raise RuntimeError(
-            f'{self.__name__} is under @triton.jit: launch it as {self.__name__}[grid](...), or call it from a kernel'
+            f'{self.__name__} is decorated with @triton.jit: '
+            f'launch it as {self.__name__}[grid](...), or call it from a kernel'
         )
 
 
@@ -70,7 +71,7 @@ class Config:
 
 
 class AutotunedKernel:
-    "A kernel under `autotune`: it uses the first config, because nothing is timed on a CPU"
+    "A kernel decorated with `autotune`: it uses the first config, because nothing is timed on a CPU"
 
     def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, **options):
         self.fn, self.configs, self.keys = fn, list(configs), key
@@ -81,7 +82,7 @@ class AutotunedKernel:
 
 
 class HeuristicsKernel:
-    "A kernel under `heuristics`: functions compute some of its constants from its arguments"
+    "A kernel decorated with `heuristics`: functions compute some of its constants from its arguments"
 
     def __init__(self, fn, values):
         self.fn, self.values = fn, values
@@ -89,14 +90,14 @@ class HeuristicsKernel:
 
 
 def autotune(configs, key, **options) -> Any:
-    "Make a kernel that chooses one of several configs, as a decorator; without a GPU, it uses the first"
+    "Return a decorator that makes a kernel with several configs; without a GPU, the kernel uses the first"
     if not configs:
         raise ValueError('triton.autotune: pass at least one triton.Config')
     return lambda fn: CheckedKernel(AutotunedKernel(_kernel_without_checks(fn), configs, key, **options))
 
 
 def heuristics(values) -> Any:
-    "Make a kernel whose constants `values` computes, as a decorator; `values`: name -> function of {argument: value}"
+    "Return a decorator; `values`: name of a constant -> function that computes it from {argument: value}"
     return lambda fn: CheckedKernel(HeuristicsKernel(_kernel_without_checks(fn), values))
 
 

@@ -140,7 +140,7 @@ def _initializer(array, dtype, writer):
     return '{' + ', '.join(_initializer(item, dtype, writer) for item in array) + '}'
 
 
-def _describe_arguments(source, args):
+def _types_of_arguments(source, args):
     "Return the type of each argument, from the examples or the signature, with those of the defaults"
     parameters = source.tree.args
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
@@ -154,10 +154,10 @@ def _describe_arguments(source, args):
     defaults_used = defaults[len(defaults) - (len(names) - count) :] if count < len(names) else ()
     if signature_types is not None:
         return signature_types + [argument_type(d) for d in defaults_used]
-    return [_describe_argument(source, k, x) for k, x in zip(names, (*args, *defaults_used))]
+    return [_type_of_argument(source, k, x) for k, x in zip(names, (*args, *defaults_used))]
 
 
-def _describe_argument(source, name, argument):
+def _type_of_argument(source, name, argument):
     "Return the type of an example argument; raise `Untranslatable` with its name if there is none"
     try:
         return argument_type(argument)
@@ -169,10 +169,10 @@ def _argument_count_error(kernel, names, count, are_examples):
     "Return the error for examples, or a signature, whose number of arguments is not that of the kernel"
     expected = f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)})"
     is_one = count == 1
-    examples = f"{count or 'no'} example{'' if is_one else 's'} of them {'was' if is_one else 'were'} given"
+    examples = f"{count or 'no'} example argument{'' if is_one else 's'} {'was' if is_one else 'were'} given"
     actual = examples if are_examples else f'the signature has {count}'
     call = f"to_cuda({kernel}, {', '.join(names)}) with the arguments of a launch"
-    hint = f"{call}, or with a signature such as 'void(float32[:], int64)'."
+    hint = f"Call {call}, or with a signature such as 'void(float32[:], int64)'."
     return Untranslatable(f'{expected}, but {actual}: the types in C are derived from them', hint, kernel=kernel)
 
 
@@ -191,11 +191,11 @@ def to_cuda(
     `launch_<kernel>`, a host function that takes the kernel's arguments as tensors and scalars, then grid, block and
     bytes of shared memory.
 
-    Integers have the values of Python's 64-bit integers. They are declared `int` where that makes no difference. This
-    assumes that an array has at most 2**31 - 2**16 elements, that an axis of the grid has at most so many threads, and
-    that a Python int that is an argument is not larger: the launcher rejects larger arrays; `wide=True` translates for
-    them. If a Python int is an operand of `//` or `%` and is not negative in the example, the launcher rejects negative
-    values, and C's `/` and `%` are used.
+    Integers behave like Numba's 64-bit integers. They are declared `int` where that makes no difference. This assumes
+    that no array has more than 2**31 - 2**16 elements, that no axis of the grid has more threads than that, and that no
+    Python int among the arguments is larger: the launcher rejects larger arrays; `wide=True` translates for them. If
+    a Python int is an operand of `//` or `%` and is not negative in the example, the launcher rejects negative values,
+    and C's `/` and `%` are used.
 
     A Python float, whether a literal or an argument, takes the precision of the other operand: with a float32 array,
     double is used only for a float64 or a division of integers. `doubles=True` computes as Numba does, and uses float32
@@ -212,7 +212,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
         message = f'{kernel!r} is of type {type(kernel).__name__}, so it is not a kernel'
         raise Untranslatable(message, 'Pass the function, not its name or its result.')
     source = Source(python_function(kernel))
-    argument_types = _describe_arguments(source, example_args)
+    argument_types = _types_of_arguments(source, example_args)
     unit.lower(source, argument_types)
     if os.environ.get('GRIDSTRIDE_VERIFY'):
         verify(unit)
@@ -310,7 +310,7 @@ def _write_body(function, body):
 
 
 def _one_line_function(head, lines):
-    "Return the text of a function that is a single return statement and fits one line; else None"
+    "Return the text of a function that is a single return statement and fits on one line; else None"
     if len(lines) == 1 and '\n' not in head:
         text = lines[0].text
         if text.startswith('return ') and len(head) + len(text) < 110:

@@ -29,7 +29,7 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r'is not emulated|NotEmulated', 'what the emulator lacks in a browser'),
     (r'does not support processes', 'a second process'),
     (r"name '\w+' is not defined|KeyError", ABOVE),
-    (r'ChangeError: \w+\.ipynb has no text or function', 'a cell of another lesson that does not run here'),
+    (r'ChangeError: \w+\.ipynb has no string or function', 'a cell of another lesson that does not run here'),
 ]
 # id of a cell whose error does not say it: what the browser lacks
 KNOWN = {'6c2e1b85': 'a check that Clang lacks, of the alignment of vectors that are copied as a whole'}

@@ -563,7 +563,7 @@ def attention(
     window=None,  # a row attends only to keys with |row - key| < window
     lens=None,  # integers [batch]: rows and keys of each sequence that are not padding; or a pair (rows, keys)
     bias='',  # CUDA C expression of batch, head, row and key (ints), added to the scaled scores; it has no gradient
-    lse=False,  # also return the logarithm of each row's sum of exponentials, which has no gradient
+    lse=False,  # also return the log-sum-exp of each row's scores, which has no gradient
     gradients='kernel',  # our kernel for head dimension 64 or 128 on a Hopper GPU, else SDPA; 'sdpa': always SDPA
     deterministic=False,  # our gradients are the same in each run, bit for bit, but blocks must wait for each other
 ):  # like q; with `lse`, a pair (out, float32 [batch, heads, rows])

@@ -168,7 +168,7 @@ split_operands(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bflo
 # products of two wgmma instructions each, and then adds the sums to its accumulators. Meanwhile the other warpgroup
 # uses the tensor cores.
 #
-# Split-K: if there are few tiles and K is long, SPLITS blocks share the K of a tile. They form a cluster, and each
+# Split-K: if there are few tiles and K is long, SPLITS blocks split the K of a tile. They form a cluster, and each
 # block reduces a part of the rows through distributed shared memory: always in the same order, so that the result is
 # the same in every run.
 gemm_src = r'''

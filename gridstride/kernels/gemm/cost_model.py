@@ -26,7 +26,7 @@ class TileConfig(NamedTuple):
     BN: int  # columns of that tile
     CM: int = 1  # blocks of a cluster along BM
     CN: int = 1  # blocks of a cluster along BN
-    CK: int = 1  # split-K: blocks of a cluster that share the K of a tile
+    CK: int = 1  # split-K: blocks of a cluster that split the K of a tile
     BLOCKS: int = 1  # resident blocks per SM
     swap_ab: int = 0  # swapped operands: wgmma computes the transposed product, B^T @ A^T
     split_n: int = 0  # the two warpgroups split BN instead of BM

@@ -19,7 +19,7 @@ class WarpTiling(NamedTuple):
 
     tiles: int  # tiles of 16 rows per warp
     row_warps: int  # warps of a block along the rows of the matrix
-    k_warps: int  # warps that share the columns of a tile (split-K within the block)
+    k_warps: int  # warps that split the columns of a tile (split-K within the block)
     steps_in_flight: int  # steps of 128 columns that a warp prefetches
     blocks_per_sm: int
     is_persistent: bool  # persistent blocks loop over tiles; else there is one block per tile

@@ -210,7 +210,9 @@ class Lowering(Assignments):
             raise self.error(stmt, 'the target of a loop must be a name, or a tuple of names')
         for expr in items:
             if expr.op != 'tuple' or len(expr.args) != len(target.elts):
-                raise self.error(stmt, f'each item of this loop must be a tuple of {len(target.elts)}')
+                raise self.error(
+                    stmt, f'each item that this loop iterates over must be a tuple of {len(target.elts)} elements'
+                )
         return [
             column
             for n, element in enumerate(target.elts)
