@@ -7,6 +7,7 @@ import torch
 from gridstride import cpp
 from gridstride.cpp.toolchain import compilers
 from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.kernels.ladder import hopper
 from gridstride.kernels.ladder.lecture import naive_src
 from gridstride.utils import backend, cuda_begin
 
@@ -162,6 +163,18 @@ def print_saxpy(plain):
         print(f'{name:<34}{s:>10.3f}{seconds[0]/s:>10.2f} of the speed of plain C')
 
 
+def print_hopper():
+    "Print the seconds of a kernel with TMA and wgmma, whose threads keep their accumulators on the stack"
+    m,n = (torch.randn(256, 256).bfloat16() for _ in range(2))
+    out = torch.empty(256, 256, dtype=torch.bfloat16)
+    print(f"\n{'256^3 on Hopper, hopper.larger':<34}{'seconds':>10}")
+    for name,checks in (('unchecked', False), ('checked', True)):
+        with cpp.options(checks=checks):
+            hopper.larger(m, n, out)
+            torch.testing.assert_close(out, m@n, rtol=2e-2, atol=1e-2)
+            print(f'{name:<34}{median_seconds(hopper.larger, m, n, out):>10.3f}')
+
+
 def print_emulator(with_numba):
     "Print the speed of the emulator on one thread"
     compiler = compilers.compiler()
@@ -190,6 +203,7 @@ def print_emulator(with_numba):
         print(f"{'tiled kernel, unchecked':<34}{median_seconds(fast.tiled, m, n):>10.3f}\n"
               f"{'tiled kernel, checked':<34}{median_seconds(checked.tiled, m, n):>10.3f}")
         print_saxpy(library.saxpy)
+        print_hopper()
         m,n = m[:128,:128].contiguous(),n[:128,:128].contiguous()
         unchecked_seconds,checked_seconds = (median_seconds(module.tiled, m, n) for module in (fast, checked))
         print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{unchecked_seconds:>10.4f}\n"

@@ -117,7 +117,8 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 }
 
 Detector::Scope::~Scope() {
-    detector.on = checks_enabled = detector.has_unordered_operations = false, detector.shared_base = no_address;
+    detector.on = checks_enabled = detector.has_unordered_operations = false;
+    detector.shared_base = detector.own_stack = no_address;
     detector.several_devices = false;
     // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
@@ -126,7 +127,7 @@ Detector::Scope::~Scope() {
 
 // Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
-    on = checks_enabled = has_unordered_operations = false, shared_base = no_address;
+    on = checks_enabled = has_unordered_operations = false, shared_base = own_stack = no_address;
     unwritten.reset(), unwritten_in_launch.reset();
     saved_variables.clear();
 }

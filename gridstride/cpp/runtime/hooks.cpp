@@ -27,7 +27,8 @@ static inline void check_volatile_access(const volatile void *pointer, unsigned 
     if (!gridstride::checks_enabled) return check_access(pointer, bytes, write, pc, true);
     detector.volatile_access(const_cast<void *>(pointer), bytes, write, location_of(pc));
 }
-// The full check of an access. While the detectors are off, `shared_base` matches no address.
+// The full check of an access to memory other than the thread's stack and the built-in variables. While the detectors
+// are off, `shared_base` and `own_stack` match no address.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_slow(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (!gridstride::checks_enabled) {                                          // an access of host code
@@ -35,8 +36,6 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_sl
         return;
     }
     const bool fits = a % std::min(n, 8u) == 0;
-    if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own stack
-    if (a - detector.builtins < detector.builtin_bytes) return;                // threadIdx and the like
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (fits && offset < gridstride::memory.size && !(write && detector.pending.active) &&
         detector.fast_global_access<n, write>(offset, location_of(pc)))
@@ -49,12 +48,19 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ce
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (!detector.access_cells<n, write>(offset, location_of(pc))) check_access(p, n, write, pc);
 }
-// Every call is a tail call, so that no register is saved.
+// Every call is a tail call, so that no register is saved. Accesses to the thread's stack return early, because most
+// accesses of a kernel that keeps fragments of matrices in arrays are of this kind.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
-    const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
-    if (!gridstride::checks_enabled && offset >= gridstride::memory.size && !gridstride::any_registered) return;
-    if (!gridstride::checks_enabled || offset >= gridstride::memory.size || offset % std::min(n, 8u) ||
-        detector.has_unordered_operations || (write && detector.pending.active))
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    const uintptr_t offset = a - reinterpret_cast<uintptr_t>(gridstride::memory.base);
+    if (offset >= gridstride::memory.size) {
+        if (a - detector.own_stack < gridstride::stack_bytes && a % std::min(n, 8u) == 0) return;
+        if (a - detector.builtins < detector.builtin_bytes) return;            // threadIdx and the like
+        if (gridstride::checks_enabled || gridstride::any_registered) check_slow<n, write>(p, pc);
+        return;
+    }
+    if (!gridstride::checks_enabled || offset % std::min(n, 8u) || detector.has_unordered_operations ||
+        (write && detector.pending.active))
         return check_slow<n, write>(p, pc);
     gridstride::Line &line = detector.cells.line_at(offset);
     if (line.has(gridstride::Run::expanded_bit)) return check_cells<n, write>(p, pc);
