@@ -884,7 +884,7 @@ __global__ void k(float *x, int n) {{
 
 
 @pytest.mark.parametrize('value, says', [
-    ('1 << n', dict(bits=32, by=40)), ('-8ll >> 2*n', dict(bits=64, by=80)),
+    ('1 << n', dict(bits=32, distance=40)), ('-8ll >> 2*n', dict(bits=64, distance=80)),
     ('1ll << n', None), ('int(1e9f*n)', dict(type="'int'")), ('int(sqrtf(-n))', dict(type="'int'")),
     ('(unsigned char)(-1.f*n)', dict(value='-40', type="'unsigned char'")), ('(unsigned char)(10.f*n)', None),
     ('__float2int_rz(1e9f*n)', None), ('unsigned(-.01f*n)', None)])

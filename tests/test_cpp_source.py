@@ -343,7 +343,7 @@ def test_noinline():
     ('asm volatile ("mov.u32 %0, %%gridid;" : "=r"(x));', "operand '%%gridid'"),
     ('asm("tcgen05.fence;");', ' tcgen05.fence '),
     ('asm("mov.u32 %0, %1;" : "=r"(x));', ' %1 .* 1'),
-    ('asm("mov.u32 %0, 1;" : "r"(x));', "operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "operands '=q'"),
+    ('asm("mov.u32 %0, 1;" : "r"(x));', "constraint 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "constraint '=q'"),
     ('asm("mov.u32 %0, 1" : "=r"(x));', 'semicolon'),
     ('asm("bar.sync 1;");', 'barrier 1 '),
     ('asm(TEXT : "=r"(x));', "'TEXT'"), ('asm volatile;', 'asm')])

@@ -73,7 +73,7 @@ the child
 10 100 0
 11 101 0
 12 6 0
-13 RuntimeError something was thrown that is not a std::exception {}
+13 RuntimeError the function threw an object that is not a std::exception {}
 14 RuntimeError bytes \ufffd that are no text {}
 15 15 7'''
 

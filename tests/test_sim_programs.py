@@ -562,8 +562,8 @@ def sum_in_a_tuple(x, out):
 @pytest.mark.parametrize('kernel,says', [
     (store_of_nothing, saying('undefined', 'out,', 'float32')),
     (store_of_none, 'None .*out,.*float32'),
-    (store_of_a_pair, 'tuple .*written'), (store_of_an_array, 'array .*written'),
-    (sum_of_none, 'None .*written'), (sum_in_a_tuple, 'tuple .*indexed')])  # fmt: skip
+    (store_of_a_pair, 'tuple .*stored'), (store_of_an_array, 'array .*stored'),
+    (sum_of_none, 'None .*stored'), (sum_in_a_tuple, 'tuple .*indexed')])  # fmt: skip
 def test_what_is_not_a_number_is_not_written(kernel, says):
     out = np.zeros(4, 'f4')
     with pytest.raises(TypeError, match=f'{kernel.__name__}, line .*{says}'):
@@ -583,7 +583,7 @@ def test_a_record_is_not_a_number_and_an_atomic_takes_a_field():
     given = np.zeros(2, PAIR), np.zeros(2, 'f4')
     with pytest.raises(TypeError, match=r'record .*out(.|\n)*fields'):
         whole[1, 1](*given)
-    with pytest.raises(sim.NotSimulated, match=saying('atomic on', 'a,', 'records', 'field')):
+    with pytest.raises(sim.NotSimulated, match=saying('atomic', 'a,', 'records', 'field')):
         changed[1, 1](*given)
 
 
@@ -667,7 +667,7 @@ def comprehension(x, out):
     (index_of_a_number, TypeError, 'number .*indexed'), (length_of_a_number, TypeError, r'len\(\)'),
     (truth_of_an_array, TypeError, r'number: if x:(.|\n)*x\[i\]'),
     (equal_arrays, TypeError, 'x, is an'), (root_of_an_array, TypeError, 'x, is an'),
-    (barrier_that_is_not_called, sim.NotSimulated, r'without a call(.|\n)*Write cuda.syncthreads\(\)'),
+    (barrier_that_is_not_called, sim.NotSimulated, r'without parentheses(.|\n)*cuda.syncthreads\(\)'),
     (fourth_axis, ValueError, saying('ndim', '1, 2 or 3', 4)),
     (no_axis, TypeError, r"cuda\.grid\(ndim\).*'ndim'"),
     (array_of_lists, TypeError, 'numeric type'),
@@ -817,11 +817,11 @@ def test_what_is_wrong_with_a_part_is_found():
         out[:] = a
 
     a = np.zeros(4)
-    with pytest.raises(ValueError, match=r'\(2,\) .*\(3,\)'):
+    with pytest.raises(ValueError, match=r'\(3,\) .*\(2,\)'):
         too_short[1, 1](a)
     with pytest.raises(sim.NotSimulated) as e:
         in_place[1, 1](a)
-    assert 'Numba does' in str(e.value)
+    assert 'slice' in str(e.value)
     with pytest.raises(sim.RacecheckError) as e:
         all_of_it[1, 2](a, a)
     assert e.value.array == 'a' and e.value.index == (0,)
