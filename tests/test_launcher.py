@@ -212,7 +212,7 @@ def test_a_table_leaves_marked_operands_to_a_function(driver):
     assert t(a[:5], b) is None is t.fast(a[:5], b) and not driver.launches
     t.clear()
     assert t(a, b) is None
-    with pytest.raises(TypeError, match='does not support'): t.use_function(torch.mm, (a, [1]))
+    with pytest.raises(TypeError, match='table'): t.use_function(torch.mm, (a, [1]))
 
 
 def test_a_function_computes_the_result_only_in_graphs_or_only_outside(driver):
@@ -258,8 +258,8 @@ def test_a_table_distinguishes_constants(driver):
     for constant in constants: t.store_recipe((x, constant), steps, ((8,), (1,), x.dtype), None)
     assert len(t) == len(constants) and all(t(x, constant) is not None for constant in constants)
     for unknown in (2, 'tan', 2**64, 1.5, 'x'*5000, [1], (1,), b'tanh'): assert t(x, unknown) is None
-    with pytest.raises(TypeError, match='does not support'): t.store_recipe((x, [1]), steps, ((8,), (1,), x.dtype), None)
-    with pytest.raises(TypeError, match='does not support'): t.store_recipe((1.,), (), ((8,), (1,), x.dtype), None)
+    with pytest.raises(TypeError, match='table'): t.store_recipe((x, [1]), steps, ((8,), (1,), x.dtype), None)
+    with pytest.raises(TypeError, match='table'): t.store_recipe((1.,), (), ((8,), (1,), x.dtype), None)
 
 
 def test_a_table_returns_several_results_and_fills_memory_with_zeros(driver):

@@ -136,7 +136,7 @@ def test_a_position_without_its_axis_is_refused(line, name, tmp_path):
 def test_an_array_of_numpy_in_a_kernel_is_refused_with_an_alternative():
     @sim.cuda.jit
     def k(x): x[0] = np.zeros(4)[0]
-    what = r"cannot call 'zeros'(.|\n)*cuda.local.array\(size, dtype\), and a block cuda.shared"
+    what = r"'zeros'(.|\n)*cuda.local.array\(size, dtype\)(.|\n)*cuda.shared.array"
     with pytest.raises(sim.NotSimulated, match=what): k[1,1](np.zeros(1))
 
 def test_a_plain_function_is_refused_as_numba_does():

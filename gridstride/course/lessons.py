@@ -87,7 +87,7 @@ class StaleRecording(Exception):
 def _stale_recordings(log):
     "Return the names of the recordings whose keys did not match, in the order in which the lesson looked them up"
     lines = log.read_text(encoding='utf-8').splitlines() if log.exists() else []
-    return list(dict.fromkeys(line.removesuffix(' refused') for line in lines if line.endswith(' refused')))
+    return list(dict.fromkeys(line.removesuffix(' stale') for line in lines if line.endswith(' stale')))
 
 
 def _strip_colors(text):
