@@ -464,8 +464,8 @@ WORDS = {
     ('fencecheck', 'tensor_load_not_awaited'): Words(
         'tcgen05.dealloc frees tensor memory (lane {lane}, column {column}) that a tcgen05.ld reads, with no '
         'tcgen05.wait::ld in between',
-        'Put a tcgen05.wait::ld.sync.aligned after the load. The PTX specification requires it; public programs '
-        'without it work, because they have used the loaded registers before.',
+        'Put a tcgen05.wait::ld.sync.aligned after the load. The PTX specification requires it. Public programs '
+        'omit it and work, because their use of the loaded registers waits for the load.',
     ),
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
