@@ -406,6 +406,8 @@ def test_an_index_from_memory_may_be_of_any_size():
 
 NEAR = r'''
 #include <algorithm>
+#include <climits>
+#include <stdexcept>
 const int N = (64 << 20)/4 - 28;   // elements; what comes after an array is not adjacent
 struct Rows { float *of; };
 __global__ void touch(float *x) { x[0] = 1; }
@@ -437,18 +439,27 @@ __global__ void keep(float **rows, Rows given) { rows[0] = given.of; }
 /* `left`: 'u' and 'i', an array that no launch was given;
    'n', one that an earlier launch calls x, too; 'f', a freed one */
 static float *early, *arrays[12], *x, *out, **rows;
-void go(int kernel, int left) {
-    for (float *&a : arrays) cudaMalloc(&a, 4*N);
+void allocate() {
+    for (float *&a : arrays)
+        if (cudaMalloc(&a, 4*N)) throw std::runtime_error("too little memory is left for this test");
     std::sort(arrays, arrays + 12);                 // wherever earlier programs have left memory
-    float **six = arrays;
-    while (six[5] - six[0] > 1 << 30) six++;        // the other ones are at the other end of all addresses
-    early = six[0], x = six[5];
+}
+// Two arrays whose distance is an int. Of three pairs without a gap one must be: there are 2^32 elements.
+float **near_pair() {
+    for (float **pair = arrays; pair + 3 < arrays + 12; pair++)
+        if (pair[3] - pair[0] < INT_MAX - 2*N) return pair;
+    throw std::logic_error("the addresses are further apart than the emulator's memory is large");
+}
+void go(int kernel, int left) {
+    allocate();
+    float **pair = near_pair();
+    early = pair[0], x = pair[3];
     cudaMemset(early, 0, 400), cudaMemset(x, 0, 400);
     if (left == 'n') touch<<<1, 1>>>(early);
     cudaMalloc(&out, 400), cudaMalloc(&rows, 8);
     keep<<<1, 1>>>(rows, Rows{early});
     const int first = int(early - x);
-    if (left == 'f') cudaFree(early), six[0] = early = nullptr;
+    if (left == 'f') cudaFree(early), pair[0] = early = nullptr;
     const int at = first + 5 + (left == 'i' ? 0 : N);     // 5 elements past the end of the early one, or inside it
     if (kernel == 0) pick<<<1, 1>>>(x, out, at, 1);
     if (kernel == 1) stage<<<1, 1>>>(x, out, at, 1);
@@ -459,8 +470,8 @@ void go(int kernel, int left) {
 }
 void give_back() {
     cudaGetLastError();
-    for (float *a : arrays) cudaFree(a);
-    cudaFree(out), cudaFree(rows);
+    for (float *&a : arrays) cudaFree(a), a = nullptr;
+    cudaFree(out), cudaFree(rows), out = nullptr, rows = nullptr;
 }
 '''
 
@@ -471,9 +482,10 @@ def near(): return load_cuda(NEAR, name='near')
 
 def found_near(kernel, left):
     "Pages that are never touched take no memory"
-    with cpp.on_emulator(), cpp.options(memory='1G'):
-        with pytest.raises(MemcheckError) as e: near().go(kernel, ord(left))
-        near().give_back()
+    with cpp.on_emulator(), cpp.options(memory='4G'):
+        try:
+            with pytest.raises(MemcheckError) as e: near().go(kernel, ord(left))
+        finally: near().give_back()
     return e.value
 
 

@@ -17,7 +17,8 @@ def with_examples():
 
 
 @pytest.mark.parametrize('name', with_examples())
-def test_examples_print_what_the_docstrings_say(name):
+def test_examples_print_what_the_docstrings_say(name, monkeypatch):
+    monkeypatch.setattr('gridstride.course.grading._solved_here', set())  # as in a new notebook
     failed, tried = doctest.testmod(import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried and not failed
 
