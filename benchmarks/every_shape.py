@@ -9,9 +9,10 @@ Half of the shapes come from the configurations of public models, half are log-u
 result is first compared with torch's. Then all candidates are timed interleaved, in three columns: *flushed* is GPU
 time of a CUDA graph of one call, with the L2 cache overwritten before each run; *row* is wall-clock time per call of
 back-to-back calls from Python; *graph* is GPU time per call of a CUDA graph of up to eight calls. All have the gradient
-where the table has one. Times are medians over the rounds. A ratio is the median over the rounds of torch's time
-divided by ours in the same round, so that 1 and more means that ours is as fast or faster; torch's is its fastest
-candidate.
+where the table has one. `unique` and `compact` wait for the GPU, because the size of their result depends on the data:
+no graph can capture them, and *flushed* is the time of a call. Times are medians over the rounds. A ratio is the median
+over the rounds of torch's time divided by ours in the same round, so that 1 and more means that ours is as fast or
+faster; torch's is its fastest candidate.
 """
 import argparse, json, math, os, random, statistics, time, warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -32,12 +33,14 @@ GRAPH_CALLS, GRAPH_US, GRAPH_ROUNDS = 8, 500, 5                 # calls in a gra
 TITLES = {
     'matmul': '`matmul`, float32 and 16-bit', 'attention': '`attention`, with and without gradients', 'bmm': '`bmm`',
     'norms': '`layer_norm`, `rms_norm`', 'softmax, gelu': '`softmax`, `log_softmax`, `gelu`',
-    'memory': '`sum`, `argmax`, `scan`, `transpose`', 'cross_entropy': '`cross_entropy`, forward and backward',
+    'memory': '`sum`, `argmax`, `scan`, `transpose`', 'ordering': '`sort`, `argsort`, `topk`, `unique`, `compact`',
+    'conv': '`conv2d`, `conv1d`', 'cross_entropy': '`cross_entropy`, forward and backward',
     '2:4': '2:4 sparse layers, against dense ones', 'quantized': 'quantized layers, against bfloat16'}
 COLUMNS = {'flushed': 'flushed', 'row': 'back to back', 'graph': 'in a graph'}     # column -> title
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22
 FLOOR = .95                                     # of the best of torch, in each row
 HALF, SINGLE = torch.bfloat16, torch.float32
+INTEGERS = torch.int32, torch.int64
 # model -> hidden size, heads, heads of keys, head dimension, size of the MLP, vocabulary
 MODELS = {
     'GPT-2': (768, 12, 12, 64, 3072, 50257), 'GPT-2 XL': (1600, 25, 25, 64, 6400, 50257),
@@ -58,6 +61,7 @@ class Row(NamedTuple):
     candidates: dict                            # name -> function
     options: str = ''
     has_gradient: bool = False                  # time the gradient of the first operands, too
+    waits: bool = False                         # whether a call waits for the GPU: a graph cannot capture it
 
 
 def randn(*shape, dtype=HALF): return torch.randn(shape, device='cuda').to(dtype)
@@ -191,10 +195,88 @@ def cross_entropy(rng):
                dict(ours=kernels.cross_entropy, cross_entropy=F.cross_entropy), '', True)
 
 
+def keys(shape, dtype, limit):
+    "Return random keys: floats of a normal distribution, or integers below `limit`"
+    if dtype.is_floating_point: return randn(*shape, dtype=dtype)
+    return torch.randint(limit, shape, dtype=dtype, device='cuda')
+
+
+def ordering(rng):
+    tool, dtype = rng.choice(['sort', 'argsort', 'topk', 'unique', 'compact']), rng.choice([SINGLE, HALF, *INTEGERS])
+    shape = row_sizes(rng) if rng.random() < .5 else (log_uniform(rng, 2**8, 2**27),)
+    limit = rng.choice([1000, 2**31 - 1])
+    if tool == 'topk': return top_k(rng, dtype, limit)
+    if tool == 'compact': return compaction(rng, dtype, shape, limit)
+    ours, by_torch = dict(
+        sort=(kernels.sort, dict(sort=lambda x: x.sort(stable=True).values, unstable=lambda x: x.sort().values)),
+        argsort=(kernels.argsort, dict(argsort=lambda x: x.argsort(dim=-1, stable=True))),
+        unique=(kernels.unique, dict(unique=torch.unique)))[tool]
+    options = 'few' if limit == 1000 and not dtype.is_floating_point else ''
+    return Row('ordering', tool, dtype, shape, lambda: [keys(shape, dtype, limit)], {'ours': ours, **by_torch}, options,
+               waits=tool == 'unique')
+
+
+def top_k(rng, dtype, limit):
+    "Draw the sampling of a token, or the routing of tokens to experts"
+    *_, vocabulary = rng.choice(list(MODELS.values()))
+    width, k = rng.choice([(vocabulary, rng.choice([1, 2, 5, 8, 20, 40, 50, 64])), (rng.choice([8, 64, 128, 256]), 8)])
+    shape = min(tokens(rng), 2**27//width), width
+    candidates = dict(ours=lambda x: kernels.topk(x, k)[0], topk=lambda x: x.topk(k)[0])
+    return Row('ordering', 'topk', dtype, shape, lambda: [keys(shape, dtype, limit)], candidates, f'k {k}')
+
+
+def compaction(rng, dtype, shape, limit):
+    kept = rng.choice([.01, .1, .5, .9])
+    def make(): return keys(shape, dtype, limit), torch.rand(shape, device='cuda') < kept
+    return Row('ordering', 'compact', dtype, shape, make, dict(ours=kernels.compact, index=lambda x, keep: x[keep]),
+               f'{kept:.0%} kept', waits=True)
+
+
+def conv(rng): return rng.choice([depthwise, dense, causal])(rng, rng.choice([HALF, HALF, SINGLE]))
+
+
+def images(rng, tool, dtype, channels, out_channels, kernel, groups):
+    "Draw a convolution of images with these channels"
+    size, stride = rng.choice([7, 14, 28, 56, 112, log_uniform(rng, 7, 224)]), rng.choice([1, 1, 2])
+    count = min(rng.choice([1, 8, 32, 64, 128]), max(1, 2**27//(channels*size**2)))
+    layout, has_gradient = rng.choice(['nchw', 'nhwc']), rng.random() < .3
+    stored = dict(memory_format=torch.channels_last if layout == 'nhwc' else torch.contiguous_format)
+    def make():
+        weight = randn(out_channels, channels//groups, kernel, kernel, dtype=dtype)/kernel
+        return randn(count, channels, size, size, dtype=dtype).to(**stored), weight.to(**stored)
+    options = dict(stride=stride, padding=kernel//2, groups=groups)
+    candidates = dict(ours=lambda x, w: kernels.conv2d(x, w, **options), conv2d=lambda x, w: F.conv2d(x, w, **options))
+    return Row('conv', tool, dtype, (count, channels, size, out_channels, kernel, stride), make, candidates, layout,
+               has_gradient)
+
+
+def depthwise(rng, dtype):
+    channels = rng.choice([32, 96, 144, 192, 240, 384, 672, 768, 960, log_uniform(rng, 16, 1024)])
+    return images(rng, 'depthwise', dtype, channels, channels, rng.choice([3, 3, 5, 7]), channels)
+
+
+def dense(rng, dtype):
+    channels, out_channels = (rng.choice([64, 128, 256, 512, log_uniform(rng, 8, 512)]) for _ in range(2))
+    return images(rng, 'dense', dtype, channels, out_channels, rng.choice([1, 3, 3, 5]), 1)
+
+
+def causal(rng, dtype):
+    "Draw the convolution of a layer of Mamba"
+    channels, taps = rng.choice([1536, 2048, 3072, 4096, 5120, log_uniform(rng, 64, 8192)]), rng.choice([4, 4, 2, 3])
+    length = rng.choice([128, 512, 1000, 2048, 4096, log_uniform(rng, 16, 8192)])
+    count = max(1, min(rng.choice([1, 4, 16]), 2**27//(channels*length)))
+    def make(): return randn(count, channels, length, dtype=dtype), *(
+        randn(*size, dtype=dtype) for size in ((channels, taps), (channels,)))
+    def by_torch(x, weight, bias):
+        return F.silu(F.conv1d(x, weight[:, None], bias, padding=taps - 1, groups=channels)[..., :length])
+    candidates = dict(ours=lambda x, weight, bias: kernels.conv1d(x, weight, bias, 'silu'), conv1d=by_torch)
+    return Row('conv', 'causal', dtype, (count, channels, length, taps), make, candidates, '', rng.random() < .3)
+
+
 # family -> (function that draws a row, rows of the grid)
 FAMILIES = {'attention': (attention, 80), 'quantized': (quantized, 70), '2:4': (two_four, 40), 'bmm': (bmm, 80),
             'matmul': (matmul, 100), 'norms': (norms, 80), 'softmax, gelu': (rowwise, 80), 'memory': (memory, 80),
-            'cross_entropy': (cross_entropy, 30)}
+            'cross_entropy': (cross_entropy, 30), 'ordering': (ordering, 80), 'conv': (conv, 60)}
 
 
 def draw_grid(seed, families=FAMILIES):
@@ -260,17 +342,17 @@ def capture(call, count=1):
     return graph
 
 
-def flushed_us(graphs, flush):
-    "Return {candidate: µs of each round} of the graphs, interleaved"
-    times, order, rng = {name: [] for name in graphs}, list(graphs), random.Random(0)
+def flushed_us(calls, flush):
+    "Return {candidate: µs of each round} of the calls, interleaved"
+    times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
     for _ in range(ROUNDS):
-        rng.shuffle(order)                      # the first graph after a synchronization is slower
+        rng.shuffle(order)                      # the first one after a synchronization is slower
         pairs = {name: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for name in order}
-        graphs[order[-1]].replay()
+        calls[order[-1]]()
         for name in order:
             flush.zero_()
             pairs[name][0].record()
-            graphs[name].replay()
+            calls[name]()
             pairs[name][1].record()
         torch.cuda.synchronize()
         for name, (start, end) in pairs.items(): times[name].append(start.elapsed_time(end)*1e3)
@@ -333,9 +415,11 @@ def measure(row, flush):
         calls = bind(row)
         result['error'] = error(calls, row)
         times = dict(row=row_us(calls))
-        times['flushed'] = flushed_us({name: capture(call) for name, call in calls.items()}, flush)
-        times['graph'] = graph_us(calls, medians(times['flushed']))
-        for column in COLUMNS:
+        if row.waits: times['flushed'] = flushed_us(calls, flush)
+        else:
+            times['flushed'] = flushed_us({name: capture(call).replay for name, call in calls.items()}, flush)
+            times['graph'] = graph_us(calls, medians(times['flushed']))
+        for column in sorted(times, key=list(COLUMNS).index):
             result[column], result[f'best_{column}'], result[f'ratio_{column}'] = compare(times[column])
     except Exception as e: result['failed'] = f'{type(e).__name__}: {e}'.splitlines()[0][:200]
     return result
@@ -359,11 +443,17 @@ def readme_table(runs):
     yield '|---'*(len(measured) + 1) + '|'
     for family, title in TITLES.items():
         rows = [[r for r in results if r['family'] == family and 'failed' not in r] for results in runs]
-        cells = (' / '.join(format_ratios([r[f'ratio_{column}'] for r in run]) for run in rows) for column in measured)
+        if not all(rows): continue
+        cells = (' / '.join(format_ratios(ratios_of(run, column)) for run in rows) for column in measured)
         yield f'| {title} | ' + ' | '.join(cells) + ' |'
 
 
 def format_ratios(ratios): return f'{geometric_mean(ratios):.2f} ({min(ratios):.2f})'
+
+
+def ratios_of(results, column):
+    "Return the ratios of the rows that have this column"
+    return [r[f'ratio_{column}'] for r in results if f'ratio_{column}' in r]
 
 
 def columns_of(results):
@@ -380,19 +470,25 @@ def summary(results):
         rows = [r for r in results if r['family'] == family and 'failed' not in r]
         cells = ''
         for column in measured if rows else ():
-            ratios = [r[f'ratio_{column}'] for r in rows]
+            ratios = ratios_of(rows, column)
             below = sum(ratio < FLOOR for ratio in ratios)/len(ratios)
             cells += f'   {geometric_mean(ratios):>18.2f} {min(ratios):>6.2f} {below:>6.0%}'
         failed = sum(r['family'] == family and 'failed' in r for r in results)
         yield f'{family:<16}{len(rows):>5}{cells}' + f'   {failed} failed'*(failed > 0)
 
 
+def count_reached(column, ratios, num_rows):
+    "Return how many rows reach the floor in a column, and of how many, unless all rows have it"
+    of = f' of {len(ratios)}' if len(ratios) < num_rows else ''
+    return f'{sum(ratio >= FLOOR for ratio in ratios)}{of} {COLUMNS[column]}'
+
+
 def reached(results):
     "Return the line that counts the rows that reach the floor, in each column and in all"
     rows, measured = [r for r in results if 'failed' not in r], columns_of(results)
-    counts = [sum(r[f'ratio_{column}'] >= FLOOR for r in rows) for column in measured]
-    in_all = sum(all(r[f'ratio_{column}'] >= FLOOR for column in measured) for r in rows)
-    parts = ', '.join(f'{count} {COLUMNS[column]}' for column, count in zip(measured, counts))
+    ratios = {column: ratios_of(rows, column) for column in measured}
+    in_all = sum(all(r[f'ratio_{column}'] >= FLOOR for column in columns_of([r])) for r in rows)
+    parts = ', '.join(count_reached(column, ratios[column], len(rows)) for column in measured)
     return f'{parts}, {in_all} in all columns, of {len(rows)} rows reach {FLOOR}'
 
 
@@ -432,7 +528,7 @@ def main():
     made, rows = machine(), draw_grid(options.seed, options.families)
     versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
     print(f"{made['gpu']}, {made['date']}, {versions}; seed {options.seed}, {len(rows)} rows", flush=True)
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     kernels.softmax(randn(8, 8))
     with ThreadPoolExecutor(min(12, os.cpu_count())) as pool: list(pool.map(compile_row, rows))
     torch.cuda.empty_cache()
