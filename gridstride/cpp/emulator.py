@@ -258,7 +258,7 @@ class _BranchCounts(ctypes.Structure):
 
     _fields_ = [
         ('file', ctypes.c_char_p),
-        *((name, ctypes.c_long) for name in ('line', 'taken', 'others', 'divergent')),
+        *((name, ctypes.c_long) for name in ('line', 'taken', 'not_taken', 'divergent')),
     ]
 
 
@@ -268,7 +268,7 @@ def take_branches() -> dict:  # (file, line) -> [taken, not taken, divergent]
     `build.tracing_blocks` are counted."""
     rows = ctypes.POINTER(_BranchCounts)()
     num_rows = device().gridstride_take_branches(ctypes.byref(rows))
-    return {(os.fsdecode(row.file), row.line): [row.taken, row.others, row.divergent] for row in rows[:num_rows]}
+    return {(os.fsdecode(row.file), row.line): [row.taken, row.not_taken, row.divergent] for row in rows[:num_rows]}
 
 
 @lru_cache(64)  # called by every launch

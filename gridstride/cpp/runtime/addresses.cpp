@@ -1,7 +1,7 @@
-// Addresses of host functions, vtables and variables. In the emulator, kernels could use them, but not on a GPU. So a
-// host address that a launch or a copy passes to the device is translated to an unmapped address, so that a kernel that
-// uses it faults, and translated back when it is copied to the host. Copied bytes may be integers that look like an
-// address of the module, so a word is translated only if it is the start of a function or a vtable.
+// Addresses of host functions, vtables and variables, which a kernel could use in the emulator, but not on a GPU. A
+// launch or a copy to the device therefore translates them to unmapped addresses, which fault when a kernel uses them;
+// a copy to the host translates them back. Copied bytes may be integers that look like an address of the module, so a
+// word is translated only if it is the start of a function or a vtable.
 #include <dlfcn.h>
 #include <algorithm>
 #include <mutex>
@@ -21,20 +21,20 @@ namespace gridstride {
 namespace {
 struct Range {
     uintptr_t begin, bytes;
-    bool has(uintptr_t a) const { return a - begin < bytes; }
+    bool contains(uintptr_t a) const { return a - begin < bytes; }
 };
 // An entry of .eh_frame_hdr, and its header (Linux Standard Base, "DWARF Extensions")
 struct FunctionStart {
-    int32_t offset, unwinding;
+    int32_t offset, frame_description;
 };
 struct FunctionIndex {
     uint8_t version, frame_encoding, count_encoding, table_encoding;
-    int32_t frames;
+    int32_t eh_frame;
     uint32_t count;
 };
 struct Module {                          // a library with kernels
     Range range, code, vtables;
-    uintptr_t device_base = 0;                   // where its unmapped device addresses begin
+    uintptr_t device_base = 0;                   // start of its unmapped device addresses
     bool has_plain_symbols = false;              // whether some of its device variables are ordinary variables
     bool passed_to_device = false;       // whether an address in this module was passed to the device
     const FunctionStart *functions = nullptr;
@@ -43,15 +43,15 @@ struct Module {                          // a library with kernels
 };
 }
 static std::vector<Module> modules;      // sorted by address
-// addresses that the host has received from the device, and that are not translated
+// addresses that came back from the device untranslated
 static std::unordered_set<uintptr_t> addresses_from_device;
 static std::mutex modules_lock;
 void fork_addresses(Fork phase) { handle_fork(phase, modules_lock); }
 static uintptr_t lowest_address = ~uintptr_t(0), highest_address = 0;
 
 #ifdef GRIDSTRIDE_ELF
-// Stores the module's function index if its format is the linkers' usual one: sorted by address, and relative to the
-// section.
+// Stores the module's function index if it has the format that linkers usually write: sorted by address, with offsets
+// from the section.
 static void store_function_index(Module &module, uintptr_t index_address) {
     const auto *index = reinterpret_cast<const FunctionIndex *>(index_address);
     const bool is_sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
@@ -96,20 +96,20 @@ void register_module(const void *address, bool has_plain_symbols) {
 void discard_module(const Image &module) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const auto m = std::find_if(
-        modules.begin(), modules.end(), [&](const Module &candidate) { return candidate.range.has(module.base); });
+        modules.begin(), modules.end(), [&](const Module &candidate) { return candidate.range.contains(module.base); });
     if (m == modules.end()) return;
     for (auto a = addresses_from_device.begin(); a != addresses_from_device.end();)
-        a = m->range.has(*a) ? addresses_from_device.erase(a) : std::next(a);
+        a = m->range.contains(*a) ? addresses_from_device.erase(a) : std::next(a);
     munmap(reinterpret_cast<void *>(m->device_base), m->range.bytes);
     modules.erase(m);
 }
 static Module *module_at(uintptr_t a) {
     const auto following = std::upper_bound(modules.begin(), modules.end(), a,
         [](uintptr_t a, const Module &module) { return a < module.range.begin; });
-    return following != modules.begin() && (following - 1)->range.has(a) ? &*(following - 1) : nullptr;
+    return following != modules.begin() && (following - 1)->range.contains(a) ? &*(following - 1) : nullptr;
 }
 static bool is_function_start(const Module &module, uintptr_t a) {
-    if (!module.code.has(a)) return false;
+    if (!module.code.contains(a)) return false;
     const auto *end = module.functions + module.function_count;
     const int64_t offset = int64_t(a - module.index_address);
     const auto *entry = std::lower_bound(
@@ -120,24 +120,24 @@ static bool is_function_start(const Module &module, uintptr_t a) {
 // Returns whether a vtable starts at the address. The two words before it are the offset to the top of the object and
 // the address of the type_info, whose second word is the address of its name (Itanium C++ ABI, 2.5.2 and 2.9.5).
 static bool is_vtable_start(const Module &module, uintptr_t a) {
-    if (a % sizeof a || !module.vtables.has(a) || a - module.vtables.begin < 2 * sizeof a) return false;
+    if (a % sizeof a || !module.vtables.contains(a) || a - module.vtables.begin < 2 * sizeof a) return false;
     const auto *table = reinterpret_cast<const uintptr_t *>(a);
     const uintptr_t type = table[-1];
     const auto offset_to_top = static_cast<intptr_t>(table[-2]);
-    return offset_to_top <= 0 && offset_to_top > -(1 << 30) && type % sizeof a == 0 && module.vtables.has(type) &&
-           module.vtables.has(type + 2 * sizeof a - 1) &&
-               module.range.has(reinterpret_cast<const uintptr_t *>(type)[1]);
+    return offset_to_top <= 0 && offset_to_top > -(1 << 30) && type % sizeof a == 0 && module.vtables.contains(type) &&
+           module.vtables.contains(type + 2 * sizeof a - 1) &&
+               module.range.contains(reinterpret_cast<const uintptr_t *>(type)[1]);
 }
 bool is_in_module(const void *code) {
     const std::unique_lock<std::mutex> lock(modules_lock, std::try_to_lock);
     const Module *m = lock ? module_at(reinterpret_cast<uintptr_t>(code)) : nullptr;
-    return m && m->code.has(reinterpret_cast<uintptr_t>(code));
+    return m && m->code.contains(reinterpret_cast<uintptr_t>(code));
 }
 bool is_plain_variable(const void *p) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Module *m = module_at(a);
-    return m && m->has_plain_symbols && !m->code.has(a);
+    return m && m->has_plain_symbols && !m->code.contains(a);
 }
 bool has_plain_variables(const void *code) {
     std::lock_guard<std::mutex> lock(modules_lock);
@@ -155,7 +155,7 @@ template <class F> static void visit_words(void *p, size_t bytes, F visit) {
         if (uintptr_t &word = *reinterpret_cast<uintptr_t *>(address);
             __builtin_expect(word - lowest_address < highest_address - lowest_address, 0)) visit(word);
 }
-// Returns whether this address is stored in managed memory, so that a kernel may have written it.
+// Returns whether managed memory contains this address as a value, which a kernel may have stored there.
 static bool is_in_managed_memory(uintptr_t address) {
     for (const Allocation &allocation : memory.allocations) {
         bool found = false;
@@ -198,7 +198,7 @@ DeviceAddress classify_address(uintptr_t a) {
     const Module *m = module_of_device_address(a);
     if (!m) return {DeviceAddress::nothing, ""};
     const uintptr_t host_address = a + m->range.begin - m->device_base;
-    if (m->code.has(host_address)) return {DeviceAddress::function, function_at(host_address)};
-    return {m->vtables.has(host_address) ? DeviceAddress::table : DeviceAddress::variable, ""};
+    if (m->code.contains(host_address)) return {DeviceAddress::function, function_at(host_address)};
+    return {m->vtables.contains(host_address) ? DeviceAddress::vtable : DeviceAddress::variable, ""};
 }
 }

@@ -7,10 +7,10 @@ namespace gridstride {
 
 struct Image;
 struct DeviceAddress {
-    enum { nothing, function, table, variable } kind;
+    enum { nothing, function, vtable, variable } kind;
     std::string name;                  // of a function; empty if unknown
 };
-DeviceAddress classify_address(uintptr_t address);  // the meaning of an unmapped device address
+DeviceAddress classify_address(uintptr_t address);  // finds what an unmapped device address stands for
 // Records the module that contains the address; `has_plain_symbols`: some of its device variables are ordinary C++
 // variables.
 void register_module(const void *address, bool has_plain_symbols = false);

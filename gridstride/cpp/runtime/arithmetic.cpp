@@ -1,7 +1,6 @@
-// Arithmetic that is undefined behaviour in C++, so that a GPU may return another result than this machine: the
-// handlers that the compiler calls for -fsanitize=shift-exponent and -fsanitize=float-cast-overflow, and, where the CPU
-// does not trap at a division by zero or of the smallest integer by -1, for -fsanitize=integer-divide-by-zero and
-// signed-integer-overflow.
+// The compiler's handlers for arithmetic that is undefined behaviour in C++ and may give another result on a GPU:
+// -fsanitize=shift-exponent, -fsanitize=float-cast-overflow, and, on CPUs that do not trap when an integer is divided
+// by zero or INT_MIN by -1, -fsanitize=integer-divide-by-zero and -fsanitize=signed-integer-overflow.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -43,30 +42,30 @@ static bool fits_int(const TypeName &type, double value) {
 }
 
 namespace gridstride {
-static void warn_of_shift(const ShiftFault &fault, uintptr_t distance) {
+static void warn_about_shift(const ShiftFault &fault, uintptr_t distance) {
     const int bits = fault.value_type->bits();
     if (is_checked() && is_user_source(fault.location.file))
         begin_warning(
             Code::shifted_too_far, int(fault.location.line),
             {{"bits", bits}, {"distance", integer_value(*fault.distance_type, distance)}, {"max_distance", bits - 1}});
 }
-static void warn_of_cast(const CastFault &fault, uintptr_t from) {
+static void warn_about_cast(const CastFault &fault, uintptr_t from) {
     const double x = float_value(*fault.from_type, from);
     if (!is_checked() || !is_user_source(fault.location.file) || fits_int(*fault.to_type, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
     begin_warning(
         Code::does_not_fit, int(fault.location.line),
-            {{"value", static_cast<const char *>(value)}, {"type", fault.to_type->text}});
+            {{"value", static_cast<const char *>(value)}, {"type", fault.to_type->name}});
 }
 }
 
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t, uintptr_t distance) {
-    gridstride::warn_of_shift(*f, distance);
+    gridstride::warn_about_shift(*f, distance);
 }
 GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t from) {
-    gridstride::warn_of_cast(*f, from);
+    gridstride::warn_about_cast(*f, from);
 }
 GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(DivisionFault *f, uintptr_t, uintptr_t divisor) {
     using namespace gridstride;

@@ -9,7 +9,7 @@ namespace gridstride {
 static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
-// Releases the locks that a launch may have held when it was ended.
+// Releases the locks that a stopped launch may have held.
 void discard_locks() {
     for (auto &lock : locks) lock.clear();
 }

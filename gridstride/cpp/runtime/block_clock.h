@@ -26,7 +26,7 @@ struct ElementName {
 };
 
 // A possible data race between a plain read and another thread's atomic read-modify-write. It is not reported if the
-// reader's next access of the word is a compare-and-swap, which validates the value that was read.
+// reader's next access to the word is a compare-and-swap, which validates the value that was read.
 struct DeferredRace {
     Code code;
     ElementName element;
@@ -41,7 +41,7 @@ struct DeferredRace {
 constexpr size_t max_deferred_races = 16;  // per thread
 
 // A read of an uninitialized element, and its finding
-struct UnwrittenRead {
+struct UninitializedRead {
     uint32_t thread;
     Finding finding;
 };
@@ -50,11 +50,11 @@ struct UnwrittenRead {
 struct BlockClock {
     static constexpr uintptr_t no_address = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
-    // The times of the last fence.proxy.async: earlier writes are visible to the engines. By thread, by warp, for the
-    // block, and for other threads
+    // The times of the last fence.proxy.async per thread, per warp, of the block, and of other threads; earlier writes
+    // are visible to the engines
     uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
     VectorClock proxy_fenced_others;
-    Access last_cluster_access = {};            // the last access of the shared memory by another block of the cluster
+    Access last_cluster_access = {};            // the last access to the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
     std::vector<MmaRead> mma_reads;
     std::vector<OperandRead> operand_reads; // by tcgen05, two per 16 bytes; empty before the first one
@@ -66,14 +66,14 @@ struct BlockClock {
     // [thread][lane]: accesses of the lane before this time happen before the next access of the thread, because of a
     // barrier for some lanes of the warp
     std::vector<uint32_t> lanes_synced;
-    // The state that threads have acquired: `views` by each thread, through flags, mbarriers and the like; `block_view`
-    // by all threads, through barriers of the block
+    // The state that threads have acquired: `views` by each thread, through flags, mbarriers, ...; `block_view` by all
+    // threads, through barriers of the block
     std::vector<ThreadView> views;
     SyncState block_view;
     bool any_acquired = false;             // whether any thread of this block has acquired anything
     bool acquired_since_barrier = false;   // whether any has since the last barrier of the block
     int barrier_line = 0;                  // the line of the last barrier of the block
-    std::unique_ptr<UnwrittenRead> unwritten;              // the first read of shared memory since the last barrier
+    std::unique_ptr<UninitializedRead> uninitialized_read;     // the first read of shared memory since the last barrier
     // By thread: its asynchronous copies in flight, and the number of groups that it has committed
     struct {
         std::vector<Copy> pending;

@@ -140,7 +140,8 @@ static const TensorMap &check_tensor_map(const void *map, const int32_t *coordin
     return tensor_map;
 }
 // Calls visit(offset in the box, address in global memory, bytes) per row of the box at `coordinates`; rows are along
-// the innermost axis. A row is split at the bounds of the array; the address is null for parts that are out of bounds.
+// the innermost axis. A row is split at the bounds of the array; the address is null for segments that are out of
+// bounds.
 template <class F> static void visit_rows(const TensorMap &tensor_map, const int32_t *coordinates, F visit) {
     int32_t index[5] = {};
     const int row_bytes = tensor_map.box[0] * tensor_map.itemsize;
@@ -194,7 +195,7 @@ template <class F> static void visit_pixels(const TensorMap &tensor_map, const i
     }
 }
 template <class F>
-static void visit_parts(const TensorMap &tensor_map, const int32_t *coordinates, TensorMode mode, F visit) {
+static void visit_segments(const TensorMap &tensor_map, const int32_t *coordinates, TensorMode mode, F visit) {
     if (mode == TensorMode::tiled) return visit_rows(tensor_map, coordinates, visit);
     if (mode == TensorMode::im2col) return visit_pixels(tensor_map, coordinates, visit);
     const uint32_t row_bytes = uint32_t(tensor_map.box[0] * tensor_map.itemsize);
@@ -228,15 +229,15 @@ template <class F> static void visit_units(uint32_t address, uint32_t bytes, int
 static Worker &block_of_pair(Worker &block, uint32_t rank) {
     const auto &cluster = worker->leader->cluster;
     if (cluster.empty()) return block;
-    const size_t own = size_t(std::find(cluster.begin(), cluster.end(), &block) - cluster.begin());
-    return *cluster[std::min((own & ~size_t(1)) + rank % 2, cluster.size() - 1)];
+    const size_t own_rank = size_t(std::find(cluster.begin(), cluster.end(), &block) - cluster.begin());
+    return *cluster[std::min((own_rank & ~size_t(1)) + rank % 2, cluster.size() - 1)];
 }
 void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, int rank, uint32_t barrier_address,
     uint32_t blocks, int line, bool of_pair, TensorMode mode) {
     const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, mode, "cp.async.bulk.tensor", line);
     const uint32_t bytes = box_bytes(tensor_map, mode);
     if (detector.on)
-        visit_parts(tensor_map, coordinates, mode, [&](uint32_t, const char *source, uint32_t unit_bytes) {
+        visit_segments(tensor_map, coordinates, mode, [&](uint32_t, const char *source, uint32_t unit_bytes) {
             if (source) report_access(source, unit_bytes, false, line);
         });
     visit_targets(blocks, line, [&](Worker &target_block) {
@@ -246,8 +247,8 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
             "cp.async.bulk.tensor", line);
         start_bulk_copy(block, target, bytes, barrier_address, line,
             of_pair ? &block_of_pair(block, barrier_address / block_window) : nullptr);
-        visit_parts(tensor_map, coordinates, mode, [&](uint32_t offset, const char *source, uint32_t part_bytes) {
-            visit_units(first + offset, part_bytes, tensor_map.swizzle,
+        visit_segments(tensor_map, coordinates, mode, [&](uint32_t offset, const char *source, uint32_t segment_bytes) {
+            visit_units(first + offset, segment_bytes, tensor_map.swizzle,
                 [&](uint32_t swizzled_offset, uint32_t i, uint32_t unit_bytes) {
                 char *shared = block.shared + swizzled_offset - shared_window;
                 source ? memcpy(shared, source + i, unit_bytes) : memset(shared, 0, unit_bytes);
@@ -264,7 +265,7 @@ void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_
     const uint32_t bytes = box_bytes(tensor_map, mode);
     const char *shared = source_of_store(source, bytes, 128, "cp.async.bulk.tensor", line);
     if (is_inside) record_engine_read(shared, bytes, line);
-    visit_parts(tensor_map, coordinates, mode, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
+    visit_segments(tensor_map, coordinates, mode, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
         if (!target) return;
         report_access(target, row_bytes, true, line);
         visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,

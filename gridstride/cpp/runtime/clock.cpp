@@ -17,7 +17,7 @@ void Detector::begin_block(Worker &worker) {
     memset(proxy_fenced, 0, sizeof proxy_fenced);
     memset(proxy_fenced_warp, 0, sizeof proxy_fenced_warp);
     proxy_fenced_block = 0, last_cluster_access = {}, barrier_line = 0;
-    unwritten.reset();
+    uninitialized_read.reset();
     proxy_fenced_others = {};
     if (any_acquired) {
         views.clear();
@@ -27,7 +27,7 @@ void Detector::begin_block(Worker &worker) {
     lanes_synced.clear();
     for (auto &times : mma_groups_completed) times.clear();
     for (auto &issued : issued_with_registers) issued.clear();
-    for (auto &queue : copies) {                // of the previous block, or of a launch that was ended
+    for (auto &queue : copies) {                // of the previous block, or of a stopped launch
         for (auto &copy : queue.pending) complete_copy(copy);
         queue.pending.clear(), queue.group = 0;
     }
@@ -36,11 +36,10 @@ void Detector::begin_block(Worker &worker) {
     for (auto &time : warp_synced) time = now;
 }
 
-// Records a barrier of the block. It is also a fence: it acquires the accesses that the flags which its threads have
-// loaded release.
+// Records a barrier of the block. It is also a fence: the block acquires all that flags released to its threads.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
-    report_unwritten(unwritten);
+    report_uninitialized(uninitialized_read);
     discard_undefined(worker);
     block_synced = ++now;
     discard_read_tags();
@@ -75,8 +74,8 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
         if (lanes >> lane & 1) static_cast<SyncState &>(views[size_t(warp * 32 + lane)]) = joined;
 }
 
-// Records a fence.proxy.async of the current thread, which makes its writes, and all that happen before the fence,
-// visible to the engines.
+// Records a fence.proxy.async of the current thread, which makes all writes that happen before it visible to the
+// engines.
 void Detector::fence_proxy() {
     const uint32_t rank = self % max_threads, warp = rank / 32;
     proxy_fenced[rank] = ++now;

@@ -1,4 +1,4 @@
-// Clusters: blocks that run at the same time and can access each other's shared memory.
+// Clusters: blocks that run concurrently and can access each other's shared memory.
 #pragma once
 #include "worker.h"
 

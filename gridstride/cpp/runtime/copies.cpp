@@ -52,8 +52,8 @@ void Detector::complete_reads(const Copy &c) {
 }
 
 // Checks and records a read of 16 bytes by wgmma. A cell records two reads, but more than two warpgroups may read the
-// same bytes, so a separate table has these reads. `checked_write` is the write of the last checked cell: neighbouring
-// cells usually have the same write, which is checked only once.
+// same bytes, so a separate table records these reads. `checked_write` is the write of the last checked cell:
+// neighbouring cells usually have the same write, which is checked only once.
 void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, Access &checked_write) {
     finish_pending_writes();
     const Access read = {self, not_completed, location};
@@ -72,8 +72,8 @@ void Detector::record_mma_read(uintptr_t a, uint32_t location, uint32_t group, A
     if (mma_reads.empty()) mma_reads.resize(max_threads / 128 * shared_cap / 16);
     mma_reads[self % max_threads / 128 * shared_cap / 16 + offset / 16] = {now, location, group};
 }
-// Records that a warp has issued a wgmma of its group `group` with an operand in registers. The accesses of the warp so
-// far, such as the loads of this operand, happen before the wgmma is complete.
+// Records that a warp has issued a wgmma of wgmma-group `group` with an operand in registers. The accesses of the warp
+// so far, such as the loads of this operand, happen before the wgmma is complete.
 void Detector::issue_with_registers(int warp, uint32_t group) {
     auto &issued = issued_with_registers[warp / 4];
     while (issued.size() <= group) issued.push_back(issued.empty() ? VectorClock() : issued.back());

@@ -1,5 +1,5 @@
 // Records which basic blocks of the loaded modules were executed: -fsanitize-coverage=trace-pc inserts a call at the
-// begin of each, whose return address is added to a set. Also counts how many warps took each branch:
+// start of each, whose return address is added to a set. Also counts how many warps took each branch:
 // `../rewriters/branches.py` inserts a call into each condition. Evaluation i of a condition by a warp consists of
 // evaluation i by each of its threads.
 #include <dlfcn.h>
@@ -39,7 +39,7 @@ static BlockSet executed_blocks;
 
 struct BranchCounts { // mirrored in ../emulator.py
     const char *file;
-    long line, taken, others, divergent; // evaluations by warps; a divergent one counts in `taken` and in `others`
+    long line, taken, not_taken, divergent; // evaluations by warps; a divergent one counts as both
 };
 
 struct WarpBranch {
@@ -81,8 +81,8 @@ void count_branches() {
     std::lock_guard<std::mutex> guard(branches.lock);
     for (const auto &[branch, outcomes] : branches.outcomes) {
         BranchCounts &counts = branches.counts[{branch.file, branch.line}];
-        for (const uint8_t sides : outcomes.evaluations)
-            counts.taken += sides & 1, counts.others += sides >> 1, counts.divergent += sides == 3;
+        for (const uint8_t outcome : outcomes.evaluations)
+            counts.taken += outcome & 1, counts.not_taken += outcome >> 1, counts.divergent += outcome == 3;
     }
     branches.outcomes.clear();
 }

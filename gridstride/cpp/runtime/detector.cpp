@@ -102,8 +102,7 @@ void Detector::begin_after(const SyncState &released) {
     acquired_since_barrier = false;
     block_view = released;
 }
-// Orders all earlier accesses of the blocks before all their later ones: the barrier of a grid while other launches
-// run.
+// Orders all earlier accesses of the blocks before all later ones, for a grid barrier while other launches run.
 void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorClock &all_threads) {
     SyncState joined;
     joined.acquired = all_threads;
@@ -121,14 +120,14 @@ Detector::Scope::~Scope() {
     detector.shared_base = detector.own_stack = no_address;
     detector.several_devices = false;
     // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
-    detector.unwritten.reset(), detector.unwritten_in_launch.reset();
+    detector.uninitialized_read.reset(), detector.uninitialized_in_launch.reset();
     detector.restore_variables(stops_launch);
 }
 
 // Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
     on = checks_enabled = has_unordered_operations = false, shared_base = own_stack = no_address;
-    unwritten.reset(), unwritten_in_launch.reset();
+    uninitialized_read.reset(), uninitialized_in_launch.reset();
     saved_variables.clear();
 }
 
@@ -156,11 +155,11 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
     block.clock->last_cluster_access = {self, now, location};
     block.clock->discard_read_tags();
     access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
-    if (checks(racecheck) && !has_acquired_begin(block))
+    if (checks(racecheck) && !has_acquired_start(block))
         report_finding(Code::block_not_begun, {}, {self, now, location});
 }
-// Returns whether the current thread has acquired the begin of that block, by the barrier of the cluster or otherwise.
-bool Detector::has_acquired_begin(const Worker &block) const {
+// Returns whether the current thread has acquired the start of `block`, through a cluster barrier or otherwise.
+bool Detector::has_acquired_start(const Worker &block) const {
     for (int rank = 0; rank < block.num_threads; rank++)
         if (is_acquired({thread_id(block, rank), block.clock->block_start, 0})) return true;
     return false;
@@ -210,7 +209,6 @@ void Detector::discard(const Allocation &p) {
 // Saves a device variable before the first write to it: if a finding ends the launch, its writes to device variables
 // are undone. Otherwise the next launch would find, for example, the counter of a barrier at which only some threads
 // have arrived. Large variables are not saved, because that could take longer than the launch.
-
 void Detector::save_variable(Allocation &variable) {
     constexpr size_t max_saved_bytes = size_t(128) << 10;
     const char *begin = reinterpret_cast<const char *>(variable.lo);
@@ -218,10 +216,10 @@ void Detector::save_variable(Allocation &variable) {
     variable.check_writes = false;
     saved_variables.push_back({variable.lo, {begin, begin + (bytes > max_saved_bytes ? 0 : bytes)}});
 }
-void Detector::restore_variables(bool undoes) {
+void Detector::restore_variables(bool undo) {
     for (const SavedVariable &saved : saved_variables) {
         Allocation *variable = memory.at(saved.lo);
-        if (undoes) memcpy(reinterpret_cast<void *>(saved.lo), saved.bytes.data(), saved.bytes.size());
+        if (undo) memcpy(reinterpret_cast<void *>(saved.lo), saved.bytes.data(), saved.bytes.size());
         variable->check_writes = true;
     }
     saved_variables.clear();

@@ -27,7 +27,7 @@ struct RunningLaunch;
 struct LaunchChecks {
     const Launch *launch = nullptr;
     Image image = {};
-    bool has_all_addresses = false;        // are all addresses that the launch can access among its arguments?
+    bool has_all_addresses = false;        // whether the arguments contain all addresses that the launch can access
     bool has_unordered_operations = false;
     uint32_t launch_id = 0, unordered_since = 1;
 };
@@ -53,8 +53,8 @@ struct Detector : BlockClock {
         char old[4];
         Access other;
     };
-    // The words that the current access writes and that another thread has written without an order between them. The
-    // hook runs before the store, so whether both write the same value is checked at the next step of the thread.
+    // The words that the current access and an unordered access by another thread write. The hook runs before the
+    // store, so whether both write the same value is checked at the next step of the thread.
     struct {
         bool active;
         Access current;
@@ -67,14 +67,14 @@ struct Detector : BlockClock {
         struct {
             uintptr_t a;
             size_t n;
-        } range;                           // of a struct write, as its hook has announced it
+        } range;                           // of a struct write, which its hook has checked
     } pending = {};
     std::vector<DeferredRace> deferred_races;
     const Launch *launch = nullptr;
-    bool has_all_addresses = false;        // are all addresses that the launch can access among its arguments?
+    bool has_all_addresses = false;        // whether the arguments contain all addresses that the launch can access
     std::unordered_map<uintptr_t, Flag> flags;             // key: address / 4
     std::vector<uint32_t> warned_at;                       // locations that already have a warning
-    std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first in memory that other blocks may write
+    std::unique_ptr<UninitializedRead> uninitialized_in_launch;    // the first in memory that other blocks may write
     struct SavedVariable {
         uintptr_t lo;
         std::vector<char> bytes;
@@ -188,7 +188,7 @@ struct Detector : BlockClock {
     bool from_unordered_launch(const Access &earlier) const { return has_unordered_operations &&
         is_unordered(earlier); }
     bool is_unordered(const Access &earlier) const;
-    // Whether no operation accesses these bytes without being ordered before this launch; false if that is unknown
+    // Whether all operations that access these bytes are ordered before this launch; false if unknown
     bool is_clear_of_operations(uintptr_t a, unsigned n) {
         return (a >= clear_begin && a + n <= clear_end) || find_clear_range(a, n);
     }
@@ -211,7 +211,7 @@ struct Detector : BlockClock {
 
     // Asynchronous copies (copies.cpp)
 
-    void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t location);
+    void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned num_read, uint32_t location);
     void commit() { copies[self % max_threads].group++; }
     void wait_for_copies(unsigned groups);
     void complete_copy(const Copy &);
@@ -220,8 +220,8 @@ struct Detector : BlockClock {
     void issue_with_registers(int warp, uint32_t group);
     void complete_mma_groups(uint32_t groups);
     void read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &, Access &checked_write);
-    void check_operand_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
-    void check_mma_reads(const Access &before, const Access &current, uintptr_t a, unsigned owner);
+    void check_operand_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner);
+    void check_mma_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner);
     void fence_proxy();
     bool is_proxy_fenced(const Access &) const;
     static bool is_atomic_update(uint32_t location) { return (location & (atomic_bit | volatile_bit)) == atomic_bit; }
@@ -278,8 +278,8 @@ struct Detector : BlockClock {
         return a.time < since ||
                (a.thread == self && a.time >= launch_start && !(a.location & (engine_bit | async_bit)));
     }
-    // A tag of global memory has the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`, which
-    // changes with `launch_start`: further reads by other blocks change nothing in its cell.
+    // A tag of global memory contains the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`,
+    // which changes with `launch_start`: further reads by other blocks change nothing in its cell.
     inline __attribute__((always_inline)) bool is_read_by_others(uintptr_t offset) const {
         const uint32_t tag = cells.tags[offset / 4], block = self / max_threads;
         return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
@@ -322,7 +322,7 @@ struct Detector : BlockClock {
         return run.mask & words && run.time >= since &&
                (run.time < launch_start || run.log_words() != log_words || run.thread_of(item) != self);
     }
-    // Records an access to a compact line; expands the line and returns false if the access fits into no run
+    // Records an access to a compact line; expands the line and returns false if the access fits no run
     template <unsigned n, bool write> bool access_line(Line &line, uintptr_t offset, uint32_t location) {
         constexpr uint32_t log_words = log_words_of(n);
         const unsigned word = word_of(offset), item = word >> log_words;
@@ -331,7 +331,7 @@ struct Detector : BlockClock {
             return may_conflict(runs[0], item, log_words, words, since) ||
                    may_conflict(runs[1], item, log_words, words, since);
         };
-        // A run has one thread per word. The cell of a word that several threads read has two of them.
+        // A run records one thread per word; a word that several threads read needs a cell, which records two.
         if ((n == 16 && word % 4) || conflicts(line.writes) || conflicts(line.reads) ||
             (has_unordered_operations && line.has(Run::flushed_bit)))
             return cells.expand(offset, n), false;
@@ -419,7 +419,7 @@ struct Detector : BlockClock {
         check_other_memory(a, write, location);
     }
     void access_other_block(Worker &block, uintptr_t a, unsigned n, bool write, uint32_t location);
-    bool has_acquired_begin(const Worker &block) const;
+    bool has_acquired_start(const Worker &block) const;
     const Worker &holder_of(uintptr_t a) const {
         const Worker *block = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
         return block ? *block : *w;
@@ -432,10 +432,10 @@ struct Detector : BlockClock {
     inline void access_words(
         Cells &c, uintptr_t off, unsigned n, bool write, uint32_t location, uintptr_t a, Allocation *p) {
         while (n) {
-            const unsigned part = std::min(n, 4 - unsigned(off % 4));
+            const unsigned chunk = std::min(n, 4 - unsigned(off % 4));
             Cell &cell = c.word_cells[off / 4];
             if (!p && !cell.owner) return report_out_of_bounds_shared(off, write, location);
-            if (part == 4 && !cell.has_byte_cells)
+            if (chunk == 4 && !cell.has_byte_cells)
                 access_cell(cell, cell.owner, cell.written, a, 4, write, location, p);
             else {
                 Cell *b = c.byte_cells + off / 4 * 4;
@@ -443,10 +443,10 @@ struct Detector : BlockClock {
                     for (int i = 0; i < 4; i++) b[i] = cell;
                     cell.has_byte_cells = 1;
                 }
-                for (unsigned i = 0; i < part; i++)
+                for (unsigned i = 0; i < chunk; i++)
                     access_cell(b[off % 4 + i], cell.owner, cell.written, a + i, 1, write, location, p);
             }
-            off += part, a += part, n -= part;
+            off += chunk, a += chunk, n -= chunk;
         }
     }
     inline void access_cell(
@@ -479,7 +479,7 @@ struct Detector : BlockClock {
         if (conflicts(c, c.write, current, p ? ordered_until() : block_start, a, false))
             report_race(c.write, current, "written", "read", a, owner, p);
         if (p ? p->uninitialized && !c.write.time && !host_wrote && !c.written : c.write.time < block_start)
-            record_unwritten_read(a, owner, current, p);
+            record_uninitialized_read(a, owner, current, p);
         if (__builtin_expect(is_engine(current), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, current, a, owner);
     }
@@ -582,15 +582,15 @@ struct Detector : BlockClock {
 
     // initcheck (initcheck.cpp)
 
-    void record_unwritten_read(uintptr_t a, unsigned owner, const Access &at, const Allocation *p);
-    void report_unwritten(std::unique_ptr<UnwrittenRead> &);
-    void report_unwritten_of_launch();
+    void record_uninitialized_read(uintptr_t a, unsigned owner, const Access &at, const Allocation *p);
+    void report_uninitialized(std::unique_ptr<UninitializedRead> &);
+    void report_uninitialized_of_launch();
     const Finding *cause_of(Kind) const;
 
     // memcheck (memcheck.cpp)
 
     // The name of an access in findings: 'read', 'write' or 'atomic'
-    static const char *access_of(bool write, uint32_t location) {
+    static const char *access_name(bool write, uint32_t location) {
         const bool atomic = location & modify_bit || (write && is_atomic_update(location));
         return atomic ? "atomic" : write ? "write" : "read";
     }
@@ -612,10 +612,10 @@ struct Detector : BlockClock {
 
     // Accesses and allocations of the host (detector.cpp)
 
-    void add_array(Worker &worker, const char *name, size_t at, const Shape &s);
+    void add_array(Worker &worker, const char *name, size_t offset, const Shape &shape);
     void discard(const Allocation &p);
     void save_variable(Allocation &);
-    void restore_variables(bool ended);
+    void restore_variables(bool undo);
     void abandon();
     void host_wrote(uintptr_t a, size_t n);
     void end_host_call() {
@@ -629,12 +629,12 @@ private:
     }
     template <class F> void visit_cells(const Copy &c, F f) {
         const Worker &holder = holder_of(c.to);
-        const Cells &cells_there = &holder == w ? shared_cells : holder.clock->shared_cells;
+        const Cells &holder_cells = &holder == w ? shared_cells : holder.clock->shared_cells;
         const uintptr_t begin = c.to - reinterpret_cast<uintptr_t>(holder.shared);
         for (uintptr_t i = begin; i < begin + c.bytes; i += 4)
-            if (Cell &word = cells_there.word_cells[i / 4]; !word.has_byte_cells) f(word);
+            if (Cell &word = holder_cells.word_cells[i / 4]; !word.has_byte_cells) f(word);
             else
-                for (uintptr_t b = i; b < i + 4; b++) f(cells_there.byte_cells[b]);
+                for (uintptr_t b = i; b < i + 4; b++) f(holder_cells.byte_cells[b]);
     }
 };
 extern Detector detector;

@@ -17,7 +17,7 @@
 
 namespace gridstride {
 
-static char *limited_alloc(size_t bytes, size_t itemsize, bool is_uninitialized, bool host, int line,
+static char *alloc_within_limit(size_t bytes, size_t itemsize, bool is_uninitialized, bool host, int line,
     bool of_graph = false) {
     DeviceLock device_lock;
     char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, is_uninitialized, host, false, "") : nullptr;
@@ -37,7 +37,7 @@ static void report_out_of_memory(size_t bytes, int line) {
     if (warn) warn(&f);
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
-    char *const p = limited_alloc(bytes, itemsize, !cleared, host, line);
+    char *const p = alloc_within_limit(bytes, itemsize, !cleared, host, line);
     if (!p) report_out_of_memory(bytes, line);
     return p;
 }
@@ -50,7 +50,7 @@ static bool free_allocation(void *p) {
     return true;
 }
 void *graph_alloc(size_t bytes, int line) {
-    char *const p = limited_alloc(bytes, 1, true, false, line, true);
+    char *const p = alloc_within_limit(bytes, 1, true, false, line, true);
     if (!p) report_out_of_memory(bytes, line);
     return p;
 }
@@ -64,7 +64,7 @@ bool free_in_order(void *p) {
     if (m && m->live) operations.access(p, m->hi - m->lo, "frees");
     return free_allocation(p);
 }
-// For malloc and free in kernels: the launch holds the device, but its blocks may run on several OS threads.
+// For malloc and free in kernels: the launch holds the device lock, but its blocks may run on several OS threads.
 static std::mutex heap_lock;
 static std::mutex symbols_lock;
 void fork_device(Fork phase) {
@@ -80,7 +80,7 @@ void *heap_alloc(size_t bytes) {
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
-    detector.finish_pending_writes();                     // because that reads the memory that is freed here
+    detector.finish_pending_writes();                     // because they read the memory that is freed here
     std::unique_lock<std::mutex> guard(heap_lock);
     const bool freed = !p || free_allocation(p);
     guard.unlock();
@@ -92,10 +92,10 @@ void share_with_host(const void *p) {
     if (Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->accessed_by_thrust = true;
 }
 bool allow_device_access(bool on) {
-    const bool was = host_accesses_device;
+    const bool was_allowed = host_accesses_device;
     host_accesses_device = on;
-    if (was != on && !on_device()) on ? begin_device_code() : end_device_code();
-    return was;
+    if (was_allowed != on && !on_device()) on ? begin_device_code() : end_device_code();
+    return was_allowed;
 }
 bool is_shared_with_host(const void *p) {
     DeviceLock device_lock;
@@ -150,20 +150,20 @@ static bool is_host_memory(const void *p) { return !is_device(p) || is_shared_wi
 void device_copy(void *to, const void *from, size_t bytes) {
     record_device_use(from, bytes, "reads");
     record_device_use(to, bytes, "writes");
-    const bool any = is_mapped(to) || is_mapped(from);
-    if (any) sync_registered_memory(true);
+    const bool needs_sync = is_mapped(to) || is_mapped(from);
+    if (needs_sync) sync_registered_memory(true);
     memmove(to, from, bytes);
     const bool to_host = is_host_memory(to);
     if (is_host_memory(from) && !to_host) gridstride::hide_host_addresses(to, bytes, false);
     if (!is_host_memory(from) && to_host) restore_host_addresses(to, bytes);
-    if (any) sync_registered_memory(false);
+    if (needs_sync) sync_registered_memory(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
     record_device_use(p, bytes, "writes");
-    const bool any = is_mapped(p);
-    if (any) sync_registered_memory(true);
+    const bool needs_sync = is_mapped(p);
+    if (needs_sync) sync_registered_memory(true);
     memset(p, value, bytes);
-    if (any) sync_registered_memory(false);
+    if (needs_sync) sync_registered_memory(false);
 }
 size_t device_total() { return memory.bytes; }
 size_t device_size() {
@@ -172,7 +172,7 @@ size_t device_size() {
 }
 void device_reset() {
     DeviceLock device_lock;
-    lasting_error = error_code = 0;
+    sticky_error = error_code = 0;
     for (auto &p : memory.allocations)
         if (p.live && !p.symbol && !p.is_symmetric) {
             detector.discard(p);
@@ -218,7 +218,7 @@ void *device_address_of(const void *host) {
     if (!r->device) r->device = memory.alloc(r->bytes, 1, false, false, false, "");
     return r->device ? r->device + (static_cast<const char *>(host) - r->host) : nullptr;
 }
-// Device variables. In host code, the address of one is not mapped, unless the host may access the variable (managed).
+// Device variables. In host code, the address of a device variable is unmapped, unless the variable is managed.
 static std::vector<Symbol> symbols;
 static int num_device_code_scopes = 0;             // running launches, and host algorithms that access device memory
 // Returns the device's instance of a variable; all devices share a managed variable.
@@ -236,7 +236,7 @@ static char *variable_of(Symbol &s, int device) {
 static bool is_variable(const Symbol &s, const void *p) {
     return p == s.device || p == s.host || (p && std::find(s.peers, std::end(s.peers), p) != std::end(s.peers));
 }
-static int symbols_device = 0;          // the device to whose variables the symbols point, in device code
+static int symbols_device = 0;          // the device whose variables the symbols refer to in device code
 static void point_symbols(bool to_device) {
     symbols_device = current_device();
     for (auto &s : symbols) *s.slot = to_device ? variable_of(s, symbols_device) : s.host;
@@ -254,8 +254,8 @@ void end_device_code() {
     std::lock_guard<std::mutex> guard(symbols_lock);
     if (num_device_code_scopes && !--num_device_code_scopes) point_symbols(false);
 }
-// The outermost call from Python resets the state that a jump may have left, and points the variables of new modules to
-// their addresses in host code.
+// The outermost call from Python resets the state that a longjmp may have left, and points the variables of new modules
+// to their addresses in host code.
 void begin_call() {
     std::lock_guard<std::mutex> guard(symbols_lock);
     if (running_calls++) return;
@@ -347,9 +347,9 @@ void copy_out_host_arrays() {
 }
 
 bool enable_checks(bool on) {
-    const bool was = checks_enabled;
+    const bool were_enabled = checks_enabled;
     checks_enabled = on;
-    return was;
+    return were_enabled;
 }
 int set_error(int code) {
     if (code) error_code = code;
@@ -357,7 +357,7 @@ int set_error(int code) {
 }
 bool is_launch_rejected() { return was_launch_rejected(); }
 int last_error(bool clear) {
-    if (lasting_error) return lasting_error;
+    if (sticky_error) return sticky_error;
     const int e = error_code;
     if (clear && e) {
         error_code = 0;

@@ -1,5 +1,5 @@
-// The emulated devices, 1 to 8. All share one range of addresses, as the devices of a process do on a host with GPUs
-// (unified addressing); each allocation belongs to a device.
+// The emulated devices, 1 to 8. All share one address space, like the GPUs of a process (unified addressing); each
+// allocation belongs to a device.
 #include "devices.h"
 #include <algorithm>
 #include <vector>

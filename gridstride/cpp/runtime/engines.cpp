@@ -18,8 +18,8 @@ static void require_no_requests_in_flight(const Requests &requests) {
         if (!result.is_awaited) fail(Code::result_not_awaited, {}, result.line);
     if (!requests.stores.empty()) fail(Code::store_not_awaited, {}, Detector::line_of(requests.stores[0].location));
 }
-// Reports, when the last thread of a block exits, copies into its shared memory that are in flight, and accesses of
-// other blocks that are not ordered before the exit.
+// When the last thread of a block exits, reports copies in flight into its shared memory, and accesses by other blocks
+// that are not ordered before the exit.
 static void check_end_of_block(Worker &w) {
     for (const auto &barrier : engines_of(w).barriers)
         for (const auto *copies : {&barrier.second.completed, &barrier.second.in_flight})

@@ -16,7 +16,7 @@ namespace gridstride {
 struct TensorPipe {
     uint32_t thread = 0;                   // its ID in clocks: the ID of the thread, with the highest bit set
     std::vector<uint32_t> lines = {0};     // per commit: the line of the last instruction before it; 0: none
-    std::vector<uint32_t> completed = {};  // per commit: the time at which a thread had first waited for it
+    std::vector<uint32_t> completed = {};  // per commit: the time at which a thread first waited for it
     std::vector<size_t> unfenced = {};     // indices of accesses since the last tcgen05.fence::before_thread_sync
     uint32_t commits() const { return uint32_t(lines.size()) - 1; }
 };
@@ -32,7 +32,7 @@ struct Barrier { // an mbarrier
     bool is_fenced; // whether a fence has made its initialization visible to the engines
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
-    SyncState releasing, released; // what arrivals release in the current phase, and have released in earlier ones
+    SyncState releasing, released; // by arrivals of the current phase, and of earlier phases
     uint32_t failed_polls = 0;
     bool is_invalidated = false; // by mbarrier.inval
     std::vector<Commit> commits = {}, completed_commits = {};  // of this phase; of earlier phases
@@ -57,7 +57,7 @@ struct Requests { // the requests of one thread to the engines
     std::vector<uint32_t> mmas_of_groups; // per committed group: the number of wgmma in it and earlier groups
     uint32_t num_mmas = 0, num_store_groups = 0;
     bool is_fenced = false;
-    const Barrier *tried_barrier = nullptr; // the mbarrier of its last try_wait without success
+    const Barrier *tried_barrier = nullptr; // the mbarrier of its last unsuccessful try_wait
     uint32_t tried_phase = 0;
 };
 struct Engines {
@@ -67,12 +67,12 @@ struct Engines {
         uint32_t threads, arrived, phase;
         SyncState releasing, released; // as in Barrier
     } named[16] = {};
-    // barrier of the cluster, used in its leader
+    // the cluster barrier, used in the leader
     uint32_t cluster_arrived = 0, cluster_phase = 0;
     SyncState cluster_releasing, cluster_released;
     // per thread of the cluster: 1 + the phase in which it arrived; 0 after it has waited
     std::vector<uint32_t> cluster_arrived_in;
-    uint64_t num_canceled = 0;             // in a leader: how many clusters it has taken by try_cancel
+    uint64_t num_canceled = 0;             // in a leader: the number of clusters that it has taken by try_cancel
     // Blackwell: see tensor_memory.h
     std::shared_ptr<TensorMemory> tensor;
     std::unordered_map<int, TensorPipe> pipes;             // key: the thread's rank

@@ -1,6 +1,6 @@
-// Fibers: the emulated threads of a block. Each has a stack of its own; a switch pushes the registers that a called
+// Fibers: the emulated threads of a block. Each has its own stack; a switch pushes the registers that a called
 // function must preserve (callee-saved), exchanges the stack pointers, and pops those of the other fiber: 10 to 20
-// instructions, where a switch of OS threads takes a microsecond. Fibers switch only where a thread waits, so two
+// instructions, whereas a switch of OS threads takes a microsecond. Fibers switch only where a thread waits, so two
 // threads of a block never run simultaneously, and the runtime needs no lock for them.
 #pragma once
 #include <atomic>

@@ -35,7 +35,7 @@ void Finding::add(Fields new_fields) {
         if (num_fields < int(sizeof fields / sizeof *fields)) fields[num_fields++] = field;
 }
 
-// Copies a path. If it is too long, copies its end, because the ends of paths differ.
+// Copies a path; of a path that is too long, only the end, because the ends of paths differ.
 template <size_t n> static void copy_path(char (&buffer)[n], const char *path) {
     const size_t length = strlen(path);
     Field::copy(buffer, length < n ? path : path + length - (n - 1));
@@ -110,8 +110,8 @@ static std::string display_name(std::string function) {
         : "operator()";
 }
 
-// Finds the source location of a code address: the innermost line of the user's files, and the calls that are
-// inlined there.
+// Finds the source location of a code address: the innermost line in the user's files, and the calls that are inlined
+// there.
 void locate(const void *pc, Location &location) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_user_source(info.dli_fname)) return;
@@ -187,16 +187,17 @@ int find_call_in_kernel(const Worker &w, Location &location, void *const *given_
     // Inlined functions come first, so the last function with the kernel's name is the kernel.
     while (const char *function_line = output.next()) {
         const std::string function = function_line;
-        char *text = output.next();                           // file:line
-        if (!text) break;
-        char *colon = strrchr(text, ':');
+        char *file_line = output.next();
+        if (!file_line) break;
+        char *colon = strrchr(file_line, ':');
         if (!colon) continue;
         *colon = 0;
         const int call_line = atoi(colon + 1);
         if (!call_line) continue;
-        if (location.file[0] <= 1 && call_line == location.line && is_user_source(text)) copy_path(location.file, text);
-        if (is_user_source(text) && !is_emulator_function(function) && !is_copy(function))
-            stack.add_call(display_name(function).c_str(), text, call_line);
+        if (location.file[0] <= 1 && call_line == location.line && is_user_source(file_line))
+            copy_path(location.file, file_line);
+        if (is_user_source(file_line) && !is_emulator_function(function) && !is_copy(function))
+            stack.add_call(display_name(function).c_str(), file_line, call_line);
         if (unqualified_name(function.c_str()) == name) kernel_line = call_line, num_calls = stack.num_calls;
     }
     if (num_calls) location.num_calls = num_calls, memcpy(location.calls, stack.calls, sizeof stack.calls);
@@ -360,19 +361,19 @@ static void locate_caller(const char *excluded, Location &location) {
     ProgramOutput output(addr2line_command(frames, backtrace(frames, 24)));
     while (const char *function_line = location.line ? nullptr : output.next()) {
         const std::string function = function_line;
-        char *text = output.next();                           // file:line
-        char *colon = text ? strrchr(text, ':') : nullptr;
+        char *file_line = output.next();
+        char *colon = file_line ? strrchr(file_line, ':') : nullptr;
         if (!colon || unqualified_name(function.c_str()) == excluded || is_emulator_function(function) ||
-            !is_user_source(text)) continue;
+            !is_user_source(file_line)) continue;
         location.line = atoi(colon + 1);
         *colon = 0;
-        snprintf(location.file, sizeof location.file, "%.255s", text);
+        snprintf(location.file, sizeof location.file, "%.255s", file_line);
     }
 #else
     (void)excluded, (void)location;
 #endif
 }
-// Reports a host call of a kernel without a launch.
+// Reports a kernel that host code calls instead of launching it.
 void not_launched(const char *name) {
     if (is_launch_stopped()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});

@@ -1,5 +1,5 @@
-// Products of small matrices by the tensor cores of a warp: mma.sync, and nvcuda::wmma with its fragments. The
-// accumulators are doubles, in which products of two floats are exact; they are rounded at the end.
+// Matrix multiply-accumulate instructions of a warp: mma.sync, and nvcuda::wmma with its fragments. The accumulators
+// are doubles, in which products of two floats are exact; they are rounded at the end.
 #include <string.h>
 #include "runtime.h"
 #include "sixteen_bits.h"
@@ -38,12 +38,12 @@ void multiply_matrices(const float *a, const float *b, double *c, int m, int n, 
 // Converts like widen<10>, but without branches, so that the compiler vectorizes it.
 static float widen_half(uint16_t half) {
     const uint32_t magnitude = (half & 0x7fffu) << 13, bias = 112u << 23,
-                   tiny = bit_cast<uint32_t>(bit_cast<float>(magnitude + bias + (1u << 23)) - 0x1p-14f),
+                   subnormal = bit_cast<uint32_t>(bit_cast<float>(magnitude + bias + (1u << 23)) - 0x1p-14f),
                    normal = magnitude + bias + (magnitude >= 31u << 23 ? bias : 0);
-    return bit_cast<float>((magnitude < 1u << 23 ? tiny : normal) | (half & 0x8000u) << 16);
+    return bit_cast<float>((magnitude < 1u << 23 ? subnormal : normal) | (half & 0x8000u) << 16);
 }
 
-// Reads a matrix in the order of its fragment. If several lanes hold an element, that of the last lane is used.
+// Reads a matrix in the order of its fragment. If several lanes hold an element, the last lane's copy is used.
 template <class T, int elements_per_lane, class F>
 static void read_lanes(double *to, int size, void *const *lanes, int operand, F value) {
     for (int lane = 32 - size / elements_per_lane; lane < 32; lane++) {

@@ -1,4 +1,4 @@
-// Stream capture, and graphs
+// CUDA graphs and stream capture
 #include <deque>
 #include <memory>
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace gridstride {
 
 struct GraphNode {
     NodeKind kind;
-    std::shared_ptr<void> work;     // shared with copies of the graph
-    int (*run)(void *work);
+    std::shared_ptr<void> callable; // shared with copies of the graph
+    int (*run)(void *callable);
     std::vector<GraphNode *> dependencies;
     const GraphNode *original;      // in a copied graph: the node that this one was copied from
     bool is_copied;
@@ -44,7 +44,7 @@ Graph *capture_graph(const void *stream) {
 void begin_capture(const void *stream, Graph *graph, bool is_origin) {
     captures.push_back({stream, graph ? graph : new Graph, is_origin, {}});
 }
-void add_captured_node(const void *stream, NodeKind kind, const GraphWork &w) {
+void add_captured_node(const void *stream, NodeKind kind, const DeferredWork &w) {
     Capture &c = *capture_of(stream);
     GraphNode *const node = add_node(c.graph, kind, w);
     node->dependencies.swap(c.next_dependencies);
@@ -83,14 +83,14 @@ Graph *end_capture(const void *stream) {
 
 Graph *new_graph() { return new Graph; }
 void release_graph(Graph *graph) { delete graph; }
-GraphNode *add_node(Graph *graph, NodeKind kind, const GraphWork &w) {
+GraphNode *add_node(Graph *graph, NodeKind kind, const DeferredWork &w) {
     pin_module(reinterpret_cast<const void *>(w.run));
-    graph->nodes.push_back({kind, std::shared_ptr<void>(w.work, w.drop), w.run, {}, nullptr, false});
+    graph->nodes.push_back({kind, std::shared_ptr<void>(w.callable, w.destroy), w.run, {}, nullptr, false});
     return &graph->nodes.back();
 }
-void set_work(GraphNode *node, const GraphWork &w) {
+void set_work(GraphNode *node, const DeferredWork &w) {
     pin_module(reinterpret_cast<const void *>(w.run));
-    node->work = std::shared_ptr<void>(w.work, w.drop);
+    node->callable = std::shared_ptr<void>(w.callable, w.destroy);
     node->run = w.run;
 }
 bool set_edge(GraphNode *from, GraphNode *to, bool add) {
@@ -117,7 +117,7 @@ Graph *copy_graph(Graph *graph) {
     for (auto &node : graph->nodes) node.is_copied = false;
     while (GraphNode *next = next_node(graph)) {
         next->is_copied = true;
-        copy->nodes.push_back({next->kind, next->work, next->run, {}, next, false});
+        copy->nodes.push_back({next->kind, next->callable, next->run, {}, next, false});
         for (GraphNode *dependency : next->dependencies)
             copy->nodes.back().dependencies.push_back(node_of_copy(copy, dependency));
     }
@@ -139,14 +139,14 @@ bool update_graph(Graph *copy, Graph *graph) {
         is_same_node))
         return false;
     for (size_t n = 0; n < updated->nodes.size(); n++)
-        copy->nodes[n].work = updated->nodes[n].work, copy->nodes[n].run = updated->nodes[n].run;
+        copy->nodes[n].callable = updated->nodes[n].callable, copy->nodes[n].run = updated->nodes[n].run;
     return true;
 }
 int run_graph(Graph *graph) {
     GraphOrder order;
     for (auto &node : graph->nodes) {
         order.begin(&node, {node.dependencies.begin(), node.dependencies.end()});
-        if (const int e = node.run(node.work.get())) return e;
+        if (const int e = node.run(node.callable.get())) return e;
         order.end(&node);
     }
     return 0;

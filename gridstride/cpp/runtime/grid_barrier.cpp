@@ -1,4 +1,4 @@
-// The barrier of the grid (cooperative launches). A thread waits until the barrier has begun its next phase.
+// The grid barrier of cooperative launches. A thread waits until the barrier has begun its next phase.
 #include <algorithm>
 #include <string.h>
 #include "detector.h"
@@ -16,7 +16,7 @@ struct GridWait {
     uint32_t phase;
 };
 }
-static bool waits_at_grid(void *arg) {
+static bool is_grid_phase_complete(void *arg) {
     const GridWait &wait = *static_cast<GridWait *>(arg);
     return wait.launch->phase != wait.phase;
 }
@@ -53,7 +53,7 @@ static void order_all_accesses(Worker &current) {
     if (detector.several_devices) detector.join_blocks(blocks, all_threads_of(*current.running_launch));
     detector.enter(current);
     if (detector.several_devices) return;
-    detector.report_unwritten(detector.unwritten_in_launch);
+    detector.report_uninitialized(detector.uninitialized_in_launch);
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
 }
@@ -62,8 +62,8 @@ static void complete_grid_barrier(Worker &last_block) {
     if (detector.on) order_all_accesses(last_block);
     last_block.running_launch->phase++;
 }
-// Counts exited threads as arrived at the grid's barrier if all other threads of the block have arrived, among them
-// thread 0: on a GPU that thread arrives on behalf of the block.
+// Counts exited threads as arrived at the grid barrier if all other threads of the block have arrived, including thread
+// 0, which on a GPU arrives on behalf of the block.
 bool Worker::count_exited_at_grid_barrier() {
     const bool is_counted = exited_counted_in_phase == running_launch->phase + 1;
     if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
@@ -74,7 +74,7 @@ bool Worker::count_exited_at_grid_barrier() {
         else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
     exited_counted_in_phase = running_launch->phase + 1;
-    warn_of_returned_thread(*this, line[0], live, returned_rank);
+    warn_about_returned_thread(*this, line[0], live, returned_rank);
     if ((running_launch->arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
         return false;
     complete_grid_barrier(*this);
@@ -96,7 +96,7 @@ void grid_sync(int line) {
     Worker &block = *worker;
     if (block.grid_phase != wait.phase) block.grid_phase = wait.phase, block.num_at_grid = 0;
     block.num_at_grid++;
-    wait_until(waits_at_grid, &wait, line, describe_grid_wait);
+    wait_until(is_grid_phase_complete, &wait, line, describe_grid_wait);
 }
 bool is_cooperative() {
     const Launch &l = *worker->launch;

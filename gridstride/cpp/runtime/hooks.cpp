@@ -1,5 +1,6 @@
 // The hooks that instrumented code calls: before every access (-fsanitize=thread, without ThreadSanitizer's runtime),
-// and at an index or an address that a type forbids (-fsanitize=bounds, -fsanitize=alignment).
+// and for an index that is out of bounds or an address that is misaligned for its type (-fsanitize=bounds,
+// -fsanitize=alignment).
 #include "detector.h"
 #include "findings.h"
 #include "ubsan.h"
@@ -40,7 +41,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_sl
     if (fits && offset < gridstride::memory.size && !(write && detector.pending.active) &&
         detector.fast_global_access<n, write>(offset, location_of(pc)))
         return;
-    if (!write && fits && a - detector.image.base < detector.image.end - detector.image.base) return;  // its constants
+    if (!write && fits && a - detector.image.base < detector.image.end - detector.image.base) return;  // constants
     check_alignment(p, n, write, pc);
     check_access(p, n, write, pc);
 }
@@ -48,14 +49,14 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ce
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (!detector.access_cells<n, write>(offset, location_of(pc))) check_access(p, n, write, pc);
 }
-// Every call is a tail call, so that no register is saved. Accesses to the thread's stack return early, because most
-// accesses of a kernel that keeps fragments of matrices in arrays are of this kind.
+// Every call is a tail call, so that no register is saved. Accesses to the thread's stack return early, because they
+// are the most frequent ones in a kernel that keeps matrix fragments in local arrays.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_outside_shared(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(gridstride::memory.base);
     if (offset >= gridstride::memory.size) {
         if (a - detector.own_stack < gridstride::stack_bytes && a % std::min(n, 8u) == 0) return;
-        if (a - detector.builtins < detector.builtin_bytes) return;            // threadIdx and the like
+        if (a - detector.builtins < detector.builtin_bytes) return;            // threadIdx, blockIdx, ...
         if (gridstride::checks_enabled || gridstride::any_registered) check_slow<n, write>(p, pc);
         return;
     }
@@ -69,11 +70,11 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
 // Checks an access to words of shared memory.
 template <unsigned n, bool write> static __attribute__((noinline)) void check_shared(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
-    bool is_correct = !(write && detector.pending.active);
+    bool is_fast = !(write && detector.pending.active);
     for (unsigned i = 0; i < n; i += 4)
-        is_correct = is_correct && ((!write && detector.is_tagged(offset + i)) ||
+        is_fast = is_fast && ((!write && detector.is_tagged(offset + i)) ||
                                        detector.fast_shared_access(offset + i, write, location_of(pc)));
-    if (is_correct) return;
+    if (is_fast) return;
     check_alignment(p, n, write, pc);
     check_access(p, n, write, pc);
 }
@@ -85,15 +86,15 @@ template <unsigned n, bool write> static inline __attribute__((always_inline)) v
     check_shared<n, write>(p, pc);
 }
 namespace gridstride {
-// Returns whether the hook of a write has announced this range: a large struct is copied by a call of memcpy after its
+// Returns whether the hook of a write has checked this range: a large struct is copied by a call of memcpy after its
 // hooks.
-static bool was_announced(const void *to, size_t n) {
+static bool was_checked_by_hook(const void *to, size_t n) {
     const auto &range = detector.pending.range;
     return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
 }
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
     if (n) check_access(from, unsigned(n), false, pc);
-    if (n && !was_announced(to, n)) check_access(to, unsigned(n), true, pc);
+    if (n && !was_checked_by_hook(to, n)) check_access(to, unsigned(n), true, pc);
     return memmove(to, from, n);
 }
 void copy_unchecked(void *to, const void *from, size_t n) { memcpy(to, from, n); }
@@ -112,9 +113,9 @@ struct PointerFault {
     const TypeName *type;
     unsigned char log_alignment, check;
 };
-static void report_wrong_index(const IndexFault *fault, uintptr_t index, void *pc) {
+static void report_index_out_of_bounds(const IndexFault *fault, uintptr_t index, void *pc) {
     if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
-    gridstride::fail_index(static_cast<int>(index), fault->array->text, static_cast<char *>(pc) - 1,
+    gridstride::fail_index(static_cast<int>(index), fault->array->name, static_cast<char *>(pc) - 1,
         int(fault->location.column));
 }
 // Returns whether the address may be that of a kernel argument passed by value: Arm's calling convention aligns it to
@@ -122,7 +123,7 @@ static void report_wrong_index(const IndexFault *fault, uintptr_t index, void *p
 static bool is_argument(uintptr_t a, unsigned alignment) {
     return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }
-static void report_wrong_address(const PointerFault *fault, uintptr_t a, void *pc) {
+static void report_misaligned_pointer(const PointerFault *fault, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << fault->log_alignment;
     if (!gridstride::on_device() || a % alignment == 0 || is_argument(a, alignment)) return;
     const char *access = fault->check == 0 ? "read" : fault->check == 1 ? "write" : "access";
@@ -130,19 +131,19 @@ static void report_wrong_address(const PointerFault *fault, uintptr_t a, void *p
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
-    report_wrong_index(f, i, __builtin_return_address(0));
+    report_index_out_of_bounds(f, i, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) {
-    report_wrong_index(f, i, __builtin_return_address(0));
+    report_index_out_of_bounds(f, i, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_missing_return(SourceLocation *f) {
     gridstride::fail(gridstride::Code::no_return, {}, int(f->line));
 }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) {
-    report_wrong_address(f, a, __builtin_return_address(0));
+    report_misaligned_pointer(f, a, __builtin_return_address(0));
 }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) {
-    report_wrong_address(f, a, __builtin_return_address(0));
+    report_misaligned_pointer(f, a, __builtin_return_address(0));
 }
 #define PC __builtin_return_address(0)
 #define GRIDSTRIDE_HOOKS(n) \

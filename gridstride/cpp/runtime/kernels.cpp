@@ -1,5 +1,5 @@
-// Launches kernels from Python. The parameters that `../include/torch/gridstride/kernel.h` describes determine how the
-// arguments are read.
+// Launches kernels from Python. Reads the arguments as the kernel's `KernelDescription` specifies
+// (`../include/torch/gridstride/kernel.h`).
 #include "gridstride/kernel.h"
 #include "queue.h"
 #include <memory>
@@ -9,8 +9,8 @@ namespace gridstride {
 namespace bindings {
 
 namespace {
-struct ArgumentValue {                        // an argument that Python has passed
-    Text text;
+struct ArgumentValue {                        // an argument from Python
+    StringOrTensor string;
     torch::Tensor tensor;
     char *address;                    // where the kernel's threads read it
 };
@@ -42,7 +42,7 @@ static bool read_real(Reader &r, const Parameter &p, char *buffer) {
 static bool read_argument_value(Reader &r, const Parameter &p, ArgumentValue &value) {
     switch (p.kind) {
         case ParameterKind::array: return read_pointer(r, value.tensor, p.type);
-        case ParameterKind::text: return Argument<const char *>::read(r, value.text);
+        case ParameterKind::string: return Argument<const char *>::read(r, value.string);
         case ParameterKind::boolean: return read_as<bool>(r, value.address);
         case ParameterKind::integer: return read_integer(r, p, value.address);
         case ParameterKind::real: return read_real(r, p, value.address);
@@ -68,9 +68,9 @@ static Arg pass(const Parameter &p, ArgumentValue &value) {
         }
         return is_tensor_map(map) ? Arg{map.base, size_t(map.itemsize)} : Arg{};
     }
-    if (p.kind != ParameterKind::array && p.kind != ParameterKind::text)
+    if (p.kind != ParameterKind::array && p.kind != ParameterKind::string)
         return {nullptr, 0, cannot_contain_address(p, value.address)};
-    const void *address = p.kind == ParameterKind::text ? Argument<const char *>::pass(value.text)
+    const void *address = p.kind == ParameterKind::string ? Argument<const char *>::pass(value.string)
         : pointer(value.tensor);
     __builtin_memcpy(value.address, &address, sizeof address);
     const bool is_real = p.type == torch::kDouble || p.type == torch::kFloat;
@@ -81,8 +81,8 @@ static Config requested_config(const KernelDescription &description) {
     const gs_call &c = *current();
     const auto to_dim3 = [](const int64_t *sizes) { return dim3(unsigned(sizes[0]), unsigned(sizes[1]),
         unsigned(sizes[2])); };
-    // A launch from Python also raises the limit of dynamic shared memory. Static and dynamic shared memory may use
-    // 48 KiB in total without it, so it is raised only for more than 40 KiB of dynamic shared memory.
+    // A launch from Python also raises the limit of dynamic shared memory. Below 48 KiB of static and dynamic shared
+    // memory in total this is not needed, so the limit is raised only for more than 40 KiB of dynamic shared memory.
     if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
         const size_t min_limit = (size_t(48) << 10) + 1;
         description.shared_limit = std::max({description.shared_limit, min_limit, size_t(c.shared)});
@@ -155,7 +155,7 @@ int64_t launch_exported(gs_call *call, const KernelDescription &kernel) { return
 }
 
 extern "C" {
-// Several devices from Python: while the queue is deferred, the launches of several calls wait in it.
+// With several devices: while the queue is deferred, it collects the launches of several calls from Python.
 GRIDSTRIDE_API void gridstride_defer_queue(bool on) { gridstride::is_queue_deferred = on; }
 GRIDSTRIDE_API void gridstride_discard_queue() {
     gridstride::DeviceLock device_lock;

@@ -44,7 +44,7 @@ int reject_launch(const Launch &launch, Code code, Fields fields, int error) {
     return set_error(error);
 }
 
-// What cudaFuncSetAttribute sets, by module and kernel
+// The attributes that cudaFuncSetAttribute sets, by module and kernel
 struct KernelAttributes {
     size_t max_dynamic = size_t(48) << 10;
     bool allows_large_clusters = false;
@@ -54,9 +54,9 @@ static std::unordered_map<std::string, KernelAttributes> &attributes_by_kernel()
     return attributes;
 }
 void discard_kernel_attributes(const std::string &library) {
-    auto &limits = attributes_by_kernel();
-    for (auto entry = limits.begin(); entry != limits.end();)
-        entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : limits.erase(entry);
+    auto &attributes = attributes_by_kernel();
+    for (auto entry = attributes.begin(); entry != attributes.end();)
+        entry = entry->first.compare(0, library.size() + 1, library + ':') ? std::next(entry) : attributes.erase(entry);
 }
 static KernelAttributes &attributes_of(const char *kernel, const void *code) {
     Dl_info info;
@@ -86,7 +86,7 @@ std::string parameters_of(const Launch &l) {
         [&](const ParameterNames *candidate) { return kernel == candidate->kernel; });
     return names == all_names.rend() ? "" : (*names)->parameters;
 }
-// Gives each array argument of a launch the name of its kernel parameter.
+// Names each array argument of a launch after its kernel parameter.
 static void name_arguments(const Launch &l) {
     std::string names = parameters_of(l);
     if (names.empty()) return;
@@ -181,7 +181,7 @@ bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++) {
         worker = block_at(i);
         detector.enter(*worker);
-        detector.report_unwritten(detector.unwritten);
+        detector.report_uninitialized(detector.uninitialized_read);
         if (detector.several_devices && detector.on) {
             detector.block_barrier(*worker);
             worker->running_launch->released.join(detector.block_view);
@@ -191,9 +191,9 @@ bool Worker::end_block() {
     return true;
 }
 
-// A descriptor of `wgmma` has the lowest 18 bits of an address in shared memory. Libraries also take these bits from a
-// generic pointer, because on a GPU the shared memory window begins at a multiple of 16 MB. So a block's window is
-// aligned here, too, and generic pointers have the same 18 bits as shared addresses.
+// A descriptor of `wgmma` contains the lowest 18 bits of an address in shared memory. Libraries also take these bits
+// from a generic pointer, because on a GPU the shared memory window begins at a multiple of 16 MB. So a block's window
+// is aligned here, too, and generic pointers have the same 18 bits as shared addresses.
 constexpr size_t descriptor_window = 1 << 18;
 static_assert(shared_window + shared_cap == descriptor_window);
 char *map_shared_memory() {
@@ -277,14 +277,14 @@ void check_launch_bounds(unsigned threads) {
 }
 
 // A kernel with __cluster_dims__ begins with `require_cluster_shape`. If the launch has clusters of another shape, it
-// is ended and repeated with the required shape.
-static dim3 cluster_shape_needed;
+// is stopped and repeated with the required shape.
+static dim3 required_cluster_shape;
 static std::atomic<bool> needs_clusters{false};
 void require_cluster_shape(dim3 blocks) {
     const dim3 actual = worker->leader->cluster_dims;
     if (actual.x == blocks.x && actual.y == blocks.y && actual.z == blocks.z) return;
     if (worker->running_launch->operation) not_emulated("__cluster_dims__ on several devices");
-    if (!needs_clusters.exchange(true)) cluster_shape_needed = blocks;
+    if (!needs_clusters.exchange(true)) required_cluster_shape = blocks;
     stops_launch = true;
     end_launch();
 }
@@ -299,16 +299,16 @@ void begin_launches(const Launch &first) {
     stops_launch = false;
     begin_device_code();
     catch_signals(true);
-    begin_time(first);
+    start_time_limit(first);
 }
 void end_launches() {
-    detector.report_unwritten_of_launch();
+    detector.report_uninitialized_of_launch();
     count_branches();
-    end_time();
+    clear_time_limit();
     catch_signals(false);
     end_device_code();
     gridDim.x = 0;
-    if (was_launch_rejected() && !error_code) set_error(1);          // which may come from another OS thread
+    if (was_launch_rejected() && !error_code) set_error(1);          // another OS thread may have rejected it
 }
 // Runs a launch; returns false if a finding or a signal ended it.
 static bool run_launch(const Launch &l) {
@@ -323,14 +323,14 @@ static bool run_launch(const Launch &l) {
     std::vector<RunningLaunch *> launches = {&running};
     begin_launches(l);
 #ifdef _OPENMP
-    // A forked child has none of its parent's OpenMP threads, and would wait for them without end.
+    // A forked child has none of its parent's OpenMP threads, and would deadlock waiting for them.
     int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
     if ((several_os_threads = threads > 1)) discard_locks();
     if (several_os_threads) {
 #pragma omp parallel num_threads(threads)
         run_blocks(launches, threads, false);
-    // without OpenMP, because a parallel region of one thread takes system calls, too
+    // without OpenMP, because even a parallel region of one thread makes system calls
     } else run_blocks(launches, 1, false);
     several_os_threads = false;
 #else
@@ -339,7 +339,7 @@ static bool run_launch(const Launch &l) {
     end_launches();
     if (!needs_clusters.exchange(false)) return !stops_launch || was_launch_rejected();
     Launch launch_in_clusters = l;
-    launch_in_clusters.cluster = cluster_shape_needed;
+    launch_in_clusters.cluster = required_cluster_shape;
     return run_launch(launch_in_clusters);
 }
 // Launches by the running kernel (dynamic parallelism), whose blocks may run on several OS threads
@@ -349,21 +349,21 @@ void fork_launches(Fork phase) {
     handle_fork(phase, children_lock);
     if (phase == Fork::child) running_calls = calls_on_thread;
 }
-static std::vector<GraphWork> children, tail_children;
-void launch_after_grid(const GraphWork &work, bool is_tail) {
+static std::vector<DeferredWork> children, tail_children;
+void launch_after_grid(const DeferredWork &work, bool is_tail) {
     std::lock_guard<std::mutex> lock(children_lock);
     (is_tail ? tail_children : children).push_back(work);
 }
-static void drop(std::vector<GraphWork> &launches) {
-    for (auto &child : launches) child.drop(child.work);
+static void drop(std::vector<DeferredWork> &launches) {
+    for (auto &child : launches) child.destroy(child.callable);
     launches.clear();
 }
 // Runs the launches by a kernel in order, after its grid; tail launches run last.
 static void run_children() {
-    std::vector<GraphWork> ordinary, tail;
+    std::vector<DeferredWork> ordinary, tail;
     ordinary.swap(children), tail.swap(tail_children);
     for (auto *works : {&ordinary, &tail}) {
-        for (auto &child : *works) child.run(child.work);
+        for (auto &child : *works) child.run(child.callable);
         drop(*works);
     }
 }
@@ -373,7 +373,8 @@ static bool run_launch_in_order(const Launch &l) {
     const StreamOperation operation(l.kernel, l.stream, l.line);
     return run_launch(l);
 }
-// Programs that handle cudaErrorAssert continue after a failed assertion, as on a GPU: all later calls return it.
+// Programs that handle cudaErrorAssert continue after a failed assertion, as on a GPU: all later calls return the
+// error.
 static bool continues_after_assertion() {
     if (!handles_assertions || strcmp(current_finding.code, "fails")) return false;
     const Location &at = current_finding.location;
@@ -382,11 +383,11 @@ static bool continues_after_assertion() {
         slash ? slash + 1 : at.file, at.line, current_finding.kernel, at.block[0], at.block[1], at.block[2],
         at.thread[0], at.thread[1], at.thread[2], current_finding.fields[0].string);
     current_finding.kind = nothing;
-    return lasting_error = set_error(710);
+    return sticky_error = set_error(710);
 }
 void run(const Launch &l) {
     end_if_interrupted(__builtin_return_address(0));
-    if (lasting_error) return;
+    if (sticky_error) return;
     sync_registered_memory(true);
     const bool succeeded = run_launch_in_order(l);
     sync_registered_memory(false);
@@ -425,7 +426,7 @@ struct CapturedLaunch {                       // a launch that is run later, wit
     }
     CapturedLaunch(const CapturedLaunch &) = delete;
     ~CapturedLaunch() {
-        if (call.type->drop) call.type->drop(call.object);
+        if (call.type->destroy) call.type->destroy(call.object);
         ::operator delete(call.object, alignment);
     }
 };
@@ -456,13 +457,13 @@ static void report_interrupted(const void *pc) {
     begin_finding(Code::stopped, {});
     locate(pc, current_finding.location);
 }
-// Calls from Python run guarded, so that a crash of host code is a finding, too.
+// Calls from Python run guarded, so that a crash of host code becomes a finding.
 static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
 bool is_newest_host_code(const void *pc) {
     return reinterpret_cast<uintptr_t>(pc) - newest_host_code < newest_host_bytes;
 }
 int process_id() { return getpid(); }
-// the process in which Python has called; a forked child differs
+// the process that Python called; a forked child has another ID
 static thread_local pid_t guarded_process = 0;
 bool is_child() { return guarded_process && guarded_process != getpid(); }
 void end_child(int status) {
@@ -482,7 +483,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     HostCode this_call{image, depth, 0, nullptr}, *const outer_code = host_code;
     calls_on_thread++;
     begin_call();
-    host_accesses_device = false, lasting_error = 0;
+    host_accesses_device = false, sticky_error = 0;
     current_finding.kind = nothing;
     pending_warnings.clear();
     this_worker();

@@ -32,7 +32,7 @@ void complete_phase_if_done(Barrier &barrier) {
     barrier.released.join(std::exchange(barrier.releasing, {}));
 }
 
-// Adds to a finding what a thread waits for: the mbarrier, the phase, and the missing arrivals or bytes.
+// Adds the mbarrier that a thread waits for to a finding, with the phase and the missing arrivals or bytes.
 static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     const long long bytes = static_cast<long long>(b.bytes);
     const uintptr_t barrier_address = reinterpret_cast<uintptr_t>(b.address);

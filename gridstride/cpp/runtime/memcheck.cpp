@@ -41,7 +41,7 @@ bool Detector::is_usable(Allocation &allocation) {
     return is_known;
 }
 // Returns whether an address of the allocation is stored in a device variable, now or before the launch, or in an array
-// that the launch may access. The location of the last match is tried first, because a full search takes long.
+// that the launch may access. The location of the last match is tried first, because a full search is slow.
 bool Detector::is_address_known(Allocation &target) const {
     const auto contains_address = [&target](uintptr_t from, uintptr_t to) {
         for (uintptr_t a; from + sizeof a <= to; from += sizeof a) {
@@ -106,12 +106,12 @@ std::string Detector::arguments_at(uintptr_t a) const {
 void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
     const Access record = {self, now, location};
-    const Field access_field = {"access", access_of(write, location)};
+    const Field access_field = {"access", access_name(write, location)};
     if (const Allocation *target = memory.at(a); target && target->live && a >= target->lo && a < target->hi &&
         is_of_unreachable_device(*target)) {
         const ElementName element = element_name(a, 0, target);
         return report_finding(Code::peer_not_enabled,
-            {element.array(), element.index(), {"access", access_of(write, location)}, {"device", current_device()},
+            {element.array(), element.index(), {"access", access_name(write, location)}, {"device", current_device()},
                 {"owner", target->device}},
             record);
     }
@@ -152,7 +152,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
 void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_t location) {
     if (!checks(memcheck)) return;
     const Access record = {self, now, location};
-    const Field access_field = {"access", access_of(write, location)};
+    const Field access_field = {"access", access_name(write, location)};
     const SharedArray *nearest = nullptr;
     for (auto &candidate : w->arrays)
         if (const size_t begin = candidate.offset; begin <= offset + shared_gap)
@@ -190,7 +190,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     if (!checks(memcheck) || is_in_range(image.base, image.end) || is_in_range(image.tls, image.tls_end) ||
         is_in_range(launch->host_args, launch->host_args_end))
         return;
-    const Field access_field = {"access", access_of(write, location)};
+    const Field access_field = {"access", access_name(write, location)};
     if (const auto *failure = memory.failed_at(a); failure && !is_mapped(a))
         return report_finding(Code::failed_alloc,
             {access_field, {"bytes", failure->first}, {"alloc_line", failure->second}}, {self, now, location});
@@ -206,7 +206,7 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
             return report_finding(Code::local_of_other, {access_field}, {self, now, location});
     const DeviceAddress target = classify_address(a);
-    if (target.kind == DeviceAddress::table) return report_finding(Code::host_virtual, {}, {self, now, location});
+    if (target.kind == DeviceAddress::vtable) return report_finding(Code::host_virtual, {}, {self, now, location});
     if (!is_mapped(a)) return report_finding(Code::no_array, {access_field, {"address", a}}, {self, now, location});
     report_finding(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {self, now, location});
 }
@@ -227,7 +227,7 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     report_finding(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", alignment}}, record);
 }
 
-// Reports an address whose alignment an instruction does not allow, whatever the pointer's type: a GPU would trap.
+// Reports an operand that is misaligned for its instruction, whatever the pointer's type; a GPU would trap.
 [[noreturn]] void Detector::report_misaligned_operand(const void *pointer, unsigned alignment, const char *instruction,
     int line) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer), offset = address - shared_base;

@@ -1,9 +1,9 @@
-// The arena of device memory: one reserved range of addresses. Each allocation has pages of its own between unmapped
+// The arena of device memory: one reserved range of addresses. Each allocation has its own pages between unmapped
 // guard pages, so that an access out of bounds faults even in unchecked code, and cannot corrupt the host's memory.
 //
 // `alloc` takes addresses from the start of the current hole, and maps its pages; `free` unmaps them, but the
-// addresses are not reused before the hole is used up, so that an access after the free is recognized. When no hole
-// fits, `find_holes` forgets freed allocations. `allocation_of_page` finds the allocation of an address by one shift
+// addresses are not reused before the hole is used up, so that a use after free is detected. When no hole fits,
+// `find_holes` forgets freed allocations. `allocation_of_page` finds the allocation of an address by one shift
 // and one load.
 #pragma once
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace gridstride {
 
-int current_device();                  // of this OS thread: of its launch, or as cudaSetDevice has set it
+int current_device();                  // of the launch of this OS thread, or set by cudaSetDevice
 
 struct Allocation {
     uintptr_t lo, hi; // the requested bytes
     size_t itemsize;
-    // uninitialized: some elements may be unwritten; host: host code may access it, too; check_writes: a write by a
-    // kernel is an error (constant memory), or must first save the variable
+    // uninitialized: whether any element may be; host: host code may access it, too; check_writes: a write by a kernel
+    // is an error (constant memory), or must first save the variable
     bool live, uninitialized, host, constant, symbol, check_writes;
     char name[64];
     // addresses that kernel parameters point to: the lowest, and another one; 0: unknown
@@ -35,7 +35,7 @@ struct Allocation {
     bool accessed_by_thrust = false;
     bool of_kernel = false; // whether a kernel has allocated it
     uint32_t usable_in = 0; // the ID of the last launch that may access it, through an argument or a stored address
-    uintptr_t address_found_at = 0; // where the last search found its address
+    uintptr_t address_found_at = 0; // the location at which the last search found its address
     bool has_huge_cells = false; // whether `Cells::use_huge_pages` was called for it
     bool host_name = false; // whether it is an unmapped range that represents a device variable's address in host code
     int device = 0; // the device to which it belongs
@@ -118,7 +118,7 @@ struct Memory {
     bool holds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) < size && base; }
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
-    // Allocates n bytes at the end of their pages, so that an access soon past the end faults. The unmapped gap grows
+    // Allocates n bytes at the end of their pages, so that an access just past the end faults. The unmapped gap grows
     // with the size; with `has_small_gap` it is one page, for thousands of small allocations. `skew`: the address
     // modulo 256.
     char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool host, bool constant, const char *name,
@@ -164,7 +164,7 @@ struct Memory {
         const size_t from = p.lo - reinterpret_cast<uintptr_t>(base), to = p.hi - reinterpret_cast<uintptr_t>(base);
         return {from / page * page, pages(std::max(to, from + 1))};
     }
-    // Chooses the widest known hole. Only if it is too small are holes searched for, which takes half a millisecond
+    // Chooses the widest known hole. Searches for holes only if it is too small, because that takes half a millisecond
     // with 5,000 allocations.
     bool next_hole(size_t needed) {
         const auto fits = [&] { return !holes.empty() && holes.back().first >= needed; };
@@ -198,7 +198,7 @@ struct Memory {
         }
         std::sort(holes.begin(), holes.end());
     }
-    inline __attribute__((always_inline)) Allocation *at(uintptr_t a) { // the allocation with these pages
+    inline __attribute__((always_inline)) Allocation *at(uintptr_t a) { // the allocation with this page
         if (!holds(a)) return nullptr;
         const uint32_t i = allocation_of_page[(a - reinterpret_cast<uintptr_t>(base)) >> page_bits];
         return i ? &allocations[i - 1] : nullptr;

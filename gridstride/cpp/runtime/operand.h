@@ -18,7 +18,7 @@ struct Operand {
           swizzle(descriptor >> 62 == 0 ? 0 : 256 >> (descriptor >> 62)), size(size), transposed(transposed) {}
     uint32_t address(int row, int i) const {
         const int row_bytes = std::max(swizzle, 16), byte_in_row = (transposed ? row : i) * size;
-        if (has_32_byte_atoms) {                // groups of four, not eight, rows along k
+        if (has_32_byte_atoms) {                // groups of four, not eight, rows along K
             const uint32_t offset = start + uint32_t(byte_in_row / 128) * leading + uint32_t(i / 4) * stride +
                                     uint32_t(i % 4 * 128 + byte_in_row % 128);
             return offset ^ (offset >> 7 & 3) << 5;

@@ -13,9 +13,9 @@ static thread_local Operation *running = nullptr;
 static thread_local int64_t stream_override = -1;
 const Operation *current_operation() { return running; }
 void set_current_operation(Operation *operation) { running = operation; }
-bool is_ordered_elsewhere() { return stream_override >= 0 || running; }
+bool has_enclosing_operation() { return stream_override >= 0 || running; }
 // With several devices, the order also determines which operation runs first.
-static bool watches_order() { return (checks(racecheck) || device_count() > 1) && !on_device(); }
+static bool tracks_order() { return (checks(racecheck) || device_count() > 1) && !on_device(); }
 
 // Regions
 
@@ -310,7 +310,7 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc) {
     if (!running && device_count() > 1) run_queue(nullptr);
-    if (pending.empty() || !watches_order() || !checks(racecheck)) return;
+    if (pending.empty() || !tracks_order() || !checks(racecheck)) return;
     const Region region = {a, bytes, bytes, 1, writes};
     if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && is_atomic)
         // the host has acquired a flag: the operation that wrote it, and those before that operation, happen before the
@@ -343,7 +343,7 @@ Code Operations::stream_code(const Operation &op) const {
 
 // A graph
 
-GraphOrder::GraphOrder() : outer(watches_order() ? stream_override : -1) {
+GraphOrder::GraphOrder() : outer(tracks_order() ? stream_override : -1) {
     if (outer < 0) return;
     DeviceLock device_lock;
     start = operations.join_into_next_clock(uint32_t(outer));
@@ -354,13 +354,13 @@ GraphOrder::~GraphOrder() {
     for (auto &node : nodes) operations.streams[size_t(outer)].clock.join(node.second.clock);
     stream_override = outer;
 }
-void GraphOrder::begin(const void *node, const std::vector<const void *> &before) {
+void GraphOrder::begin(const void *node, const std::vector<const void *> &dependencies) {
     if (outer < 0) return;
     DeviceLock device_lock;
     StreamClock clock = start;
     int64_t s = -1;
-    for (const void *b : before) {
-        NodeState &done = nodes[b];
+    for (const void *dependency : dependencies) {
+        NodeState &done = nodes[dependency];
         clock.join(done.clock);
         if (s < 0 && !done.is_continued) s = done.stream, done.is_continued = true;
     }
@@ -387,7 +387,7 @@ static uint32_t effective_stream(const void *stream) {
 StreamOperation::StreamOperation(const char *name, const void *stream, int line, bool waits)
     : is_outermost(false), waits(waits) {
     if (running && !running->name) running->name = name, running->line = line;
-    if (!watches_order() || running) return;
+    if (!tracks_order() || running) return;
     DeviceLock device_lock;
     if (stream_override < 0 && device_count() > 1) {
         const StreamClock before = operations.clock_of_stream(operations.stream_index(stream));
@@ -402,7 +402,7 @@ StreamOperation::~StreamOperation() {
     operations.end(*running, waits && stream_override < 0);
     running = nullptr;
 }
-StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 && watches_order()) {
+StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 && tracks_order()) {
     if (!is_outermost) return;
     DeviceLock device_lock;
     const uint32_t index = operations.stream_index(stream);
@@ -416,7 +416,7 @@ StreamScope::~StreamScope() {
     if (is_outermost) stream_override = -1;
 }
 template <class F> static void if_tracking_order(F f) {
-    if (!watches_order()) return;
+    if (!tracks_order()) return;
     DeviceLock device_lock;
     f();
 }

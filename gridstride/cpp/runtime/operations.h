@@ -12,7 +12,7 @@
 
 namespace gridstride {
 
-// A vector clock: per stream, how many of its operations happen before
+// A vector clock: per stream, the number of its operations that happen before
 struct StreamClock {
     std::vector<uint32_t> counts;
     uint32_t of(uint32_t stream) const { return stream < counts.size() ? counts[stream] : 0; }
@@ -146,7 +146,7 @@ public:
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
 void set_current_operation(Operation *);
-bool is_ordered_elsewhere();           // whether a graph, or another operation, orders the next operation
+bool has_enclosing_operation();        // whether the next operation is part of a graph launch or another operation
 
 // Orders the nodes of a graph launch: each after its dependencies, and the stream's next operation after all of them.
 // The first branch of nodes uses the stream itself; concurrent branches use internal streams.
@@ -164,13 +164,13 @@ class GraphOrder {
 public:
     GraphOrder();
     ~GraphOrder();
-    void begin(const void *node, const std::vector<const void *> &before);
+    void begin(const void *node, const std::vector<const void *> &dependencies);
     void end(const void *node);
 };
 
-// The fields of a phrase for an operation
-#define GRIDSTRIDE_OPERATION(name_of_field, operation) \
-    {name_of_field, operations.phrase_code(operation), 5}, {"name", base_name((operation).name).c_str()}, \
+// The fields of a phrase that names an operation
+#define GRIDSTRIDE_OPERATION(field_name, operation) \
+    {field_name, operations.phrase_code(operation), 5}, {"name", base_name((operation).name).c_str()}, \
         {"line", (operation).line}, {"stream", operations.stream_code(operation), 2}, \
         {"number", operations.label(operation)}, {"created", operations.created_at(operation)}
 }

@@ -194,7 +194,7 @@ bool Detector::was_observed(const Cell &cell, const Access &earlier, uint32_t or
 }
 
 // Returns whether two unordered accesses that are atomic or volatile conflict. Atomics conflict if the scope of one
-// does not include the block of the other. A volatile access of global memory is relaxed in PTX, but if two threads
+// does not include the block of the other. A volatile access to global memory is relaxed in PTX, but if two threads
 // write, one value is lost, unless the second thread has acquired the flag of the first. In shared memory, a volatile
 // access orders nothing unless there is a fence before the write. Nor does it order a read of a value that another lane
 // of the same warp has written: such code relies on lockstep execution, which GPUs since Volta do not guarantee.

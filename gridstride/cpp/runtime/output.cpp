@@ -8,7 +8,7 @@
 
 namespace gridstride {
 
-static std::string buffered_text;
+static std::string buffered_output;
 static std::atomic_flag buffer_lock = {};
 void fork_output(Fork phase) {
     if (phase == Fork::before)
@@ -18,19 +18,19 @@ void fork_output(Fork phase) {
 static void (*write_output)(const char *, size_t) = nullptr;
 void (*warn)(const Finding *) = nullptr;
 
-static int print_all(const char *format, va_list args) {
+static int vprint(const char *format, va_list args) {
     SignalDeferral deferral;
     va_list args_copy;
     va_copy(args_copy, args);
-    char text[1024];
-    const int length = vsnprintf(text, sizeof text, format, args);
+    char short_output[1024];
+    const int length = vsnprintf(short_output, sizeof short_output, format, args);
     while (buffer_lock.test_and_set()) {}
-    if (length >= int(sizeof text)) {
-        const size_t old_size = buffered_text.size();
-        buffered_text.resize(old_size + size_t(length) + 1);
-        vsnprintf(&buffered_text[old_size], size_t(length) + 1, format, args_copy);
-        buffered_text.pop_back();
-    } else if (length > 0) buffered_text.append(text, size_t(length));
+    if (length >= int(sizeof short_output)) {
+        const size_t old_size = buffered_output.size();
+        buffered_output.resize(old_size + size_t(length) + 1);
+        vsnprintf(&buffered_output[old_size], size_t(length) + 1, format, args_copy);
+        buffered_output.pop_back();
+    } else if (length > 0) buffered_output.append(short_output, size_t(length));
     buffer_lock.clear();
     va_end(args_copy);
     if (!on_device()) flush_printed();
@@ -39,7 +39,7 @@ static int print_all(const char *format, va_list args) {
 int print(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const int length = print_all(format, args);
+    const int length = vprint(format, args);
     va_end(args);
     end_if_interrupted(__builtin_return_address(0));
     return length;
@@ -55,23 +55,23 @@ static int count_arguments(const char *format) {
     return count;
 }
 void flush_printed() {
-    // host code may have written to stdout by other means before
+    // host code may have written to stdout directly
     fflush(stdout);
-    std::string text;
+    std::string output;
     while (buffer_lock.test_and_set()) {}
-    text.swap(buffered_text);
+    output.swap(buffered_output);
     buffer_lock.clear();
-    if (text.empty()) return;
+    if (output.empty()) return;
     const SignalDeferral deferral;
-    if (write_output && !is_child()) write_output(text.data(), text.size());
-    else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
+    if (write_output && !is_child()) write_output(output.data(), output.size());
+    else fwrite(output.data(), 1, output.size(), stdout), fflush(stdout);
 }
 }
 
 int gridstride_printf(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const int n = gridstride::print_all(format, args);
+    const int n = gridstride::vprint(format, args);
     va_end(args);
     gridstride::end_if_interrupted(__builtin_return_address(0));
     return gridstride::on_device() ? gridstride::count_arguments(format) : n;

@@ -9,7 +9,7 @@
 #define GRIDSTRIDE_ELF 1           // the loader lists modules and their segments, and a process can fork
 #endif
 #if !defined(__APPLE__)
-#define GRIDSTRIDE_BACKTRACE 1     // backtrace() also finds the calls of a fiber
+#define GRIDSTRIDE_BACKTRACE 1     // backtrace() also unwinds the stack of a fiber
 #endif
 
 namespace gridstride {

@@ -1,4 +1,4 @@
-// Runs a program and reads its output line by line. No shell is involved, so that paths need no quotes.
+// Runs a program and reads its output line by line. No shell is involved, so paths need no quoting.
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,7 +1,7 @@
-// The queue of operations while there are several devices. On GPUs, kernels of several devices run at the same time and
-// may wait for each other. So a launch, or a copy in a stream, is first added to the queue, with the vector clock of
-// the operations before it (operations.cpp). When the host waits for an operation, `run_queue` runs the operations that
-// it depends on: launches whose earlier operations have ended run together (`run_together`), and their blocks are
+// The queue of operations, used if there are several devices. On GPUs, kernels of several devices run at the same time
+// and may wait for each other. So a launch, or a copy in a stream, is first added to the queue, with the vector clock
+// of the operations before it (operations.cpp). When the host waits for an operation, `run_queue` runs the operations
+// that it depends on: launches whose earlier operations have ended run together (`run_together`), and their blocks are
 // scheduled like those of one grid (residents.cpp). If all of these blocks wait, the other launches of the queue start,
 // too.
 //
@@ -29,13 +29,15 @@ struct QueuedOperation {
     Launch launch;                         // without a kernel: `work` is called
     bool (*begin)();
     std::shared_ptr<void> arguments_owner;
-    GraphWork work;
+    DeferredWork work;
     bool is_needed;
     Operation *operation;                  // while it runs
     std::unique_ptr<RunningLaunch> running_launch;
     uint32_t first_block = 0, last_block = 0;          // its block IDs in the joint run: first_block + 1 to last_block
     SyncState released;                    // the state that its end has released in the joint run
-    bool is_after(const QueuedOperation &o) const { return clock.of(o.stream) >= o.sequence_number; }
+    bool is_after(const QueuedOperation &other) const {
+        return clock.of(other.stream) >= other.sequence_number;
+    }
 };
 }
 // a deque, because entries refer to each other; entries that have ended are removed between joint runs
@@ -49,7 +51,7 @@ static pthread_t first_host_thread;
 static bool has_other_host_threads = false;
 
 bool is_queue_empty() { return queued.empty(); }
-bool is_queueing() { return device_count() > 1 && !on_device() && !is_ordered_elsewhere(); }
+bool is_queueing() { return device_count() > 1 && !on_device() && !has_enclosing_operation(); }
 static void record_host_thread() {
     if (queued.empty()) first_host_thread = pthread_self(), has_other_host_threads = false;
     else if (!pthread_equal(first_host_thread, pthread_self())) has_other_host_threads = true;
@@ -72,7 +74,7 @@ void queue_launch(const Launch &launch, bool (*begin)(), std::shared_ptr<void> a
     QueuedOperation &operation = add(launch.stream);
     operation.launch = launch, operation.begin = begin, operation.arguments_owner = std::move(arguments_owner);
 }
-bool queue_work(const void *stream, const GraphWork &work) {
+bool queue_work(const void *stream, const DeferredWork &work) {
     DeviceLock device_lock;
     if (!is_queueing() || is_launch_stopped()) return false;
     add(stream).work = work;
@@ -110,7 +112,7 @@ static void end(QueuedOperation &operation) {
     operation.state = QueuedOperation::ended;
     operations.end(*operation.operation, false);
     const bool was_enabled = enable_checks(false);         // because destructors are not code of a kernel
-    if (operation.work.work) operation.work.drop(operation.work.work);
+    if (operation.work.callable) operation.work.destroy(operation.work.callable);
     operation.work = {}, operation.arguments_owner = nullptr;
     enable_checks(was_enabled);
 }
@@ -135,7 +137,7 @@ static bool call_work(QueuedOperation &operation) {
     set_current_operation(operation.operation);
     const bool succeeded = completes(end_of_work, true, [&] {
         crash_guard = &end_of_work;
-        operation.work.run(operation.work.work);
+        operation.work.run(operation.work.callable);
     });
     crash_guard = outer;
     set_current_operation(nullptr);
@@ -232,7 +234,7 @@ static void discard_ended() {
 void discard_queue() {
     for (QueuedOperation &operation : queued)
         if (operation.state == QueuedOperation::running) end(operation);
-        else if (operation.work.work) operation.work.drop(operation.work.work);
+        else if (operation.work.callable) operation.work.destroy(operation.work.callable);
     queued.clear();
 }
 // Runs the launches that are needed, and those that must run with them. Returns false if a finding or a signal has

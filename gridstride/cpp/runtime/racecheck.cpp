@@ -1,10 +1,10 @@
 // racecheck: reports data races. Two threads access the same address, at least one of them writes, and neither
 // access happens before the other, because there is no barrier in between, and no release that the later thread has
-// acquired (Detector::conflicts, detector.h; the clocks are in vector_clock.h). A cell has two readers, so that a write
-// that is ordered after one of them still races with the other. `report_race` finds the most specific reason, such as
-// an order that is too weak (a fence of the block only, a flag that was loaded without an acquire), and reports it with
-// both accesses. `Racecheck` in `sim/detectors.py` implements the same rule for the simulator, `Shadow.racecheck` in
-// `tile/shadow.py` for Triton.
+// acquired (Detector::conflicts, detector.h; the clocks are in vector_clock.h). A cell records two reads, so that a
+// write that is ordered after one of them still races with the other. `report_race` finds the most specific reason,
+// such as synchronization that is too weak (a fence with block scope, a flag that was loaded without acquire), and
+// reports it with both accesses. `Racecheck` in `sim/detectors.py` implements the same rule for the simulator,
+// `Shadow.racecheck` in `tile/shadow.py` for Triton.
 #include <tuple>
 #include "detector.h"
 #include "findings.h"

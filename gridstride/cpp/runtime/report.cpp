@@ -29,7 +29,7 @@ void Detector::describe(Finding &finding, const Access &access, const Access *ot
     const Operation *earlier_operation = has_unordered_operations && other->time < launch_start
         ? operations.unordered(*other) : nullptr;
     const RunningLaunch *running = w->running_launch;
-    if (const RunningLaunch *of_other = launch_of_block(other->thread / max_threads)) running = of_other;
+    if (const RunningLaunch *other_launch = launch_of_block(other->thread / max_threads)) running = other_launch;
     const Launch &launch_of_access = *running->launch;
     set_thread(earlier_operation ? earlier_operation->grid : launch_of_access.grid, earlier_operation
         ? earlier_operation->block : launch_of_access.block, int(other->thread % max_threads),

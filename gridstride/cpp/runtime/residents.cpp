@@ -3,7 +3,7 @@
 // as the device can hold more. A suspended block is resumed when the values that it polls have changed.
 // `sim/residents.py` does the same for kernels in Python.
 //
-// Progress: a thread that polls an address and finds the same value again and again makes none (`is_spinning`); its
+// Progress: a thread that polls an address and finds the same value every time makes none (`is_spinning`); its
 // switches are idle. When each thread of a block has had only idle switches (`idle_limit`), the block is suspended.
 // `progress` counts the blocks that began or ended. If all resident blocks wait and `progress` does not change, no
 // schedule helps: either blocks that have not begun would have to be resident (`report_not_resident`), or it is a
@@ -45,8 +45,8 @@ uint64_t max_resident_blocks(const Launch &l, size_t static_bytes) {
 }
 
 // Cluster launch control: takes the next block, or cluster, that has not begun. The emulator acts like a device on
-// which eight clusters are resident: each of them takes an equal part of the grid, and the remaining blocks begin as
-// usual.
+// which eight clusters are resident: each of them processes at most an eighth of the grid, and the remaining blocks
+// begin as usual.
 Canceled cancel_block() {
     RunningLaunch &running = *worker->leader->running_launch;
     const Launch &l = *running.launch;
@@ -88,7 +88,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     leader->idle_switches++;
     return true;
 }
-// Returns after how many consecutive idle switches each thread of the block has run without progress.
+// Returns the number of consecutive idle switches in which every thread of the block has run without progress.
 uint32_t Worker::idle_limit() const {
     return uint32_t(size_t(num_threads) * leader->blocks() + 16);
 }
@@ -179,8 +179,8 @@ private:
             size_t(max_resident_blocks(*running.launch,
             running.static_shared)) / blocks_per_cluster / size_t(os_threads));
     }
-    // Returns after how many idle iterations over all threads the blocks count as stuck. With many threads the limit is
-    // lower, because one iteration takes seconds.
+    // Returns the number of idle iterations over all threads after which the blocks count as stuck. With many threads
+    // the limit is lower, because one iteration takes seconds.
     uint64_t idle_limit() const {
         uint64_t threads = 0;
         for (const Worker *leader : suspended_leaders)
@@ -427,10 +427,10 @@ private:
         return block;
     }
     Worker *polling_block_of_other_launch(const Worker &block) const {
-        const RunningLaunch *own = block.leader->running_launch;
+        const RunningLaunch *own_launch = block.leader->running_launch;
         const bool exists = std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
-            [own](const Worker *leader) { return leader->running_launch != own; });
-        return exists ? &polling_block(own) : nullptr;
+            [own_launch](const Worker *leader) { return leader->running_launch != own_launch; });
+        return exists ? &polling_block(own_launch) : nullptr;
     }
     // Makes a polling thread the current thread of a suspended block.
     static void select_poll(Worker &block) {

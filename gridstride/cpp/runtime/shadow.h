@@ -1,7 +1,7 @@
 // Shadow memory: per 4-byte word, a cell with the last write and two reads, each with its thread, time and location.
 //
 // Times count the events that can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two
-// accesses of the same address, one happens before the other if the same thread makes both, or if an event in between
+// accesses to the same address, one happens before the other if the same thread makes both, or if an event in between
 // makes the second thread wait for the first. This does not depend on the order in which the emulator runs threads, so
 // a data race is found with any schedule. One write per cell is enough: an earlier write either happens before the last
 // one, or has been reported as a race with it. Reads do not race with each other, so a write may race with any of
@@ -24,12 +24,12 @@ struct Access {
 // The bits of `location`. No library is so large that a code offset reaches them.
 constexpr uint32_t atomic_bit = 1u << 31;      // an atomic or volatile access
 constexpr uint32_t line_bit = 1u << 30;        // the other bits are a line, not a code offset
-constexpr uint32_t block_scope_bit = 1u << 29; // an atomic access in block scope only
+constexpr uint32_t block_scope_bit = 1u << 29; // an atomic access with block scope
 constexpr uint32_t async_bit = 1u << 28;       // with line_bit: an asynchronous access
 constexpr uint32_t engine_bit = 1u << 27;      // an access by TMA or the tensor cores, through the async proxy of PTX
 constexpr uint32_t volatile_bit = 1u << 26;    // with atomic_bit: a volatile access
 constexpr uint32_t modify_bit = 1u << 25;      // the read of an atomic read-modify-write
-constexpr uint32_t device_bit = 1u << 24;      // with atomic_bit and line_bit: an atomic access in device scope
+constexpr uint32_t device_bit = 1u << 24;      // with atomic_bit and line_bit: an atomic access with device scope
 constexpr uint32_t location_mask = modify_bit - 1;
 constexpr uint32_t not_completed = ~0u;   // the time of an asynchronous access that no thread has waited for
 
@@ -57,7 +57,7 @@ struct OperandRead {
 };
 
 // The accesses to a line (16 words of global memory) in compact form: coalesced accesses of a warp are one run. While a
-// line is compact, its cells contain only what has been flushed to them. An access that fits into no run expands the
+// line is compact, its cells contain only what has been flushed to them. An access that fits no run expands the
 // line: from then on its cells record the accesses of each word.
 struct Run {
     static constexpr uint32_t location_bits = 25;
@@ -65,7 +65,7 @@ struct Run {
     // all are initialized; two flags of the line
     static constexpr uint32_t inside_bit = 1u << 27, initialized_bit = 1u << 28, expanded_bit = 1u << 29,
                               flushed_bit = 1u << 30, line_flags = expanded_bit | flushed_bit;
-    uint32_t thread, time;                 // thread: which thread accesses item 0, or would
+    uint32_t thread, time;                 // thread: of item 0, whether or not the run contains it
     uint32_t key;
     int16_t stride;                        // between the threads of neighbouring items
     uint16_t mask;                         // the words that it contains; 0: the run is unused
@@ -143,7 +143,7 @@ struct Cells {
         word_cells = byte_cells = nullptr;
     }
     void discard_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
-    void discard_tags(size_t from, size_t n) {          // clears the tags of `n` bytes, which are few
+    void discard_tags(size_t from, size_t n) {          // clears the tags of a few bytes
         const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
         memset(tags + first, 0, (end - first) * 4);
     }
@@ -182,15 +182,15 @@ struct Cells {
         run.mask = 0, run.time = 0;
     }
     static void clear(char *p, size_t n, size_t page) {
-        char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),
-             *b = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(p + n) / page * page);
-        if (b <= a) {
+        char *begin = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),
+             *end = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(p + n) / page * page);
+        if (end <= begin) {
             memset(p, 0, n);
             return;
         }
-        memset(p, 0, size_t(a - p));
-        madvise(a, size_t(b - a), MADV_DONTNEED);
-        memset(b, 0, size_t(p + n - b));
+        memset(p, 0, size_t(begin - p));
+        madvise(begin, size_t(end - begin), MADV_DONTNEED);
+        memset(end, 0, size_t(p + n - end));
     }
 };
 }

@@ -101,13 +101,13 @@ void report_access(const void *p, unsigned bytes, bool write, int line) {
 }
 void Worker::dynamic(const char *name, const Shape &shape) {
     const size_t num_elements = shape.itemsize ? launch->shared / shape.itemsize : 0;
-    const Shape whole_shape = {launch->shared, shape.itemsize, 1, {num_elements, 0, 0, 0}};
-    if (!whole_shape.bytes || !detector.on) return;
+    const Shape array_shape = {launch->shared, shape.itemsize, 1, {num_elements, 0, 0, 0}};
+    if (!array_shape.bytes || !detector.on) return;
     if (dynamic_array) {
-        arrays[dynamic_array - 1] = SharedArray(name, 0, whole_shape);
+        arrays[dynamic_array - 1] = SharedArray(name, 0, array_shape);
         return;
     }
-    detector.add_array(*this, name, 0, whole_shape);
+    detector.add_array(*this, name, 0, array_shape);
     dynamic_array = arrays.size();
 }
 }

@@ -153,14 +153,14 @@ static void *watch_loop(void *) {
     }
     return nullptr;
 }
-void begin_time(const Launch &l) {
+void start_time_limit(const Launch &l) {
     const Image image = image_of(reinterpret_cast<void *>(l.thread));
     watched_lock.lock();
     kernel_image = image;
     deadline = seconds_now() + options.seconds;
     watched_lock.unlock();
 }
-void end_time() {
+void clear_time_limit() {
     watched_lock.lock();
     deadline = 0;
     if (ending_signal == SIGUSR2) ending_signal = 0;
@@ -201,7 +201,7 @@ static void *caller_in_kernel(const Worker &w) {
 }
 // Returns whether a function has returned to an address without code, because a write past a local array has
 // overwritten the return address.
-static bool has_bad_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
+static bool has_corrupt_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
     const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
@@ -232,7 +232,7 @@ static void store_signal(Worker &w, int signal_number, void *fault, void *contex
     w.link = link_register(context);
     w.access = access_of_fault(context);
     w.is_division_overflow = signal_number == SIGFPE && quotient_overflows(context);
-    w.has_bad_return = (signal_number == SIGSEGV || signal_number == SIGBUS) && has_bad_return(w, fault);
+    w.has_corrupt_return = (signal_number == SIGSEGV || signal_number == SIGBUS) && has_corrupt_return(w, fault);
     w.depth = 0;
     if (void *caller = caller_of_invalid_address(w, fault)) {
         w.pc = caller;
@@ -296,8 +296,8 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
             {});
     locate(crash_pc, current_finding.location);
 }
-// Returns where a thread that host code has created crashed in a module, or in a function that a module called; null
-// for any other thread.
+// Returns the address at which a thread that host code has created crashed in a module, or in a function that a module
+// called; null for any other thread.
 static const void *address_in_module(const void *pc) {
     const auto is_user_code = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
     if (is_user_code(pc)) return pc;
@@ -324,9 +324,9 @@ static void end_thread(int sig, siginfo_t *info, void *context) {
 }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
-        ending_signal = SIGINT;
+        ending_signal = SIGINT;            // the background thread handles it
         return;
-    }       // the background thread handles it
+    }
     Worker *w = worker;
     if (w && w->running) {
         if (sig == SIGUSR2 && !may_end_launch(*w, program_counter(context))) return;
@@ -441,7 +441,7 @@ void report_signal(Worker &w) {
 static void report_memory_fault(Worker &w) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(w.fault);
     const Field access = {"access", w.access};
-    if (w.has_bad_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
+    if (w.has_corrupt_return) return report(Code::local_array, {{"access", "write"}}, w.pc, 0);
     if (w.is_just_past_stack(address)) return report(Code::local_array, {access}, w.pc, 0);
     for (int i = 0; i < w.fiber_count; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && address - stack < 65536)
@@ -449,7 +449,7 @@ static void report_memory_fault(Worker &w) {
     const DeviceAddress target = classify_address(address);
     if (target.kind == DeviceAddress::function)
         return report(Code::host_function, {{"function", target.name.c_str()}}, w.pc, 0);
-    if (target.kind == DeviceAddress::table) return report(Code::host_virtual, {}, w.pc, 0);
+    if (target.kind == DeviceAddress::vtable) return report(Code::host_virtual, {}, w.pc, 0);
     if (target.kind == DeviceAddress::variable) return report(Code::kernel_reads_host, {}, w.pc, 0);
     if (const auto *failure = memory.failed_at(address))
         return report(

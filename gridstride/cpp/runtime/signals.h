@@ -8,8 +8,8 @@ namespace gridstride {
 extern std::atomic<int> ending_signal;      // the signal that ends all launches, or 0
 
 double seconds_now();
-void begin_time(const Launch &);       // starts the time limit of `options.seconds`
-void end_time();
+void start_time_limit(const Launch &);       // starts the time limit of `options.seconds`
+void clear_time_limit();
 void set_watched(bool on);             // whether this OS thread, which runs a launch or host code, receives SIGUSR2
 void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
 // The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it

@@ -28,9 +28,9 @@ std::atomic<int> running_calls{0};
 std::vector<const ParameterNames *> all_names;
 thread_local int error_code = 0;
 bool handles_assertions = false;
-int lasting_error = 0;
+int sticky_error = 0;
 void handle_assertions(bool on) { handles_assertions = on; }
-int error_after_waiting() { return lasting_error; }
+int error_after_waiting() { return sticky_error; }
 thread_local bool host_accesses_device = false;
 bool several_os_threads = false;
 
@@ -60,7 +60,7 @@ void DeviceLock::unlock_to(int depth) {
     lock_depth = depth;
 }
 
-// A launch of another thread may take long, so the lock is awaited only briefly; the child discards that launch's
+// Another thread's launch may take long, so this waits for the lock only briefly; the child discards that launch's
 // state.
 void fork_state(Fork phase) {
     static bool was_locked;

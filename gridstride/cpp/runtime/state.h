@@ -17,13 +17,13 @@ extern std::atomic<bool> stops_launch;           // whether a finding or a signa
 extern thread_local sigjmp_buf *crash_guard;     // the jump target for a crash of host code
 extern std::atomic<int> running_calls;           // the number of calls from Python that are running
 extern std::vector<const ParameterNames *> all_names;     // the parameter names of each kernel
-extern thread_local int error_code;    // what cudaGetLastError returns
+extern thread_local int error_code;    // the error that cudaGetLastError returns
 extern bool handles_assertions;        // whether the program handles cudaErrorAssert
-extern int lasting_error;              // the code that all later calls return; 0: none
+extern int sticky_error;              // the error that all later calls return; 0: none
 extern thread_local bool host_accesses_device; // whether a host library function that may access device memory runs
 extern bool several_os_threads;        // whether several OS threads run a launch
 extern bool forked;                    // whether this process is a forked child
-// if > 0, Python code runs or a lock of the emulator is held, so that no signal may end host code
+// if > 0, Python code runs or a lock of the emulator is held, so no signal may end host code
 extern thread_local volatile int signals_deferred;
 
 class SignalDeferral {
@@ -65,7 +65,7 @@ public:
     DeviceLock();
     ~DeviceLock();
     DeviceLock(const DeviceLock &) = delete;
-    static int depth();                // how often this OS thread holds the lock
+    static int depth();                // how many times this OS thread holds the lock
     static void unlock_to(int depth);  // restores the depth after a jump out of scopes
     static void pause(unsigned microseconds);      // lets other threads use the devices
 };
@@ -80,5 +80,5 @@ inline bool is_launch_stopped() { return current_finding.kind != nothing && !was
 bool is_child();                       // whether this process is a child that this call from Python has forked
 [[noreturn]] void end_child(int status);
 inline bool checks(Kind k) { return options.checks >> k & 1; }
-std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k
+std::string base_name(const char *qualified_name); // of `(const void *)ns::k<16>`: k
 }

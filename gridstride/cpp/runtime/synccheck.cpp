@@ -20,7 +20,7 @@ static bool has_returned(const Worker &w, int rank, int barrier) {
     return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
 }
 
-void warn_of_returned_thread(Worker &w, int line, int num_arrived, int returned_rank) {
+void warn_about_returned_thread(Worker &w, int line, int num_arrived, int returned_rank) {
     if (detector.on && checks(synccheck))
         begin_warning(Code::returned, line, {{"here", num_arrived}, {"threads", w.num_threads},
             thread_field(w, returned_rank)});
@@ -39,7 +39,7 @@ void check_barrier(Worker &w) {
         if (!is_at_first && found_rank < 0) found_rank = i;
     }
     if (returned_rank >= 0 && other_rank < 0)
-        return warn_of_returned_thread(w, w.line[first_rank], num_arrived, returned_rank);
+        return warn_about_returned_thread(w, w.line[first_rank], num_arrived, returned_rank);
     if (other_rank < 0) return;
     if (claim_finding(w.state[w.slot[other_rank]] == done ? Code::skipped : Code::diverged,
             {{"here", num_arrived}, {"threads", w.num_threads}, thread_field(w, other_rank)}))
@@ -77,7 +77,7 @@ void Worker::report_condition_deadlock(int thread_rank) {
     static Finding reason, other_reason;
     reason.num_fields = 0;
     condition[thread_rank].describe(condition[thread_rank].arg, reason, "why");
-    // finds another thread, which waits for something else
+    // finds another thread that waits for something else
     for (int i = 0; i < num_threads && !current_finding.num_fields; i++) {
         const int other_slot = slot[i];
         if (state[other_slot] != on_condition || !condition[i].describe) continue;

@@ -6,6 +6,6 @@ namespace gridstride {
 
 Field thread_field(Worker &, int rank);
 void check_barrier(Worker &);
-void warn_of_returned_thread(Worker &, int line, int num_arrived, int returned_rank);
+void warn_about_returned_thread(Worker &, int line, int num_arrived, int returned_rank);
 [[noreturn]] void report_wrong_mask(Worker &, unsigned mask, int line);
 }

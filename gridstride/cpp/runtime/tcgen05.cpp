@@ -62,7 +62,7 @@ struct Mma {
     int m, n, k, dtype;                    // dtype: 0 f16, 1 f32, 2 s32
     bool a_transposed, b_transposed, saturates, is_scaled;
     double a_sign, b_sign;
-    int a_scale_byte, b_scale_byte;        // which byte of a word has the first scale
+    int a_scale_byte, b_scale_byte;        // the byte of a word that has the first scale
     int block;                             // elements along k per scale
     bool is_packed;                        // whether two 4-bit elements are stored per byte
     int stored_k, selector;                // of A: the stored elements along k; the column with the sparse indices
@@ -261,13 +261,13 @@ static double load_d(const Mma &p, uint32_t word) {
     memcpy(&value, &word, 4);
     return p.dtype == 0 ? decode(f16_format, word & 0xffff) : p.dtype == 2 ? double(int32_t(word)) : double(value);
 }
-static uint32_t store_d(const Mma &p, double sum) {
-    if (p.dtype == 0) return narrow<10>(round_to_odd(sum));
+static uint32_t store_d(const Mma &p, double accumulator) {
+    if (p.dtype == 0) return narrow<10>(round_to_odd(accumulator));
     if (p.dtype == 2) {
-        if (p.saturates) sum = std::clamp(sum, -2147483648.0, 2147483647.0);
-        return uint32_t(int64_t(sum));
+        if (p.saturates) accumulator = std::clamp(accumulator, -2147483648.0, 2147483647.0);
+        return uint32_t(int64_t(accumulator));
     }
-    const float value = float(sum);
+    const float value = float(accumulator);
     uint32_t word;
     memcpy(&word, &value, 4);
     return word;
@@ -280,7 +280,8 @@ static double scale_at(Worker &block, const Mma &p, uint32_t address, int index,
     const uint32_t word = tensor_memory_of(block).words[column][lane];
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
-// Returns how many columns the indices of a sparse A occupy. With kind::f16, one word has the indices of two rows.
+// Returns the number of columns that the indices of a sparse A occupy. With kind::f16, one word has the indices of two
+// rows.
 static uint32_t metadata_columns(const Mma &p) { return p.call->kind == TensorKind::f16 ? 1 : 2; }
 static uint32_t first_metadata_column(const Mma &p) { return (p.call->metadata & 0xffff) + uint32_t(p.selector); }
 // Returns the indices of the two stored elements of the four in group `group` of a row.

@@ -93,18 +93,18 @@ void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line) {
     check_columns(columns, "tcgen05.alloc", line);
     set_tensor_group(*worker, cta_group, "tcgen05.alloc", line);
     const uint32_t thread = Detector::thread_id(*worker, current_rank());
-    TensorRequest own = {worker, thread, columns, 0, 0, cta_group, line, false};
-    run_for_warp("tcgen05.alloc", &own, begin_request, line);
+    TensorRequest request = {worker, thread, columns, 0, 0, cta_group, line, false};
+    run_for_warp("tcgen05.alloc", &request, begin_request, line);
     if (lane()) return;
-    wait_until(try_allocate, &own, line, describe_allocation);
+    wait_until(try_allocate, &request, line, describe_allocation);
     if (cta_group == 2) {
-        PairWait wait = {&tensor_memory_of(pair_of(*worker, "tcgen05.alloc", line)), own.count};
+        PairWait wait = {&tensor_memory_of(pair_of(*worker, "tcgen05.alloc", line)), request.count};
         wait_until(has_pair_allocated, &wait, line,
             [](void *, Finding &f, const char *name) { f.add({{name, Code::for_tensor_pair}}); });
     }
     char *p = shared_pointer(to, 4, "tcgen05.alloc", line);
     report_access(p, 4, true, line);
-    memcpy(p, &own.first, 4);
+    memcpy(p, &request.first, 4);
 }
 static void check_all_complete(Worker &w, const TensorAllocation &, int line);
 void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line) {
@@ -130,8 +130,8 @@ void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line) {
 }
 void tmem_relinquish(int cta_group, int line) {
     set_tensor_group(*worker, cta_group, "tcgen05.relinquish_alloc_permit", line);
-    int own = line;
-    run_for_warp("tcgen05.relinquish_alloc_permit", &own, [](void *const *lanes) {
+    int own_line = line;
+    run_for_warp("tcgen05.relinquish_alloc_permit", &own_line, [](void *const *lanes) {
         tensor_memory_of(*worker).relinquish_line = *static_cast<int *>(lanes[0]);
     }, line);
 }
@@ -298,16 +298,16 @@ void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange 
             cell.reads[is_same(cell.reads[0]) ? 0 : 1] = access_id;
         }
 }
-// Stores a read of unwritten memory: if another thread writes it later without an order, it is reported as a data race
-// instead (initcheck.cpp). A read by a product is reported immediately.
+// Stores a read of uninitialized memory: if another thread writes it later, unordered, a data race is reported instead
+// (initcheck.cpp). A read by tcgen05.mma is reported immediately.
 void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_mma) {
     if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
-    auto &stored_read = w.leader->cluster.empty() ? detector.unwritten : detector.unwritten_in_launch;
+    auto &stored_read = w.leader->cluster.empty() ? detector.uninitialized_read : detector.uninitialized_in_launch;
     if (stored_read) return;
-    stored_read.reset(new UnwrittenRead{detector.self, {}});
+    stored_read.reset(new UninitializedRead{detector.self, {}});
     fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
     detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
-    if (by_mma || !checks(racecheck)) detector.report_unwritten(stored_read);
+    if (by_mma || !checks(racecheck)) detector.report_uninitialized(stored_read);
 }
 // PTX requires tcgen05.wait::ld before the columns are freed. A program without it has usually used the registers by
 // then, so this is a missing wait (fencecheck), not a race.
@@ -362,7 +362,7 @@ static uint32_t registers_of(const TensorMove &m) {
     return m.shape == TensorShape::s16x128b ? m.repeats * 2
            : m.shape == TensorShape::s16x256b ? m.repeats * 4 : m.repeats;
 }
-// Returns how many columns the instruction accesses; for s16x32bx2, which accesses two ranges, those of one range.
+// Returns the number of columns that the instruction accesses; for s16x32bx2, which accesses two ranges, of one range.
 static uint32_t columns_of(const TensorMove &m) {
     const uint32_t per_repeat = m.shape == TensorShape::s16x64b ? 2 : m.shape == TensorShape::s16x128b ? 4
         : m.shape == TensorShape::s16x256b ? 8 : 1;
@@ -373,19 +373,19 @@ static void move_registers(void *const *lanes) {
     TensorMemory &tensor = tensor_memory_of(*worker);
     const uint32_t base_lane = first.call->address >> 16, base_column = first.call->address & 0xffff;
     for (uint32_t lane = 0; lane < 32; lane++) {
-        const Move &own = *static_cast<Move *>(lanes[lane]);
-        if (own.call->address != first.call->address)
+        const Move &move = *static_cast<Move *>(lanes[lane]);
+        if (move.call->address != first.call->address)
             fail(Code::tensor_addresses, {{"operation", first.stores ? "tcgen05.st" : "tcgen05.ld"}}, first.line);
-        for (uint32_t i = 0, n = registers_of(*own.call); i < n; i++) {
-            Position at = position(*own.call, lane, i);
-            const uint32_t row = base_lane + at.lane, column = base_column + at.column * (own.call->packs ? 2 : 1);
+        for (uint32_t i = 0, n = registers_of(*move.call); i < n; i++) {
+            Position at = position(*move.call, lane, i);
+            const uint32_t row = base_lane + at.lane, column = base_column + at.column * (move.call->packs ? 2 : 1);
             uint32_t *const word = &tensor.words[column][row];
-            uint32_t &value = *own.registers[i];
+            uint32_t &value = *move.registers[i];
             constexpr uint32_t next = tensor_lanes;
-            if (!first.stores) value = own.call->packs ? (word[0] & 0xffff) | word[next] << 16 : word[0];
-            else if (!own.call->packs) word[0] = value;
+            if (!first.stores) value = move.call->packs ? (word[0] & 0xffff) | word[next] << 16 : word[0];
+            else if (!move.call->packs) word[0] = value;
             else word[0] = value & 0xffff, word[next] = value >> 16;
-            for (uint32_t c = column; first.stores && c <= column + (own.call->packs ? 1 : 0); c++)
+            for (uint32_t c = column; first.stores && c <= column + (move.call->packs ? 1 : 0); c++)
                 tensor.written[c][row / 64] |= uint64_t(1) << row % 64;
         }
     }
@@ -433,13 +433,13 @@ static void check_move(const TensorMove &m, bool stores, int line) {
 // The registers are valid immediately: PTX orders their use after the load, even without tcgen05.wait::ld.
 void tmem_load(const TensorMove &m, uint32_t *const *registers, int line) {
     check_move(m, false, line);
-    Move own = {&m, registers, line, false};
-    run_for_warp("tcgen05.ld", &own, move_registers, line);
+    Move move = {&m, registers, line, false};
+    run_for_warp("tcgen05.ld", &move, move_registers, line);
 }
 void tmem_store(const TensorMove &m, uint32_t *const *registers, int line) {
     check_move(m, true, line);
-    Move own = {&m, registers, line, true};
-    run_for_warp("tcgen05.st", &own, move_registers, line);
+    Move move = {&m, registers, line, true};
+    run_for_warp("tcgen05.st", &move, move_registers, line);
 }
 void tmem_wait(bool loads, int line) {
     struct Call {
@@ -483,7 +483,7 @@ void complete_commit(TensorPipe &pipe, uint32_t commit) {
     ++detector.now;
 }
 
-// Reports, when a block ends, products that no thread has waited for, and columns that are still allocated.
+// When a block ends, reports MMAs that no thread has waited for, and columns that are still allocated.
 void check_tensor_memory_at_end(Worker &w) {
     for (const auto &entry : engines_of(w).pipes) {
         const TensorPipe &pipe = entry.second;

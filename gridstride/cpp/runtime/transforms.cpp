@@ -8,8 +8,8 @@ namespace gridstride {
 
 static void (*transform_in_python)(const gridstride_transform *) = nullptr;
 
-// The elements that a transform reads or writes. Of a complex array of a real transform, only half of the last axis is
-// stored.
+// The elements that a transform reads or writes. The complex array of a real transform stores only half of the last
+// axis.
 struct TransformArray {
     const ArrayLayout &layout;
     int rank, batch, sizes[3] = {1, 1, 1};

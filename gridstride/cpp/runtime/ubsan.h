@@ -8,7 +8,7 @@ struct SourceLocation {
 };
 struct TypeName {
     uint16_t kind, info;               // info of an integer type: 2 * log2(bits), plus 1 if it is signed
-    char text[1];
+    char name[1];
     int bits() const { return 1 << (info >> 1); }
     bool has_sign() const { return info & 1; }
 };

@@ -1,6 +1,6 @@
-// Values that are undefined on a GPU: what a shuffle reads from an inactive lane, and a collective's result in threads
-// that do not receive it. The emulator returns recognizable bit patterns for them, and warns if a value that is
-// computed from one is stored.
+// Values that are undefined on a GPU: the value that a shuffle reads from an inactive lane, and a collective's result
+// in threads that do not receive it. The emulator returns recognizable bit patterns for them, and warns if a value that
+// is computed from one is stored.
 #pragma once
 #include "worker.h"
 

@@ -43,9 +43,11 @@ void discard_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &
 #ifndef GRIDSTRIDE_ELF
 static int unload(void *) { return 1; }
 #else
-static bool begins_with(std::string_view text,
-    std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
-static bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+static bool begins_with(std::string_view name,
+    std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
+static bool contains(std::string_view name, std::string_view substring) {
+    return name.find(substring) != name.npos;
+}
 
 // Returns whether this function of the C library stores none of its arguments.
 static bool is_safe_libc_function(std::string_view name) {
@@ -67,9 +69,9 @@ static bool is_safe_libc_function(std::string_view name) {
 }
 // Returns whether a function, or a class, of the C++ library may store its arguments.
 static bool may_store_argument(std::string_view name) {
-    for (const char *part : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource", "5rdbuf",
-             "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
-        if (contains(name, part)) return true;
+    for (const char *substring : {"thread", "atexit", "set_", "locale6global", "5facet", "callback", "resource",
+             "5rdbuf", "_ZTISt15basic_streambuf", "_ZTISt14error_category"})
+        if (contains(name, substring)) return true;
     return false;
 }
 static bool is_harmless_import(const ElfW(Sym) &symbol, const char *name) {

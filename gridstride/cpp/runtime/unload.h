@@ -8,7 +8,7 @@
 namespace gridstride {
 
 void pin_module(const void *address);  // prevents the unloading of the module with this code or variable
-size_t num_unloaded_modules();         // how many modules have been unloaded
+size_t num_unloaded_modules();         // the number of modules that have been unloaded
 // Removes the file scopes of modules that were unloaded since the last call, when `num_seen` modules were.
 void discard_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &num_seen);
 
@@ -22,5 +22,5 @@ struct Symbol {                        // a device variable
 std::vector<Symbol> take_device_variables(const Image &module);
 void restore_device_variables(const std::vector<Symbol> &);
 void drop_device_variables(const std::vector<Symbol> &);            // frees their memory
-void discard_kernel_attributes(const std::string &library);  // discards the limits that were set for its kernels
+void discard_kernel_attributes(const std::string &library);  // of its kernels
 }

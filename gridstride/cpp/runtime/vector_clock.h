@@ -89,15 +89,15 @@ public:
         }
         VectorClock lifted = other;
         lift(lifted.root->level), lifted.lift(root->level);
-        Node *both = join_nodes(root, lifted.root);
+        Node *joined = join_nodes(root, lifted.root);
         drop(root);
-        root = both;
+        root = joined;
     }
     bool shares_root(const VectorClock &other) const { return root == other.root; }
     bool includes(const VectorClock &other) const {
-        VectorClock both = *this;
-        both.join(other);
-        return both.root == root;
+        VectorClock joined = *this;
+        joined.join(other);
+        return joined.root == root;
     }
 
 private:
@@ -214,8 +214,8 @@ struct SyncState {
 // the thread with that scope or a wider one acquires them.
 struct ThreadView : SyncState {
     VectorClock loaded[scope_levels];
-    uint32_t fence_time = 0;           // when the thread last executed a fence
-    uint32_t store_time = 0;           // when it last wrote to shared memory by a volatile store
+    uint32_t fence_time = 0;           // the time of its last fence
+    uint32_t store_time = 0;           // the time of its last volatile store to shared memory
     // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
     // to `fenced` before `fenced` is read.
     struct {

@@ -7,7 +7,7 @@
 
 namespace gridstride {
 
-// Makes the lanes of lane `lane`'s operation ready if all of them have arrived; returns whether they have.
+// Completes the operation of lane `lane` if all its lanes have arrived; returns whether they have.
 bool Worker::try_complete_warp(Warp &warp, int lane) {
     const bool is_collective = warp.op[lane] == 2;
     const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.existing & ~warp.finished;

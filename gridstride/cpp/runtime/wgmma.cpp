@@ -36,10 +36,10 @@ static double accumulator_value(WgmmaType type, const float &accumulator) {
     memcpy(&integer, &accumulator, 4);
     return type == WgmmaType::s8 ? double(integer) : double(accumulator);
 }
-static void set_accumulator(WgmmaType type, float &accumulator, double sum) {
-    const int32_t integer = type == WgmmaType::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
+static void set_accumulator(WgmmaType type, float &accumulator, double value) {
+    const int32_t integer = type == WgmmaType::s8 ? int32_t(uint32_t(int64_t(value))) : 0;
     if (type == WgmmaType::s8) memcpy(&accumulator, &integer, 4);
-    else accumulator = float(sum);
+    else accumulator = float(value);
 }
 // Converts registers with two halves each, in place, to one float per half; `pack_halves` converts them back.
 static void unpack_halves(float *accumulators, size_t num_registers) {
@@ -107,7 +107,7 @@ void check_metadata(const char *operation, uint32_t word, bool has_two_halves, b
     }
 }
 
-// Multiplies the 16 of 64 rows that belong to one warp.
+// Computes the 16 of 64 rows that belong to one warp.
 static void multiply_rows(void *const *lanes) {
     const Wgmma &w = *static_cast<Lane *>(lanes[0])->call;
     const int line = static_cast<Lane *>(lanes[0])->line, size = bytes_of(w.type), k = 32 / size,
@@ -160,21 +160,21 @@ static void multiply_rows(void *const *lanes) {
         return group * 4 + sparse_index(*metadata_call->metadata, row / 8, group % 4, i % 2);
     };
     for (int row = 0; row < 16; row++) {
-        double sums[256];
+        double accumulators[256];
         const auto accumulator = [&](int column) -> float & {
             Lane &lane = *static_cast<Lane *>(lanes[row % 8 * 4 + column % 8 / 2]);
             return lane.accumulators[column / 8 * 4 + row / 8 * 2 + column % 2];
         };
         for (int column = 0; column < w.n; column++)
-            sums[column] = w.accumulates ? accumulator_value(w.type, accumulator(column)) : 0;
+            accumulators[column] = w.accumulates ? accumulator_value(w.type, accumulator(column)) : 0;
         for (int i = 0; i < k; i++) {
             const float *b_row = b_values[row_of_b(row, i)];
-            for (int column = 0; column < w.n; column++) sums[column] += double(a_values[row][i])
+            for (int column = 0; column < w.n; column++) accumulators[column] += double(a_values[row][i])
                 * double(b_row[column]);
         }
         for (int column = 0; column < w.n; column++)
-            if (w.has_half_accumulators) accumulator(column) = round_to_odd(sums[column]);
-            else set_accumulator(w.type, accumulator(column), sums[column]);
+            if (w.has_half_accumulators) accumulator(column) = round_to_odd(accumulators[column]);
+            else set_accumulator(w.type, accumulator(column), accumulators[column]);
     }
 }
 static PendingResult *pending_result_at(Requests &requests, const float *target) {

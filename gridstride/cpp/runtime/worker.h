@@ -23,7 +23,7 @@ constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // the bytes that
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
 // The operands of all lanes for a shuffle or vote; `undefined`: a mask of the lanes whose value is undefined;
-// `readers`: how many lanes have not read yet
+// `readers`: the number of lanes that have not read yet
 struct WarpExchange {
     alignas(16) char slot[32][16];
     uint32_t undefined;
@@ -132,14 +132,14 @@ struct Worker {
     size_t unloaded = 0;               // the `num_unloaded_modules` of the last check of `file_scopes`
     size_t dynamic_array = 0;                      // 1 + its index in `arrays`
     bool has_declared_dynamic = false;             // whether a declaration was executed in this launch
-    // Where the Worker continues after a finding or a signal has ended the launch, and the state at the signal
+    // The jump target after a finding or a signal has ended the launch, and the state at the signal
     sigjmp_buf escape;
     volatile int signal = 0;
     int deferred_signals = 0;                      // signals that arrived while the kernel could not be ended
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *frames[64];                              // the call stack at the signal
-    int depth = 0;                                 // how many entries of `frames` are valid
-    bool has_bad_return = false;                   // whether a function has returned to an address that is not code
+    int depth = 0;                                 // the number of valid entries of `frames`
+    bool has_corrupt_return = false;                   // whether a function has returned to an address that is not code
     const char *access = "access";                 // of a memory fault: a read, a write, or unknown
     bool is_division_overflow = false;
     void *signal_stack = nullptr;
@@ -169,7 +169,7 @@ struct Worker {
     Worker *block_of(const char *shared) const;
     void switch_in_cluster(Fiber &self);
     void suspend_block(Fiber &self);
-    bool is_spinning(const void *at, unsigned bytes, uint32_t location);
+    bool is_spinning(const void *address, unsigned bytes, uint32_t location);
     bool can_progress() const;
     bool waits_for_grid() const;
     bool waits_only_for_grid() const;
@@ -187,19 +187,19 @@ struct Worker {
     void begin_single(uint64_t linear_index);
     void begin_cluster(uint64_t cluster_id);
     bool end_block();
-    void start(int s);
+    void start(int new_slot);
     void finish();
-    void wait(State s);
+    void wait(State new_state);
     void switch_to_ready();
     void switch_threads();
-    bool find_ready(int &s) const;
+    bool find_ready(int &ready_slot) const;
     bool release_waiting(bool reports_deadlock = true);
     bool wake();
     bool is_root_cause() const;
     bool try_complete_warp(Warp &, int lane);
     uint32_t undefined_in(int warp) const { return has_undefined_values ? undefined[warp] : 0; }
-    bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
-    void set_undefined(int r, const UndefinedValue &);
+    bool is_undefined(int thread_rank) const { return undefined_in(thread_rank / 32) >> thread_rank % 32 & 1; }
+    void set_undefined(int thread_rank, const UndefinedValue &);
     [[noreturn]] void report_deadlock();
     [[noreturn]] void report_warp_deadlock(int slot);
     [[noreturn]] void report_collective_deadlock(int rank);

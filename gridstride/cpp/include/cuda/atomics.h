@@ -1,4 +1,4 @@
-// CUDA's atomic functions: relaxed, in device scope, or, with the suffixes `_block` and `_system`, in these scopes.
+// CUDA's atomic functions: relaxed, with device scope, or with the scope of the suffix `_block` or `_system`.
 #pragma once
 #include <type_traits>
 #include "runtime.h"

@@ -3,8 +3,8 @@
 #include "runtime.h"
 
 namespace gridstride {
-// Lives while a kernel runs the threads of its block. In another order than `forward` (options.order), and to find the
-// thread of a fault, each loop visits the threads in the order `order`.
+// Exists while a kernel runs the threads of its block. If options.order is not `forward`, and to find the thread of a
+// fault, each loop visits the threads in the order `order`.
 class ThreadLoops {
     const int *order;                          // by step: the rank of a thread; null: all threads in one nest of loops
     dim3 block;
@@ -13,7 +13,7 @@ public:
     GRIDSTRIDE_API ThreadLoops();
     GRIDSTRIDE_API ~ThreadLoops();
     ThreadLoops(const ThreadLoops &) = delete;
-    // Memory for a variable that lives across a barrier: an element per thread
+    // Returns memory for a variable that is live across a barrier: an element per thread.
     template <class T> __attribute__((always_inline)) T *array() const {
         return static_cast<T *>(thread_memory(block.x * block.y * block.z * sizeof(T)));
     }

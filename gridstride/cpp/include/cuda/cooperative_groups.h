@@ -207,7 +207,7 @@ template <class G> GRIDSTRIDE_INLINE void sync(const G &group, int line = __buil
 template <class G> auto thread_rank(const G &group) { return group.thread_rank(); }
 template <class G> auto group_size(const G &group) { return group.size(); }
 
-// Calls `f(args...)` in one thread of the group, and returns its result in all of them.
+// Calls `f(args...)` in one thread of the group; `invoke_one_broadcast` returns its result in all of them.
 template <class G, class F, class... A> GRIDSTRIDE_INLINE void invoke_one(const G &group, F &&f, A &&...args) {
     if (group.thread_rank() == 0) f(static_cast<A &&>(args)...);
 }

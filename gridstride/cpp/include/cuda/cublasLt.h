@@ -1,5 +1,5 @@
-// cublasLt: batched products of column-major and row-major matrices, with a bias, ReLU or GELU. Other calls are
-// reported.
+// cublasLt: batched GEMM of column-major and row-major matrices, with a bias, ReLU or GELU epilogue. Other calls are
+// reported as not emulated.
 #pragma once
 #include "cublas_v2.h"
 
@@ -227,8 +227,8 @@ struct LtGemm {
             return CUBLAS_STATUS_INVALID_VALUE;
         return CUBLAS_STATUS_SUCCESS;
     }
-    // Applies the epilogue (bias and activation) to the scaled sum of an element.
-    double finish(double x, int row, int column, int batch) const {
+    // Applies the epilogue (bias and activation) to the scaled accumulator of an element.
+    double apply_epilogue(double x, int row, int column, int batch) const {
         const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
         if (has(CUBLASLT_EPILOGUE_BIAS))
             x += read_element(bias_type, d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
@@ -237,16 +237,17 @@ struct LtGemm {
                 size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
         return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
     }
-    void run(double scale, double old) const {
+    void run(double alpha_value, double beta_value) const {
         const Gemm p = gemm();
         for (int batch = 0; batch < ld.batches; batch++) {
-            const void *const before = matrix_at(c, lc, batch);
+            const void *const c_matrix = matrix_at(c, lc, batch);
             void *const to = const_cast<char *>(matrix_at(out, ld, batch));
             p.visit(transposes_a() != is_row_major(la), transposes_b() != is_row_major(lb), matrix_at(a, la, batch),
-                matrix_at(b, lb, batch), [&](int row, int column, double sum) {
-                    const double added = old == 0 ? 0 : old * read_element(lc.type, before, index_in(lc, row, column));
-                    write_element(
-                        ld.type, to, index_in(ld, row, column), finish(scale * sum + added, row, column, batch));
+                matrix_at(b, lb, batch), [&](int row, int column, double accumulator) {
+                    const double beta_c = beta_value == 0
+                        ? 0 : beta_value * read_element(lc.type, c_matrix, index_in(lc, row, column));
+                    write_element(ld.type, to, index_in(ld, row, column),
+                        apply_epilogue(alpha_value * accumulator + beta_c, row, column, batch));
                 });
         }
     }
@@ -295,10 +296,10 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 }
 inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
     cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
-    cublasLtMatmulPreference_t, int wanted, cublasLtMatmulHeuristicResult_t *results, int *found) {
+    cublasLtMatmulPreference_t, int num_requested, cublasLtMatmulHeuristicResult_t *results, int *found) {
     const gridstride::blas::LtGemm gemm{*d, *a, *b, *c, *out, {}, {}, {}, {}, {}, {}};
     *found = 0;
-    if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    if (num_requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (const cublasStatus_t status = gemm.validate()) return status;
     results[0] = {{}, 0, CUBLAS_STATUS_SUCCESS, 1, {}};
     *found = 1;
@@ -316,9 +317,9 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, c
     if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
     const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.d.scale_type), p); };
     const bool on_device = gemm.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
-    const double scale = on_device ? 0 : scalar(alpha), old = on_device ? 0 : scalar(beta);
+    const double alpha_value = on_device ? 0 : scalar(alpha), beta_value = on_device ? 0 : scalar(beta);
     gridstride::library::run("cublasLtMatmul", s, arrays, [=] {
-        gemm.run(on_device ? scalar(alpha) : scale, on_device ? scalar(beta) : old);
+        gemm.run(on_device ? scalar(alpha) : alpha_value, on_device ? scalar(beta) : beta_value);
     }, line);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -150,8 +150,8 @@ template <class T> cublasStatus_t copy(
 #define GRIDSTRIDE_BLAS(S, T, I) \
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::run_in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
-            const T a = scale.get(); \
+        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = gridstride::blas::Scalar<T>(alpha)] { \
+            const T a = alpha_scalar.get(); \
             return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
         }); \
     } \
@@ -166,8 +166,8 @@ template <class T> cublasStatus_t copy(
         }); \
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t h, int n, const T *alpha, T *x, int incx) { \
-        return gridstride::blas::run_in_stream(h, [=, scale = gridstride::blas::Scalar<T>(alpha)] { \
-            const T a = scale.get(); \
+        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = gridstride::blas::Scalar<T>(alpha)] { \
+            const T a = alpha_scalar.get(); \
             return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
         }); \
     } \
@@ -204,9 +204,10 @@ template <class T> cublasStatus_t copy(
     inline cublasStatus_t cublas##S##gemv(cublasHandle_t h, cublasOperation_t op, int m, int n, const T *alpha, \
         const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
         using gridstride::blas::Scalar; \
-        return gridstride::blas::run_in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
+        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = Scalar<T>(alpha), \
+                                                       beta_scalar = Scalar<T>(beta)] { \
             return gridstride::blas::gemv( \
-                op != CUBLAS_OP_N, m, n, scale.get(), a, lda, x, incx, old.get(), y, incy); \
+                op != CUBLAS_OP_N, m, n, alpha_scalar.get(), a, lda, x, incx, beta_scalar.get(), y, incy); \
         }); \
     }
 GRIDSTRIDE_BLAS(S, float, s)
@@ -229,10 +230,10 @@ template <class T> cublasStatus_t dot(int n, const void *x, int incx, const void
 }
 }
 }
-inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaDataType kind, int incx, const void *y,
-    cudaDataType kind_y, int incy, void *result, cudaDataType result_kind, cudaDataType) {
-    if (kind != kind_y || kind != result_kind) return CUBLAS_STATUS_NOT_SUPPORTED;
-    switch (kind) {
+inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaDataType type, int incx, const void *y,
+    cudaDataType type_y, int incy, void *result, cudaDataType result_type, cudaDataType) {
+    if (type != type_y || type != result_type) return CUBLAS_STATUS_NOT_SUPPORTED;
+    switch (type) {
         case CUDA_R_32F: return gridstride::blas::dot<float>(n, x, incx, y, incy, result);
         case CUDA_R_64F: return gridstride::blas::dot<double>(n, x, incx, y, incy, result);
         case CUDA_R_16F: return gridstride::blas::dot<__half>(n, x, incx, y, incy, result);
@@ -262,7 +263,7 @@ inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const vo
     return CUBLAS_STATUS_SUCCESS;
 }
 
-// Products of matrices of any type. The compute type is that of alpha and beta; accumulation is in double.
+// GEMM for matrices of any type. The compute type is that of alpha and beta; accumulation is in double.
 namespace gridstride {
 namespace blas {
 inline cudaDataType scalar_type(cublasComputeType_t compute) {
@@ -290,22 +291,23 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
                                : size_t(column) * size_t(ld) + size_t(row));
         return res;
     }
-    // Accumulates one column of the result in `sums`.
+    // Accumulates one column of the result in `accumulators`.
     GRIDSTRIDE_NO_TSAN static void add_column(
-        double *sums, const double *left, const double *factors, int rows, int inner) {
+        double *accumulators, const double *left, const double *factors, int rows, int inner) {
         for (int i = 0; i < inner; i++)
-            for (int row = 0; row < rows; row++) sums[row] += left[size_t(i) * size_t(rows) + size_t(row)] * factors[i];
+            for (int row = 0; row < rows; row++)
+                accumulators[row] += left[size_t(i) * size_t(rows) + size_t(row)] * factors[i];
     }
     bool is_supported() const { return bytes_of(type_a) && bytes_of(type_b) && bytes_of(type_c); }
-    // Calls `store(row, column, sum)` per element of the product.
+    // Calls `store(row, column, accumulator)` per element of the product.
     template <class F> void visit(bool transpose_a, bool transpose_b, const void *a, const void *b, F store) const {
         const auto left = columns(transpose_a, type_a, a, lda, m, k);
         const auto right = columns(transpose_b, type_b, b, ldb, k, n);
-        std::vector<double> sums(static_cast<size_t>(m));
+        std::vector<double> accumulators(static_cast<size_t>(m));
         for (int column = 0; column < n; column++) {
-            std::fill(sums.begin(), sums.end(), 0.0);
-            add_column(sums.data(), left.data(), right.data() + size_t(column) * size_t(k), m, k);
-            for (int row = 0; row < m; row++) store(row, column, sums[size_t(row)]);
+            std::fill(accumulators.begin(), accumulators.end(), 0.0);
+            add_column(accumulators.data(), left.data(), right.data() + size_t(column) * size_t(k), m, k);
+            for (int row = 0; row < m; row++) store(row, column, accumulators[size_t(row)]);
         }
     }
     cublasStatus_t run(const void *alpha, const void *a, const void *b, const void *beta, void *c) const {
@@ -314,11 +316,11 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
             ldc < m)
             return CUBLAS_STATUS_INVALID_VALUE;
         DeviceAccessScope access;
-        const double scale = read_element(type_scalar, alpha, 0), old = read_element(type_scalar, beta, 0);
-        visit(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, a, b, [&](int row, int column, double sum) {
+        const double alpha_value = read_element(type_scalar, alpha, 0), beta_value = read_element(type_scalar, beta, 0);
+        visit(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, a, b, [&](int row, int column, double accumulator) {
             const size_t at = size_t(column) * size_t(ldc) + size_t(row);
-            const double before = old == 0 ? 0 : old * read_element(type_c, c, at);
-            write_element(type_c, c, at, scale * sum + before);
+            const double beta_c = beta_value == 0 ? 0 : beta_value * read_element(type_c, c, at);
+            write_element(type_c, c, at, alpha_value * accumulator + beta_c);
         });
         mark_initialized(c, size_t(m && n ? (n - 1) * size_t(ldc) + size_t(m) : 0) * size_t(bytes_of(type_c)));
         return CUBLAS_STATUS_SUCCESS;
@@ -331,9 +333,9 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
         return CUBLAS_STATUS_SUCCESS;
     }
 };
-inline auto strided_batch(const void *p, long long stride, cudaDataType kind) {
+inline auto strided_batch(const void *p, long long stride, cudaDataType type) {
     return std::function<const void *(int)>(
-        [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(kind); });
+        [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(type); });
 }
 inline auto pointer_array(const void *const *pointers) {  // an array of pointers in device memory
     return std::function<const void *(int)>([=](int i) { return load_scalar(pointers + i); });
@@ -375,9 +377,9 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
         int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
         using namespace gridstride::blas; \
         const Gemm gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
-        return run_in_stream(h, [=, scale = Scalar<T>(alpha), old = Scalar<T>(beta)] { \
-            const T factor = scale.get(), added = old.get(); \
-            return gemm.run(&factor, a, b, &added, c); \
+        return run_in_stream(h, [=, alpha_scalar = Scalar<T>(alpha), beta_scalar = Scalar<T>(beta)] { \
+            const T alpha_value = alpha_scalar.get(), beta_value = beta_scalar.get(); \
+            return gemm.run(&alpha_value, a, b, &beta_value, c); \
         }); \
     } \
     inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \

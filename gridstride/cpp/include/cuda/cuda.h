@@ -1,4 +1,4 @@
-// A part of the driver API: tensor maps
+// The part of the driver API for tensor maps
 #pragma once
 #include "emulator.h"
 
@@ -48,7 +48,7 @@ enum CUtensorMapL2promotion {
 };
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA };
 
-// Encodes a tensor map. `strides` has the strides in bytes of all axes but the first, which is contiguous.
+// Encodes a tensor map. `strides` contains the strides in bytes of all axes but the first, which is contiguous.
 inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
     const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *element_strides,
     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
@@ -73,8 +73,8 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType typ
     memcpy(out, &map, sizeof map);
     return CUDA_SUCCESS;
 }
-// Encodes a tensor map for the pixels under a filter, of images N x D x H x W x C; corners have an element per spatial
-// axis, W first.
+// Encodes a tensor map in im2col mode, for the pixels under a filter, of images N x D x H x W x C. Corners have an
+// element per spatial axis, W first.
 inline CUresult cuTensorMapEncodeIm2col(CUtensorMap *out, CUtensorMapDataType type, cuuint32_t rank, void *base,
     const cuuint64_t *sizes, const cuuint64_t *strides, const int *lower, const int *upper, cuuint32_t channels,
     cuuint32_t pixels, const cuuint32_t *element_strides, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
@@ -109,11 +109,12 @@ inline CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *, CUtensorMapDataType, 
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 inline CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *base) {
-    ::gridstride::TensorMap own;
-    memcpy(&own, map, sizeof own);
-    if (!::gridstride::is_tensor_map(own) || reinterpret_cast<uintptr_t>(base) % 16) return CUDA_ERROR_INVALID_VALUE;
-    own.base = static_cast<char *>(base);
-    memcpy(map, &own, sizeof own);
+    ::gridstride::TensorMap updated_map;
+    memcpy(&updated_map, map, sizeof updated_map);
+    if (!::gridstride::is_tensor_map(updated_map) || reinterpret_cast<uintptr_t>(base) % 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    updated_map.base = static_cast<char *>(base);
+    memcpy(map, &updated_map, sizeof updated_map);
     return CUDA_SUCCESS;
 }
 typedef cudaLaunchAttribute CUlaunchAttribute;
@@ -142,10 +143,10 @@ inline cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, 
     cudaDriverEntryPointQueryResult *result = nullptr) {
     return cudaGetDriverEntryPointByVersion(symbol, function, CUDA_VERSION, flags, result);
 }
-inline CUresult cuGetErrorName(CUresult error, const char **text) {
-    return *text = error ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_SUCCESS", CUDA_SUCCESS;
+inline CUresult cuGetErrorName(CUresult error, const char **name) {
+    return *name = error ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_SUCCESS", CUDA_SUCCESS;
 }
-inline CUresult cuGetErrorString(CUresult error, const char **text) {
-    return *text = error ? "invalid argument" : "no error", CUDA_SUCCESS;
+inline CUresult cuGetErrorString(CUresult error, const char **description) {
+    return *description = error ? "invalid argument" : "no error", CUDA_SUCCESS;
 }
 #include "driver_memory.h"

@@ -59,8 +59,8 @@ inline cufftResult create(cufftHandle *handle) {
 }
 inline bool is_complex_input(cufftType type) { return type != CUFFT_R2C && type != CUFFT_D2Z; }
 inline bool is_complex_output(cufftType type) { return type != CUFFT_C2R && type != CUFFT_Z2D; }
-// Returns the layout of a contiguous array. A complex array of a real transform has only the first half of the last
-// axis.
+// Returns the layout of a contiguous array. The complex array of a real transform contains only the first half of the
+// last axis.
 inline ArrayLayout contiguous_layout(const int *sizes, int rank, bool is_half) {
     ArrayLayout layout{{}, 1, 1};
     for (int axis = 0; axis < rank; axis++) {

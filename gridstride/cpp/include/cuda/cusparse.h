@@ -56,7 +56,7 @@ typedef cusparseMatDescr *cusparseMatDescr_t;
 
 struct cusparseSpMatDescr {
     int64_t rows, columns, nonzeros;
-    void *row_indices, *column_indices, *values;            // for CSR (CSC), row_indices (column_indices) has offsets
+    void *row_indices, *column_indices, *values;          // for CSR (CSC), row_indices (column_indices) has the offsets
     cusparseIndexType_t row_type, column_type;
     cusparseIndexBase_t base;
     cudaDataType type;
@@ -191,13 +191,13 @@ template <class F> GRIDSTRIDE_NO_TSAN bool visit_nonzeros(const cusparseSpMatDes
     const void *const indices = is_csc ? m.row_indices : m.column_indices;
     const cusparseIndexType_t offset_type = is_csc ? m.column_type : m.row_type,
                               index_type = is_csc ? m.row_type : m.column_type;
-    const int64_t lines = is_coo ? m.nonzeros : is_csc ? m.columns : m.rows;
-    for (int64_t line = 0; line < lines; line++) {
-        const int64_t first = is_coo ? line : read_index(offset_type, offsets, line) - m.base;
-        const int64_t end = is_coo ? line + 1 : read_index(offset_type, offsets, line + 1) - m.base;
+    const int64_t num_slices = is_coo ? m.nonzeros : is_csc ? m.columns : m.rows;  // a slice: a row, column or element
+    for (int64_t slice = 0; slice < num_slices; slice++) {
+        const int64_t first = is_coo ? slice : read_index(offset_type, offsets, slice) - m.base;
+        const int64_t end = is_coo ? slice + 1 : read_index(offset_type, offsets, slice + 1) - m.base;
         if (first < 0 || end > m.nonzeros) return false;
         for (int64_t i = first; i < end; i++) {
-            const int64_t major = is_coo ? read_index(offset_type, offsets, i) - m.base : line,
+            const int64_t major = is_coo ? read_index(offset_type, offsets, i) - m.base : slice,
                           minor = read_index(index_type, indices, i) - m.base;
             const int64_t row = is_csc ? minor : major, column = is_csc ? major : minor;
             if (row < 0 || row >= m.rows || column < 0 || column >= m.columns) return false;
@@ -206,8 +206,8 @@ template <class F> GRIDSTRIDE_NO_TSAN bool visit_nonzeros(const cusparseSpMatDes
     }
     return true;
 }
-inline size_t entries(int64_t lines, const cusparseSpMatDescr &m, bool is_compressed) {
-    return size_t(is_compressed ? lines + 1 : m.nonzeros);
+inline size_t entries(int64_t num_slices, const cusparseSpMatDescr &m, bool is_compressed) {
+    return size_t(is_compressed ? num_slices + 1 : m.nonzeros);
 }
 inline std::vector<library::Array> arrays_of(const cusparseSpMatDescr &m) {
     const size_t rows = entries(m.rows, m, m.format == CUSPARSE_FORMAT_CSR),
@@ -226,26 +226,26 @@ struct SpMM {                                 // c = alpha * op(a) @ op(b) + bet
     bool transpose_a, transpose_b;
     double alpha, beta;
 
-    GRIDSTRIDE_NO_TSAN bool add_products(std::vector<double> &sums) const {
-        return visit_nonzeros(a, [this, &sums](int64_t row, int64_t column, double value) {
+    GRIDSTRIDE_NO_TSAN bool add_products(std::vector<double> &accumulators) const {
+        return visit_nonzeros(a, [this, &accumulators](int64_t row, int64_t column, double value) {
             const int64_t to = transpose_a ? column : row, from = transpose_a ? row : column;
             for (int64_t i = 0; i < c.columns; i++)
-                sums[size_t(to * c.columns + i)] += value *
+                accumulators[size_t(to * c.columns + i)] += value *
                     library::read_element(b.type, b.values, transpose_b ? index_of(b, i, from) : index_of(b, from, i));
         });
     }
     GRIDSTRIDE_NO_TSAN void run() const {
-        std::vector<double> sums(size_t(c.rows * c.columns));
-        if (!add_products(sums)) {
+        std::vector<double> accumulators(size_t(c.rows * c.columns));
+        if (!add_products(accumulators)) {
             set_error(cudaErrorIllegalAddress);
             return;
         }
         for (int64_t row = 0; row < c.rows; row++)
             for (int64_t column = 0; column < c.columns; column++) {
                 const size_t at = index_of(c, row, column);
-                const double before = beta == 0 ? 0 : beta * library::read_element(c.type, c.values, at);
+                const double beta_c = beta == 0 ? 0 : beta * library::read_element(c.type, c.values, at);
                 library::write_element(
-                    c.type, c.values, at, alpha * sums[size_t(row * c.columns + column)] + before);
+                    c.type, c.values, at, alpha * accumulators[size_t(row * c.columns + column)] + beta_c);
             }
     }
 };

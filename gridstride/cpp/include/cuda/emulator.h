@@ -50,12 +50,12 @@
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 
 namespace gridstride {
-// What __CUDA_ARCH__ is: the value of the macro GRIDSTRIDE_ARCH (toolchain/build.py)
+// The value of __CUDA_ARCH__, from the macro GRIDSTRIDE_ARCH (toolchain/build.py)
 [[maybe_unused]] static int architecture = __CUDA_ARCH__;
 }
 
-#define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
-#define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
+#define GRIDSTRIDE_STRINGIFY(...) #__VA_ARGS__
+#define GRIDSTRIDE_NAME(...) GRIDSTRIDE_STRINGIFY(__VA_ARGS__)
 
 // rewriters/launches.py rewrites `kernel<<<1, 32>>>(x)` to
 // GRIDSTRIDE_LAUNCH(GRIDSTRIDE_CONFIG(1, 32), GRIDSTRIDE_KERNEL_CALL(kernel), x)
@@ -115,10 +115,10 @@ static inline bool begin_worker() { return has_worker; }
 template <class F> struct CallOf {
     GRIDSTRIDE_NO_TSAN static void thread(void *f) { (*static_cast<F *>(f))(); }
     static void copy(void *to, const void *f) { new (to) F(*static_cast<const F *>(f)); }
-    static void drop(void *f) { static_cast<F *>(f)->~F(); }
+    static void destroy(void *f) { static_cast<F *>(f)->~F(); }
     static constexpr bool is_trivial = std::is_trivially_copyable_v<F>;
     static constexpr CallType type = {
-        sizeof(F), alignof(F), thread, is_trivial ? nullptr : copy, is_trivial ? nullptr : drop, begin_worker};
+        sizeof(F), alignof(F), thread, is_trivial ? nullptr : copy, is_trivial ? nullptr : destroy, begin_worker};
 };
 template <class F, class... A>
 GRIDSTRIDE_NO_TSAN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
@@ -188,8 +188,8 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
         GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
 #define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) GRIDSTRIDE_SYMBOL_IN(, slot, x, init, name, kind)
 
-// `exit` and `abort` must not end the process of a notebook, and printed text must appear in the notebook.
-inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
+// `exit` and `abort` must not end the process of a notebook, and output must appear in the notebook.
+inline int gridstride_puts(const char *string) { return ::gridstride::print("%s\n", string); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::exit_program(code); }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() {

@@ -1,5 +1,5 @@
-// A finding: its code, fields, location and thread, without text. diagnostics/messages.py has the text of each code and
-// the values that its fields may have; tests/test_cpp_findings.py compares its codes with the list below.
+// A finding: its code, fields, location and thread, without the message. diagnostics/messages.py has the message of
+// each code and the valid values of its fields; tests/test_cpp_findings.py compares its codes with the list below.
 #pragma once
 #include <initializer_list>
 #include <stdint.h>
@@ -11,7 +11,7 @@ namespace gridstride {
 enum Kind {
     nothing, memcheck, racecheck, initcheck, synccheck, fencecheck, launch_failed, assertion, crash, timeout,
     interrupted, warning,
-    phrase                             // the kind of codes that are a part of a finding
+    phrase                             // a phrase in the message of a finding
 };
 
 #define GRIDSTRIDE_CODES(X) \
@@ -103,7 +103,7 @@ struct Field {
     char name[16];
     int type, count;                   // count: of integers, or, for a phrase, of its fields, which follow
     long long values[max_values];
-    char string[384];                  // the text, or the code of the phrase
+    char string[384];                  // the string, or the code of the phrase
 
     Field() = default;
     template <class I> Field(const char *name, I x) : Field(name, number, 1) {

@@ -8,14 +8,14 @@ namespace gridstride {
 class Kernel {
     const void *address = nullptr;
     const char *name = "";
-    GraphWork (*work_maker)(const Kernel &, const Config &, void **args) = nullptr;
+    DeferredWork (*work_maker)(const Kernel &, const Config &, void **args) = nullptr;
 
-    template <class... P> static GraphWork bind_arguments(const Config &c, const char *name, void (*kernel)(P...),
+    template <class... P> static DeferredWork bind_arguments(const Config &c, const char *name, void (*kernel)(P...),
         std::remove_reference_t<P>... args) {
         return make_work([=] { return launch(c, name, 0, kernel, args...), int(cudaPeekAtLastError()); });
     }
     template <class... P, size_t... i>
-    static GraphWork unpack_arguments(const Config &c, const char *name, void (*kernel)(P...),
+    static DeferredWork unpack_arguments(const Config &c, const char *name, void (*kernel)(P...),
         [[maybe_unused]] void **args, std::index_sequence<i...>) {
         return bind_arguments<P...>(c, name, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
     }
@@ -29,13 +29,13 @@ public:
               return unpack_arguments(c, k.name, typed_kernel, args, std::index_sequence_for<P...>());
           }) {}
     explicit operator bool() const { return address; }
-    GraphWork work(const Config &c, void **args) const { return work_maker(*this, c, args); }
+    DeferredWork work(const Config &c, void **args) const { return work_maker(*this, c, args); }
 };
 
 struct Condition { unsigned value, initial; };
 
 inline cudaError_t add_node(cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t n,
-    NodeKind kind, const GraphWork &work) {
+    NodeKind kind, const DeferredWork &work) {
     *node = add_node(graph, kind, work);
     for (size_t i = 0; i < n; i++) set_edge(dependencies[i], *node, true);
     return cudaSuccess;
@@ -103,13 +103,13 @@ struct cudaGraphNodeParams {
 
 namespace gridstride {
 inline bool is_launchable(const cudaKernelNodeParams *p) { return p->func && !p->extra; }
-inline GraphWork work_for(const cudaKernelNodeParams *p) {
+inline DeferredWork work_for(const cudaKernelNodeParams *p) {
     return p->func.work(Config(p->gridDim, p->blockDim, p->sharedMemBytes), p->kernelParams);
 }
-inline GraphWork work_for(const cudaMemcpy3DParms *p) {
+inline DeferredWork work_for(const cudaMemcpy3DParms *p) {
     return make_work([copy = *p] { return int(cudaMemcpy3D(&copy, 0)); });
 }
-inline GraphWork work_for(const cudaMemsetParams *p) {
+inline DeferredWork work_for(const cudaMemsetParams *p) {
     return make_work([m = *p] {
         const StreamOperation operation("cudaMemset2D", nullptr, 0);
         std::vector<char> row(m.width * m.elementSize);
@@ -121,13 +121,15 @@ inline GraphWork work_for(const cudaMemsetParams *p) {
         return 0;
     });
 }
-inline GraphWork work_for(const cudaHostNodeParams *p) { return make_work([h = *p] { return h.fn(h.userData), 0; }); }
-inline GraphWork copy_work(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+inline DeferredWork work_for(const cudaHostNodeParams *p) {
+    return make_work([h = *p] { return h.fn(h.userData), 0; });
+}
+inline DeferredWork copy_work(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     return make_work([=] { return int(cudaMemcpy(to, from, bytes, kind, 0)); });
 }
-inline GraphWork empty_work() { return make_work([] { return 0; }); }
+inline DeferredWork empty_work() { return make_work([] { return 0; }); }
 // The bodies live as long as the program.
-inline GraphWork work_for(const cudaConditionalNodeParams *p) {
+inline DeferredWork work_for(const cudaConditionalNodeParams *p) {
     return make_work([c = *p] {
         auto &condition = *reinterpret_cast<Condition *>(c.handle);
         const unsigned value = condition.value;
@@ -252,12 +254,12 @@ inline cudaError_t cudaGraphRemoveDependencies(
     return cudaSuccess;
 }
 
-// Changes of a node, and of an instantiated graph
+// Updates of nodes and of instantiated graphs
 
 namespace gridstride {
-inline cudaError_t replace_work(GraphNode *node, NodeKind kind, const GraphWork &work) {
+inline cudaError_t replace_work(GraphNode *node, NodeKind kind, const DeferredWork &work) {
     if (!node || node_kind(node) != kind) {
-        work.drop(work.work);
+        work.destroy(work.callable);
         return record_error(cudaErrorInvalidValue);
     }
     return set_work(node, work), cudaSuccess;

@@ -1,5 +1,5 @@
 // `new` and `delete` in device functions: from the device's heap in a kernel, from the host's otherwise. The rewriter
-// replaces them by `new (gridstride::heap)` and `gridstride::DeviceDelete{...}->*`.
+// replaces them with `new (gridstride::heap)` and `gridstride::DeviceDelete{...}->*`.
 #pragma once
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// CUDA's intrinsics on bits, integers and conversions, the cached loads and stores, clocks and traps.
+// CUDA's intrinsics for bits, integers and conversions, loads and stores with cache hints, clocks and traps.
 #pragma once
 #include <fenv.h>
 #include <math.h>
@@ -31,8 +31,8 @@ template <class I, class T> auto saturate_to(T x) {
 
 template <class T> constexpr auto magnitude(T x) { return x < 0 ? -x : x; }
 
-// Applies `op` to the corresponding parts, of type `I`, of two words.
-template <class I, class F> auto map_parts(unsigned a, unsigned b, F op) {
+// Applies `op` to the corresponding packed integers, of type `I`, of two words.
+template <class I, class F> auto map_packed(unsigned a, unsigned b, F op) {
     unsigned r = 0;
     for (unsigned s = 0; s < 32; s += 8 * sizeof(I))
         r |= (unsigned(op(int(I(a >> s)), int(I(b >> s)))) & 0xffffffffu >> (32 - 8 * sizeof(I))) << s;
@@ -47,7 +47,7 @@ template <class A, class B> auto dot(A a, B b, int start, int n) {   // a0*b[sta
     for (int i = 0; i < n; i++) r += unsigned(a[i] * b[start + i]);
     return int(r);
 }
-template <class T, int n> struct Parts { T item[n]; auto operator[](int i) const { return item[i]; } };
+template <class T, int n> struct PackedItems { T item[n]; auto operator[](int i) const { return item[i]; } };
 }
 
 // Bits
@@ -113,12 +113,12 @@ inline unsigned __urhadd(unsigned a, unsigned b) { return unsigned(((unsigned lo
 
 // Dot products of bytes, and of shorts with bytes
 inline int __dp4a(int a, int b, int c) {
-    using Bytes = gridstride::Parts<signed char, 4>;
+    using Bytes = gridstride::PackedItems<signed char, 4>;
     return int(
         unsigned(c) + unsigned(gridstride::dot(gridstride::bit_cast<Bytes>(a), gridstride::bit_cast<Bytes>(b), 0, 4)));
 }
 inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
-    using Bytes = gridstride::Parts<unsigned char, 4>;
+    using Bytes = gridstride::PackedItems<unsigned char, 4>;
     return c + unsigned(gridstride::dot(gridstride::bit_cast<Bytes>(a), gridstride::bit_cast<Bytes>(b), 0, 4));
 }
 inline int __dp4a(char4 a, char4 b, int c) {
@@ -130,13 +130,13 @@ inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
 #define GRIDSTRIDE_DP2A(name, start) \
     inline int name(int a, int b, int c) { \
         using namespace gridstride; \
-        const auto bytes = bit_cast<Parts<signed char, 4>>(b); \
-        return int(unsigned(c) + unsigned(dot(bit_cast<Parts<short, 2>>(a), bytes, start, 2))); \
+        const auto bytes = bit_cast<PackedItems<signed char, 4>>(b); \
+        return int(unsigned(c) + unsigned(dot(bit_cast<PackedItems<short, 2>>(a), bytes, start, 2))); \
     } \
     inline unsigned name(unsigned a, unsigned b, unsigned c) { \
         using namespace gridstride; \
-        const auto bytes = bit_cast<Parts<unsigned char, 4>>(b); \
-        return c + unsigned(dot(bit_cast<Parts<unsigned short, 2>>(a), bytes, start, 2)); \
+        const auto bytes = bit_cast<PackedItems<unsigned char, 4>>(b); \
+        return c + unsigned(dot(bit_cast<PackedItems<unsigned short, 2>>(a), bytes, start, 2)); \
     } \
     inline int name(short2 a, char4 b, int c) { \
         return name(gridstride::bit_cast<int>(a), gridstride::bit_cast<int>(b), c); \
@@ -152,16 +152,16 @@ GRIDSTRIDE_DP2A(__dp2a_hi, 2)
 #define GRIDSTRIDE_PAIRWISE(name, n, I, expression) \
     inline unsigned name##n(unsigned x, unsigned y) { \
         using gridstride::magnitude; \
-        return gridstride::map_parts<I>(x, y, [](int a, int b) { return expression; }); \
+        return gridstride::map_packed<I>(x, y, [](int a, int b) { return expression; }); \
     }
 #define GRIDSTRIDE_UNARY(name, n, I, expression) \
     inline unsigned name##n(unsigned x) { \
-        return gridstride::map_parts<I>(x, 0, [](int a, int) { return expression; }); \
+        return gridstride::map_packed<I>(x, 0, [](int a, int) { return expression; }); \
     }
 #define GRIDSTRIDE_COMPARISON(name, n, I, op) \
     GRIDSTRIDE_PAIRWISE(__vcmp##name, n, I, a op b ? -1 : 0) \
     GRIDSTRIDE_PAIRWISE(__vset##name, n, I, a op b ? 1 : 0)
-#define GRIDSTRIDE_SUM_OF_PARTS(name, n, difference) \
+#define GRIDSTRIDE_SUM_OF_ITEMS(name, n, difference) \
     inline unsigned name##n(unsigned x, unsigned y) { \
         unsigned r = 0; \
         for (unsigned d = difference##n(x, y); d; d = n == 2 ? d >> 16 : d >> 8) r += d & (n == 2 ? 0xffffu : 0xffu); \
@@ -197,17 +197,17 @@ GRIDSTRIDE_DP2A(__dp2a_hi, 2)
     GRIDSTRIDE_COMPARISON(ltu, n, U, <) \
     GRIDSTRIDE_COMPARISON(les, n, S, <=) \
     GRIDSTRIDE_COMPARISON(leu, n, U, <=) \
-    GRIDSTRIDE_SUM_OF_PARTS(__vsads, n, __vabsdiffs) \
-    GRIDSTRIDE_SUM_OF_PARTS(__vsadu, n, __vabsdiffu)
+    GRIDSTRIDE_SUM_OF_ITEMS(__vsads, n, __vabsdiffs) \
+    GRIDSTRIDE_SUM_OF_ITEMS(__vsadu, n, __vabsdiffu)
 GRIDSTRIDE_SIMD(2, short, unsigned short)
 GRIDSTRIDE_SIMD(4, signed char, unsigned char)
 #undef GRIDSTRIDE_PAIRWISE
 #undef GRIDSTRIDE_UNARY
 #undef GRIDSTRIDE_COMPARISON
-#undef GRIDSTRIDE_SUM_OF_PARTS
+#undef GRIDSTRIDE_SUM_OF_ITEMS
 #undef GRIDSTRIDE_SIMD
 
-// The same bits as another type
+// Reinterpretation of the bits as another type
 inline int __float_as_int(float x) { return gridstride::bit_cast<int>(x); }
 inline unsigned __float_as_uint(float x) { return gridstride::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return gridstride::bit_cast<float>(x); }

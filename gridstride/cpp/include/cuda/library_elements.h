@@ -7,12 +7,12 @@
 
 namespace gridstride {
 namespace library {
-GRIDSTRIDE_NO_TSAN inline int bytes_of(cudaDataType kind) {
-    return kind == CUDA_R_64F ? 8 : kind == CUDA_R_32F || kind == CUDA_R_32I ? 4
-         : kind == CUDA_R_16F || kind == CUDA_R_16BF ? 2 : kind == CUDA_R_8I || kind == CUDA_R_8U ? 1 : 0;
+GRIDSTRIDE_NO_TSAN inline int bytes_of(cudaDataType type) {
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F || type == CUDA_R_32I ? 4
+         : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : type == CUDA_R_8I || type == CUDA_R_8U ? 1 : 0;
 }
-GRIDSTRIDE_NO_TSAN inline double read_element(cudaDataType kind, const void *p, size_t i) {
-    switch (kind) {
+GRIDSTRIDE_NO_TSAN inline double read_element(cudaDataType type, const void *p, size_t i) {
+    switch (type) {
         case CUDA_R_64F: return static_cast<const double *>(p)[i];
         case CUDA_R_32F: return double(static_cast<const float *>(p)[i]);
         case CUDA_R_16F: return double(float(static_cast<const __half *>(p)[i]));
@@ -22,8 +22,8 @@ GRIDSTRIDE_NO_TSAN inline double read_element(cudaDataType kind, const void *p, 
         default: return static_cast<const unsigned char *>(p)[i];
     }
 }
-GRIDSTRIDE_NO_TSAN inline void write_element(cudaDataType kind, void *p, size_t i, double x) {
-    switch (kind) {
+GRIDSTRIDE_NO_TSAN inline void write_element(cudaDataType type, void *p, size_t i, double x) {
+    switch (type) {
         case CUDA_R_64F: static_cast<double *>(p)[i] = x; break;
         case CUDA_R_32F: static_cast<float *>(p)[i] = float(x); break;
         case CUDA_R_16F: static_cast<__half *>(p)[i] = __double2half(x); break;
@@ -37,6 +37,6 @@ template <class T> T load_scalar(const T *p) {
     const DeviceAccessScope access;
     return *p;
 }
-GRIDSTRIDE_NO_TSAN inline double load_scalar(cudaDataType kind, const void *p) { return read_element(kind, p, 0); }
+GRIDSTRIDE_NO_TSAN inline double load_scalar(cudaDataType type, const void *p) { return read_element(type, p, 0); }
 }
 }

@@ -1,4 +1,4 @@
-// The types of the elements of arrays, by number, for CUDA's libraries
+// The element types of CUDA's libraries, with their numeric codes
 #pragma once
 
 enum cudaDataType_t {

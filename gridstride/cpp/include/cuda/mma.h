@@ -1,6 +1,6 @@
-// nvcuda::wmma: each lane holds some elements of a fragment. CUDA does not specify which ones, and here they differ
-// from a GPU: element i of a lane is element lane*num_elements + i of the tile, in row-major order, or in column-major
-// order if the fragment is declared col_major.
+// nvcuda::wmma. CUDA does not specify which elements of a fragment a lane holds, and they differ here from a GPU:
+// element i of a lane is element lane*num_elements + i of the tile, in row-major order, or in column-major order if the
+// fragment is declared col_major.
 #pragma once
 #include "cuda_bf16.h"
 #include "ptx_matrices.h"
@@ -58,22 +58,22 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
 
     static int element_index(int lane, int i) { return (lane * num_elements + i) % size; }
 };
-template <class Use, int m, int n, int k, class T, class Layout = void> struct UnknownFragment {
+template <class Use, int m, int n, int k, class T, class Layout = void> struct UnemulatedFragment {
     using element_type = int;
     using storage_element_type = int;
     enum { num_elements = 1, num_storage_elements = 1 };
     int x[1];
 };
-#define GRIDSTRIDE_UNKNOWN_FRAGMENT(T, m, n, k) \
+#define GRIDSTRIDE_UNEMULATED_FRAGMENT(T, m, n, k) \
     template <class Use, class Layout> \
     struct fragment<Use, m, n, k, experimental::precision::T, Layout> \
-        : UnknownFragment<Use, m, n, k, experimental::precision::T, Layout> {};
-GRIDSTRIDE_UNKNOWN_FRAGMENT(s4, 8, 8, 32)
-GRIDSTRIDE_UNKNOWN_FRAGMENT(u4, 8, 8, 32)
-GRIDSTRIDE_UNKNOWN_FRAGMENT(b1, 8, 8, 128)
-#undef GRIDSTRIDE_UNKNOWN_FRAGMENT
-template <> struct fragment<accumulator, 8, 8, 32, int> : UnknownFragment<accumulator, 8, 8, 32, int> {};
-template <> struct fragment<accumulator, 8, 8, 128, int> : UnknownFragment<accumulator, 8, 8, 128, int> {};
+        : UnemulatedFragment<Use, m, n, k, experimental::precision::T, Layout> {};
+GRIDSTRIDE_UNEMULATED_FRAGMENT(s4, 8, 8, 32)
+GRIDSTRIDE_UNEMULATED_FRAGMENT(u4, 8, 8, 32)
+GRIDSTRIDE_UNEMULATED_FRAGMENT(b1, 8, 8, 128)
+#undef GRIDSTRIDE_UNEMULATED_FRAGMENT
+template <> struct fragment<accumulator, 8, 8, 32, int> : UnemulatedFragment<accumulator, 8, 8, 32, int> {};
+template <> struct fragment<accumulator, 8, 8, 128, int> : UnemulatedFragment<accumulator, 8, 8, 128, int> {};
 template <class... A> void bmma_sync(A &&...) { ::gridstride::not_emulated("wmma::bmma_sync"); }
 
 namespace emulator {

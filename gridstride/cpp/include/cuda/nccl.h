@@ -1,5 +1,5 @@
 // NCCL's host API for several devices of one process: communicators of ncclCommInitAll, with grouped calls. A
-// collective waits for the streams of all ranks, then the host computes it, in the order of the ranks.
+// collective waits for the streams of all ranks, then the host computes it, reducing in rank order.
 #pragma once
 #include <deque>
 #include <memory>
@@ -34,7 +34,7 @@ struct Call {
     size_t count;
     ncclDataType_t type;
     ncclRedOp_t op;
-    int root;                          // for send and receive: the other rank
+    int root;                          // for send and receive: the peer
     ncclComm_t comm;
     cudaStream_t stream;
     int line;
@@ -66,7 +66,7 @@ inline size_t bytes_of(ncclDataType_t type) {
 template <class T> T combine(ncclRedOp_t op, T a, T b) {
     return op == ncclProd ? T(a * b) : op == ncclMax ? (a < b ? b : a) : op == ncclMin ? (b < a ? b : a) : T(a + b);
 }
-// Stores the reduction of one element of each array; `A` is the type of the intermediate values.
+// Reduces the arrays element by element; `A` is the accumulator type.
 template <class T, class A> GRIDSTRIDE_NO_TSAN void reduce_as(
     ncclRedOp_t op, const std::vector<const void *> &arrays, size_t first, size_t count, void *to) {
     for (size_t i = 0; i < count; i++) {
@@ -106,10 +106,10 @@ inline void compute(const std::vector<Call> &calls) {
         for (size_t r = 0; r < ranks; r++) copy_unchecked(result.data() + r * bytes, inputs[r], bytes);
     } else if (first.kind == Kind::broadcast) copy_unchecked(result.data(), inputs[size_t(first.root)], bytes);
     else if (first.kind == Kind::reduce_scatter) {
-        std::vector<std::vector<char>> parts(ranks, result);
+        std::vector<std::vector<char>> chunks(ranks, result);
         for (size_t r = 0; r < ranks; r++)
-            reduce(first.type, first.op, inputs, r * first.count, first.count, parts[r].data());
-        for (size_t r = 0; r < ranks; r++) store(calls[r].to, parts[r]);
+            reduce(first.type, first.op, inputs, r * first.count, first.count, chunks[r].data());
+        for (size_t r = 0; r < ranks; r++) store(calls[r].to, chunks[r]);
         return;
     } else reduce(first.type, first.op, inputs, 0, first.count, result.data());
     for (size_t r = 0; r < ranks; r++)
@@ -119,18 +119,18 @@ inline std::vector<library::Array> arrays_of(const std::vector<Call> &calls) {
     std::vector<library::Array> arrays;
     for (size_t r = 0; r < calls.size(); r++) {
         const Call &c = calls[r];
-        const size_t bytes = c.count * bytes_of(c.type), all = bytes * calls.size();
+        const size_t bytes = c.count * bytes_of(c.type), total_bytes = bytes * calls.size();
         const bool reads = c.kind != Kind::broadcast || int(r) == c.root,
                    writes = c.kind != Kind::reduce || int(r) == c.root;
-        if (reads) arrays.push_back({c.from, c.kind == Kind::reduce_scatter ? all : bytes, false});
-        if (writes) arrays.push_back({c.to, c.kind == Kind::all_gather ? all : bytes, true});
+        if (reads) arrays.push_back({c.from, c.kind == Kind::reduce_scatter ? total_bytes : bytes, false});
+        if (writes) arrays.push_back({c.to, c.kind == Kind::all_gather ? total_bytes : bytes, true});
     }
     return arrays;
 }
 // Runs `f` as one operation of all streams: after their earlier operations, and before their later ones.
 template <class F> void run_on_all(const std::vector<Call> &calls, const std::vector<library::Array> &arrays, F f) {
-    int before;
-    cudaGetDevice(&before);
+    int previous_device;
+    cudaGetDevice(&previous_device);
     cudaEvent_t event;
     const auto on_device_of = [](const Call &call) { cudaSetDevice(call.comm->device); };
     for (size_t r = 1; r < calls.size(); r++) {
@@ -145,7 +145,7 @@ template <class F> void run_on_all(const std::vector<Call> &calls, const std::ve
     cudaEventRecord(event, calls[0].stream);
     for (size_t r = 1; r < calls.size(); r++) on_device_of(calls[r]), cudaStreamWaitEvent(calls[r].stream, event, 0);
     cudaEventDestroy(event);
-    cudaSetDevice(before);
+    cudaSetDevice(previous_device);
 }
 inline bool is_point_to_point(const Call &call) { return call.kind == Kind::send || call.kind == Kind::receive; }
 // Runs the next collective if every rank has called it; all arguments but the arrays must agree.
@@ -177,8 +177,11 @@ inline bool run_pair(CommunicatorGroup &group) {
                     [calls, bytes] { copy_unchecked(calls[1].to, calls[0].from, bytes); });
                 receivers.erase(receive);                  // of another queue, unless a rank sends to itself
                 if (&receivers == &senders) {
-                    for (auto own = senders.begin(); own != senders.end(); ++own)
-                        if (own->kind == Kind::send && own->root == calls[0].comm->rank) { senders.erase(own); break; }
+                    for (auto call = senders.begin(); call != senders.end(); ++call)
+                        if (call->kind == Kind::send && call->root == calls[0].comm->rank) {
+                            senders.erase(call);
+                            break;
+                        }
                 } else senders.erase(send);
                 return true;
             }

@@ -1,5 +1,5 @@
-// A part of NVSHMEM, for the devices of one process: a PE is an emulated device; in host code, the current device. The
-// n-th nvshmem_malloc of each device returns its part of the same symmetric array.
+// A subset of NVSHMEM, for the devices of one process: a PE is an emulated device; in host code, the current device.
+// The n-th nvshmem_malloc of each device returns its replica of the same symmetric array.
 #pragma once
 #include <vector>
 #include "cuda_runtime.h"
@@ -15,7 +15,7 @@ constexpr nvshmem_team_t NVSHMEM_TEAM_WORLD = 0;
 namespace gridstride {
 namespace shmem {
 inline std::vector<void *> arrays;         // the addresses on device 0
-inline size_t num_allocated[8] = {};       // by device: how many of the arrays it has allocated
+inline size_t num_allocated[8] = {};       // by device: the number of arrays that it has allocated
 inline int is_satisfied(uint64_t value, int comparison, uint64_t operand) {
     switch (comparison) {
         case NVSHMEM_CMP_EQ: return value == operand;
@@ -48,11 +48,11 @@ inline void nvshmem_free(void *p) { gridstride::symmetric_free(p); }
 inline void *nvshmem_ptr(const void *p, int pe) { return gridstride::symmetric_peer(p, pe); }
 inline void *nvshmemx_mc_ptr(nvshmem_team_t, const void *p) { return gridstride::multicast_address(p); }
 
-// Memory ordering: in a kernel, both are a fence of system scope.
+// Memory ordering: in a kernel, both are a fence with system scope.
 inline void nvshmem_fence() { gridstride::fence(gridstride::Scope::system); }
 inline void nvshmem_quiet() { gridstride::fence(gridstride::Scope::system); }
 
-// Puts and gets: the destination of a put, and the source of a get, is the address of the caller's own part.
+// Puts and gets: the destination of a put, and the source of a get, is an address in the caller's replica.
 inline void nvshmem_putmem(void *to, const void *from, size_t bytes, int pe) {
     gridstride_memcpy(gridstride::shmem::remote_address(static_cast<char *>(to), pe), from, bytes);
 }

@@ -1,4 +1,4 @@
-// Inline PTX: rewriters/ptx.py translates each instruction of an asm statement to a call of a function here, whose
+// Inline PTX: rewriters/ptx.py translates each instruction of an asm statement to a call of a function here; its
 // arguments are the line, the destinations and the sources. Constraints determine the types of registers: "r" uint32_t,
 // "f" float, "l" uint64_t, "h" uint16_t.
 #pragma once
@@ -97,7 +97,7 @@ inline void to_shared(int, uint64_t &d, uint64_t generic) {
     d = shared_address(reinterpret_cast<const void *>(generic));
 }
 inline void to_global(int, uint64_t &d, uint64_t generic) { d = generic; }
-// Rounds to 10 bits of mantissa; a tie is rounded to the value of larger magnitude.
+// Rounds to 10 mantissa bits, ties away from zero.
 inline uint32_t round_to_tf32(float x) {
     const uint32_t bits = bit_cast<uint32_t>(x);
     return x != x ? 0x7fffffff : (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
@@ -127,7 +127,7 @@ inline void scales_to_bfloats(int, uint32_t &d, uint16_t scales) {
     d = uint32_t(narrow<7>(decode_slot<E8M0>(scales, 1))) << 16 | narrow<7>(decode_slot<E8M0>(scales, 0));
 }
 
-// Shared memory, by addresses of 32 bits
+// Shared memory, by 32-bit addresses
 
 inline uint32_t window_address(uint32_t address) { return address; }
 inline uint32_t window_address(uint64_t address) { return uint32_t(address); }
@@ -368,12 +368,12 @@ GRIDSTRIDE_NO_TSAN void multimem_update(int line, Order order, Scope scope, uint
     });
 }
 
-// Video instructions, on one, two or four parts of a word; the results may be combined with a third source.
+// Video instructions, on one, two or four lanes of a word; the results may be combined with a third source.
 enum class Video { add, sub, absdiff, min, max, avrg, shl, shr, nothing };
-template <int lanes> int64_t part_of(uint32_t word, int i, bool is_signed) {
+template <int lanes> int64_t lane_value(uint32_t word, int i, bool is_signed) {
     constexpr int bits = 32 / lanes;
-    const uint32_t part = uint32_t(uint64_t(word) << (32 - bits * (i + 1)));     // the part's bits are the highest ones
-    return is_signed ? int64_t(int32_t(part) >> (32 - bits)) : int64_t(part >> (32 - bits));
+    const uint32_t shifted = uint32_t(uint64_t(word) << (32 - bits * (i + 1)));  // the lane's bits are the highest ones
+    return is_signed ? int64_t(int32_t(shifted) >> (32 - bits)) : int64_t(shifted >> (32 - bits));
 }
 inline int64_t apply_video(Video operation, int64_t a, int64_t b) {
     switch (operation) {
@@ -396,12 +396,12 @@ void video(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c = 0) {
     int64_t combined = is_signed ? int64_t(int32_t(c)) : int64_t(c);
     uint32_t merged = 0;
     for (int i = 0; i < lanes; i++) {
-        int64_t second = part_of<lanes>(b, i, b_signed);
+        int64_t second = lane_value<lanes>(b, i, b_signed);
         if (operation == Video::shl || operation == Video::shr)
             second = !clamps ? second & (bits - 1) : second < bits ? second : bits;
-        int64_t result = apply_video(operation, part_of<lanes>(a, i, a_signed), second);
+        int64_t result = apply_video(operation, lane_value<lanes>(a, i, a_signed), second);
         if (saturates) result = result < lowest ? lowest : result > highest ? highest : result;
-        else result = part_of<lanes>(uint32_t(result), 0, is_signed);
+        else result = lane_value<lanes>(uint32_t(result), 0, is_signed);
         merged |= uint32_t(uint64_t(result) & ((uint64_t(1) << bits) - 1)) << bits * i;
         combined = apply_video(combination == Video::nothing ? Video::add : combination, combined, result);
     }
@@ -411,8 +411,8 @@ void video(int, uint32_t &d, uint32_t a, uint32_t b, uint32_t c = 0) {
 // Pairs of 16-bit floats in a register
 template <int m, class F> uint32_t map_pairs(F f, uint32_t a, uint32_t b, uint32_t c = 0) {
     const auto half = [&](int i) {
-        const auto part = [i](uint32_t x) { return widen<m>((unsigned short)(x >> 16 * i)); };
-        return uint32_t(narrow<m>(f(part(a), part(b), part(c))));
+        const auto element = [i](uint32_t x) { return widen<m>((unsigned short)(x >> 16 * i)); };
+        return uint32_t(narrow<m>(f(element(a), element(b), element(c))));
     };
     return half(1) << 16 | half(0);
 }

@@ -169,34 +169,34 @@ GRIDSTRIDE_API void *multicast_address(const void *p);
 GRIDSTRIDE_API int multicast_replicas(const void *address, void *(&replicas)[8]);   // returns their number
 // Graphs: work with dependencies; a captured stream adds a chain of nodes
 enum class NodeKind { kernel, memcpy, memset, host, graph, empty, wait, record, alloc = 10, free, conditional = 13 };
-struct GraphWork {
-    void *work;                     // with copies of its arguments
-    int (*run)(void *work);         // an error of the runtime, or 0
-    void (*drop)(void *work);
+struct DeferredWork {
+    void *callable;                 // with copies of its arguments
+    int (*run)(void *callable);     // an error of the runtime, or 0
+    void (*destroy)(void *callable);
 };
 // Queues work of a stream, which the caller must then not run; returns false if operations are not queued.
-GRIDSTRIDE_API bool queue_work(const void *stream, const GraphWork &);
+GRIDSTRIDE_API bool queue_work(const void *stream, const DeferredWork &);
 GRIDSTRIDE_API bool is_queueing();
 GRIDSTRIDE_API bool defers_queue();  // whether the end of a call from Python leaves its operations in the queue
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
 // Launches from a kernel, which run after its grid; `is_tail`: after all other launches of the grid
-GRIDSTRIDE_API void launch_after_grid(const GraphWork &, bool is_tail);
+GRIDSTRIDE_API void launch_after_grid(const DeferredWork &, bool is_tail);
 struct Graph;
 struct GraphNode;
 GRIDSTRIDE_API bool is_any_stream_captured();
 GRIDSTRIDE_API Graph *capture_graph(const void *stream);           // null: the stream is not captured
 GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined_graph = nullptr, bool is_origin = true);
 GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: the capture began in another stream
-GRIDSTRIDE_API void add_captured_node(const void *stream, NodeKind, const GraphWork &);
+GRIDSTRIDE_API void add_captured_node(const void *stream, NodeKind, const DeferredWork &);
 // The dependencies of the next node of a captured stream; events pass them from one stream to another.
 GRIDSTRIDE_API GraphNode **capture_dependencies(const void *stream, size_t &n);
 GRIDSTRIDE_API void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool keep_existing);
 GRIDSTRIDE_API void record_capture_event(const void *event, const void *stream);
 GRIDSTRIDE_API void capture_waits_for_event(const void *stream, const void *event);
 GRIDSTRIDE_API Graph *new_graph();
-GRIDSTRIDE_API GraphNode *add_node(Graph *, NodeKind, const GraphWork &);
-GRIDSTRIDE_API void set_work(GraphNode *, const GraphWork &);
+GRIDSTRIDE_API GraphNode *add_node(Graph *, NodeKind, const DeferredWork &);
+GRIDSTRIDE_API void set_work(GraphNode *, const DeferredWork &);
 // adds or removes an edge; returns false if nothing changes
 GRIDSTRIDE_API bool set_edge(GraphNode *from, GraphNode *to, bool add);
 GRIDSTRIDE_API GraphNode *graph_node(Graph *, size_t n);           // null: out of range
@@ -235,7 +235,7 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 // A line of inline PTX carries a hash of its file's name: an access by PTX is recorded without a code address.
 constexpr int line_bits = 17;
 constexpr int plain_line(int line) { return line & ((1 << line_bits) - 1); }
-constexpr int name_hash(const char *path) {   // hashes the part after the last slash to 1 to 127
+constexpr int name_hash(const char *path) {   // hashes the name after the last slash to 1 to 127
     unsigned hash = 0;
     for (; *path; path++) hash = *path == '/' ? 0 : (hash * 31 + static_cast<unsigned char>(*path)) % 127;
     return int(hash) + 1;
@@ -266,7 +266,7 @@ GRIDSTRIDE_API void copy_async_commit();
 GRIDSTRIDE_API void copy_async_wait(unsigned groups);
 GRIDSTRIDE_API void copy_async_wait_all();
 
-// Clusters: blocks that run at the same time and can access each other's shared memory. The shared memory of block r of
+// Clusters: blocks that run concurrently and can access each other's shared memory. The shared memory of block r of
 // the cluster has addresses from r * block_window on.
 constexpr uint32_t block_window = 1u << 24;
 // __cluster_dims__: repeats the launch if its clusters have another shape
@@ -304,7 +304,7 @@ GRIDSTRIDE_API void fence_proxy_async();
 // A tensor map that cuTensorMapEncodeTiled encodes, in the emulator's format: innermost axis first, strides in bytes.
 // CuTe clears a bit in the second word of a small array's map, to work around a driver bug, so that word is unused.
 struct alignas(64) TensorMap {
-    char mark[8];
+    char magic[8];
     uint64_t patched_by_cute;
     char *base;
     // `im2col`: 0 in tiled mode; otherwise 1 and, from bit 4 * axis on, the traversal stride of that axis. In im2col
@@ -316,14 +316,14 @@ struct alignas(64) TensorMap {
     int lower_corner(int axis) const { return int16_t(box[axis + 1] & 0xffff); }
     int upper_corner(int axis) const { return box[axis + 1] >> 16; }
 };
-inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
+inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.magic, "gs tmap", sizeof map.magic); }
 // Bulk copies; `blocks`: the multicast mask of blocks of the cluster; 0: the block of the calling thread
 GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
 // st.async: stores to shared memory of a block of the cluster; its mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
-// What a tensor copy copies: a box; four rows of a matrix, with the column and four row indices as coordinates; the
-// pixels under a filter, with an offset per spatial axis after the coordinates
+// The source of a tensor copy. tiled: a box; rows: four rows of a matrix, with the column and four row indices as
+// coordinates; im2col: the pixels under a filter, with an offset per spatial axis after the coordinates
 enum class TensorMode { tiled, rows, im2col };
 // `of_pair`: with cta_group::2, the mbarrier is in the block of the CTA pair that has the parity of the rank in `bar`
 GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *coordinates, int rank, uint32_t bar,
@@ -333,16 +333,17 @@ GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *coordinates, in
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
-// The metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows. A group has
-// the indices of the two stored elements of four. Indices that PTX does not allow are a finding; without checks an
-// element is multiplied at its index, as on an H100. `has_two_halves`: odd lanes have the columns from 16 on.
+// The metadata of a 2:4 sparse operand: the word of a lane has four groups of 4 bits per row, for two rows. A group
+// contains the indices of the two stored elements of four. Indices that PTX does not allow are reported; without
+// checks, an element is multiplied at its index, as on an H100. `has_two_halves`: odd lanes have the columns from 16
+// on.
 inline int sparse_index(uint32_t word, int row, int group, int item) {
     return int(word >> (row * 16 + group * 4 + item * 2) & 3);
 }
 GRIDSTRIDE_API void check_metadata(const char *operation, uint32_t word, bool has_two_halves, bool is_ordered,
     int line);
 
-// Products of the tensor cores of a warp (fragments.cpp): c[m][n] += a[m][k] @ b[k][n]; n: 8, 16 or 32
+// MMA of a warp (fragments.cpp): c[m][n] += a[m][k] @ b[k][n]; n: 8, 16 or 32
 GRIDSTRIDE_API void multiply_matrices(const float *a, const float *b, double *c, int m, int n, int k);
 enum class Element { f16, bf16, tf32, f32, f64, s8, u8, s32 };
 // d = a @ b + c, for fragments of nvcuda::wmma
@@ -368,10 +369,10 @@ struct Wgmma {
     bool accumulates;
     int a_sign, b_sign;
     bool a_transposed, b_transposed;           // whether M or N is contiguous, not K
-    float *const *results, *const *accumulators;   // n/2 each: where results are stored, and the registers
+    float *const *results, *const *accumulators;   // n/2 each: the destinations, and the registers
     const uint32_t *metadata;              // for a 2:4 sparse `a`, with twice the K; or null
     int selector;
-    bool has_half_accumulators;            // whether a register has two 16-bit accumulators (n/4 registers)
+    bool has_half_accumulators;            // whether a register holds two 16-bit accumulators (n/4 registers)
 };
 GRIDSTRIDE_API void wgmma_fence();
 GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
@@ -445,12 +446,12 @@ struct Config {                      // the configuration between <<< and >>>, a
         int cooperative = 0)
         : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster), cooperative(cooperative) {}
 };
-// Describes the type of an object that contains a kernel and its arguments; only the source knows the type itself
+// The type-erased operations of an object that contains a kernel and its arguments
 struct CallType {
     size_t bytes, alignment;
     void (*thread)(void *call);                    // runs one thread of the kernel
     void (*copy)(void *to, const void *call);      // null: it is trivially copyable
-    void (*drop)(void *call);
+    void (*destroy)(void *call);
     bool (*begin)();                               // called before the launch, in the launching OS thread
 };
 struct Call {
@@ -480,9 +481,9 @@ struct Launch {
 };
 GRIDSTRIDE_API bool make_worker();                                 // prepares this OS thread for launches
 GRIDSTRIDE_API void run(const Launch &);
-// Returns how many blocks with this many threads and bytes of shared memory are resident per SM.
+// Returns the number of resident blocks per SM, for blocks with these threads and bytes of shared memory.
 GRIDSTRIDE_API int resident_blocks_per_sm(int threads, size_t shared);
-GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // what cudaFuncSetAttribute has set; default: 48 KB
+GRIDSTRIDE_API size_t &max_dynamic_shared_of(const char *kernel); // set by cudaFuncSetAttribute; default: 48 KB
 GRIDSTRIDE_API bool &allows_large_clusters(const char *kernel);    // whether clusters may have 16 blocks, not just 8
 
 GRIDSTRIDE_API bool on_device();
@@ -523,7 +524,7 @@ struct Transform {
     GRIDSTRIDE_API size_t bytes_out() const;
 };
 namespace fft {
-// direction: -1 forward, 1 inverse, without a factor
+// direction: -1 forward, 1 inverse; not normalized
 GRIDSTRIDE_API void run(const Transform &, const void *in, void *out, int direction);
 }
 // Runs `f(arg)`, and converts a crash to a finding; returns false if there is a finding. `code`: a function of the host
@@ -555,7 +556,8 @@ GRIDSTRIDE_API bool gridstride_get_leak(int n, gridstride_leak *);
 GRIDSTRIDE_API void gridstride_get_written(const void *p, size_t n, unsigned char *out);
 // receives the output of printf; null: stdout
 GRIDSTRIDE_API void gridstride_send_output_to(void (*sink)(const char *, size_t));
-// `batch` transforms of contiguous arrays. A complex array of a real transform has only half of the last axis.
+// `batch` transforms of contiguous arrays. The complex array of a real transform contains only half of
+// the last axis.
 struct gridstride_transform {
     const void *in;
     void *out;

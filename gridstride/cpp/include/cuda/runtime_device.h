@@ -96,20 +96,20 @@ inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, c
 }
 namespace gridstride {
 inline void set_texture_limits(cudaDeviceProp &p) {
-    constexpr int most = 1 << 15, layers = 2048;
+    constexpr int max_size = 1 << 15, layers = 2048;
     p.maxTexture1D = p.maxTexture2D[0] = p.maxSurface2D[0] = p.maxTexture2DLinear[0] = 1 << 17;
     p.maxTexture2D[1] = p.maxSurface2D[1] = 1 << 16, p.maxTexture1DLinear = 1 << 28;
     p.maxTexture2DLinear[1] = 65000, p.maxTexture2DLinear[2] = 2097120;
     for (int axis = 0; axis < 3; axis++) p.maxTexture3D[axis] = p.maxSurface3D[axis] = 16384;
-    p.maxTexture3DAlt[0] = p.maxTexture3DAlt[1] = 8192, p.maxTexture3DAlt[2] = most;
+    p.maxTexture3DAlt[0] = p.maxTexture3DAlt[1] = 8192, p.maxTexture3DAlt[2] = max_size;
     for (int axis = 0; axis < 2; axis++)
         p.maxTexture2DMipmap[axis] = p.maxTexture2DGather[axis] = p.maxTexture2DLayered[axis] =
-            p.maxSurface2DLayered[axis] = most;
-    p.maxTexture1DMipmap = p.maxTextureCubemap = p.maxSurface1D = p.maxSurfaceCubemap = most;
-    for (int *sizes : {p.maxTexture1DLayered, p.maxSurface1DLayered}) sizes[0] = most, sizes[1] = layers;
+            p.maxSurface2DLayered[axis] = max_size;
+    p.maxTexture1DMipmap = p.maxTextureCubemap = p.maxSurface1D = p.maxSurfaceCubemap = max_size;
+    for (int *sizes : {p.maxTexture1DLayered, p.maxSurface1DLayered}) sizes[0] = max_size, sizes[1] = layers;
     p.maxTexture2DLayered[2] = p.maxSurface2DLayered[2] = layers;
     for (int *sizes : {p.maxTextureCubemapLayered, p.maxSurfaceCubemapLayered})
-        sizes[0] = most, sizes[1] = layers - 2;                          // whole cubes
+        sizes[0] = max_size, sizes[1] = layers - 2;                          // a multiple of the six faces
 }
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {

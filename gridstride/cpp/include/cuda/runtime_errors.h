@@ -153,19 +153,19 @@
         "one or more resources are insufficient or non-applicable for the operation") \
     X(cudaErrorUnknown, 999, "unknown error")
 
-#define X(name, code, text) name = code,
+#define X(name, code, description) name = code,
 enum cudaError { GRIDSTRIDE_CUDA_ERRORS(X) };
 #undef X
 typedef cudaError cudaError_t;
 
 inline const char *cudaGetErrorName(cudaError_t e) {
-#define X(name, code, text) if (e == name) return #name;
+#define X(name, code, description) if (e == name) return #name;
     GRIDSTRIDE_CUDA_ERRORS(X)
 #undef X
     return "unrecognized error code";
 }
 inline const char *cudaGetErrorString(cudaError_t e) {
-#define X(name, code, text) if (e == name) return text;
+#define X(name, code, description) if (e == name) return description;
     GRIDSTRIDE_CUDA_ERRORS(X)
 #undef X
     return "unrecognized error code";

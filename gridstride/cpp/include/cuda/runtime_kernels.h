@@ -49,7 +49,7 @@ inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
     *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_shared_of(kernel))};
     return cudaSuccess;
 }
-// Returns how many blocks are resident per SM, limited by threads and shared memory; register use is unknown here.
+// Stores the number of resident blocks per SM, limited by threads and shared memory; register use is unknown here.
 inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     if (threads < 1 || threads > 1024) return record_error(cudaErrorInvalidValue);
     *n = resident_blocks_per_sm(threads, dynamic);
@@ -63,8 +63,8 @@ inline cudaError_t choose_block_size(int *grid, int *block, size_t dynamic, int 
     return cudaSuccess;
 }
 }
-#define cudaFuncSetAttribute(...) ::gridstride::set_attribute(GRIDSTRIDE_TEXT(__VA_ARGS__), __VA_ARGS__)
-#define cudaFuncGetAttributes(p, ...) ::gridstride::get_attributes(p, GRIDSTRIDE_TEXT(__VA_ARGS__))
+#define cudaFuncSetAttribute(...) ::gridstride::set_attribute(GRIDSTRIDE_STRINGIFY(__VA_ARGS__), __VA_ARGS__)
+#define cudaFuncGetAttributes(p, ...) ::gridstride::get_attributes(p, GRIDSTRIDE_STRINGIFY(__VA_ARGS__))
 #define cudaFuncSetCacheConfig(kernel, config) ((void)(config), cudaSuccess)
 template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, K, int threads, size_t dynamic) {
     return gridstride::max_blocks(n, threads, dynamic);
@@ -75,8 +75,8 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t 
 }
 template <class K, class F>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int *grid, int *block, K kernel, F bytes, int limit = 0) {
-    const int most = limit && limit < 1024 ? limit : 1024;
-    return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, size_t(bytes(most)), most);
+    const int max_threads = limit && limit < 1024 ? limit : 1024;
+    return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, size_t(bytes(max_threads)), max_threads);
 }
 // cudaLaunchKernel and similar functions. The rewriter removes the cast to `void *`, so the kernel's type is known.
 namespace gridstride {
@@ -92,7 +92,7 @@ template <class Name, class... P, void (*kernel)(P...)> struct PackedKernel<Name
     }
     static inline PackedLaunch packed = {};
     static inline const bool is_registered =
-        (packed = {reinterpret_cast<const void *>(kernel), Name::text(), launch, packed_launches},
+        (packed = {reinterpret_cast<const void *>(kernel), Name::value(), launch, packed_launches},
             packed_launches = &packed);
     static const bool *at_load() { return &is_registered; }
 };
@@ -111,12 +111,12 @@ cudaError_t launch_by_pointers(int cooperative, const char *name, int line, void
 }
 }
 #define cudaLaunchKernel(...) \
-    ::gridstride::launch_by_pointers(0, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+    ::gridstride::launch_by_pointers(0, GRIDSTRIDE_STRINGIFY(__VA_ARGS__), __LINE__, __VA_ARGS__)
 #define cudaLaunchCooperativeKernel(...) \
-    ::gridstride::launch_by_pointers(1, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+    ::gridstride::launch_by_pointers(1, GRIDSTRIDE_STRINGIFY(__VA_ARGS__), __LINE__, __VA_ARGS__)
 
 #define GRIDSTRIDE_REGISTER_KERNEL(name, ...) \
-    struct gs_name { static const char *text() { return name; } }; \
+    struct gs_name { static const char *value() { return name; } }; \
     (void)::gridstride::PackedKernel<gs_name, __VA_ARGS__>::at_load()
 
 enum cudaLaunchAttributeID {
@@ -182,4 +182,4 @@ inline cudaError_t cudaLaunchKernelExC(
     return gridstride::launch_by_address(line, gridstride::config_of(config), kernel, args);
 }
 #define cudaLaunchKernelEx(config, ...) \
-    ::gridstride::launch_configured(GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, config, __VA_ARGS__)
+    ::gridstride::launch_configured(GRIDSTRIDE_STRINGIFY(__VA_ARGS__), __LINE__, config, __VA_ARGS__)

@@ -188,7 +188,7 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsig
     return gridstride::success_if(*p, cudaErrorInvalidValue);
 }
 
-// Returns whether the host waits for a copy: it does not within device memory.
+// Returns whether the host waits for a copy; it does not wait for one within device memory.
 namespace gridstride {
 inline bool waits_for_copy(const void *to, const void *from) { return !is_device_only(to) || !is_device_only(from); }
 }
@@ -235,12 +235,12 @@ inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, siz
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy2DAsync(
-    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s = nullptr,
-    int line = __builtin_LINE()) {
+    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind,
+    cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     using namespace gridstride;
     const auto copy = [=] {
         const StreamOperation operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
-        return int(cudaMemcpy2D(to, tp, from, fp, w, h, k));
+        return int(cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind));
     };
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }

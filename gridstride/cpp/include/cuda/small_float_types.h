@@ -1,4 +1,4 @@
-// The classes of floats of 4, 6 and 8 bits: one, two and four of them.
+// Classes for scalars, pairs and quads of 4-, 6- and 8-bit floats.
 #pragma once
 #include "cuda_bf16.h"
 #include "small_floats.h"

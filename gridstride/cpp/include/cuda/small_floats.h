@@ -1,12 +1,12 @@
-// Floats of 4, 6 and 8 bits. `SmallFloat` has 1 bit for the sign, then the exponent, then the mantissa; `E8M0` is a
-// power of two without a sign, the scale of a block. Both have `encode` and `decode`, from and to codes.
+// Floats of 4, 6 and 8 bits. `SmallFloat` has a sign bit, then the exponent, then the mantissa; `E8M0`, the scale of a
+// block, is a power of two without a sign. Both convert to and from codes with `encode` and `decode`.
 #pragma once
 #include "sixteen_bits.h"
 
 enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 namespace gridstride {
-enum class Specials { none, nan, infinity_and_nan };    // codes that are not finite
+enum class Specials { none, nan, infinity_and_nan };    // the values of a format that are not finite
 
 template <int exponent_bits, int mantissa_bits, Specials specials> struct SmallFloat {
     static constexpr int bits = 1 + exponent_bits + mantissa_bits, sign_bit = 1 << (bits - 1);
@@ -49,7 +49,7 @@ using E3M2 = SmallFloat<3, 2, Specials::none>;
 using E4M3 = SmallFloat<4, 3, Specials::nan>;
 using E5M2 = SmallFloat<5, 2, Specials::infinity_and_nan>;
 
-// Code c is 2^(c - 127), and 255 is NaN.
+// Code c represents 2^(c - 127); 255 is NaN.
 struct E8M0 {
     static constexpr int slot_bits = 8, nan = 255;
 

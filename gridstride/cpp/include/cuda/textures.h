@@ -18,7 +18,7 @@ inline cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, c
     return {x, y, z, w, f};
 }
 namespace gridstride {
-// The element type of a vector, and how many elements it has
+// The element type of a vector, and the number of its elements
 template <class T, class = void> struct Texel {
     typedef T Element;
     static constexpr int num_channels = 1;
@@ -113,7 +113,7 @@ inline cudaError_t copy_rows(Rows to, Rows from, cudaExtent e, cudaMemcpyKind ki
         }
     return cudaSuccess;
 }
-// x in bytes
+// `x` is in bytes
 inline Rows rows_of(const Texels &a, size_t x = 0, size_t y = 0, size_t z = 0) {
     return {a.data + z * a.slice + y * a.pitch + x, a.pitch, a.slice};
 }
@@ -166,7 +166,7 @@ inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, 
     return defer(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 
-// Copies of boxes; `extent.width` and positions along x are in elements if an array takes part, otherwise in bytes.
+// Copies of boxes; `extent.width` and positions along x are in elements if either side is an array, otherwise in bytes.
 struct cudaMemcpy3DParms {
     cudaArray_t srcArray;
     cudaPos srcPos;

@@ -34,23 +34,23 @@ template <class T> struct LaneValues {
     }
 };
 
-// Returns the value of lane `source`. It is copied in parts of constant size, because the detectors check calls of
+// Returns the value of lane `source`. It is copied in chunks of constant size, because the detectors check calls of
 // memcpy.
 template <size_t offset = 0, class T>
 GRIDSTRIDE_NO_TSAN auto shuffle(unsigned mask, T value, int source, int line) {
     constexpr int bytes = sizeof(T) - offset < 16 ? sizeof(T) - offset : 16;
-    char *part = reinterpret_cast<char *>(&value) + offset;
-    const void *all_parts;
-    const unsigned participants = warp_exchange(mask, part, bytes, all_parts, line);
+    char *chunk = reinterpret_cast<char *>(&value) + offset;
+    const void *all_chunks;
+    const unsigned participants = warp_exchange(mask, chunk, bytes, all_chunks, line);
 #ifdef GRIDSTRIDE_CHECKED
     unsigned undefined;
-    __builtin_memcpy(&undefined, static_cast<const char *>(all_parts) + undefined_lanes, sizeof undefined);
+    __builtin_memcpy(&undefined, static_cast<const char *>(all_chunks) + undefined_lanes, sizeof undefined);
     const int byte = (undefined | ~participants) >> source & 1 ? undefined_byte(source, line) : -1;
 #else
     constexpr int byte = -1;
 #endif
-    if (participants >> source & 1) __builtin_memcpy(part, static_cast<const char *>(all_parts) + 16 * source, bytes);
-    else if (byte >= 0) __builtin_memset(part, byte, bytes);
+    if (participants >> source & 1) __builtin_memcpy(chunk, static_cast<const char *>(all_chunks) + 16 * source, bytes);
+    else if (byte >= 0) __builtin_memset(chunk, byte, bytes);
     if constexpr (offset + bytes < sizeof(T)) return shuffle<offset + bytes>(mask, value, source, line);
     else return value;
 }

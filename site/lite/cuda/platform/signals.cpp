@@ -20,8 +20,8 @@ double seconds_now() {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
-void begin_time(const Launch &) { deadline = seconds_now() + options.seconds; }
-void end_time() { deadline = 0; }
+void start_time_limit(const Launch &) { deadline = seconds_now() + options.seconds; }
+void clear_time_limit() { deadline = 0; }
 void set_watched(bool) {}
 void end_if_interrupted(const void *) {}
 void catch_signals(bool) {}

@@ -316,7 +316,7 @@ private:
     }
 };
 
-// Device-wide functions, which run on the host as loops
+// Device-wide functions, implemented as loops on the host
 namespace emulated {
 template <class T> std::vector<T> copy_to_host(const T *p, size_t n) {
     std::vector<T> res(n);
@@ -328,10 +328,10 @@ template <class T> cudaError_t copy_to_device(T *p, const std::vector<T> &x) {
 }
 // Returns whether this is the first of two calls, which only returns the size of the temporary storage.
 inline bool is_size_query(void *temp, size_t &bytes) { return !temp && (bytes = 256); }
-// Returns the bits [begin, end) of a key as an integer; these integers have the order of the keys.
+// Returns the bits [begin, end) of a key as an integer; their order is that of the keys.
 template <class K> unsigned long long radix_key(K key, int begin, int end) {
     static_assert(std::is_arithmetic_v<K>, "the emulator supports DeviceRadixSort of arithmetic types only");
-    if (key == K()) key = K();                                             // -0 and 0 are one key
+    if (key == K()) key = K();                                             // -0 and 0 are equal keys
     unsigned long long bits = 0;
     __builtin_memcpy(&bits, &key, sizeof(K));
     const int top = int(sizeof(K)) * 8 - 1;

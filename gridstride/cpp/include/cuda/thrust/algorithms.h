@@ -1,6 +1,6 @@
-// Thrust's algorithms, as sequential loops on the host, even if a kernel calls them. An execution policy as first
-// argument only selects which memory space is allowed. Thrust does not specify the order of a reduction; here it is the
-// order of the elements.
+// Thrust's algorithms, as sequential loops in the calling thread, of host code or of a kernel. An execution policy as
+// first argument only selects the memory space that is allowed. Thrust does not specify the order of a reduction; here
+// it is the order of the elements.
 #pragma once
 #include <algorithm>
 #include <cstdint>

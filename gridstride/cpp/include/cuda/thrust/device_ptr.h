@@ -21,7 +21,7 @@ public:
     device_ptr(std::nullptr_t = nullptr) : p(nullptr) {}
     device_ptr(T *p) : p(p) { gridstride::share_with_host(p); }
     template <class U, class = std::enable_if_t<std::is_convertible_v<U *, T *> || std::is_void_v<U>>>
-    device_ptr(const device_ptr<U> &o) : p(static_cast<T *>(o.get())) {}
+    device_ptr(const device_ptr<U> &other) : p(static_cast<T *>(other.get())) {}
     T *get() const { return p; }
     explicit operator bool() const { return p; }
     reference operator*() const { return *p; }
@@ -31,8 +31,8 @@ public:
     device_ptr &operator-=(difference_type n) { return p -= n, *this; }
     device_ptr &operator++() { return ++p, *this; }
     device_ptr &operator--() { return --p, *this; }
-    device_ptr operator++(int) { device_ptr o = *this; return ++p, o; }
-    device_ptr operator--(int) { device_ptr o = *this; return --p, o; }
+    device_ptr operator++(int) { device_ptr old = *this; return ++p, old; }
+    device_ptr operator--(int) { device_ptr old = *this; return --p, old; }
     friend device_ptr operator+(device_ptr a, difference_type n) { return a += n; }
     friend device_ptr operator+(difference_type n, device_ptr a) { return a += n; }
     friend device_ptr operator-(device_ptr a, difference_type n) { return a -= n; }

@@ -1,4 +1,4 @@
-// Execution policies. Algorithms always run on the host, as sequential loops.
+// Execution policies; every algorithm is a sequential loop.
 #pragma once
 #include <iterator>
 #include <type_traits>

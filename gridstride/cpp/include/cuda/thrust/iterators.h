@@ -55,8 +55,8 @@ public:
     Self &operator-=(difference_type n) { return self().move(-n), self(); }
     Self &operator++() { return self() += 1; }
     Self &operator--() { return self() -= 1; }
-    Self operator++(int) { Self o = self(); return self() += 1, o; }
-    Self operator--(int) { Self o = self(); return self() -= 1, o; }
+    Self operator++(int) { Self old = self(); return self() += 1, old; }
+    Self operator--(int) { Self old = self(); return self() -= 1, old; }
     friend Self operator+(Self a, difference_type n) { return a += n; }
     friend Self operator+(difference_type n, Self a) { return a += n; }
     friend Self operator-(Self a, difference_type n) { return a -= n; }
@@ -80,7 +80,9 @@ public:
     explicit counting_iterator(T x = T()) : x(x) {}
     T at(std::ptrdiff_t n) const { return T(x + n); }
     void move(std::ptrdiff_t n) { x = T(x + n); }
-    std::ptrdiff_t distance_from(const counting_iterator &o) const { return std::ptrdiff_t(x) - std::ptrdiff_t(o.x); }
+    std::ptrdiff_t distance_from(const counting_iterator &other) const {
+        return std::ptrdiff_t(x) - std::ptrdiff_t(other.x);
+    }
 };
 template <class T> counting_iterator<T> make_counting_iterator(T x) { return counting_iterator<T>(x); }
 
@@ -92,7 +94,7 @@ public:
     constant_iterator(T x = T(), std::ptrdiff_t position = 0) : x(x), position(position) {}
     T at(std::ptrdiff_t) const { return x; }
     void move(std::ptrdiff_t n) { position += n; }
-    std::ptrdiff_t distance_from(const constant_iterator &o) const { return position - o.position; }
+    std::ptrdiff_t distance_from(const constant_iterator &other) const { return position - other.position; }
 };
 template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff_t position = 0) {
     return {x, position};
@@ -105,7 +107,7 @@ public:
     discard_iterator(std::ptrdiff_t position = 0) : position(position) {}
     emulated::Sink<void> at(std::ptrdiff_t) const { return {}; }
     void move(std::ptrdiff_t n) { position += n; }
-    std::ptrdiff_t distance_from(const discard_iterator &o) const { return position - o.position; }
+    std::ptrdiff_t distance_from(const discard_iterator &other) const { return position - other.position; }
 };
 inline discard_iterator make_discard_iterator(std::ptrdiff_t position = 0) { return position; }
 
@@ -121,7 +123,7 @@ public:
     transform_iterator(I i, F f = F()) : i(i), f(f) {}
     R at(std::ptrdiff_t n) const { return f(i[n]); }
     void move(std::ptrdiff_t n) { i += n; }
-    std::ptrdiff_t distance_from(const transform_iterator &o) const { return i - o.i; }
+    std::ptrdiff_t distance_from(const transform_iterator &other) const { return i - other.i; }
     I base() const { return i; }
 };
 template <class F, class I> transform_iterator<F, I> make_transform_iterator(I i, F f) { return {i, f}; }
@@ -137,7 +139,7 @@ public:
     permutation_iterator(I i, M map) : i(i), map(map) {}
     emulated::reference_of<I> at(std::ptrdiff_t n) const { return i[map[n]]; }
     void move(std::ptrdiff_t n) { map += n; }
-    std::ptrdiff_t distance_from(const permutation_iterator &o) const { return map - o.map; }
+    std::ptrdiff_t distance_from(const permutation_iterator &other) const { return map - other.map; }
 };
 template <class I, class M> permutation_iterator<I, M> make_permutation_iterator(I i, M map) { return {i, map}; }
 
@@ -155,8 +157,8 @@ public:
         return std::apply([n](auto &...i) { return std::tuple<emulated::reference_of<I>...>(i[n]...); }, iterators);
     }
     void move(std::ptrdiff_t n) { std::apply([n](auto &...i) { ((i += n), ...); }, iterators); }
-    std::ptrdiff_t distance_from(const zip_iterator &o) const {
-        return std::get<0>(iterators) - std::get<0>(o.iterators);
+    std::ptrdiff_t distance_from(const zip_iterator &other) const {
+        return std::get<0>(iterators) - std::get<0>(other.iterators);
     }
     const std::tuple<I...> &get_iterator_tuple() const { return iterators; }
 };

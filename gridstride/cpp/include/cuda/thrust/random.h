@@ -1,4 +1,4 @@
-// Random numbers: Thrust's generators, and distributions that use one number of a generator per value
+// Thrust's random number generators, and distributions that use one generated number per value
 #pragma once
 #include <cmath>
 #include <random>

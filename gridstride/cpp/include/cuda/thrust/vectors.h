@@ -37,14 +37,14 @@ public:
         append(first, last);
     }
     device_vector(std::initializer_list<T> x) : device_vector(x.begin(), x.end()) {}
-    device_vector(const device_vector &o) : device_vector(o.begin(), o.end()) {}
-    device_vector(device_vector &&o) noexcept { swap(o); }
-    template <class A> device_vector(const std::vector<T, A> &o) : device_vector(o.begin(), o.end()) {}
+    device_vector(const device_vector &other) : device_vector(other.begin(), other.end()) {}
+    device_vector(device_vector &&other) noexcept { swap(other); }
+    template <class A> device_vector(const std::vector<T, A> &other) : device_vector(other.begin(), other.end()) {}
     ~device_vector() { destroy_from(0), gridstride::device_free(p); }
-    device_vector &operator=(device_vector o) { return swap(o), *this; }
-    template <class A> device_vector &operator=(const std::vector<T, A> &o) { return *this = device_vector(o); }
-    void swap(device_vector &o) noexcept {
-        std::swap(p, o.p), std::swap(n, o.n), std::swap(num_reserved, o.num_reserved);
+    device_vector &operator=(device_vector other) { return swap(other), *this; }
+    template <class A> device_vector &operator=(const std::vector<T, A> &other) { return *this = device_vector(other); }
+    void swap(device_vector &other) noexcept {
+        std::swap(p, other.p), std::swap(n, other.n), std::swap(num_reserved, other.num_reserved);
     }
 
     void reserve(size_t new_capacity) {
@@ -103,9 +103,9 @@ template <class T, class A = std::allocator<T>> class host_vector : public std::
 public:
     using std::vector<T, A>::vector;
     host_vector() = default;
-    host_vector(const std::vector<T, A> &o) : std::vector<T, A>(o) {}
-    host_vector(const device_vector<T> &o) : std::vector<T, A>(o.begin(), o.end()) {}
-    host_vector &operator=(const device_vector<T> &o) { return this->assign(o.begin(), o.end()), *this; }
+    host_vector(const std::vector<T, A> &other) : std::vector<T, A>(other) {}
+    host_vector(const device_vector<T> &other) : std::vector<T, A>(other.begin(), other.end()) {}
+    host_vector &operator=(const device_vector<T> &other) { return this->assign(other.begin(), other.end()), *this; }
 };
 template <class T> using universal_vector = device_vector<T>;
 

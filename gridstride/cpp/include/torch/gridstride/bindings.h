@@ -33,7 +33,7 @@ struct Writer {
     std::vector<int64_t> words;
     bool gives_references = false;    // whether each tensor gets a reference that Python must release
     GRIDSTRIDE_BINDING void put(int64_t x);
-    GRIDSTRIDE_BINDING void text(const char *s, size_t n);
+    GRIDSTRIDE_BINDING void put_string(const char *s, size_t n);
 };
 
 // Reads and writes values of a C++ type. A `Stored` object lives during the call; pass() converts it to the argument.
@@ -76,15 +76,15 @@ template <class T> struct Type<T, std::enable_if_t<std::is_floating_point_v<T>>>
 };
 template <> struct Type<std::string> : Plain<std::string> {
     GRIDSTRIDE_BINDING static bool read(Reader &r, std::string &x);
-    static void write(Writer &w, const std::string &x) { w.text(x.data(), x.size()); }
+    static void write(Writer &w, const std::string &x) { w.put_string(x.data(), x.size()); }
 };
 template <> struct Type<const char *> {
-    static void write(Writer &w, const char *x) { if (x) w.text(x, __builtin_strlen(x)); else w.put(none); }
+    static void write(Writer &w, const char *x) { if (x) w.put_string(x, __builtin_strlen(x)); else w.put(none); }
 };
 template <> struct Type<std::string_view> : Plain<std::string> {
     static bool read(Reader &r, std::string &x) { return Type<std::string>::read(r, x); }
     static std::string_view pass(std::string &x) { return x; }
-    static void write(Writer &w, std::string_view x) { w.text(x.data(), x.size()); }
+    static void write(Writer &w, std::string_view x) { w.put_string(x.data(), x.size()); }
 };
 
 template <class T, class = void> constexpr bool is_plain = false;
@@ -171,7 +171,7 @@ template <class R> R call_python_for(const char *operation, std::initializer_lis
 namespace gridstride {
 namespace bindings {
 void Writer::put(int64_t x) { words.push_back(x); }
-void Writer::text(const char *s, size_t n) {
+void Writer::put_string(const char *s, size_t n) {
     put(string);
     put(int64_t(n));
     const size_t at = words.size();

@@ -30,7 +30,7 @@ struct gs_call {     // one call from Python; args: n values
     void *stream;
     int64_t device;
     int64_t grid[3], block[3], shared, cluster[3];   // the launch configuration of a kernel
-    // The result. After an error: its message, and which argument it is about, from 1; 0 for none.
+    // The result. After an error: its message, and the number of the argument at fault, from 1; 0: none.
     const int64_t *result;
     const char *message;
     int64_t argument;

@@ -1,4 +1,4 @@
-// TORCH_CHECK and the like: a false condition raises an exception, also in Python.
+// TORCH_CHECK and similar macros: a false condition raises an exception, also in Python.
 #pragma once
 #include <exception>
 #include <initializer_list>
@@ -11,7 +11,7 @@
 namespace gridstride {
 namespace bindings {
 
-// Which exception Python raises
+// The exception that Python raises
 enum Outcome {
     done,
     runtime_error,
@@ -24,7 +24,6 @@ enum Outcome {
     overflow_error,
     finding
 };
-
 
 GRIDSTRIDE_BINDING void append(std::string &s, const std::string &x);
 GRIDSTRIDE_BINDING void append(std::string &s, const char *x);
@@ -46,7 +45,7 @@ template <class T> auto append(std::string &s, const T &list) -> decltype(list.b
     s += ']';
 }
 
-struct MessagePart {                         // a part of a message
+struct MessagePart {                         // an argument of str(), and its conversion to a string
     const void *value;
     void (*append_to)(std::string &, const void *);
     GRIDSTRIDE_BINDING MessagePart(const char *x);
@@ -83,8 +82,8 @@ namespace bindings {
 
 GRIDSTRIDE_BINDING std::string failure_message(const char *condition);
 template <class... A> std::string failure_message(const char *, const A &...a) { return torch::str(a...); }
-template <class A, class B> std::string comparison_message(const char *what, const A &a, const B &b) {
-    return torch::str("Check failed: ", what, " (", a, " vs. ", b, ").");
+template <class A, class B> std::string comparison_message(const char *comparison, const A &a, const B &b) {
+    return torch::str("Check failed: ", comparison, " (", a, " vs. ", b, ").");
 }
 }
 }
@@ -93,9 +92,9 @@ template <class A, class B> std::string comparison_message(const char *what, con
 namespace gridstride {
 namespace bindings {
 template <class T> void append_formatted(std::string &s, const char *format, T x) {
-    char text[32];
-    snprintf(text, sizeof text, format, x);
-    s += text;
+    char buffer[32];
+    snprintf(buffer, sizeof buffer, format, x);
+    s += buffer;
 }
 void append(std::string &s, const std::string &x) { s += x; }
 void append(std::string &s, const char *x) { s += x ? x : "(null)"; }

@@ -10,9 +10,9 @@ namespace bindings {
 
 struct MemoryRange {
     char *begin, *end;
-    char *copy;
+    char *copy;                       // in device memory; null until it is needed
     Handle handle;
-};   // copy: the device memory; null until it is needed
+};
 static std::vector<MemoryRange> memory_ranges;
 
 inline MemoryRange *overlapping_range(const char *begin, const char *end) {
@@ -46,7 +46,7 @@ inline MemoryRange *copied_range(const Handle &h) {
     return s && s->copy ? s : nullptr;
 }
 static thread_local struct PythonComputation *current_computation;
-struct PythonComputation {            // lives while Python executes an operation
+struct PythonComputation {            // exists while Python executes an operation
     std::vector<Handle> handles;
     bool in_place;
     explicit PythonComputation(const char *operation) : in_place(operation[__builtin_strlen(operation) - 1] == '_') {

@@ -16,7 +16,7 @@ template <class T, class = void> struct Argument : Type<T> {};
 
 // A pointer parameter takes a tensor, or None. A pointer to integers takes integers of this size, signed or not; a
 // pointer to void, or to a struct that is not a vector type, takes any tensor.
-GRIDSTRIDE_BINDING bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
+GRIDSTRIDE_BINDING bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType expected);
 GRIDSTRIDE_BINDING void *pointer(const torch::Tensor &x);
 template <class T>
 struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> &&
@@ -27,14 +27,14 @@ struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T
     static T *pass(Stored &x) { return static_cast<T *>(pointer(x)); }
 };
 
-struct Text { std::string string; torch::Tensor tensor; };
+struct StringOrTensor { std::string string; torch::Tensor tensor; };
 template <> struct Argument<const char *> {   // a string, or a tensor of bytes
     static constexpr bool is_known = true;
-    using Stored = Text;
-    static bool read(Reader &r, Text &x) {
+    using Stored = StringOrTensor;
+    static bool read(Reader &r, StringOrTensor &x) {
         return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor);
     }
-    static const char *pass(Text &x) {
+    static const char *pass(StringOrTensor &x) {
         return x.tensor.defined() ? static_cast<const char *>(pointer(x.tensor)) : x.string.c_str();
     }
 };
@@ -128,20 +128,20 @@ struct Export : Exported {
 #ifdef GRIDSTRIDE_DEFINITIONS
 namespace gridstride {
 namespace bindings {
-inline bool is_compatible(torch::ScalarType want, torch::ScalarType type) {
-    if (want == torch::ScalarType::Undefined || want == type) return true;
-    return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
-           torch::elementSize(want) == torch::elementSize(type);
+inline bool is_compatible(torch::ScalarType expected, torch::ScalarType type) {
+    if (expected == torch::ScalarType::Undefined || expected == type) return true;
+    return torch::isIntegralType(expected, true) && torch::isIntegralType(type, true) &&
+           torch::elementSize(expected) == torch::elementSize(type);
 }
-inline bool reject(Reader &r, const std::string &text) {
+inline bool reject(Reader &r, const std::string &new_reason) {
     static thread_local std::string reason;
-    reason = text;
+    reason = new_reason;
     return r.reject(reason.c_str());
 }
-bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want) {
+bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType expected) {
     if (!Type<torch::Tensor>::read(r, x)) return false;
-    if (!x.defined() || is_compatible(want, x.scalar_type())) return true;
-    return reject(r, torch::str("expected scalar type ", want, " but found ", x.scalar_type()));
+    if (!x.defined() || is_compatible(expected, x.scalar_type())) return true;
+    return reject(r, torch::str("expected scalar type ", expected, " but found ", x.scalar_type()));
 }
 void *pointer(const torch::Tensor &x) { return x.defined() ? x.data_ptr() : nullptr; }
 bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &tensor) {
@@ -178,9 +178,9 @@ struct Frame {
     }
 };
 
-inline int store_outcome(int code, const char *text) {
+inline int store_outcome(int code, const char *new_message) {
     static thread_local std::string message;
-    message = text;
+    message = new_message;
     current()->message = message.c_str();
     return code;
 }
@@ -223,7 +223,7 @@ inline int run_guarded(GuardedCall run) {
                 auto &r = *static_cast<GuardedCall *>(p);
                 r.code = run_and_catch(r);
             },
-            &run, /* a kernel's? */ run.kernel ? nullptr : reinterpret_cast<const void *>(run.f)))
+            &run, run.kernel /* cannot be interrupted */ ? nullptr : reinterpret_cast<const void *>(run.f)))
         run.code = outcome_of_jump();
     return run.code;
 }
@@ -279,7 +279,7 @@ struct module_ {
     template <class... A> module_ &def(const A &...) { return *this; }
     template <class... A> module_ &impl(const A &...) { return *this; }
     template <class T> module_ &attr(const T &) { return *this; }
-    const char *&doc() { static const char *text; return text; }
+    const char *&doc() { static const char *docstring; return docstring; }
 };
 using module = module_;
 }

@@ -1,5 +1,5 @@
-// GRIDSTRIDE_KERNEL(k) exports the kernel k to Python, on the emulator. Data describes its parameters, and the runtime
-// interprets it (../../../runtime/kernels.cpp), so that little is compiled per kernel, and a source that does not use
+// GRIDSTRIDE_KERNEL(k) exports the kernel k to Python, on the emulator. The runtime interprets a description of its
+// parameters (../../../runtime/kernels.cpp), so that little is compiled per kernel, and a source that does not use
 // torch or the standard library does not need their headers.
 #pragma once
 #include <emulator.h>
@@ -10,8 +10,9 @@
 namespace gridstride {
 namespace bindings {
 
-// The arguments that a parameter accepts. `array`: a tensor or None; `text`: also a string; `bytes`: a struct by value
-enum class ParameterKind : uint8_t { unsupported, array, text, boolean, integer, real, bytes };
+// The arguments that a parameter accepts. `array`: a tensor or None; `string`: also a string; `bytes`: a struct by
+// value
+enum class ParameterKind : uint8_t { unsupported, array, string, boolean, integer, real, bytes };
 
 struct Parameter {
     ParameterKind kind;
@@ -22,7 +23,7 @@ struct Parameter {
 };
 
 template <class T> constexpr ParameterKind parameter_kind() {
-    if constexpr (std::is_same_v<T, const char *>) return ParameterKind::text;
+    if constexpr (std::is_same_v<T, const char *>) return ParameterKind::string;
     else if constexpr (std::is_pointer_v<T>) {
         using Item = std::remove_pointer_t<T>;
         return std::is_function_v<Item> ? ParameterKind::unsupported : ParameterKind::array;

@@ -66,12 +66,12 @@ inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
 inline CUDAStream getDefaultCUDAStream(DeviceIndex d = -1) { return CUDAStream(nullptr, d < 0 ? current_device() : d); }
 
 class CUDAGuard {                     // makes another device current until the end of the scope
-    DeviceIndex before = current_device();
+    DeviceIndex previous = current_device();
 public:
     explicit CUDAGuard(DeviceIndex d) { set_index(d); }
     explicit CUDAGuard(Device d) { set_device(d); }
     CUDAGuard(const CUDAGuard &) = delete;
-    ~CUDAGuard() { cudaSetDevice(before); }
+    ~CUDAGuard() { cudaSetDevice(previous); }
     void set_index(DeviceIndex d) { if (d >= 0) cuda::set_device(d); }
     void set_device(Device d) { set_index(d.index()); }
     void reset_device(Device d) { set_device(d); }
@@ -89,11 +89,11 @@ public:
 };
 class CUDAStreamGuard {               // makes another stream current until the end of the scope
     gs_call *call = ::gridstride::bindings::current();
-    void *before = call ? call->stream : nullptr;
+    void *previous = call ? call->stream : nullptr;
 public:
     explicit CUDAStreamGuard(CUDAStream s) { if (call) call->stream = s.stream(); }
     CUDAStreamGuard(const CUDAStreamGuard &) = delete;
-    ~CUDAStreamGuard() { if (call) call->stream = before; }
+    ~CUDAStreamGuard() { if (call) call->stream = previous; }
 };
 }
 using DeviceGuard = cuda::OptionalCUDAGuard;

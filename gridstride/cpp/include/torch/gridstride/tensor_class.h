@@ -150,9 +150,9 @@ template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
     GRIDSTRIDE_BINDING static void write(Writer &w, const torch::Tensor &x);
 };
 
-// Runs an operation in Python that returns a tensor on the device `where`.
+// Runs an operation in Python that returns a tensor on `result_device`.
 GRIDSTRIDE_BINDING torch::Tensor compute(
-    torch::Device where, const char *operation, std::initializer_list<Item> args);
+    torch::Device result_device, const char *operation, std::initializer_list<Item> args);
 template <class... A> torch::Tensor make_tensor(const torch::TensorOptions &o, const char *operation, const A &...a) {
     return compute(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
 }
@@ -274,10 +274,12 @@ template <class R> R compute_value(const char *operation, std::initializer_list<
 #endif
     return call_python_for<R>(operation, args);
 }
-torch::Tensor compute([[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
+torch::Tensor compute(
+    [[maybe_unused]] torch::Device result_device, const char *operation, std::initializer_list<Item> args) {
     torch::Tensor result = compute_value<torch::Tensor>(operation, args);
 #ifdef GRIDSTRIDE_EMULATOR
-    if (result.defined()) result.handle()->device = where.is_cuda() ? torch::Device(torch::kCUDA, 0) : where;
+    if (result.defined())
+        result.handle()->device = result_device.is_cuda() ? torch::Device(torch::kCUDA, 0) : result_device;
 #endif
     return result;
 }
