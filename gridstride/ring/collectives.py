@@ -35,9 +35,9 @@ class Tuning:
 @lru_cache
 def _kernel(name, dtype=None, vectors=Tuning.vectors, lead=Tuning.lead):
     "Compile a kernel of collectives.cuh"
-    text = files(__package__).joinpath('collectives.cuh').read_text(encoding='utf-8')
+    source = files(__package__).joinpath('collectives.cuh').read_text(encoding='utf-8')
     full_name = f'{name}<{_C_TYPES[dtype]}>' if dtype else name
-    return cuda_kernel(f'#define VECTORS {vectors}\n#define LEAD {lead}\n{text}', full_name)
+    return cuda_kernel(f'#define VECTORS {vectors}\n#define LEAD {lead}\n{source}', full_name)
 
 
 def _check_operand(name, x):
@@ -52,7 +52,7 @@ def _check_operand(name, x):
 
 
 class Communicator:
-    """Memory of all ranks through which their GPUs exchange data, and the state of their collectives.
+    """Symmetric memory through which the GPUs of all ranks exchange data, and the state of their collectives.
 
     All ranks create it, and call its methods in the same order with the same shapes. If a rank does not take part
     within `timeout` seconds, the kernels of the others end with an error."""
@@ -101,7 +101,7 @@ class Communicator:
         return torch.tensor(list(addresses), dtype=torch.int64, device=self.device)
 
     def failure(self):
-        "Return the reason for which a kernel has trapped, or None"
+        "Return why a kernel has trapped, or None"
         rank, round_number = self.report.tolist()
         if not rank:
             return None
@@ -167,9 +167,9 @@ class Communicator:
             )
         kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.flag_table, *state)
 
-    # Products that overlap their communication. A copy engine sends one chunk of rows after the other, and stores the
+    # Products overlap their communication. A copy engine sends one chunk of rows after another, and stores the
     # round number in a flag after each. A single-thread kernel, which can time out, waits for the flag in the stream.
-    # Buffers have two slots, for even and odd rounds, for the reason that collectives.cuh explains.
+    # Buffers have two slots, for even and odd rounds; collectives.cuh explains why.
     def _begin_copies(self, shape, dtype, chunks):
         "Begin a round of copies, which wait for the current stream; return its `_Slot`"
         if (slots := self.slots.get((shape, dtype, chunks))) is None:
@@ -207,7 +207,7 @@ class Communicator:
     def all_gather_matmul(
         self,
         x,  # [rows, K], this rank's rows; the same shape on all ranks
-        w,  # [K, N], any on each rank
+        w,  # [K, N], may differ between ranks
         chunks=None,  # copies per pair of ranks; None: chosen by an estimate
     ):  # [ranks * rows, N]
         """Return `all_gather(x) @ w`: the product of this rank's rows begins first, those of others as they arrive.
@@ -238,8 +238,8 @@ class Communicator:
 
     def matmul_reduce_scatter(
         self,
-        x,  # [rows, K], with other columns of the whole matrix on each rank
-        w,  # [K, N], with the rows that belong to these columns
+        x,  # [rows, K], this rank's columns of the whole matrix
+        w,  # [K, N], the rows that match these columns
         chunks=2,  # copies per pair of ranks
     ):  # [rows / ranks, N]
         """Return this rank's rows of the sum of all ranks' `x @ w`. Rows that others need are computed and sent first.
@@ -332,7 +332,7 @@ def communicator() -> Communicator:
 
 
 def _gather(x):
-    "Return the tensors of all ranks, by messages"
+    "All-gather a tensor by messages; return the tensors of all ranks"
     tensors = [torch.empty_like(x) for _ in range(rank_and_ranks()[1])]
     dist.all_gather(tensors, x)
     return tensors
@@ -354,7 +354,7 @@ def all_reduce(
 
         ring.launch(lambda rank: ring.all_reduce(torch.full((4,), rank + 1.)), 4)  # four times [10, 10, 10, 10]
 
-    On GPUs, the memory of all ranks is used (`Communicator`). Raises TypeError or ValueError for other tensors, and
+    On GPUs, the ranks exchange data through a `Communicator`. Raises TypeError or ValueError for other tensors, and
     RuntimeError in a process that is not a rank."""
     _check_operand('x', x)
     if x.is_cuda:
@@ -365,7 +365,7 @@ def all_reduce(
 
 def all_gather_matmul(
     x,  # [rows, K], this rank's rows; the same shape on all ranks
-    w,  # [K, N], any on each rank
+    w,  # [K, N], may differ between ranks
 ):  # [ranks * rows, N]
     """Return `all_gather(x) @ w`; on GPUs, rows of other ranks are multiplied as they arrive.
 
@@ -379,8 +379,8 @@ def all_gather_matmul(
 
 
 def matmul_reduce_scatter(
-    x,  # [rows, K], with other columns of the whole matrix on each rank
-    w,  # [K, N], with the rows that belong to these columns
+    x,  # [rows, K], this rank's columns of the whole matrix
+    w,  # [K, N], the rows that match these columns
 ):  # [rows / ranks, N]
     """Return this rank's rows of the sum of all ranks' `x @ w`; on GPUs, products are sent while others are computed.
 

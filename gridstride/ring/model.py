@@ -175,7 +175,7 @@ def all_reduce_seconds(
     ranks: int,
     link: Link,  # its latency is that of one step
 ) -> float:
-    """Return the time of an all-reduce by the model latency * steps + bytes sent / speed.
+    """Model the time of an all-reduce as latency * steps + bytes sent / speed.
 
     >>> all_reduce_seconds('one_shot', 1000, 3, Link(2.0, 1000.0))
     4.0

@@ -35,7 +35,7 @@ def _scores(q, k, causal, scale):
 
 
 def _attend(q, k, v, causal, scale):
-    "Compute out and lse; the matrix of scores is stored in memory"
+    "Compute out and lse; materialize the score matrix"
     scores = _scores(q, k, causal, scale)
     lse = scores.logsumexp(-1)
     return ((scores - lse[..., None]).exp() @ v.to(scores.dtype)).to(q.dtype), lse
@@ -47,7 +47,7 @@ def _write_grads(grads, outputs):
 
 
 def _gradients(dout, q, k, v, out, lse, causal, scale, outputs=None):
-    "Compute dq, dk and dv; the matrix of scores is stored in memory"
+    "Compute dq, dk and dv; materialize the score matrix"
     scores = _scores(q, k, causal, scale)
     probabilities, dout = (scores - lse[..., None]).exp(), dout.to(scores.dtype)
     delta = (dout * out.to(scores.dtype)).sum(-1, keepdim=True)
@@ -56,7 +56,7 @@ def _gradients(dout, q, k, v, out, lse, causal, scale, outputs=None):
     return _write_grads([grad.to(q.dtype) for grad in grads], outputs)
 
 
-plain = Kernels(_attend, _gradients)  # stores the matrix of scores; for any type and device
+plain = Kernels(_attend, _gradients)  # materializes the score matrix; for any dtype and device
 
 
 def _attend_hopper(q, k, v, causal, scale):
@@ -103,7 +103,7 @@ def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, outputs=None):
     return _write_grads(grads, outputs)
 
 
-cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's operators of cuDNN
+cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's cuDNN operators
 
 
 def kernels_for(
@@ -121,7 +121,7 @@ def slowed(
     kernels: Kernels,
     seconds: float,  # per million scores
 ) -> Kernels:
-    """Return `kernels` slowed down to a chosen speed: each call computes, then sleeps.
+    """Return `kernels` slowed down to a given speed: each call computes, then sleeps.
 
     Processes that share the cores of a laptop then behave as if each had its own, slower GPU."""
 
@@ -153,8 +153,8 @@ def _merge_plain(out, lse, part, part_lse):
 
 @lru_cache
 def _merge_kernel(out_type):
-    text = files(__package__).joinpath('merge.cuh').read_text(encoding='utf-8')
-    return cuda_kernel(f'#include <cuda_bf16.h>\ntypedef {out_type} sum_t;\n{text}', 'merge_parts')
+    source = files(__package__).joinpath('merge.cuh').read_text(encoding='utf-8')
+    return cuda_kernel(f'#include <cuda_bf16.h>\ntypedef {out_type} sum_t;\n{source}', 'merge_parts')
 
 
 def merge(

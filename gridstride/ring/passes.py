@@ -20,7 +20,7 @@ from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
 _ACCUMULATOR_DTYPES = torch.float32, torch.float64
-# Keys are sent in this number of groups of heads: a kernel that waits for keys can begin with the first group.
+# Keys are sent in this many groups of heads, so that a kernel that waits for keys can begin with the first group.
 _HEAD_GROUPS = 4
 
 
@@ -76,7 +76,7 @@ class _RingCall:
 
 
 def _attend_own_keys(call, q, k, v):
-    "Return out and lse of attention to this rank's own keys, in the dtype of partial results"
+    "Return out and lse of attention to this rank's own keys, in the accumulator dtype"
     accumulator_dtype, options = _accumulator_dtype(q, call.ranks), (call.causal, call.scale)
     with call.stamp('attend', 0):
         if not call.kernels.attend_and_merge:

@@ -47,7 +47,7 @@ class RankError(RuntimeError):
         others,  # {rank: its location or error}
     ):
         self.rank, self.reason, self.others = rank, reason, others
-        lines = [f'rank {rank} {reason}', *(f'rank {other} {text}' for other, text in sorted(others.items()))]
+        lines = [f'rank {rank} {reason}', *(f'rank {other} {report}' for other, report in sorted(others.items()))]
         super().__init__('\n  '.join(lines) + '\nAll ranks were ended; none is left.')
 
     def _render_traceback_(self):
@@ -91,7 +91,7 @@ def add_failure_report(
 
 @contextmanager
 def waiting(
-    description,  # text for messages, such as 'the keys of rank 1'
+    description,  # for messages, such as 'the keys of rank 1'
     timeout,  # in seconds
 ):
     "Record what this rank waits for in a `with` block, for queries of the parent; raise gloo's errors as `PeerError`"
@@ -120,7 +120,7 @@ def _describe_gloo_error(message):
     return 'lost its connection to another rank' if 'by peer' in message else None
 
 
-def _error_text(error):
+def _describe_error(error):
     "Describe an exception of a rank and the line that raised it"
     message = (str(error).splitlines() or [''])[0]
     kernel_reason = next(filter(None, (report() for report in _failure_reports)), None)
@@ -133,7 +133,7 @@ def _error_text(error):
 
 
 def _location(thread):
-    "Describe the line that a thread executes, and the cause of its wait"
+    "Describe the line that a thread executes, and what it waits for"
     stack = traceback.extract_stack(sys._current_frames()[thread])
     return f'was {f"waiting for {_wait_stack[-1]}, " if _wait_stack else ""}in {_last_line(stack)}'
 
@@ -146,7 +146,7 @@ def _serve_parent(pipe, thread, send):
     os._exit(0)
 
 
-def _loopback():
+def _loopback_interface():
     "Return the name of the loopback network interface"
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in ('lo', 'lo0') if name in names), None)
@@ -154,7 +154,7 @@ def _loopback():
 
 def _join_group(rank, ranks, port, backend, timeout):
     "Join the process group as a rank"
-    for name, value in dict(GLOO_SOCKET_IFNAME=_loopback(), TORCH_SYMM_MEM_DISABLE_MULTICAST='1').items():
+    for name, value in dict(GLOO_SOCKET_IFNAME=_loopback_interface(), TORCH_SYMM_MEM_DISABLE_MULTICAST='1').items():
         if value:
             os.environ.setdefault(name, value)
     store = dist.TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=60))
@@ -169,7 +169,7 @@ def _join_group(rank, ranks, port, backend, timeout):
 
 
 def _rank_main(rank, ranks, port, backend, timeout, threads, payload, pipe):
-    "Run the process of a rank from start to end"
+    "Run a rank: the main function of its process"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles an interrupt, and ends all ranks
     lock, output = threading.Lock(), StringIO()
 
@@ -188,7 +188,7 @@ def _rank_main(rank, ranks, port, backend, timeout, threads, payload, pipe):
             result = fn(rank, *args, **kwargs)
         send('result', cloudpickle.dumps(result), output.getvalue())
     except BaseException as e:
-        send('error', _error_text(e), output.getvalue())
+        send('error', _describe_error(e), output.getvalue())
     server.join()  # until the parent sends 'end': a rank that exits early closes connections that others use
 
 
@@ -215,7 +215,7 @@ def _source_of(fn):
 
 
 def _process_context():
-    "Return a context that starts processes by forking a server that has imported torch, else as new interpreters"
+    "Return a context that forks processes from a server that has imported torch, or else starts new interpreters"
     if 'forkserver' not in get_all_start_methods():
         return get_context('spawn')
     context = get_context('forkserver')
@@ -248,7 +248,7 @@ def _start_rank(context, rank, *args):
 
 
 def _exit_reason(process):
-    "Describe why a process ended"
+    "Describe why a process has ended"
     process.join(_GRACE_SECONDS)
     code = process.exitcode
     if code == -signal.SIGABRT:
@@ -350,7 +350,7 @@ def _end_processes(processes):
 
 def launch(
     fn,  # called as `fn(rank, *args, **kwargs)` in each process; may be defined in a notebook
-    ranks: int,  # the number of processes; with the backend 'nccl', each has a GPU of its own
+    ranks: int,  # the number of processes; with the backend 'nccl', each has its own GPU
     *args,  # for `fn`, like `kwargs`
     backend=None,  # of `torch.distributed`; None: 'nccl' if there is one GPU per rank, else 'gloo'
     timeout=10.0,  # seconds that a rank waits for another, and the caller for the last after the first has finished
@@ -362,7 +362,7 @@ def launch(
         ring.launch(lambda rank: rank * rank, 4)  # [0, 1, 4, 9]
 
     The output of the ranks is printed here. If a rank raises, dies or hangs, all ranks are ended; `RankError` reports
-    the rank that failed, the reason, and the cause of each other rank's wait. An interrupt also ends all ranks."""
+    the rank that failed, the reason, and what each other rank was waiting for. An interrupt also ends all ranks."""
     if not callable(fn):
         raise TypeError(f'launch: fn is {fn!r}; expected a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:

@@ -117,7 +117,7 @@ def timeline(
 def busy(
     stamps,  # rank by rank
 ) -> list:  # of fractions, rank by rank
-    "Return the fraction of the time in which a rank computes, per rank"
+    "Return the fraction of the time during which each rank computes"
     end = max(stamp.end for rank_stamps in stamps for stamp in rank_stamps)
     compute_activities = 'attend', 'gradients', 'multiply', 'merge'
     return [

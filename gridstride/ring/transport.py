@@ -33,7 +33,7 @@ class _MessagesInFlight:
 
 
 class Messages:
-    """Transport by `torch.distributed`.
+    """Transports keys, values and gradients by messages of `torch.distributed`.
 
     Keys and values travel from rank to rank around the ring; gradients are sent directly to the owner of the keys."""
 
@@ -76,7 +76,7 @@ class Messages:
         )
 
     def release_grads(self, step):
-        "Signal that the gradients received in this step have been used"
+        "Signal that the gradients received in this step have been added"
 
     def close(self):
         "End the pass; the fetched tensors may be overwritten"
@@ -201,7 +201,7 @@ class _IncomingCopy:
 
 
 class Copies:
-    """Transport by copy engines, between GPUs that can access each other's memory.
+    """Transports keys, values and gradients by copy engines, between GPUs that can access each other's memory.
 
     Each rank writes its keys and values to the memory of another rank, a different rank in each step, and gradients to
     the memory of their owner. All tensors have the same shape and dtype. There are two buffers, for even and odd steps;
@@ -228,7 +228,7 @@ class Copies:
         self.awaited_value = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
-        self._free_all()
+        self._release_buffers()
 
     def _allocate(self, shape, dtype):
         "Allocate memory for tensors of a shape: two buffers for keys and values, and two for gradients"
@@ -263,7 +263,7 @@ class Copies:
         "Return the flag value of a step, which exceeds those of earlier steps and calls by at least `_MAX_PARTS`"
         return ((self.num_calls if call_number is None else call_number) * self.ranks + step) * self._MAX_PARTS
 
-    def _free_all(self):
+    def _release_buffers(self):
         "Signal that the buffers are free for the first steps of the next call"
         for step in range(1, min(3, self.ranks)):
             self._set_flag(self._neighbours(step)[0], self._KEYS_FREE, self._flag_value(step, self.num_calls + 1))
@@ -277,7 +277,7 @@ class Copies:
         """Start a pass with this rank's tensors.
 
         `needed_keys`: step -> the slice of keys that rank `rank + step` reads. `num_parts`: the number of groups of
-        heads, up to 8, that step 1 sends one after the other; it is the same on all ranks."""
+        heads, up to 8, that step 1 sends one after another; it is the same on all ranks."""
         self.own_tensors = [tensor.contiguous() for tensor in tensors]
         self.needed_keys = needed_keys or (lambda step: slice(None))
         self._allocate(tensors[0].shape, tensors[0].dtype)
@@ -346,7 +346,7 @@ class Copies:
 
     def close(self):
         "End the pass; the fetched tensors may be overwritten"
-        self._free_all()
+        self._release_buffers()
         self.event.record(self.copy_stream)
         self.event.wait()
         self.own_tensors = None
