@@ -105,8 +105,8 @@ def test_times_of_the_cpu_are_refused_in_tables_and_warned_of_elsewhere():
     with pytest.raises(RuntimeError, match=saying(3, 2)): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
     assert min(c.times(kernel, 2)) > .02 and c.late == 1
-    assert any('CPU time' in o for o in timing.unseen_warnings(c, True))
-    assert not timing.unseen_warnings(clocks.Clock(), True)
+    assert any('CPU time' in o for o in timing.warnings_about_omissions(c, True))
+    assert not timing.warnings_about_omissions(clocks.Clock(), True)
 
 
 # Columns

@@ -1,5 +1,5 @@
-"""Timing of kernels: check the result, interleave candidates, compare with measured ceilings, and warn about doubtful
-times.
+"""Timing of kernels: check the result, interleave candidates, compare with measured ceilings, and warn about
+unreliable times.
 
 The modules, in reading order: `timing` (`bench`: one kernel), `clocks` (the clocks that time a run), `reading` (a
 read-only kernel), `stats` (statistics of repeated measurements), `versus` (`compare`: several candidates,

@@ -12,7 +12,7 @@ from ..utils import backend
 
 
 # A clock has two methods: `times(fn, n)` returns the seconds of each of `n` calls, and `now()` the current time, from
-# which the elapsed time of a measurement is computed. Tests use clocks of their own.
+# which the elapsed time of a measurement is computed. Tests use their own clocks.
 class Clock:
     """The wall clock: a call ends when it returns.
 
@@ -68,14 +68,14 @@ def driver():  # None without NVML
     "Return the version of NVIDIA's driver"
     try:
         lib = _nvml()
-        text = ctypes.create_string_buffer(80)
+        version = ctypes.create_string_buffer(80)
     except OSError:
         return None
-    return None if lib.nvmlSystemGetDriverVersion(text, 80) else text.value.decode()
+    return None if lib.nvmlSystemGetDriverVersion(version, 80) else version.value.decode()
 
 
 class Sensors:
-    """The clock, power and temperature of the GPU with this UUID.
+    """Reads the clock, power and temperature of the GPU with this UUID.
 
     `unavailable_reason`: the reason why NVML cannot report them; None if it can."""
 
@@ -106,7 +106,7 @@ class Sensors:
             self._query('MaxClockInfo', _SM_CLOCK),
             milliwatt and milliwatt / 1000,
             self._query('Temperature', _GPU_SENSOR),
-            tuple(text for bit, text in REASONS.items() if (reasons or 0) & bit),
+            tuple(reason for bit, reason in REASONS.items() if (reasons or 0) & bit),
         )
 
 
@@ -140,7 +140,7 @@ def clock_warnings(states) -> list:  # states: of `State`
 # `triton.testing.do_bench`). The modified lines are written back while the kernel begins, which may cost one kernel
 # more than another. With `flush='read'` the buffer is read instead, so that L2 is full of clean lines. Without a flush
 # small inputs stay in L2. This is right for a kernel that reads the results of the kernel before it.
-MAX_TRIES = 3  # number of batches until at least one run is not late
+MAX_TRIES = 3  # batches that are timed until one has a run that is not late
 
 
 class Events(Clock):

@@ -25,7 +25,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
 
 def _is_python(text):
-    "Return whether a text parses as Python: a program with CUDA C in its strings, or the `repr` of an object"
+    "Return whether a string parses as Python, like a program with CUDA C in its strings, or the `repr` of an object"
     try:
         ast.parse(dedent(text))
     except (SyntaxError, ValueError):
@@ -34,22 +34,22 @@ def _is_python(text):
 
 
 def _is_cuda_c(text):
-    """Return whether a text is CUDA C.
+    """Return whether a string is CUDA C.
 
-    A text that quotes CUDA C with `\\n` instead of line breaks is not, because its comments would never end."""
+    A string that quotes CUDA C with `\\n` instead of line breaks is not, because its comments would never end."""
     is_quoted = '\n' not in text and r'\n' in text
     return bool(_CUDA_C.search(text)) and not is_quoted and not _is_python(text)
 
 
 def without_comments(text: str) -> str:
-    """Return CUDA C without comments, on one line; any other text unchanged.
+    """Return CUDA C without comments, on one line; any other string unchanged.
 
     >>> without_comments('__global__ void k() { // one thread\\n    f();\\n}')
     '__global__ void k() { f(); }'"""
     return ' '.join(_COMMENT.sub(lambda m: m[1] or ' ', text).split()) if _is_cuda_c(text) else text
 
 
-class _FunctionText(str):
+class _FunctionSource(str):
     "The source of a Python function, in which // does not begin a comment"
 
 
@@ -57,16 +57,16 @@ def source_text(fn) -> str:
     "Return the source of a function, class or kernel"
     fn = unwrap_kernel(fn)
     text = getattr(fn, 'src', None)  # a kernel in CUDA C stores its source
-    return text if isinstance(text, str) else _FunctionText(source_of(fn).as_written)
+    return text if isinstance(text, str) else _FunctionSource(source_of(fn).as_written)
 
 
 def _without_comments(text):
-    return text if isinstance(text, _FunctionText) else without_comments(text)
+    return text if isinstance(text, _FunctionSource) else without_comments(text)
 
 
 # An array contributes its type and shape to the key, not its values, which are random; a function, its source.
-def _to_text(x):
-    "Return a text for `x` that is identical in every process"
+def _serialize(x):
+    "Serialize `x` to a string that is identical in every process"
     if isinstance(x, str):
         return repr(_without_comments(x))
     if x is None or isinstance(x, (bool, int, float, bytes)):
@@ -74,9 +74,9 @@ def _to_text(x):
     if hasattr(x, 'shape') and hasattr(x, 'dtype'):
         return f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}"
     if isinstance(x, dict):
-        return f"{{{','.join(f'{_to_text(k)}:{_to_text(x[k])}' for k in sorted(x, key=str))}}}"
+        return f"{{{','.join(f'{_serialize(k)}:{_serialize(x[k])}' for k in sorted(x, key=str))}}}"
     if isinstance(x, (tuple, list)):
-        return f"[{','.join(map(_to_text, x))}]"
+        return f"[{','.join(map(_serialize, x))}]"
     try:
         return _without_comments(source_text(x))
     except SourceMissing:
@@ -88,4 +88,4 @@ def _to_text(x):
 
 def key(*parts) -> str:  # 16 hexadecimal digits
     "Return a hash of everything that determines a result"
-    return hashlib.sha256('\0'.join(map(_to_text, parts)).encode()).hexdigest()[:16]
+    return hashlib.sha256('\0'.join(map(_serialize, parts)).encode()).hexdigest()[:16]

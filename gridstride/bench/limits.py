@@ -82,14 +82,14 @@ def _read_rate(clock, torch):
     return 4 * n / summary(sample_times(clock, reads(x))).median / 1e9
 
 
-def _product_rate(clock, torch, kind):
+def _product_rate(clock, torch, precision):
     "Measure `torch.matmul` in TFLOP/s"
-    n = SIZES[kind]
-    types = {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
-    dtype = types.get(kind, torch.float32)
+    n = SIZES[precision]
+    dtypes = {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
+    dtype = dtypes.get(precision, torch.float32)
     a, b = (torch.randn(n, n, device='cuda').to(dtype) for _ in range(2))
     previous = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = kind == 'tf32'
+    torch.backends.cuda.matmul.allow_tf32 = precision == 'tf32'
     try:
         return 2 * n**3 / summary(sample_times(clock, lambda: a @ b)).median / 1e12
     finally:
@@ -102,7 +102,7 @@ def measure() -> Ceilings:
 
     clock = Events()
     rates = {'copy': _copy_rate(clock, torch), 'read': _read_rate(clock, torch)}
-    rates |= {kind: _product_rate(clock, torch, kind) for kind in SIZES}
+    rates |= {precision: _product_rate(clock, torch, precision) for precision in SIZES}
     torch.cuda.empty_cache()
     origin = dict(gpu=clock.device, date=date.today().isoformat(), driver=driver(), torch=torch.__version__)
     return Ceilings({k: round(v, 1) for k, v in rates.items()}, **origin)
@@ -155,15 +155,15 @@ def _load(path, owner):
     )
 
 
-def _store(path, owner, own_ceilings):
-    "Add the ceilings to the file, atomically; does nothing if the folder is read-only"
+def _store(path, owner, new_ceilings):
+    "Add the ceilings to the file atomically; do nothing if the folder is read-only"
     try:
         all_ceilings = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         all_ceilings = {}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({**all_ceilings, owner: own_ceilings}, indent=1))
+        write_atomically(path, json.dumps({**all_ceilings, owner: new_ceilings}, indent=1))
     except OSError:
         pass
 

@@ -102,7 +102,7 @@ def machine(
 
 
 def brief_mark(machine_info: dict) -> str:  # as `machine` returns it
-    "Return GPU and date of a recording, for the title of a table or plot"
+    "Return the GPU and date of a recording, for the title of a table or plot"
     gpu_text = f"on an {machine_info['gpu']}, " if machine_info['gpu'] else ''
     return f"recorded {gpu_text}{machine_info['date']}"
 
@@ -305,7 +305,7 @@ def recorded(
     tools=None,  # versions of other programs that are used, or a function that returns them
     folder='recorded',  # of recordings
 ):
-    """Return `make()`; if this machine cannot compute it, print a mark and return the recording.
+    """Return `make()`; if this machine cannot compute it, print where it was recorded, and return the recording.
 
     Raises Unavailable if there is no recording with this key."""
     global _last_origin, _last_machine
@@ -375,7 +375,7 @@ def on_gpu(
     folder='recorded',  # of recordings
     **options,  # `save`, `load` and `tools`, as for `recorded`
 ):
-    """Return `make()` on a machine with a GPU; elsewhere print a mark, and return the recorded value.
+    """Return `make()` on a machine with a GPU; elsewhere print where it was recorded, and return the recorded value.
 
     The value is JSON data, or, if it could not be stored as such, a `Recording`, which a notebook can show."""
 
@@ -383,8 +383,8 @@ def on_gpu(
         _require_gpu()
         return make()
 
-    texts = [part if isinstance(part, str) else source_text(part) for part in (make, *parts)]
-    value = recorded(name, make_on_gpu, *texts, folder=folder, **options)
+    sources = [part if isinstance(part, str) else source_text(part) for part in (make, *parts)]
+    value = recorded(name, make_on_gpu, *sources, folder=folder, **options)
     return value.data if isinstance(value, Recording) and value.data is not None else value
 
 
@@ -394,7 +394,7 @@ def print_on_gpu(
     *parts,  # everything else that determines the output, besides the source of `show`
     folder='recorded',  # of recordings
 ):
-    "Call `show` on a machine with a GPU; elsewhere print its recorded output, with a mark. Raises Unavailable"
+    "Call `show` on a machine with a GPU; elsewhere print its recorded output and its origin. Raises Unavailable"
 
     def make():
         _require_gpu()
@@ -408,7 +408,7 @@ def print_on_gpu(
 
 # The titles of tables and plots contain this mark, too, because they may be shown without the printed line.
 def made_on() -> str:
-    "Return GPU and date of the last value that `recorded` returned, for the title of a table or plot"
+    "Return the GPU and date of the last value that `recorded` returned, for the title of a table or plot"
     if _last_machine:
         return brief_mark(_last_machine)
     this_machine = machine()
@@ -441,7 +441,7 @@ def _with_unit(number, unit):
 
 
 def _range(low, high, unit=''):
-    "Return the range from `low` to `high` in words"
+    "Format the range from `low` to `high`"
     if low is None and high is None:
         raise ValueError('a claim needs a bound: pass low, high, or both')
     if low is None or high is None:
@@ -565,7 +565,7 @@ class Expectations:
         unit='x',  # 'x': a speedup; or the unit of another quantity of the row
         guess=None,  # as for `claim`
     ):
-        """Add a claim about a row to the table; return the object itself.
+        """Add a claim about a row to the table; return `self`.
 
             timed.expect('tiled', 2.2, 2.8)
 

@@ -1,8 +1,8 @@
-"""`roofline`: plot the speed of kernels, and its bounds, against arithmetic intensity.
+"""`roofline`: plot the throughput of kernels and its bounds against arithmetic intensity.
 
 A kernel with few operations per byte is memory-bound, a kernel with many is compute-bound. The roofline model
 (Williams, Waterman, Patterson 2009) plots both bounds against the **arithmetic intensity**, FLOP/byte: a line through
-the origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
+the origin, whose slope is the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
 from collections import namedtuple
@@ -98,8 +98,8 @@ def point(name, work, copy, peak) -> Point:
 
 
 class Roofline(Expectations):
-    """Kernels and the measured roofline bounds: a notebook shows the plot, and `table` the values, with the claims that
-    `expect` adds; `points` has the values"""
+    """Kernels and their measured roofline bounds (`points`): a notebook shows them as a plot; `table` also has the
+    claims that `expect` adds"""
 
     baseline = None  # each expectation in 'x' names the kernel that it compares with
 
@@ -160,11 +160,11 @@ class Roofline(Expectations):
         return [[*self._row(p), *([self.expectation(p.name)] if self.expectations else [])] for p in self.points]
 
     def _row(self, p):
-        speed = rate_text(tflops=p.tflops) or 'not timed'
+        achieved = rate_text(tflops=p.tflops) or 'not timed'
         limit = rate_text(tflops=p.limit)
         fractions = [p.fraction, self.fraction_of_data_sheet(p)] if self.data_sheet else [p.fraction]
         fraction_texts = [f'{fraction:.0%}' if fraction else '' for fraction in fractions]
-        return [p.name, f'{p.intensity:.3g}', speed, limit, *fraction_texts, p.bound]
+        return [p.name, f'{p.intensity:.3g}', achieved, limit, *fraction_texts, p.bound]
 
     def _table(self, **options):
         return Table([f'<{column}' for column in self.head], self.rows(), **options)

@@ -46,7 +46,7 @@ def relative_half_width(s: Stats) -> float:  # a fraction: .01 is 1%
     return (s.high - s.low) / 2 / s.median if s.median else 0.0
 
 
-def relative_quartile_distance(s: Stats) -> float:  # a fraction
+def relative_interquartile_range(s: Stats) -> float:  # a fraction
     "Return the interquartile range, as a fraction of the median"
     return (s.q3 - s.q1) / s.median if s.median else 0.0
 
@@ -83,8 +83,8 @@ def time_warnings(times) -> list:  # of sentences; empty for good measurements
         warnings.append(f'too few runs: {s.n}; at least {MIN_RUNS} are needed: increase `seconds`')
     if relative_half_width(s) > MAX_HALF_WIDTH:
         warnings.append(f'not steady: the median is only known to ±{relative_half_width(s):.1%}')
-    if relative_quartile_distance(s) > MAX_SPREAD:
-        middle = f'the middle half of the runs spreads over {relative_quartile_distance(s):.0%} of the median'
+    if relative_interquartile_range(s) > MAX_SPREAD:
+        middle = f'the middle half of the runs spreads over {relative_interquartile_range(s):.0%} of the median'
         warnings.append(f'noisy: {middle}; something else may use the machine')
     if _drifts(times):
         change = f"{abs(s.drift):.1%} {'slower' if s.drift > 0 else 'faster'}"

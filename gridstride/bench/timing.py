@@ -1,4 +1,4 @@
-"""`bench`: check the result of a call, time it, compare it with this machine's ceilings, and warn about doubtful
+"""`bench`: check the result of a call, time it, compare it with this machine's ceilings, and warn about unreliable
 times."""
 
 import inspect
@@ -47,11 +47,11 @@ def rate_text(gbs=None, tflops=None) -> str:
 # allocator returns the block that was freed last.
 def _poison(x):
     "Fill an array with NaN, or with the highest integer of its type"
-    kind = str(x.dtype).removeprefix('torch.')
-    if 'float' in kind or 'complex' in kind:
+    dtype = str(x.dtype).removeprefix('torch.')
+    if 'float' in dtype or 'complex' in dtype:
         x[...] = float('nan')
-    elif 'int' in kind:
-        x[...] = np.iinfo(kind).max
+    elif 'int' in dtype:
+        x[...] = np.iinfo(dtype).max
 
 
 def _allocator(x):
@@ -93,7 +93,7 @@ def _call_check(check, result, args):
     return expected
 
 
-def _require_right(result, check, args):
+def _require_correct(result, check, args):
     "Raise AssertionError unless `result` is the one that `check` expects"
     expected = _call_check(check, result, args) if callable(check) else check
     if expected is None:
@@ -116,7 +116,7 @@ def call_checked(fn, args, check, out=None):
             _poison(allocate())  # allocates and frees the block that the next result most likely uses
     result = fn(*args)
     result = result if out is None else out
-    _require_right(result, check, args)
+    _require_correct(result, check, args)
     return result
 
 
@@ -273,7 +273,7 @@ def roof_for(clock, flops, bytes):
     return limits.ceilings() if isinstance(clock, clocks.Events) and (flops or bytes) else None
 
 
-def unseen_warnings(clock, checks) -> list:  # of sentences
+def warnings_about_omissions(clock, checks) -> list:  # of sentences
     "Return warnings about missing checks and measurements"
     sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
     check_warnings = [] if checks else ['the result was not checked: give check=']
@@ -329,7 +329,7 @@ def bench(
     times = limits.sample_times(clock, call, seconds)
     name = name or getattr(fn, '__name__', type(fn).__name__)
     states = list(clock.states)
-    warnings = unseen_warnings(clock, check is not None) + warnings
+    warnings = warnings_about_omissions(clock, check is not None) + warnings
     timing = Timing(
         name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, other_warnings=warnings
     )

@@ -1,6 +1,6 @@
 """Variants of a kernel with small changes, and comparisons among them.
 
-    no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as text
+    no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as a string
     frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, defined again
     narrow = define(matmul_static_k, tw=8)                                    # the same kernel with tw = 8
 
@@ -43,9 +43,9 @@ class ChangeError(ShortTracebackError, ValueError):
     "Raised if the text to replace or to find is missing, or occurs more than once"
 
 
-# A text is replaced only if it occurs exactly once: otherwise the variant would silently differ from the intended one.
+# Text is replaced only if it occurs exactly once: otherwise the variant would silently differ from the intended one.
 def _abbreviate(text):
-    "Return the first line of a text, or a shortened line, quoted for a message"
+    "Return the first line of a string, or a shortened line, quoted for a message"
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
 
 
@@ -67,7 +67,7 @@ def _lines_of(src, old):
 
 
 def _missing_message(owner, src, old):
-    "Return the message for a text `old` that is not in the source `src` of `owner`"
+    "Return the message for text `old` that is not in the source `src` of `owner`"
     old_lines = [line for line in old.strip().splitlines() if line.strip()]
     lines = src.splitlines()
     missing_line = next((line for line in old_lines if not any(line.strip() in l for l in lines)), None)
@@ -117,7 +117,7 @@ def _name_of(src):
 
 def changed(
     original,  # a string, such as CUDA C; a kernel in Python, or another function; a `kernels.Rung`
-    replacements,  # {old: new}, where each `old` occurs once; or a single such text
+    replacements,  # {old: new}, where each `old` occurs once; or a single `old`
     new=None,  # its replacement, if `replacements` is a string
     /,
     **options,  # for a function: its global names; for a rung: arguments of `variant`, such as `name` and constants
@@ -210,15 +210,15 @@ def _cells(lesson, folder):
 
 
 def _stored_source(lesson, name, folder):
-    "Return the text from `recorded/sources.json` if the notebook of the lesson is not in the folder, else None"
+    "Return the source from `recorded/sources.json` if the notebook of the lesson is not in the folder, else None"
     sources = recorded_file(Path(folder) / 'recorded/sources.json')
     if _find_notebook(lesson, folder) or not sources.is_file():
         return None
     return json.loads(sources.read_text(encoding='utf-8')).get(lesson, {}).get(name)
 
 
-def _named_text(node, src):
-    "Return (name, text) of a statement that assigns a string to a name or defines a function; else ('', '')"
+def _named_source(node, src):
+    "Return (name, source) of a statement that assigns a string to a name or defines a function; else ('', '')"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return getattr(node.targets[0], 'id', ''), node.value.value
     if isinstance(node, ast.FunctionDef):
@@ -234,23 +234,23 @@ def source_in(
 ) -> str:  # the string, or the source of the function, including decorators
     """Return the current string or function `name` of a lesson. Raises ChangeError unless there is exactly one.
 
-    If the lesson is not in the folder, the text is taken from `recorded/sources.json`."""
-    if (stored_text := _stored_source(lesson, name, folder)) is not None:
-        return stored_text
-    matching_texts = []
+    If the lesson is not in the folder, the source is read from `recorded/sources.json`."""
+    if (stored_source := _stored_source(lesson, name, folder)) is not None:
+        return stored_source
+    matches = []
     all_names = {}
     file = lesson
     for file, tree, src in _cells(lesson, folder):
         for node in tree.body:
-            node_name, text = _named_text(node, src)
+            node_name, text = _named_source(node, src)
             all_names[node_name] = None
             if node_name == name:
-                matching_texts.append(text)
-    if len(set(matching_texts)) == 1:
-        return matching_texts[0]
+                matches.append(text)
+    if len(set(matches)) == 1:
+        return matches[0]
     similar = difflib.get_close_matches(name, [other for other in all_names if other], 3, 0.3)
-    reason = f'defines {name} {len(matching_texts)} times' if matching_texts else f'has no string or function {name}'
-    raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not matching_texts else ''))
+    reason = f'defines {name} {len(matches)} times' if matches else f'has no string or function {name}'
+    raise ChangeError(f'{file} {reason}' + (f'; it has {", ".join(similar)}' if similar and not matches else ''))
 
 
 if sys.version_info < (3, 11):
@@ -286,9 +286,9 @@ else:
     _unparse = ast.unparse
 
 
-# The key of a row of a comparison is its code without comments, so that comments may be changed.
+# The key of a row of a comparison is computed from its code without comments, so that comments may be changed.
 def code_of(code):
-    """Return the code of `code` without comments, for `keys.key`.
+    """Return `code` without comments, for `keys.key`.
 
     `code` is a kernel, a function or CUDA C, or a list or dict of these; any other value is returned unchanged."""
     if isinstance(code, str):
@@ -377,11 +377,11 @@ class VariantComparison(Expectations):
         row = self.rows[name]
         if not row:
             return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED_SOURCE_NOTE]
-        speed = [f'{self.tflops(name):.3g}'] if self.flops else []
-        speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
+        rates = [f'{self.tflops(name):.3g}'] if self.flops else []
+        rates += [f'{self.gbs(name):,.0f}'] if self.bytes else []
         speedup = self.speedup(name)
         versus = 'the baseline' if name == self.baseline else '' if speedup is None else f'{speedup:.3g}x'
-        return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(column, '')) for column in columns), versus]
+        return [name, f'{row["ms"]:.3f}', *rates, *(str(row['columns'].get(column, '')) for column in columns), versus]
 
     def table(self) -> Table:
         "Return a table of one row per variant, in the given order"

@@ -25,7 +25,7 @@ from .timing import (
     roof_for,
     time_short,
     time_text,
-    unseen_warnings,
+    warnings_about_omissions,
 )
 from ..support.parameter_docs import documented
 from ..support.tables import Table
@@ -121,7 +121,7 @@ class Comparison(Expectations):
         return self.speedup(name, over) if unit == 'x' else values[unit]
 
     def _speedup_text(self, name):
-        "Return the cell of a candidate in the column of speedups"
+        "Format the speedup of a candidate for its cell of the table"
         speedup, low, high = self.ratios[name]
         if name == self.baseline:
             return 'the baseline'
@@ -182,7 +182,7 @@ def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds,
     calls = {name: (lambda function=function: function(*args)) for name, function in fns.items()}
     batches = time_interleaved(clock, calls, seconds)
     states = list(clock.states)[first_state:]
-    warnings = unseen_warnings(clock, check is not None) + warnings
+    warnings = warnings_about_omissions(clock, check is not None) + warnings
     timings = {
         name: Timing(
             name,
