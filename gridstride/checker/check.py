@@ -39,7 +39,7 @@ class FileResult:
     output: str = ''  # what the program printed, if there is an error
 
     def to_dict(self):
-        "Return the result without its findings, in the form of the JSON output"
+        "Return the result without its findings, as in the JSON output"
         return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
 
 
@@ -54,7 +54,7 @@ def _run_worker(job, workers):
 
 
 def _parse_report(lines, status):
-    "Return (findings, number of launches, error) of the lines of a report"
+    "Return (findings, number of launches, error) from the lines of a report"
     findings: list[Finding] = []
     last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}')
     for line in lines:
@@ -71,7 +71,7 @@ def check_file(
     allowed=(),  # codes of findings that are not reported
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
 ) -> FileResult:
-    "Check a file under one schedule after the other, until one has a finding that stops a kernel"
+    "Check a file under one schedule after another, until one has a finding that stops a kernel"
     with Workers() as workers:
         return _check_file(job, schedules, allowed, seconds, workers)
 

@@ -74,7 +74,7 @@ def _source_of(path, sources):
 
 
 class CudaLines:
-    "The lines of the modules whose kernels were launched"
+    "Collects the executed lines and branches of the modules whose kernels are launched"
 
     def __init__(self):
         self._blocks = {}  # path of a library -> {offset: {(file, line)}}
@@ -113,8 +113,8 @@ class CudaLines:
         locations = _Locations(sources)
         blocks = [block for block in blocks_of(listing) if _base_name(block[0]) in locations.function_names]
         for symbol in dict.fromkeys(symbol for symbol, _, _ in blocks):
-            own_blocks = [locations.find_all(lines, symbol) for name, _, lines in blocks if name == symbol]
-            self._functions.append((set().union(*own_blocks), own_blocks[0]))
+            lines_of_blocks = [locations.find_all(lines, symbol) for name, _, lines in blocks if name == symbol]
+            self._functions.append((set().union(*lines_of_blocks), lines_of_blocks[0]))
         lines_at = {offset: locations.find_all(lines) for _, offset, lines in blocks}
         for lines in lines_at.values():
             _add(self.executable, lines)
@@ -148,8 +148,8 @@ class _Locations:
 
     def find_all(self, lines, symbol=None):
         "Return {(file, line)} of the statements among these lines; with a symbol, only those of that function's source"
-        own_lines = (line for line in lines if symbol is None or self._is_in(symbol, *line))
-        return {location for line in own_lines if (location := self.find(*line))}
+        function_lines = (line for line in lines if symbol is None or self._is_in(symbol, *line))
+        return {location for line in function_lines if (location := self.find(*line))}
 
     def _is_in(self, symbol, path, line):
         "Return whether a line is in the source of a function, and not inlined from another one"

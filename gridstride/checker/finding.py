@@ -10,7 +10,7 @@ __all__ = [
     'finding_of_error',
     'finding_of_warning',
     'kinds_to_disable',
-    'page_address',
+    'page_url',
     'relative_path',
     'require_codes',
 ]
@@ -31,20 +31,20 @@ class Finding:
     file: str | None = None  # relative to the current folder if it is inside it
     line: int | None = None  # in `file`; None if unknown
     cell: int | None = None  # index of the cell of a notebook; `line` is then a line of the cell
-    source: str = ''  # the text of the line
+    source: str = ''  # the source line
     block: tuple | None = None  # (x, y, z)
     thread: tuple | None = None  # (x, y, z)
     array: str | None = None
     index: tuple | None = None  # of the element
     other: dict | None = None  # the other access of a data race: file, line, source, block, thread
-    page: str = ''  # the address of the message's page
+    page: str = ''  # the URL of the message's page
     schedule: str = 'forward'  # the order of blocks and threads, as `--replay` takes it
     test: str | None = None  # the test that launched the kernel
     launch: str | None = None  # sizes of the launch, as options; only with `--launch`
 
     @property
     def key(self):
-        "What identifies a finding: its kind, code, file, cell, line and kernel"
+        "The fields that identify a finding"
         return self.kind, self.code, self.file, self.cell, self.line, self.kernel
 
     def to_dict(self):
@@ -53,7 +53,7 @@ class Finding:
 
     @classmethod
     def from_dict(cls, values):
-        "Return the finding that `to_dict` stored; names that this version does not know are ignored"
+        "Return the finding that `to_dict` stored; ignore fields that this version does not know"
         known = {f.name for f in fields(cls)}
         known_values: dict[str, Any] = {name: v for name, v in values.items() if name in known}
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in known_values.items()})
@@ -70,8 +70,8 @@ def relative_path(file):
         return path.as_posix()
 
 
-def site_address():
-    "Return the address of the site, from the metadata of the installed package, or from settings.ini next to it"
+def site_url():
+    "Return the URL of the site, from the metadata of the installed package, or from settings.ini next to it"
     from configparser import ConfigParser
     from importlib.metadata import PackageNotFoundError, metadata
 
@@ -85,11 +85,11 @@ def site_address():
     return next((url.partition(', ')[2] for url in urls if url.startswith('Documentation, ')), '')
 
 
-def page_address(kind, code):
-    "Return the address of a message's page; '' for a code that has none"
+def page_url(kind, code):
+    "Return the URL of a message's page; '' for a code that has none"
     from ..diagnostics.messages import WORDS
 
-    site = site_address()
+    site = site_url()
     return f'{site}/messages/{kind}-{code}.html' if site and (kind, code) in WORDS else ''
 
 
@@ -107,7 +107,7 @@ def _to_ints(xyz):
 
 
 def _index_to_ints(index):
-    "Return the index of an element as a tuple of integers; None if it has parts that are not integers"
+    "Return the index of an element as a tuple of integers; None if a component is not an integer"
     try:
         return _to_ints(index if isinstance(index, (tuple, list)) or index is None else (index,))
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def _index_to_ints(index):
 
 
 def _message_in_files(error, line, other_line, call_line):
-    "Return the text of an error with line numbers of the program's files instead of those of the compiled text"
+    "Return the message of an error, with line numbers of the program's files instead of those of the compiled source"
     text = str(error)
     for prefix, compiled_line, file_line in (
         ('line', error.line, line),
@@ -129,7 +129,7 @@ def _message_in_files(error, line, other_line, call_line):
 
 def finding_of_error(
     error,  # a `KernelError`
-    locate=lambda file, line: (file, line, None),  # maps a line of the compiled text to (file, line, cell)
+    locate=lambda file, line: (file, line, None),  # maps a line of the compiled source to (file, line, cell)
 ) -> Finding:
     "Return the `Finding` of an error that stopped a kernel"
     file, line, cell = locate(error.file, error.line)
@@ -160,7 +160,7 @@ def finding_of_error(
         array=error.array,
         index=_index_to_ints(error.index),
         other=other,
-        page=page_address(error.kind, code),
+        page=page_url(error.kind, code),
     )
 
 
@@ -187,7 +187,7 @@ def finding_of_warning(
         index=_index_to_ints(warning.fields.get('index')),
         block=_index_to_ints(warning.fields.get('in_block')),
         thread=_index_to_ints(warning.fields.get('thread')),
-        page=page_address(warning.kind, warning.code),
+        page=page_url(warning.kind, warning.code),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import gridstride
 
-from .finding import site_address
+from .finding import site_url
 
 __all__ = [
     'FORMATS',
@@ -112,7 +112,7 @@ def to_sarif(results) -> str:
     findings = _findings(results)
     rules = {rule['id']: rule for rule in map(_sarif_rule, findings)}
     driver = dict(name='gridstride', version=gridstride.__version__, rules=list(rules.values()))
-    if site := site_address():
+    if site := site_url():
         driver['informationUri'] = site
     notes = [
         dict(level='error', message=dict(text=f'{r.file}: {r.error}'), locations=[_sarif_location(r.file, None)])

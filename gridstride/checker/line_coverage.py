@@ -50,7 +50,7 @@ def _body_lines(code):
 
 
 class LineCoverage:
-    "The lines of kernels that were executed, and the branches that warps took"
+    "Records which lines of kernels are executed, and which branches warps take"
 
     def __init__(self):
         self.executed = {}  # file -> lines
@@ -144,7 +144,7 @@ def _branches_in(branches, file):
 
 
 def merge_coverages(coverages) -> dict:
-    "Merge the dictionaries of several processes"
+    "Merge the coverage of several processes, as `to_dict` returns it"
     out = {}
     for file, file_coverage in (row for coverage in coverages for row in coverage.items()):
         merged = out.setdefault(file, dict(executable=[], executed=[], branches={}))

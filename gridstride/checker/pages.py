@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from .finding import page_address
+from .finding import page_url
 
 __all__ = ['LANGUAGES', 'examples', 'printed_lines', 'describe_report', 'message_variants', 'page_text', 'main']
 
@@ -63,12 +63,12 @@ def printed_lines():
 
 
 def _in_dialects(text):
-    "Return {dialect: text} for a text of the table; the key is '' for a text common to all dialects"
+    "Return {dialect: text} for an entry of the message table; the key '' means all dialects"
     return {'': text} if isinstance(text, str) else text
 
 
 def message_variants(words):
-    "Yield (dialect, message, hint) of a row of the table, with field names in braces; dialect '' if all have the same"
+    "Yield (dialect, message, hint) of a row of the table, with field names in braces; dialect '' means all dialects"
     summaries, hints = _in_dialects(words.summary), _in_dialects(words.hint)
     for dialect in sorted({*summaries, *hints} - {''}) or ['']:
         summary, hint = (texts.get(dialect, texts.get('', '')) for texts in (summaries, hints))
@@ -109,12 +109,12 @@ def page_text(kind, code) -> str:
     for dialect, *texts in message_variants(WORDS[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
         paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
-    paragraphs += [_wrapped(describe_report(kind, code)), page_address(kind, code)]
+    paragraphs += [_wrapped(describe_report(kind, code)), page_url(kind, code)]
     return '\n\n'.join(filter(str.strip, paragraphs))
 
 
 def _keys_of(text):
-    "Return the (kind, code) that a text names: `race`, `racecheck/race` or `racecheck-race`; or all codes of a kind"
+    "Return the (kind, code) keys that an argument selects: `race`, `racecheck/race`, `racecheck-race`, or a kind"
     from ..diagnostics.messages import WORDS
 
     kind, _, code = text.replace('-', '/').rpartition('/')

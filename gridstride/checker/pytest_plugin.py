@@ -39,7 +39,7 @@ def pytest_addoption(parser):
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config):
     "Emulate a GPU before any `conftest.py` or test is imported"
-    _keep_own_assertions(early_config)
+    _skip_assertion_rewriting(early_config)
     if early_config.known_args_namespace.gridstride:
         os.environ['GRIDSTRIDE_BACKEND'] = 'sim'
         early_config.add_cleanup(_emulate_gpu().close)
@@ -49,8 +49,8 @@ def pytest_load_initial_conftests(early_config):
         simulate_numba()
 
 
-def _keep_own_assertions(early_config):
-    """Let pytest import this package as Python does.
+def _skip_assertion_rewriting(early_config):
+    """Prevent pytest from rewriting the assertions of this package.
 
     Pytest rewrites the assertions in all modules of a package with a plugin, which makes their compilation 2.4x slower.
     This package has two assertions."""
@@ -139,7 +139,7 @@ class CheckedTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        "Run a test under one schedule after the other, until it fails; a test that launches no kernel runs once"
+        "Run a test under one schedule after another, until it fails; a test that launches no kernel runs once"
         from _pytest.runner import runtestprotocol
 
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -226,7 +226,7 @@ def _kinds_to_disable(item, findings, reports):
 
 
 def _source_lines(finding):
-    "Yield the lines of the kernel around a finding, with marks at its line and at the line of the other access"
+    "Yield the lines of the kernel around a finding, marking its line and the line of the other access"
     import linecache
 
     marks = {finding.line: '>'}

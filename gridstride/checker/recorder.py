@@ -26,7 +26,7 @@ class LaunchTarget(NamedTuple):
 
 
 class Recorder:
-    "The findings of this process, and the number of its launches"
+    "Records the findings of this process, and counts its launches"
 
     def __init__(
         self,

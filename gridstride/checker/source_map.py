@@ -1,7 +1,7 @@
 """Maps lines of compiled source to the files of a program.
 
-CUDA C is compiled from a string in a Python program or from several concatenated files, so a finding has a line of a
-text that is not a file. Editors and pull requests need the line in a file."""
+CUDA C is compiled from a string in a Python program or from several concatenated files, so a finding refers to a line
+of a string that is not a file. Editors and pull requests need the line in a file."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _MAX_FOLDERS = 2000  # that are searched for CUDA sources
 
 def line_in_file(
     text,  # of a file
-    source,  # the compiled text
+    source,  # the compiled source
     line,  # of `source`
 ) -> int | None:  # of `text`; None if no line matches, or several match equally well
     """Return the line of a file that a line of compiled source comes from.
@@ -45,12 +45,12 @@ def _best_match(text, source, line):
 
 
 def _has_line(file_line, compiled_line):
-    "Return whether a line of a file is this line of the compiled text, or contains it, as a quoted string does"
+    "Return whether a line of a file is this line of the compiled source, or contains it, as a quoted string does"
     return file_line == compiled_line or len(compiled_line) > 8 and compiled_line in file_line
 
 
 def _count_matches(in_file, compiled, offset):
-    "Count the equal lines if line 0 of the compiled text is line `offset` of the file"
+    "Count the equal lines if line 0 of the compiled source is line `offset` of the file"
     indices = range(max(0, -offset), min(len(compiled), len(in_file) - offset))
     return sum(in_file[offset + i] == compiled[i] != '' for i in indices)
 
@@ -87,8 +87,8 @@ def _read(file):
 
 def locate_in_files(
     file,  # file name in the finding; None if unknown
-    line,  # in the text of that file
-    sources=None,  # {file name: compiled text}
+    line,  # of that file
+    sources=None,  # {file name: compiled source}
     program=None,  # the file that is checked, to which a finding without a file belongs
 ) -> tuple:  # (file on the disk, line, cell); the line is None if unknown
     "Find the file and the line of a finding"
@@ -99,13 +99,13 @@ def locate_in_files(
     if os.path.isfile(file):
         return file, line, None
     text = (sources or {}).get(file, '')
-    if text and (found := _find_text(text, line, program)):
+    if text and (found := _find_compiled_line(text, line, program)):
         return found
     return program or file, None, None
 
 
-def _find_text(text, line, program):
-    "Return (file, line, cell) of a line of a compiled text; None if no file has it"
+def _find_compiled_line(text, line, program):
+    "Return (file, line, cell) of a line of compiled source; None if no file has it"
     if program and program.endswith('.ipynb'):
         return _find_in_cells(text, line, program)
     folders = [Path(program).resolve().parent] if program else []
@@ -118,7 +118,7 @@ def _find_text(text, line, program):
 
 
 def _find_in_cells(text, line, notebook):
-    "Return (notebook, line, cell) of a line of a compiled text; None if no cell has it"
+    "Return (notebook, line, cell) of a line of compiled source; None if no cell has it"
     cells = json.loads(_read(notebook))['cells']
     matches = [(*_best_match(''.join(cell['source']), text, line), i) for i, cell in enumerate(cells)]
     best = max((match for match in matches if match[1]), default=None)

@@ -159,8 +159,8 @@ def _run(job):
         (_run_notebook if suffix == '.ipynb' else _run_python)(job)
 
 
-def _error_of(error, recorder):
-    "Return the text of the error that ended the program; None if it is a finding, or a normal end"
+def _describe_error(error, recorder):
+    "Describe the error that ended the program; return None if it is a finding, or the program exited normally"
     if isinstance(error, SystemExit):
         return None if error.code in (None, 0) else f'the program ended with exit status {error.code}'
     if recorder.add_error(error):
@@ -189,15 +189,15 @@ def main(argv=None) -> int:  # exit status
             try:
                 _run(job)
             except BaseException as e:
-                error = _error_of(e, recorder)
+                error = _describe_error(e, recorder)
         write(launches=recorder.num_launches, error=error, imported=_imported())
     return 0
 
 
 def _imported():
-    "Return the names of imported modules that take long to import, and whose import has no side effects"
-    own_prefix = f'{__package__.partition(".")[0]}.'
-    return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(own_prefix)]
+    "Return the names of imported modules whose import is slow and has no side effects"
+    package_prefix = f'{__package__.partition(".")[0]}.'
+    return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(package_prefix)]
 
 
 if __name__ == '__main__':

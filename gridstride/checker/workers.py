@@ -26,7 +26,7 @@ _ENVIRONMENT = dict(GRIDSTRIDE_BACKEND='sim')
 
 
 class Workers:
-    "Runs jobs one after the other, each in a separate process"
+    "Runs jobs one after another, each in a separate process"
 
     def __init__(self):
         self._server = None
