@@ -17,7 +17,7 @@ from .utils import cache_dir
 
 __all__ = ['emulate_children']
 
-# The variable that a child process reads, as JSON: [its environment, the folder of gridstride, is it unchecked?].
+# The variable that a child process reads, as JSON: [sys.prefix, the folder of gridstride, whether it runs unchecked].
 _VARIABLE = 'GRIDSTRIDE_AS_GPU'
 
 # Any version of Python may read this file. It also imports the `sitecustomize` of the machine.

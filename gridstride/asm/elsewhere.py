@@ -57,10 +57,10 @@ class AMD(str):
         "The text of each instruction, in order"
         return [line.strip() for line in self.splitlines() if line.startswith('\t')]
 
-    def count(self, *text):
+    def count(self, *substring):
         "Count the instructions of each kind; with arguments, count a substring like `str.count`"
-        if text:
-            return super().count(*text)
+        if substring:
+            return super().count(*substring)
         return Counter(
             next((kind for prefix, kind in KINDS.items() if instruction.startswith(prefix)), 'other')
             for instruction in self.instructions
@@ -266,7 +266,7 @@ def compile_or_load(
 
 
 def to_json(output: TileKernel) -> dict:
-    "Return the fields as data for JSON; the machine code is compressed and encoded as text"
+    "Return the fields as JSON data; the machine code is compressed and base64-encoded"
     return output._asdict() | dict(cubin=base64.b64encode(zlib.compress(output.cubin, 9)).decode())
 
 

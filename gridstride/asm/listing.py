@@ -1,4 +1,4 @@
-"""Listings of PTX or SASS: text whose instructions have source lines and kinds; coloured in a notebook."""
+"""Listings of PTX or SASS: strings whose instructions have source lines and kinds; coloured in a notebook."""
 
 from collections import Counter
 from html import escape
@@ -6,7 +6,7 @@ from html import escape
 from .read import Instruction
 
 
-# Each kind of instruction has a colour and a text for the legend. Dark text on pale colours, inside a pale card, is
+# Each kind of instruction has a colour and a label for the legend. Dark text on pale colours, inside a pale card, is
 # legible on a dark page, too.
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
@@ -28,7 +28,7 @@ _MONOSPACE = 'font-family:DejaVu Sans Mono,Menlo,Consolas,monospace;font-size:12
 
 
 def _kind_badge(text, kind):
-    "Return a text as HTML, in the background colour of a kind of instruction"
+    "Return text as HTML on the background colour of a kind of instruction"
     color, label = KINDS[kind]
     style = f'background-color:{color};color:{INK};border-radius:3px;padding:0 4px'
     return f'<span style="{style}" title="{label}">{escape(text)}</span>'
@@ -79,7 +79,7 @@ class Listing(str):
 
     @property
     def lines(self) -> list:
-        """[(line number, its text, its `Instruction`s)] of all source lines that have instructions.
+        """[(line number, source line, `Instruction`s)] of all source lines that have instructions.
 
         Instructions that belong to no source line have the line number 0."""
         instructions_of_line = {}
@@ -87,9 +87,9 @@ class Listing(str):
             instructions_of_line.setdefault(instruction.line, []).append(instruction)
         return [(line, self.source.get(line, ''), instructions_of_line[line]) for line in sorted(instructions_of_line)]
 
-    def count(self, *text):
+    def count(self, *substring):
         "Count the instructions of each kind; with an argument, count a substring like `str.count`"
-        return super().count(*text) if text else Counter(_count_kinds(self.instructions))
+        return super().count(*substring) if substring else Counter(_count_kinds(self.instructions))
 
     def ops(self) -> Counter:
         "Count the instructions by opcode, such as `LDG.E`"
@@ -140,7 +140,7 @@ class Listing(str):
 
 
 def _loop_spans(items):
-    "Return (first, last) index of each loop: from a label to the last jump back to it"
+    "Return (first, last) index of each loop: from a label to the last branch back to it"
     index_of_label = {item: i for i, item in enumerate(items) if isinstance(item, str)}
     end_of_loop = {}
     for i, item in enumerate(items):

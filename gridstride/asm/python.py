@@ -432,7 +432,7 @@ class Triton(_PythonKernelSource):
 
 @contextlib.contextmanager
 def _unchecked_functions(namespace):
-    "Replace checked functions among a kernel's globals by those of Triton in a `with` block"
+    "Replace checked functions among a kernel's globals with those of Triton in a `with` block"
     checked_functions = {name: function for name, function in namespace.items() if hasattr(function, 'jitted')}
     namespace.update({name: function.jitted for name, function in checked_functions.items()})
     try:

@@ -88,10 +88,10 @@ def kind_of(
 # of the function if the listing's source contains it, else that of the caller.
 #
 # position: the address in SASS, the index in PTX; op: the opcode; line: of the source, 0 if unknown; target: the label
-# of a jump, else ''.
+# of a branch, else ''.
 Instruction = namedtuple('Instruction', 'position op kind text line target')
 
-_JUMP = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
+_BRANCH = re.compile(r'(?:bra|BRA|UBRA)\S*\s.*?(?:`\()?(\.L\w+|\$L\w+)\)?\s*;?$')
 
 # This instruction computes -0*0 plus a constant; the compiler uses it as a move if the pipeline of moves is busy.
 _MOVE_BY_FMA = re.compile(r'^HFMA2\S* \w+, -RZ, RZ, ')
@@ -102,9 +102,9 @@ def parse_instruction(position, text, line, language):
     text = re.sub(r'\s+', ' ', text.replace(';', '')).strip()
     text_without_predicate = re.sub(r'^(?:@!?U?%?\w+ )', '', text)
     op = text_without_predicate.split()[0].rstrip(',')
-    jump = _JUMP.match(text_without_predicate)
+    branch = _BRANCH.match(text_without_predicate)
     kind = 'move' if _MOVE_BY_FMA.search(text_without_predicate) else kind_of(op, language)
-    return Instruction(position, op, kind, text, line, jump[1] if jump else '')
+    return Instruction(position, op, kind, text, line, branch[1] if branch else '')
 
 
 def _source_line(locations, file, kernel_lines):
@@ -135,7 +135,7 @@ def read_sass(
 
 
 def _strip_padding(items):
-    "Remove the padding after a function, which never runs: a jump to itself, and NOPs up to a multiple of 128 bytes"
+    "Remove the padding after a function, which never runs: a branch to itself, and NOPs up to a multiple of 128 bytes"
     while items and (isinstance(items[-1], str) or items[-1].op == 'NOP'):
         items.pop()
     if len(items) > 1 and items[-1].target == items[-2]:

@@ -78,7 +78,7 @@ def _demangle(text, entry, name):
 
 
 class _Code(dict):
-    "The output of the compilers for a kernel, as data for JSON; SASS is added on first use"
+    "The output of the compilers for a kernel, as JSON data; SASS is added on first use"
 
     def __init__(self, read_sass, **data):
         super().__init__(data)

@@ -115,9 +115,9 @@ def _decode(buffer):
     return buffer.replace(b'\0', b'').decode(errors='replace')
 
 
-def _to_c_strings(texts):
+def _to_c_strings(strings):
     "Return a C array of strings"
-    return (ctypes.c_char_p * len(texts))(*(text.encode() for text in texts))
+    return (ctypes.c_char_p * len(strings))(*(string.encode() for string in strings))
 
 
 _NO_CACHE = '--no-cache'  # an option of NVRTC and nvJitLink; older versions have no cache
@@ -175,7 +175,7 @@ def nvrtc(
 def cached_result(
     compiler,  # name of the compiler
     compile_source,  # a function without arguments, whose result is cached
-    *key_parts,  # everything that the result depends on, as data for JSON
+    *key_parts,  # everything that the result depends on, as JSON data
 ):
     "Return the result of `compile_source()`, from the cache if the input is the same as in an earlier call"
 
@@ -232,9 +232,9 @@ def _run_nvrtc(library, src, name, headers, options, file, user_src):
     program = ctypes.c_void_p()
     # With an absolute path, the machine code, which is cached, does not contain the current folder.
     path = file if os.path.isabs(file) else f'/{file}'
-    texts = _to_c_strings(headers.values())
+    contents = _to_c_strings(headers.values())
     names = _to_c_strings(headers)
-    library.nvrtcCreateProgram(ctypes.byref(program), src.encode(), path.encode(), len(headers), texts, names)
+    library.nvrtcCreateProgram(ctypes.byref(program), src.encode(), path.encode(), len(headers), contents, names)
     try:
         library.nvrtcAddNameExpression(program, name.encode())
         status = library.nvrtcCompileProgram(program, len(options), _to_c_strings(options))
