@@ -60,8 +60,8 @@ COMMANDS = {  # name -> (module, {arguments: description})
 def print_commands():
     "Print a line per command"
     print(f'gridstride {gridstride.__version__}\n')
-    for name, (_, forms) in COMMANDS.items():
-        for arguments, description in forms.items():
+    for name, (_, usages) in COMMANDS.items():
+        for arguments, description in usages.items():
             print(f'gridstride {f"{name} {arguments}":<23} {description}')
     print("\nIn the shell: gridstride COMMAND --help, or python -m gridstride COMMAND. In Python: help('gridstride')")
 

@@ -130,7 +130,7 @@ def _is_struct(x):
 def _conversion_hint(x, dtype, points_to_const):
     """Suggest how to convert an array to `dtype`, or to a contiguous array if `dtype` is None.
 
-    For a parameter that `points_to_const`, the kernel may get a copy."""
+    For a parameter that `points_to_const`, a copy may be passed."""
     conversion = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
         conversion = f'.to(torch.{dtype})' if dtype else '.contiguous()'

@@ -2,7 +2,7 @@
 
 The emulator is a small C++ library, `runtime/`, with headers that replace CUDA's, `include/cuda/`.
 Each thread of a block is a fiber with its own stack, which switches to the next fiber when it must wait. Threads that
-never wait run one after the other in a plain loop. In a checked build the compiler instruments every access
+never wait run one after another in a plain loop. In a checked build the compiler instruments every access
 (`-fsanitize=thread`, with the runtime's hooks in place of ThreadSanitizer's), and the runtime keeps shadow memory,
 which records the last accesses to each word and the threads that made them.
 """
@@ -280,7 +280,7 @@ def _detector_mask(compiled, enabled):
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # the time limit per kernel; None: that of `options`
-    sources=dict,  # a function that returns {file name -> the learner's text}, for the files of warnings
+    sources=dict,  # a function that returns {file name -> the learner's source}, for the files of warnings
 ):
     """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enable it.
 
@@ -318,8 +318,8 @@ def array_at(line, column):
     return re.search(r'\w*$', prefix)[0]
 
 
-_IS_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # text after an element
-_IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # text before an element
+_IS_ASSIGNED = re.compile(r'(\s*\.\w+)*\s*=(?!=)')  # matches the source after an element
+_IS_REFERENCED = re.compile(r'&\s*(\w+\s*=\s*)?$')  # matches the source before an element
 
 
 def access_at(line, column):
@@ -373,13 +373,13 @@ def _defining_file(kernel, sources):
 
 
 def _line_text(sources, file, n):
-    "Return the text of line `n` of a file; '' if it has no such line"
+    "Return line `n` of a file; '' if it has no such line"
     return next(iter(sources.get(file, '').splitlines()[n - 1 : n]), '').strip() if n else ''
 
 
 def try_to_load(
     path,  # of a module whose source may have static constructors
-    sources,  # a function that returns {file name -> the learner's text}
+    sources,  # a function that returns {file name -> the learner's source}
 ):
     "Load a module in a child process first, and raise its finding, if any: a crash in this process would end Python"
     child = ctypes.c_int(-1)
@@ -425,17 +425,17 @@ def last_finding() -> RuntimeFinding:
 
 
 def last_exception(
-    sources: dict,  # file name -> the learner's text
+    sources: dict,  # file name -> the learner's source
 ) -> Exception:
     "Return the exception for the finding that stopped the last call"
     return _make_exception(last_finding(), sources)
 
 
 def _make_exception(finding, sources):
-    "Return the exception for the `RuntimeFinding` `finding`"
+    "Return the exception for a `RuntimeFinding`"
     file = resolve_hash(finding.file, sources) or _defining_file(finding.kernel, sources) or ''
     file = _learners_file(file, sources)
-    finding.name_calls(lambda call: _with_source_text(call, sources))
+    finding.name_calls(lambda call: _with_source_line(call, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if finding.code == 'outside_type':
         _name_local(finding, lines.get(finding.line, ''))
@@ -476,8 +476,8 @@ def _name_local(finding, line):
         finding.code, finding.fields = 'outside_named', dict(finding.fields, array=array)
 
 
-def _with_source_text(call, sources):
-    "Return a `Call` with the learner's file name and the text of its line"
+def _with_source_line(call, sources):
+    "Return a `Call` with the learner's file name and source line"
     file = _learners_file(call.file, sources)
     return call._replace(file=file, source=_line_text(sources, file, call.line))
 

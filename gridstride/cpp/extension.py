@@ -1,7 +1,7 @@
 """Compiles several files of CUDA C and C++ to one extension, as `torch.utils.cpp_extension.load` does.
 
-An extension exports functions by `PYBIND11_MODULE`, or defines operators by `TORCH_LIBRARY` or `STABLE_TORCH_LIBRARY`,
-which are registered as `torch.ops.NAMESPACE.OPERATOR`."""
+An extension exports functions with `PYBIND11_MODULE`, or defines operators with `TORCH_LIBRARY` or
+`STABLE_TORCH_LIBRARY`, which are registered as `torch.ops.NAMESPACE.OPERATOR`."""
 
 import re
 from contextlib import nullcontext
@@ -46,7 +46,7 @@ def load_files(
     operators = find_operators(cpp_src + cuda_src, name)
     cpp_names = [*cpp_name_of_export.values(), *functions_of(operators)]
     if not cpp_names:
-        hint = 'write m.def("name", &function) in it, or define operators by TORCH_LIBRARY and TORCH_LIBRARY_IMPL'
+        hint = 'write m.def("name", &function) in it, or define operators with TORCH_LIBRARY and TORCH_LIBRARY_IMPL'
         raise WrongSource(f'{name}: no PYBIND11_MODULE exports functions to Python: {hint}')
     functions = list(dict.fromkeys(_local_name(f) for f in cpp_names))
     module = load_cuda(cuda_src, cpp_src or None, functions, verbose=verbose, name=name)
@@ -62,7 +62,7 @@ def _local_name(cpp_name):
 
 
 def functions_of(operators) -> list:
-    "Return the names in C++ of the functions that compute operators"
+    "Return the C++ names of the functions that compute operators"
     return [function for namespace_operators in operators for function in namespace_operators.function_of.values()]
 
 
@@ -83,7 +83,7 @@ def find_operators(text, extension_name) -> list:  # of `_Operators`
 
 
 def _block(text, start):
-    "Return the text from `start`, after an opening brace, to the closing brace"
+    "Return the source from `start`, after an opening brace, to the closing brace"
     depth = 1
     for brace in re.finditer('[{}]', text[start:]):
         depth += 1 if brace[0] == '{' else -1

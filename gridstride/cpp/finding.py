@@ -1,8 +1,8 @@
 """Reads the findings of the emulator's runtime with ctypes structures that mirror `include/cuda/finding.h`.
 
-The runtime reports a kind, a code and fields; `messages.WORDS` has the texts. C++ and Python each define the layout of
-the structures, and `check_abi` compares the two definitions before anything is read: their sizes, and a checksum of the
-headers, which also contain enumerations such as `KINDS` and the functions that Python calls.
+The runtime reports a kind, a code and fields; `messages.WORDS` has the templates. C++ and Python each define the
+layout of the structures, and `check_abi` compares the two definitions before anything is read: their sizes, and a
+checksum of the headers, which also contain enumerations such as `KINDS` and the functions that Python calls.
 """
 
 import ctypes
@@ -162,7 +162,7 @@ class RuntimeFinding:
 
     def exception(
         self,
-        dialect,  # of the text: 'cuda' or 'python'
+        dialect,  # of the message: 'cuda' or 'python'
         **location_fields,  # fields of `Location` that replace those of the runtime
     ) -> Exception:
         "Return the exception for the finding; `KeyboardInterrupt` if the user stopped the kernel"
@@ -274,7 +274,7 @@ class RuntimeFinding:
         return self.calls[-1].line if self._is_complete() and len(self.calls) > 1 else None
 
     def name_calls(self, convert):
-        "Replace each `Call` by `convert(call)`"
+        "Replace each `Call` with `convert(call)`"
         self.calls = tuple(map(convert, self.calls))
         if self.other:
             self.other = self.other._replace(calls=tuple(map(convert, self.other.calls)))

@@ -94,7 +94,7 @@ def _make_array(param, dtype, value, size, rng):
 def make_arguments(
     params,  # of the kernel, `Param`s
     values,  # {name: value}, as `read_values` returns them
-    size=1000,  # elements of an array with no value given; also the default for integers
+    size=1000,  # elements of an array for which no value is given; also the default for integers
     seed=0,  # of random values
 ) -> list:
     "Return an argument per parameter; raises `ArgumentError` for a value that does not fit its parameter"
@@ -133,7 +133,7 @@ def launch(
     src,  # CUDA C
     name,  # of the kernel; 'k<float>' for a template
     values,  # {parameter: value}, as `read_values` returns them
-    size=1000,  # elements of an array with no value given; also the default for integers
+    size=1000,  # elements of an array for which no value is given; also the default for integers
     grid=None,  # blocks, an integer or a tuple; None: as many as `size` elements need
     block=256,  # threads per block, an integer or a tuple
     seed=0,  # of random values

@@ -185,7 +185,7 @@ def _resolve_kernels(src, name):
     "Return (requested name, `Function`) per requested kernel; raises `WrongSource` if a kernel does not exist"
     if not isinstance(src, str):
         hint = ': pass its .read_text()' if hasattr(src, 'read_text') else ''
-        raise TypeError(f'src must be CUDA C as text, not {type(src).__name__}{hint}')
+        raise TypeError(f'src must be a string of CUDA C, not {type(src).__name__}{hint}')
     all_kernels = kernels(src)
     kernel_of_name = {k.name: k for k in all_kernels}
     if not kernel_of_name:
@@ -413,7 +413,7 @@ def _parameter_formats(types, struct_sizes):
 def _make_launcher(kernel, name, params, src):
     """Return a function (arguments, grid, block, stream, bytes of shared memory) that launches a kernel of `cuda.core`.
 
-    If the source uses the barrier of the grid, launches are cooperative."""
+    If the source uses a grid-wide barrier, launches are cooperative."""
     import torch
 
     has_printf, cooperative = 'printf' in src, 'this_grid' in src

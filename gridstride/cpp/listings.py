@@ -35,12 +35,12 @@ _BODY_STYLE = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_F
 
 
 def show_source(
-    src,  # CUDA C as text, or an object that has it as `src`: a kernel, a module; or a Python function
+    src,  # a string of CUDA C, or an object that has it as `src`: a kernel, a module; or a Python function
     lines=None,  # (first, last): show only these lines
     mark=(),  # line numbers, or strings: mark these lines, and lines that contain one of the strings
     old=None,  # an older source, text or kernel: mark the lines that it does not have
     title='',  # a line above the listing
-    fold=False,  # whether to show only the title; a click unfolds the source
+    fold=False,  # whether to show only the title; a click expands the source
 ) -> 'Listing':  # which a notebook displays
     """Show a numbered listing; line 1 is the first line after `cuda_begin`, as in messages.
 
@@ -60,7 +60,7 @@ def _text_of(src):
     text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
         type_name = type(src).__name__
-        raise TypeError(f'show_source needs CUDA C as text, or a kernel or module compiled from it; got {type_name}')
+        raise TypeError(f'show_source needs a string of CUDA C, or a kernel or module built from it; got {type_name}')
     return text.removeprefix(cuda_begin) or text
 
 
@@ -77,8 +77,8 @@ def _marked_lines(text, marks):
     return marked_lines
 
 
-def _lines_containing(text, part):
-    return {i for i, line in enumerate(text, 1) if part in line}
+def _lines_containing(text, substring):
+    return {i for i, line in enumerate(text, 1) if substring in line}
 
 
 def _new_lines(old, new):
@@ -215,7 +215,7 @@ def _words_as_html(line):
 
 
 class SideBySide:
-    "Listings in columns; on a narrow page, one below the other. Long lines wrap and are indented"
+    "Listings in columns, or one below another on a narrow page. Long lines wrap and are indented"
 
     def __init__(self, listings):
         self.listings = listings

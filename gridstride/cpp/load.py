@@ -234,7 +234,7 @@ def _print_commands(build_result, name):
     print(f'{build_result.folder / name}.so: {origin}')
 
 
-# Our headers replace torch's, which take a minute to compile, on a GPU, too. If a source uses parts of ATen that they
+# Our headers replace torch's, which take a minute to compile, on a GPU, too. If a source uses ATen features that they
 # lack, torch's `load_inline` compiles it, and a message reports this.
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')
 
@@ -258,7 +258,7 @@ def _compile_by_torch(source, flags, verbose, error):
     from torch.utils.cpp_extension import load_inline
 
     missing_feature = error.errors[0].message if error.errors else 'see the log'
-    problem = f"{source.name}: gridstride's headers lack a part of ATen ({missing_feature})"
+    problem = f"{source.name}: gridstride's headers lack a feature of ATen ({missing_feature})"
     print(f"{problem}; compiling with torch's load_inline instead, which takes a minute")
     cuda_src = source.arguments[0]
     cpp_src = source.arguments[1] or ''

@@ -79,9 +79,9 @@ def _expand_host_flags(pairs):
     "Yield the pairs of `_split_flags`; flags in -Xcompiler that the emulator supports are yielded separately"
     for flag, value in pairs:
         host_flags = value.replace('"', '').replace(',', ' ').split() if flag == '-Xcompiler' else []
-        taken = [f for f in host_flags if _HOST_FLAG.match(f)]
-        yield from _split_flags(taken)
-        if len(taken) < len(host_flags) or flag != '-Xcompiler':
+        supported_flags = [f for f in host_flags if _HOST_FLAG.match(f)]
+        yield from _split_flags(supported_flags)
+        if len(supported_flags) < len(host_flags) or flag != '-Xcompiler':
             yield flag, value
 
 
@@ -117,7 +117,7 @@ def parse(
 
 
 def _read_source(path, request):
-    "Return the parts of an object for one source"
+    "Return the contents of an object file for one source"
     if not Path(path).is_file():
         raise ValueError(f'{path}: {os.strerror(2)}')
     text = Path(path).read_text(encoding='utf-8-sig', errors='replace')
@@ -127,7 +127,7 @@ def _read_source(path, request):
 
 
 def _read_object(path):
-    "Return the sources of an object file; raises `ValueError` for one that another compiler has made"
+    "Return the sources of an object file; raises `ValueError` for one that another compiler wrote"
     try:
         magic, _, data = Path(path).read_text(encoding='utf-8').partition('\n')
         if f'{magic}\n' == _OBJECT:
@@ -179,7 +179,7 @@ sys.exit(run_executable(sys.argv))
 
 
 def _machine():
-    "Return a key for what an executable needs: this version of the emulator, and this CPU"
+    "Return what an executable is built for: this version of the emulator, and this CPU"
     return json.loads(json.dumps([headers_hash(CPP_FOLDER / 'include'), headers_hash(CPP_FOLDER / 'runtime'), cpu()]))
 
 

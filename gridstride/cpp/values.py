@@ -17,7 +17,7 @@ from ..diagnostics.errors import warn_learner
 from ..utils import dim3
 
 
-# The kinds of values, and PyTorch's codes of element types
+# The kinds of values, and PyTorch's codes for element types
 NONE, BOOL, INT, FLOAT, STRING, LIST, TENSOR, DTYPE, DEVICE = range(9)
 _DTYPES = dict(
     uint8=0, int8=1, int16=2, int32=3, int64=4, float16=5, float32=6, float64=7, complex64=9, complex128=10, bool=11,
@@ -159,7 +159,7 @@ def _choose_packer(x):
         return lambda x, fmt, out: _PACK[float](float(x), fmt, out)
     if hasattr(type(x), '__bytes__'):
         return _pack_struct
-    raise TypeError(f'C++ has no counterpart of {type(x).__name__}')
+    raise TypeError(f'C++ has no counterpart for {type(x).__name__}')
 
 
 def to_words(xs):
@@ -322,7 +322,7 @@ _python = _Python(*(ctypes.cast(f, c_void_p).value for f in _FUNCTIONS))
 
 # A library contains only the types of parameters; their names are read from the declaration in the source.
 def split_at_commas(text: str) -> list:
-    "Split `text` at commas outside brackets; parts are stripped, and empty ones dropped"
+    "Split `text` at commas outside brackets; strip the items, and drop empty ones"
     parts, depth = [''], 0
     for c in text:
         depth += (c in '(<[{') - (c in ')>]}')
@@ -530,7 +530,7 @@ class Library:
     def __init__(
         self,
         path,  # of the shared library
-        declarations=None,  # dict: name -> declaration, for docstrings and parameters by name
+        declarations=None,  # dict: name -> declaration, for docstrings and keyword arguments
         emulated=False,  # whether it runs on the emulated device
         name=None,  # of the library; None: the name of its file
     ):
