@@ -1,6 +1,6 @@
 """A judge for untrusted kernels: `judge(file)` accepts a submission, or refuses it and reports the reason.
 
-A submission is a file in the form of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
+A submission is a file in the format of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a separate process,
 forked from a server process that has never received a task:
 
@@ -38,7 +38,8 @@ are readable in a sandbox, too. The sandbox does not protect from vulnerabilitie
 driver: run submissions of attackers in a virtual machine.
 
 A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
-detects patched functions, threads that continue, streams for which nothing waits, inspected frames and objects, and
+detects patched functions, threads that keep running, streams that are never waited for, inspected frames and objects,
+and
 changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
 to a refusal. On a CPU a file whose answer is correct in a second process, in which no launch does anything, is refused;
 a submission that detects the second process (with a kernel whose launch has no effect there), and returns a wrong

@@ -66,7 +66,7 @@ def _submit(argv):
     "Write a submission and judge it here; return whether it is refused"
     parser = argparse.ArgumentParser(
         prog='python -m gridstride.judge submit',
-        description="Write a submission in the leaderboards' form from a kernel of the lessons, and judge it here. "
+        description="Write a submission in the leaderboards' format from a kernel of the lessons, and judge it here. "
         'Nothing is sent anywhere.',
     )
     parser.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')

@@ -1,5 +1,5 @@
 """Watch a submission in its process: report access to its callers' objects, functions that it replaces, and threads
-that continue after a call. A submission could defeat this, so these reports only add the reason to a refusal."""
+that keep running after a call. A submission could defeat this, so these reports only add the reason to a refusal."""
 
 import gc
 import json
@@ -69,7 +69,7 @@ def _is_called_by_submission():
 
 
 def submission_threads(old_threads):
-    """Return the lines of the submission that new threads execute, as text; '' if there are none.
+    """Format the lines of the submission that new threads execute; return '' if there are none.
 
     Threads of libraries do not count, nor do threads that wait for work, such as a worker that reads its queue."""
     new_frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in old_threads}

@@ -208,7 +208,7 @@ class Bench:
             raise Refusal('type', f'{self.call_label()} its answer cannot be read: {e}') from None
 
     def call_label(self):
-        "Return the number of the current call, as text"
+        "Return a prefix for messages: the number of the current call"
         return f'call {len(self.calls) + 1}:' if self.is_imported else 'in the import:'
 
     # The checks; the first one that fails, in this order, determines the reason
@@ -274,14 +274,14 @@ class Bench:
         mismatch = self.find_mismatch(call.answer, expected, scales, call.sizes)
         if mismatch is None and self.task.check_implementation:
             output = call.answer[0] if len(call.answer) == 1 else call.answer
-            is_right, text = self.task.check_implementation(call.data, output)
-            if not is_right:
+            is_correct, text = self.task.check_implementation(call.data, output)
+            if not is_correct:
                 raise Refusal('wrong', f'{self.call_label()} the check of the task reports: {text}')
         if mismatch:
             self.diagnose(call, mismatch, expected, scales)
 
     def find_mismatch(self, answer, expected, scales, sizes):
-        "Return the `Mismatch` of the first wrong tensor of an answer; None if all are right"
+        "Return the `Mismatch` of the first wrong tensor of an answer; None if all are correct"
         if len(answer) != len(expected):
             return Mismatch('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
         terms = self.task.terms(**sizes)
@@ -295,7 +295,7 @@ class Bench:
         problem = f'{self.call_label()} {mismatch.text}'
         if mismatch.code == 'type':
             raise Refusal('type', problem)
-        if self.is_right_later(call.sizes, expected, scales):
+        if self.becomes_correct(call.sizes, expected, scales):
             raise Refusal(
                 'late', f'{self.call_label()} the answer was wrong when the call returned, and correct shortly after'
             )
@@ -304,7 +304,7 @@ class Bench:
         if test := self.find_known_test(call):
             text = f'the output is correct for the public test {test}, but this call has other inputs'
             raise Refusal('seed', f'{self.call_label()} {text}')
-        if self.has_been_right(call.sizes):
+        if self.was_correct(call.sizes):
             raise Refusal('wrong later', f'{problem}; an earlier answer for the same sizes was correct')
         if self.calls and self.is_wrong_now():
             raise Refusal(
@@ -317,8 +317,8 @@ class Bench:
             raise Refusal('constant', f'{self.call_label()} the output does not depend on the input')
         raise Refusal(mismatch.code, problem)
 
-    def is_right_later(self, sizes, expected, scales):
-        "Return whether the last answer becomes right after all remaining work has ended"
+    def becomes_correct(self, sizes, expected, scales):
+        "Return whether the last answer becomes correct after all remaining work has ended"
         header, blobs = self.process.request(dict(op='again'), max_bytes=_max_answer_bytes(expected))
         try:
             answer = self.parse_tensors(header, blobs)
@@ -327,7 +327,7 @@ class Bench:
         return self.find_mismatch(answer, expected, scales, sizes) is None
 
     def is_answer_for(self, call, data):
-        "Return whether the answer of a call is right for other data of the same sizes"
+        "Return whether the answer of a call is correct for other data of the same sizes"
         return self.find_mismatch(call.answer, *self.compute_expected(data), call.sizes) is None
 
     def find_replayed_call(self, call):
@@ -337,7 +337,7 @@ class Bench:
                 return i
 
     def find_known_test(self, call):
-        "Return the public test whose answer this call returned, as text; None if there is none"
+        "Return the sizes and seed of the public test whose answer this call returned; None if there is none"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
             if sizes == call.sizes and self.is_answer_for(call, self.task.generate_input(**test)):
@@ -360,8 +360,8 @@ class Bench:
         self.has_launched = any(_valid_facts(answer_header)['launches'].values())
         return self.parse_tensors(answer_header, answer_blobs)
 
-    def has_been_right(self, sizes):
-        "Return whether an earlier call with these sizes was right; earlier calls were all right"
+    def was_correct(self, sizes):
+        "Return whether there was an earlier call with these sizes; all earlier calls were correct"
         return any(call.sizes == sizes for call in self.calls)
 
     def is_constant(self, call):

@@ -93,7 +93,7 @@ def _current_stream(device=None):
 
 # Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
 def _count_calls(owner, name, counts, replacement=None):
-    "Replace a method by one that counts its calls that return; with `replacement`, one that calls this instead"
+    "Wrap a method to count the calls that return; `replacement`: the function to call instead of the method"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
     function = replacement or original
@@ -108,7 +108,7 @@ def _count_calls(owner, name, counts, replacement=None):
 
 
 def _substitute_triton():
-    "Let `import triton` return a module whose kernels run checked, on the CPU"
+    "Make `import triton` return a module whose kernels run on the CPU, with every check"
     triton_shim = importlib.import_module('gridstride.tile.triton_shim')
     replacement = triton_shim.module()
     triton = sys.modules.get('triton')
@@ -214,7 +214,7 @@ _GPU_LAUNCHES = (
 
 @contextmanager
 def _skip_launches(skipped):
-    "Let launches do nothing inside the `with` block, and append their kernels to `skipped`"
+    "Make launches no-ops inside the `with` block, and append their kernels to `skipped`"
     owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _GPU_LAUNCHES]
     originals = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
     for owner, method, _ in originals:
@@ -288,7 +288,7 @@ class Gpu:
         return answer
 
     def take_answer(self, tensors):
-        "Return (copies of the answer in stream order, facts: the time between the events, the busy time after them)"
+        "Return (copies of the answer in stream order, facts: time between the events, busy time after them)"
         copies = [self.clone(x) for x in tensors]
         self.record(self.copied)
         self.wait(self.copied)
@@ -338,7 +338,7 @@ class BufferPool:
         return buffer
 
     def data(self, header, blobs):
-        "Return the data of a call, in the form that `generate_input` returns"
+        "Return the data of a call, as `generate_input` returns it"
         blobs = iter(blobs)
         items = []
         for i, item in enumerate(header['data']):

@@ -84,7 +84,7 @@ def _strings(tree):
 def kernels_of(
     tree,  # an `ast` tree
 ) -> tuple:  # of names
-    "Return the kernels that a program defines: functions decorated by `jit`, and `__global__` functions in its strings"
+    "Return the kernels of a program: functions decorated with `jit`, and `__global__` functions in its strings"
     imports = _imports(tree)
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     python_kernels = [f.name for f in functions if any(_makes_kernel(d, imports) for d in f.decorator_list)]
@@ -202,7 +202,7 @@ def read_submission(
 
 
 def _read_text(path):
-    "Read the text of a file; raise `FormError` if it is not a text file"
+    "Read a file; raise `FormError` if it is not a text file"
     if not os.path.isfile(path):
         actual = 'a folder' if os.path.isdir(path) else 'not a file'
         raise FormError(f'{str(path)[:300]} is {actual}; pass the path of a submission, or its source code')

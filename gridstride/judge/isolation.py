@@ -1,4 +1,4 @@
-"""Isolate a submission's process from the rest of the machine, on Linux, by namespaces, Landlock and limits.
+"""Isolate a submission's process from the rest of the machine, on Linux, with namespaces, Landlock and limits.
 
 `bwrap` builds the same sandbox, but only around a program that it starts. Submissions are forked from a process that
 has already imported torch, which saves seconds per verdict, so this module builds the sandbox after the fork."""
@@ -125,8 +125,8 @@ def needed_paths(folders) -> list:  # of paths
 
 # Mounts, in a new mount namespace
 def _mount(source, target, file_system=None, flags=0, options=None):
-    texts = source, target, file_system, options
-    source, target, file_system, options = (text.encode() if isinstance(text, str) else text for text in texts)
+    args = source, target, file_system, options
+    source, target, file_system, options = (arg.encode() if isinstance(arg, str) else arg for arg in args)
     _call('mount', source, target, file_system, flags, options)
 
 
@@ -305,7 +305,7 @@ def drop_privileges():
 
 
 def replace_session_keyring():
-    "Replace the session's keyring, which may have keys and tickets of this user, by an empty one"
+    "Replace the session's keyring, which may have keys and tickets of this user, with an empty one"
     with suppress(OSError, KeyError):
         _call('syscall', _KEYCTL[os.uname().machine], _JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
@@ -466,7 +466,7 @@ def exceeded_limit(
     max_memory,  # bytes
     tmpfs_bytes_before,  # `tmpfs_bytes()` before the submission started
 ) -> str:  # '' if there is none
-    "Return the limit that the descendants of this process exceed together, as text"
+    "Describe the limit that the descendants of this process jointly exceed"
     pids = descendants()
     file_bytes = max(0, tmpfs_bytes() - tmpfs_bytes_before)
     if len(pids) > _MAX_PROCESSES:

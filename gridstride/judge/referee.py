@@ -76,10 +76,10 @@ def _check_kernels(bench, sizes):
 
 def _measure(stack, bench, limit):  # (times of the submission, times of the reference)
     "Time a submission and the reference; return empty tuples if the reference has no source"
-    text = bench.task.baseline()
-    if text is None:
+    source = bench.task.baseline()
+    if source is None:
         return (), ()
-    reference_bench = Bench(read_submission(text), bench.task, bench.device, limit)
+    reference_bench = Bench(read_submission(source), bench.task, bench.device, limit)
     reference_bench.start(stack)
     _time_interleaved(bench, reference_bench, _timed_sizes(bench.task, bench.device))
     if bench.device == 'cuda':
@@ -111,7 +111,7 @@ def _compute_verdict(bench, timing, limit):
 
 
 def _refusal_for_end(bench, process_ended):
-    "Return the `Refusal` for a process that ended: the first report that it sent, or else the way in which it ended"
+    "Return the `Refusal` for a process that ended: the first report that it sent, or else how it ended"
     try:
         bench.check_reports()
     except Refusal as refusal:
@@ -130,7 +130,7 @@ def _check_options(limit, device):
 
 
 def judge(
-    submission,  # the path of a file, its text (of more than one line), or a `Submission`
+    submission,  # the path of a file, its source (of more than one line), or a `Submission`
     task=None,  # a `Task`, or a key of `TASKS`; None: NAME of the line `#!POPCORN leaderboard NAME`
     *,
     limit=20.0,  # seconds for the import, and per call. At least 180 if a compiler may run: in the import on a GPU, and

@@ -56,7 +56,7 @@ def _signal_all(pid, number):
 
 
 def _exceeded_limit(output, max_memory, tmpfs_bytes_before):
-    "Return the limit that the submission exceeds, as text; '' if there is none"
+    "Describe the limit that the submission exceeds; return '' if there is none"
     if os.fstat(output).st_blocks * 512 > _MAX_OUTPUT_BYTES:  # the output is a file on disk
         return f'more than {_MAX_OUTPUT_BYTES >> 20} MiB of output'
     return isolation.exceeded_limit(max_memory, tmpfs_bytes_before)

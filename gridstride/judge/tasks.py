@@ -11,7 +11,7 @@ from .tolerance import default_scale
 
 @dataclass(frozen=True)
 class Task:
-    """A task in the leaderboards' form. `generate_input(seed=..., **sizes)` returns the data: a tensor, or a tuple of
+    """A task in the leaderboards' format. `generate_input(seed=..., **sizes)` returns the data: a tensor, or a tuple of
     tensors and scalars. `ref_kernel(data)` returns the answer: a tensor, or a tuple of tensors. The judge calls
     `ref_kernel` with all floats converted to float64, so it should not specify dtypes."""
 
@@ -24,12 +24,12 @@ class Task:
     scale: Callable = default_scale  # scale(data, answer), in float64: the sum of the products' magnitudes, per element
     dtype: str = 'float32'  # of the answer; sums have this dtype, or float32 if it is narrower
     writable_inputs: tuple = ()  # indices of the items of `data` that a submission may write to, and return
-    check_implementation: Callable = None  # an additional check: (data, output) -> (is_right, reason)
+    check_implementation: Callable = None  # an additional check: (data, output) -> (is_correct, reason)
     benchmark: dict = None  # sizes that are timed on a GPU; None: the first of `tests`
     init: tuple = ()  # arguments of the constructor of a KernelBench `ModelNew`
 
     def baseline(self) -> str:  # None if its source is not available
-        "Return the reference as the text of a submission, so that it can be timed in the same way"
+        "Return the reference as the source of a submission, so that it can be timed in the same way"
         try:
             text = source_of(self.ref_kernel).text
         except SourceMissing:
@@ -54,7 +54,7 @@ def grey(data):
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Sums of two vectors. In `add_into`, the leaderboards' other form, the data include memory for the answer.
+# Sums of two vectors. In `add_into`, the leaderboards' other format, the data include memory for the answer.
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 

@@ -44,7 +44,7 @@ def escape_controls(text, lines=False) -> str:
     )
 
 
-ISOLATION = {  # protection, as in `Verdict.isolation` -> text of a verdict without it
+ISOLATION = {  # protection, as in `Verdict.isolation` -> what a verdict reports without it
     'processes': 'it saw other processes',
     'files': 'it saw the files of this user',
     'network': 'it had access to the network',

@@ -11,7 +11,7 @@ import torch
 
 _LENGTH = struct.Struct('<Q')
 _MAX_HEADER_BYTES = 1 << 20
-MAX_TEXT = 1 << 18  # characters of a text in a header
+MAX_TEXT = 1 << 18  # characters of a string in a header
 _MAX_AXES = 16  # of a tensor
 _MAX_ELEMENTS = 1 << 48  # of a tensor
 

@@ -65,7 +65,7 @@ def _inspect(answer, data, writes):
     return items, dict(alias=alias)
 
 
-def _error_text(e):
+def _format_error(e):
     "Format an exception, with the last line of the submission in its traceback"
     frames = [frame for frame in traceback.extract_tb(e.__traceback__) if frame.filename.endswith(_FILE)]
     location = f' (line {frames[-1].lineno}: {frames[-1].line})' if frames else ''
@@ -163,7 +163,7 @@ class _Worker:
             except BaseException as e:
                 if isinstance(e, wire.ConnectionClosed):
                     raise
-                wire.send(self.sock, dict(op='error', text=_error_text(e)))
+                wire.send(self.sock, dict(op='error', text=_format_error(e)))
 
 
 def main(

@@ -144,7 +144,7 @@ class _Collector:
     "Collects the code that a function uses, in an order in which it can be executed"
 
     def __init__(self):
-        self.imports, self.texts = {}, {}  # name -> import statement; name -> definition
+        self.imports, self.definitions = {}, {}  # name -> import statement; name -> definition
 
     def collect_source(self, obj):
         "Return the source of a function or class, and add all definitions that it uses"
@@ -158,13 +158,13 @@ class _Collector:
 
     def add(self, name, obj):
         "Add the definition or the import of an object that is used under this name"
-        if name in self.texts or name in self.imports:
+        if name in self.definitions or name in self.imports:
             return
-        self.texts[name] = ''  # ends the recursion of functions that use each other
+        self.definitions[name] = ''  # ends the recursion of functions that use each other
         text = self.definition_of(name, obj)
-        del self.texts[name]
+        del self.definitions[name]
         if text:
-            self.texts[name] = text
+            self.definitions[name] = text
 
     def definition_of(self, name, obj):
         "Return the Python code that defines an object; None if it was added as an import"
@@ -190,10 +190,10 @@ class _Collector:
                 'inside the function'
             )
 
-    def with_load_inline(self, text):
-        "Add the import of `load_inline`, and return the text, which uses it"
+    def with_load_inline(self, code):
+        "Add the import of `load_inline`, and return `code`, which uses it"
         self.imports['load_inline'] = 'from torch.utils.cpp_extension import load_inline'
-        return text
+        return code
 
     @staticmethod
     def is_user_code(obj):
@@ -245,7 +245,7 @@ def _collect(obj):
     name = 'ModelNew' if isinstance(obj, type) else 'custom_kernel'
     if obj.__name__ != name:
         text += f'\n\n{name} = {obj.__name__}\n'
-    parts = ['\n'.join(sorted(dict.fromkeys(collector.imports.values()))), *collector.texts.values(), text]
+    parts = ['\n'.join(sorted(dict.fromkeys(collector.imports.values()))), *collector.definitions.values(), text]
     return '\n\n'.join(part.rstrip('\n') + '\n' for part in parts if part)
 
 
@@ -253,8 +253,8 @@ def write_submission(
     kernel,  # `custom_kernel(data)`, a module `ModelNew`, or the path of a file that has one of them
     leaderboard: str,  # name of the leaderboard
     gpus=('H100',),  # names of GPUs on the leaderboard
-    path=None,  # the file to write; None: only return the text
-) -> str:  # the text
+    path=None,  # the file to write; None: only return the source
+) -> str:  # the source
     """Write a submission for a leaderboard on which this package is not installed. Nothing is sent anywhere.
 
     Raises `FormError` if the file cannot include all code that the submission uses. GPU MODE's leaderboards refuse a
