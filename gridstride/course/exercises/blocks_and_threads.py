@@ -39,7 +39,7 @@ def _(fn, rng, h, w, threads):
 # Shapes and blocks are not square, so that swapped x and y give a wrong result. A thread that writes an element of
 # another thread is reported.
 def run_watched(fn, blocks, threads, indices_of, out, *args, needs):
-    "Run the kernel on a grid; the thread at (row, column) must write `own(r, c)` of `out`, from `needs` elements"
+    "Run the kernel on a grid; thread (row, column) must write `indices_of(r, c)` of `out`, reading `needs` elements"
 
     def run_thread(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
@@ -50,7 +50,7 @@ def run_watched(fn, blocks, threads, indices_of, out, *args, needs):
 
 
 def run_2d(fn, h, w, index, out, *args, needs):
-    "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside must write `out[index(r, c)]`"
+    "Cover `h` by `w` with blocks of 4 by 2; a thread (row, column) in bounds must write `out[index(r, c)]`"
     blocks = cdiv(w, 4), cdiv(h, 2)
     run_watched(fn, blocks, (4, 2), lambda r, c: [index(r, c)] if r < h and c < w else [], out, *args, needs=needs)
 
@@ -145,10 +145,10 @@ def _(fn, rng, n, blocks, threads):
     threads_in_grid = blocks * threads
     per_thread = cdiv(n, threads_in_grid)
 
-    def own(r, c):
+    def indices_of(r, c):
         return range(c, n, threads_in_grid)
 
-    run_watched(fn, blocks, threads, own, out, dim3(blocks), xs, out, n, needs=per_thread)
+    run_watched(fn, blocks, threads, indices_of, out, dim3(blocks), xs, out, n, needs=per_thread)
     check_unchanged(xs)
     if set(out.writes) == set(range(min(threads_in_grid, n))) and n > threads_in_grid:
         raise AssertionError(

@@ -47,7 +47,7 @@ def _(fn, rng, lengths):
 def traced(kernel, grid, block, *args):
     "Launch a kernel on the simulator and return its trace; raises `AssertionError` if it is not a kernel"
     if not isinstance(kernel, sim.cuda.Kernel):
-        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+        raise AssertionError(f'return the kernel, decorated with @cuda.jit; got {type(kernel).__name__}')
     with sim.trace(keep=10**7) as t:
         kernel[grid, block](*args)
     return t

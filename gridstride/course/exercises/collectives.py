@@ -171,7 +171,7 @@ def _(fn, rng, ranks):
 
 
 def arrival_times(transfer, latency, chunks):
-    "Return when each chunk has arrived, of rows that one link sends one after the other"
+    "Return the arrival time of each chunk of rows, which one link sends one after another"
     return [(i + 1) * (latency + transfer / chunks) for i in range(chunks)]
 
 
@@ -189,7 +189,7 @@ def arrival_times(transfer, latency, chunks):
         )
     ],
     hints=[
-        'When does chunk i arrive? The link sends the chunks one after the other, and each takes '
+        'When does chunk i arrive? The link sends the chunks one after another, and each takes '
         '`latency + transfer/chunks`.',
         'A GPU computes one product at a time. The product of a chunk begins when the chunk has arrived and the '
         'previous product has ended.',

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-# An answer is a function that returns CUDA C. It is compiled once, thanks to the build cache, and run on
+# An answer is a function that returns CUDA C. It is compiled once, thanks to the build cache, and runs on
 # every case, on the emulator even on a machine with a GPU, because only the emulator reports every out-of-bounds
 # access. Arrays have padding on both sides, in case the checks are disabled.
 PAD = 256
@@ -193,7 +193,7 @@ def _(fn, rng, h, w):
 
 # The layer is called as a user would call it, also with invalid inputs. The last case has more than 1024 blocks: an
 # answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a rejection.
-def check_rejected(f, why, *args, other_result=None):  # right: a result that is also accepted
+def check_rejected(f, why, *args, other_result=None):  # other_result: a result that is also accepted
     "Raise `AssertionError`, which states `why`, unless `f` rejects `args`"
     try:
         result = f(*args)

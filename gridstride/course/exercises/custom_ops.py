@@ -37,9 +37,9 @@ _CASES = (
 
 
 def parse_schema(text):
-    "Parse the text of a schema; raises `AssertionError` with torch's reason"
+    "Parse a schema; raises `AssertionError` with torch's reason"
     if not isinstance(text, str):
-        raise AssertionError(f'return the schema as text; got {text!r}')
+        raise AssertionError(f'return the schema as a string; got {text!r}')
     try:
         return torch._C.parse_schema(text)
     except RuntimeError as e:
@@ -93,11 +93,11 @@ def pad_columns(x, multiple):
     return padded, torch.full((rows,), columns, dtype=torch.int32, device=x.device)
 
 
-def _facts(tensor):
+def _attributes(tensor):
     return tuple(tensor.shape), tensor.stride(), tensor.dtype, str(tensor.device)
 
 
-FACTS = 'shape', 'strides', 'dtype', 'device'
+ATTRIBUTES = 'shape', 'strides', 'dtype', 'device'
 
 
 def _symbolic_columns(fn, multiple):
@@ -147,9 +147,9 @@ def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
     for name, actual, expected in zip(('the padded matrix', 'the lengths'), result, expected_result):
         if not isinstance(actual, torch.Tensor):
             raise AssertionError(f'{name}: expected a tensor; got {actual!r}')
-        for what, a, b in zip(FACTS, _facts(actual), _facts(expected)):
+        for attribute, a, b in zip(ATTRIBUTES, _attributes(actual), _attributes(expected)):
             if a != b:
-                raise AssertionError(f'{name}: {what} is {a}; expected {b}, as in the real result')
+                raise AssertionError(f'{name}: {attribute} is {a}; expected {b}, as in the real result')
     if fixed := _symbolic_columns(fn, multiple):
         raise AssertionError(f'with symbolic sizes, torch had to fix a size to {fixed[0]}, and would compile again')
 

@@ -12,7 +12,7 @@ __all__ = ['SHAPES', 'one_element', 'run_watched', 'own_index']
 # Each try has new random inputs, outputs start as NaN, and the threads run in a shuffled order. A thread that writes
 # an element of another thread is reported.
 def run_watched(fn, rng, n, indices_of, out, *args, needs):
-    "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `own(i)` of `out`, from `needs` elements"
+    "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `indices_of(i)`, reading `needs` elements"
     times = cdiv(n, 32) * 32
 
     def run_thread(i):

@@ -55,7 +55,7 @@ def expected_attention(s, v):
 
 
 def _describe_type(result):
-    "Describe the type of what was returned"
+    "Describe the type of a result"
     return f'{len(result)} values' if isinstance(result, (tuple, list)) else type(result).__name__
 
 

@@ -28,7 +28,7 @@ def unwritten(*shape):
 @contextmanager
 def explain_falling_scores(
     score_drop,  # from each part to the next
-    part,  # what a part is called: 'tile', 'block' or 'page'
+    part,  # the noun for a part: 'tile', 'block' or 'page'
 ):
     "Explain an `AssertionError` in the `with` block if the scores fall from part to part"
     try:
@@ -42,7 +42,7 @@ def explain_falling_scores(
 
 
 def count_passes(ops, returned):
-    "Return the number of passes over memory: (one operator after the other, fused)"
+    "Return the number of passes over memory: (operator by operator, fused)"
     inputs, produced = set(), set()
     for reads, writes in ops:
         inputs |= set(reads) - produced

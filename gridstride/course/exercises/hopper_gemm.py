@@ -85,15 +85,15 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
         )
     case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers per block'
     names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
-    near = blocks, groups, 2 * BK * (BM + BN // blocks)
+    likely_mistakes = blocks, groups, 2 * BK * (BM + BN // blocks)
     why = (
         ": each producer announces at its own block's barrier, and TMA does not arrive",
         ", the consumers of one block: which other consumers read what this stage's producer sends?",
         ', the bytes that this producer loads: how many bytes arrive?',
     )
-    for name, g, w, close, reason in zip(names, result, expected, near, why):
-        if g != w:
-            raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == close else ""}')
+    for name, actual, value, mistake, reason in zip(names, result, expected, likely_mistakes, why):
+        if actual != value:
+            raise AssertionError(f'{case}: {name} {value}; got {actual!r}{reason if actual == mistake else ""}')
 
 
 FIELDS = dict(address=(0, 14), lead=(16, 14), stride=(32, 14), swizzle=(62, 2))

@@ -62,7 +62,7 @@ def _(fn, rng, **case):
 
 
 def _load_and_compute_time(how, gpus, sequences, n, heads, speed, flops):
-    "Return (load time, compute time) of the busiest GPU in seconds; `how`, 'heads' or 'sequences', are distributed"
+    "Return (load time, compute time) of the busiest GPU in seconds; `how`: 'heads' or 'sequences' are distributed"
     sequences, heads = (cdiv(sequences, gpus), heads) if how == 'sequences' else (sequences, cdiv(heads, gpus))
     return sequences * n * 576 * 2 / speed, sequences * heads * n * 2 * (576 + 512) / flops
 
@@ -124,7 +124,7 @@ def _are_close(x, y):
 
 
 def _diagnosis(calls, absorbed_query, l, p, scale):
-    "Return which step of a wrong answer is wrong; rows may have a scale, and weights any sum"
+    "Describe the wrong step of an answer; rows may be scaled, and weights need not sum to 1"
     rows, weights = (dict(calls).get(name) for name in ('scores', 'means'))
     parts = {f'first {l}': slice(l), f'last {absorbed_query.shape[1] - l}': slice(l, None)}
     factors = 1, scale, scale * np.log2(np.e)

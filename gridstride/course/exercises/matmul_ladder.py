@@ -111,7 +111,7 @@ def _(fn, rng, how):
         raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes access different words of one bank')
 
 
-# Waves: which fraction of the FMAs that the SMs could compute, from the first block to the end of the last, is needed.
+# Waves: the needed fraction of the FMAs that the SMs could compute, from the first block to the end of the last.
 def useful_fraction(h, w, bm, bn, each, sms):
     "Return the fraction of the SMs' time that computes results, with `each` blocks of `bm` by `bn` results per SM"
     blocks = cdiv(h, bm) * cdiv(w, bn)
@@ -144,7 +144,7 @@ _SIZES = (
 def _(fn, rng, h, w, bm, bn, each, sms):
     result = fn(h, w, bm, bn, each, sms)
     expected = useful_fraction(h, w, bm, bn, each, sms)
-    if (share := number(result)) is None or not abs(share - expected) < 1e-9:
+    if (fraction := number(result)) is None or not abs(fraction - expected) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
             f'got {result!r}, but the fraction {expected:.6g} of the work is useful, for {h}x{w} results '

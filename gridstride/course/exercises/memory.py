@@ -162,7 +162,7 @@ def trace_of(kernel, x):
 def _(fn, rng, h, w):
     kernel = fn()
     if not isinstance(kernel, sim.cuda.Kernel):
-        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+        raise AssertionError(f'return the kernel, decorated with @cuda.jit; got {type(kernel).__name__}')
     t = trace_of(kernel, normal(rng, h, w))
     s = t.stats
     ragged = h % 32 or w % 32  # then a request may begin and end within a sector: one more holds it

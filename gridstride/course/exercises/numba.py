@@ -92,7 +92,7 @@ def check_distribution(
     t,
     verb,
     min_count,
-    work,  # of those threads, as the message states it: 'wrote 35 bytes'
+    work,  # what these threads did, for the message: 'wrote 35 bytes'
     remedy='distribute the work over all threads',
     group_size=1,  # as for `count_threads`
 ):

@@ -94,7 +94,7 @@ class Gpu:
         self.warm, self.flushed = False, self.flushed + 1
 
     def synchronize(self):
-        "Wait on the CPU until the GPU has done all that is queued"
+        "Wait on the CPU until the GPU has finished all queued work"
         self.cpu = max(self.cpu, self.busy_until)
 
     def Event(self):
@@ -109,7 +109,7 @@ class Event:
         self.gpu, self.time = gpu, None
 
     def record(self):
-        "Record the event after all that is queued"
+        "Record the event after all queued work"
         self.time = self.gpu.queue(0.0)
         self.flushed = self.gpu.flushed
 
@@ -125,8 +125,8 @@ class Event:
         return end.time - self.time
 
 
-# The first runs are slow, some are disturbed, some are quick because of a higher clock; if the data is in the L2 cache,
-# all are fast.
+# The first runs are slow, some runs are disturbed, and some are fast because of a higher clock; all are fast if the
+# data is in the L2 cache.
 def _ms(cold, warm, first, i, is_warm):
     "Return the milliseconds of run `i`"
     t = warm if is_warm else cold

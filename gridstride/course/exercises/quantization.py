@@ -67,15 +67,15 @@ def _(fn, rng, **case):
     result = fn(**case)
     expected = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
     if (n := number(result)) is None or not abs(n / expected - 1) <= 1e-9:
-        eight = n and any(abs(n * f / expected - 1) <= 1e-9 for f in (8, 1 / 8))
-        advice = ': off by a factor of 8; convert bits to bytes' if eight else ''
+        is_off_by_eight = n and any(abs(n * f / expected - 1) <= 1e-9 for f in (8, 1 / 8))
+        advice = ': off by a factor of 8; convert bits to bytes' if is_off_by_eight else ''
         raise AssertionError(f'got {result!r}; expected {expected:.2f} tokens per second{advice}')
 
 
 def decibels_by_group(w):
     "Return {group: decibels with 4 bits} for the groups that divide the columns"
-    fit = [g for g in GROUPS if g == 'row' or w.shape[1] % g == 0]
-    return {g: formats.decibels(w, formats.restore(formats.symmetric(w, 4, g))) for g in fit}
+    valid_groups = [g for g in GROUPS if g == 'row' or w.shape[1] % g == 0]
+    return {g: formats.decibels(w, formats.restore(formats.symmetric(w, 4, g))) for g in valid_groups}
 
 
 def with_outliers(rng, columns):
@@ -95,7 +95,7 @@ def exact_in_groups_of_64(rng, columns):
 
 
 def rounded(rng, fraction):
-    """Return 256 columns whose values are `fraction` of a step, so that 4 bits round all of them to 0, or all to 1.
+    """Return 256 columns whose values are about `fraction` of a step, so that 4 bits round all to 0, or all to 1.
 
     A wrong answer may divide by the energy of the rounded matrix, which differs from that of the matrix."""
     w = rng.uniform(fraction, fraction + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))

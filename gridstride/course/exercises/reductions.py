@@ -131,7 +131,7 @@ def _(fn, rng, sizes, mean):
 def check_is_kernel(kernel):
     "Raise `AssertionError` unless a kernel of Numba's dialect was returned"
     if not isinstance(kernel, sim.cuda.Kernel):
-        raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
+        raise AssertionError(f'return the kernel, decorated with @cuda.jit; got {type(kernel).__name__}')
 
 
 @problem(

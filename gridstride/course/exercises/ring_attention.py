@@ -39,7 +39,7 @@ def _(fn, rng, order, ranks, length):
 
 
 def slowest_rank_scores(owners, ranks):
-    """Return the scores that the slowest rank of each step computes, added up, in a causal ring in which position i
+    """Return the sum over the steps of the scores that the slowest rank computes, in a causal ring in which position i
     belongs to rank owners[i]"""
     positions_of_rank = [np.flatnonzero(np.asarray(owners) == r) for r in range(ranks)]
     work = np.array([[(a[:, None] >= b).sum() for b in positions_of_rank] for a in positions_of_rank])
@@ -152,20 +152,20 @@ def _first_message(g):
 
 
 def lockstep(
-    makers,  # a generator per rank, which yields the tensors to send to its right neighbour
+    generators,  # a generator per rank, which yields the tensors to send to its right neighbour
     before_receive=None,  # called with (rank, number of exchanges) before the rank receives
-):  # (what each rank returned, number of exchanges)
+):  # (result of each rank, number of exchanges)
     "Run the ranks of a ring in lockstep: each receives what its left neighbour yielded"
-    sent = [_first_message(g) if inspect.isgenerator(g) else None for g in makers]
+    sent = [_first_message(g) if inspect.isgenerator(g) else None for g in generators]
     rounds = 0
     if None in sent:
         raise AssertionError('write a generator: a function with a `yield`')
-    results = [None] * len(makers)
+    results = [None] * len(generators)
     while any(result is None for result in results):
         rounds += 1
-        messages = [sent[r - 1] for r in range(len(makers))]
-        sent = [None] * len(makers)
-        for r, g in enumerate(makers):
+        messages = [sent[r - 1] for r in range(len(generators))]
+        sent = [None] * len(generators)
+        for r, g in enumerate(generators):
             if before_receive:
                 before_receive(r, rounds)
             try:
@@ -177,8 +177,8 @@ def lockstep(
             raise AssertionError(
                 f'deadlock: after {rounds} exchanges some ranks have finished, but rank {waiting_ranks[0]} still waits'
             )
-        if rounds > 3 * len(makers):
-            raise AssertionError(f'livelock: {rounds} exchanges among {len(makers)} ranks, and none has finished')
+        if rounds > 3 * len(generators):
+            raise AssertionError(f'livelock: {rounds} exchanges among {len(generators)} ranks, and none has finished')
     return results, rounds
 
 
@@ -203,7 +203,7 @@ def merge(a, b):
 
 
 def gradients(q, k, v, dout, out, lse):
-    "Return what these keys add to dq, and their dk and dv, as in the lesson"
+    "Return the contribution of these keys to dq, and their dk and dv, as in the lesson"
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
 
@@ -252,7 +252,9 @@ def _random(rng, *shape):
 def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
     ranks_seen = [[] for _ in range(ranks)]
-    makers = [fn(r, ranks, q[r], (k[r], v[r]), _make_recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)]
+    generators = [
+        fn(r, ranks, q[r], (k[r], v[r]), _make_recording_attend(k, ranks_seen[r]), merge) for r in range(ranks)
+    ]
 
     def before_receive(r, rounds):
         num_waiting_parts = rounds + 1 - len(ranks_seen[r])  # its own part and those that have arrived
@@ -263,7 +265,7 @@ def _(fn, rng, ranks, n, d):
             )
 
     expected, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
-    results, rounds = lockstep(makers, before_receive)
+    results, rounds = lockstep(generators, before_receive)
     for r, result in enumerate(results):
         if isinstance(result, tuple):
             description = (

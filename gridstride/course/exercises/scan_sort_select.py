@@ -16,7 +16,7 @@ _SPECIALS = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45
 
 
 def _describe(x):
-    "Return a float and its bits as text"
+    "Format a float and its bits"
     return f'{x} (0x{x.view(np.uint32):08x})'
 
 

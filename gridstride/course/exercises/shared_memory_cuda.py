@@ -58,7 +58,7 @@ def _(fn, rng, th, tk, tw):
         raise AssertionError(f'got {result[0]} bytes in total, but {first + 8 * tw} are needed')
 
 
-# The other answers are templates. The judge adds a host function that launches any of the instances, and compiles all
+# The other answers are templates. The judge adds a host function that launches any of the instances, and compiles it
 # for the emulator, even on a machine with a GPU: only the emulator reports a data race whose result is right.
 HOST = r'''
 void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch::Tensor n, torch::Tensor out,

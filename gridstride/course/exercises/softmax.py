@@ -109,9 +109,9 @@ def _(fn, rng, sizes, spread, level):
 def check_work_per_thread(t, w):
     "Raise `AssertionError` if a thread writes or adds up more than its part of a row"
     (_, thread), num_accesses = busiest_thread(t, 'written')
-    if num_accesses > (share := cdiv(w, 64)):
+    if num_accesses > (per_thread := cdiv(w, 64)):
         raise AssertionError(
-            f'thread {thread} writes {num_accesses} of {w} elements: let each of the 64 threads write {share}'
+            f'thread {thread} writes {num_accesses} of {w} elements: let each of the 64 threads write {per_thread}'
         )
     (_, thread), num_accesses = busiest_thread(t, 'read', 'shared')
     if w >= 500 and num_accesses >= w:

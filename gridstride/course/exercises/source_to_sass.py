@@ -51,7 +51,7 @@ def expected_gelu(x):
 
 
 def doubles(listing):
-    "Return the instructions that compute with doubles, or convert to them or from them"
+    "Return the instructions that compute with doubles, or convert to or from doubles"
     return [
         i
         for i in listing.instructions
@@ -128,9 +128,9 @@ def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: all elements of a 
 
 def best_block(registers, bytes_per_thread, arch):
     "Return the expected result of source_to_sass.block"
-    shares = {b: occupancy(registers, bytes_per_thread * b, b, arch).share for b in range(32, 1025, 32)}
-    best = max(shares.values())
-    return next(b for b, share in shares.items() if share == best) if best else 0
+    occupancies = {b: occupancy(registers, bytes_per_thread * b, b, arch).share for b in range(32, 1025, 32)}
+    best = max(occupancies.values())
+    return next(b for b, fraction in occupancies.items() if fraction == best) if best else 0
 
 
 BLOCKS = (
@@ -166,7 +166,7 @@ def _(fn, rng, registers, each, arch):
     if result == expected:
         return
 
-    def share(b):
+    def percentage(b):
         return (
             f'{occupancy(registers, each * b, b, arch).share:.0%}'
             if b in range(32, 1025, 32)
@@ -178,15 +178,15 @@ def _(fn, rng, registers, each, arch):
     if not expected:
         raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {result}')
     raise AssertionError(
-        f'got {result} threads (occupancy: {share(result)}), expected {expected} ({share(expected)}): return the '
-        'smallest block with the highest occupancy'
+        f'got {result} threads (occupancy: {percentage(result)}), expected {expected} ({percentage(expected)}): return '
+        'the smallest block with the highest occupancy'
     )
 
 
 MAX_PER_FMA = 3  # instructions per FMA
 
 
-def _advice_on_multiplies(products):  # how many a loop multiplies without adding
+def _advice_on_multiplies(products):  # number of products of a loop that are not added
     "Return advice on products that are not part of an FMA"
     advice = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
     return f'. {products} of the products are FMULs, {advice}' if products else ''

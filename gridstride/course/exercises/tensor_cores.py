@@ -132,16 +132,16 @@ def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launc
     if 'mma(' not in without_comments(source(fn)):
         raise AssertionError('the source has no mma: compute the product with the tensor core')
 
-    def made(definitions):
+    def run_with(definitions):
         return launch(lambda: definitions + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
 
-    out = made(GIVEN)
+    out = run_with(GIVEN)
     try:
         Reference(a, b)(out)
     except AssertionError as e:
         why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
         raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
-    if is_product(a, b, made(GIVEN.replace(mma_src, IDLE))):
+    if is_product(a, b, run_with(GIVEN.replace(mma_src, IDLE))):
         raise AssertionError('the result is right, but no mma computes it: compute the product with the tensor core')
 
 
@@ -154,9 +154,9 @@ def is_product(a, b, out) -> bool:
     return True
 
 
-# Each mistake is undone in one matrix: if the product is right then, the answer made this mistake.
+# Each mistake is undone in one matrix: if the product is then correct, the answer made this mistake.
 def likely_mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
-    "Yield (mistake, and the `a`, `b` and `out` that are a right product if it was made)"
+    "Yield (mistake, a, b, out); the answer made the mistake if `out` is the product of `a` and `b`"
     quarters = a.reshape(a.shape[0] // 16, 2, 8, a.shape[1] // 16, 2, 8)
     halves = b.reshape(b.shape[0] // 16, 2, 8, b.shape[1] // 8, 8)
     held = out.reshape(out.shape[0] // 16, 2, 8, out.shape[1] // 8, 4, 2)

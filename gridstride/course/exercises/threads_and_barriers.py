@@ -173,7 +173,7 @@ def _(fn, rng, n, threads, order):
 
 
 def most_reads(accesses):
-    "Return the most reads of one thread, and which thread that is"
+    "Return (number of reads, thread) of the thread with the most reads"
     reads = Counter(thread for _, verb, _, thread, *_ in accesses if verb == 'read')
     return max((n, reader) for reader, n in reads.items())
 

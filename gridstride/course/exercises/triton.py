@@ -16,7 +16,7 @@ __all__ = ['kernel_of', 'launch', 'count_loaded', 'owner', 'blocked_layout']
 
 
 def kernel_of(answer):
-    "Return the kernel that an answer returns, or is, with all checks; raises `AssertionError` if there is none"
+    "Return the kernel of an answer, with all checks; raises `AssertionError` if there is none"
     if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
         raise AssertionError('the function must take no arguments: define the kernel inside it, and return the kernel')
     kernel = answer if hasattr(answer, 'fn') else answer()

@@ -55,7 +55,7 @@ def _(fn, rng, warp, block, blocks, order):
 
 
 def _ones_sum_text(kernel, warp, block):
-    "Return how a block adds ones, if it adds too many or too few of them; else ''"
+    "Describe the wrong sum of ones that a block computes; return '' if the sum is right"
     parts = torch.full((1,), torch.nan)
     with sim.options(warp=warp):
         kernel[1, block](torch.ones(block), parts)
@@ -94,7 +94,7 @@ class Tiles:
         return a @ b + total
 
     def cdiv(self, a, b):
-        "Return `a/b`, rounded up"
+        "Divide and round up"
         return cdiv(a, b)
 
     def _slices(self, array, index, shape):
@@ -174,7 +174,7 @@ class _Watched(Tiles):
 
 
 def _outside(fn, h, w, tile, m, n):
-    "Return which block accesses a tile that is out of bounds; '' if none does"
+    "Name a block that accesses a tile out of bounds; return '' if none does"
     out = torch.empty(h, w)
     for r in range(cdiv(h, tile[0])):
         for c in range(cdiv(w, tile[1])):
