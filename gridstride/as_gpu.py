@@ -454,7 +454,7 @@ def _failed_cells(cells, seconds, unchecked):
 
 
 def _print_report(path, seconds, unchecked):
-    "Print the result of an executed notebook; returns the number of failed cells"
+    "Print the result of an executed notebook; return the number of failed cells"
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
@@ -487,7 +487,7 @@ def _traceback_of_program(traceback, file):
 
 
 def main(argv=None) -> int:  # exit status
-    "Run the command; returns 0 for a program, or the number of failed cells of a notebook"
+    "Run the command; return the exit status of a program, or the number of failed cells of a notebook"
     parser = argparse.ArgumentParser(
         prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.'
     )

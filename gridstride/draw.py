@@ -61,7 +61,7 @@ def _theme_style():
 
 
 def svg_text(x, y, s, size=12, anchor='middle', extra='') -> str:  # SVG; in pixels; `extra`: more attributes
-    "Draw a text with its baseline centred at (x, y); with `anchor` 'start' or 'end', it starts or ends there"
+    "Draw text whose baseline is centred at (x, y); with `anchor` 'start' or 'end', it starts or ends there"
     attributes = f'font-size="{size}" text-anchor="{anchor}" {extra}'
     return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{escape(str(s))}</text>'
 
@@ -72,7 +72,7 @@ def svg_rect(x, y, w, h, fill, extra='') -> str:  # SVG; in pixels; `extra`: mor
 
 # %% ../nbs/lib/04_draw.ipynb #eefaece8
 class Panel:
-    "A piece of SVG, `w` by `h` pixels, with its origin at the top left"
+    "A fragment of SVG, `w` by `h` pixels, with its origin at the top left"
 
     def __init__(self, w, h, parts):
         self.w, self.h, self.svg = w, h, ''.join(parts)
@@ -131,7 +131,7 @@ class Picture:
 
 # %% ../nbs/lib/04_draw.ipynb #c4386975
 def cells(
-    labels,  # 2-D: the text of each cell
+    labels,  # 2-D: the label of each cell
     color=None,  # same shape, integers: the index of the cell's colour, -1 for none
     title='',  # a line above
     bad=None,  # same shape, booleans: cells to mark in red
@@ -269,7 +269,7 @@ def _request(t, line, verb, space, warp, nth):
 
 
 def _format_lanes(lanes):
-    "Format lanes as a text that fits into a cell"
+    "Format lanes so that they fit into a cell"
     if len(lanes) > 2 and (np.diff(lanes) == 1).all():
         return f'{lanes[0]}-{lanes[-1]}'
     return ','.join(map(str, lanes)) if len(lanes) < 3 else f'{len(lanes)}×'
@@ -376,7 +376,7 @@ class Film:
         self.still = Picture(*self.panels, caption=caption)
 
     def frame(self, i) -> Picture:
-        "Draw panel `i` alone, with the slider's text for it"
+        "Draw panel `i` alone, with its name on the slider"
         return Picture(self.panels[i], caption=f'{self.noun} {self.names[i]}. {self.caption}')
 
     def widget(self):

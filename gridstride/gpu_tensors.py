@@ -1,6 +1,6 @@
 """Tensors on the emulated GPU of `gridstride.as_gpu`: they are in the CPU's memory, and their `device` is `cuda:0`.
 
-A tensor is on the GPU if its storage is, so views, `detach` and operations in place stay there. The result of a
+A tensor is on the GPU if its storage is, so views, `detach` and in-place operations stay there. The result of a
 function of torch is on the GPU if one of its arguments is. torch's own modules and this package read the true device,
 the CPU; but `torch.nn` reads `cuda:0`, because its functions move tensors to the device of other tensors."""
 
@@ -32,7 +32,7 @@ def _true_device(device):
     return 'cpu' if _device_type(device) == 'cuda' else device
 
 
-# On the CPU, torch sums the gradients of weight and bias in float16, and loses digits; on a GPU it sums in float32.
+# On the CPU, torch sums the gradients of weight and bias in float16, and loses precision; on a GPU it sums in float32.
 def _sum_in_float32(layer_norm):
     "Make a `layer_norm` that sums in float32"
 

@@ -136,7 +136,7 @@ def _likely_positions(bad, tile):
 
 
 def _locate(bad, tile):
-    "Return lines of text that locate the true elements of the boolean array `bad`"
+    "Return lines that locate the true elements of the boolean array `bad`"
     ranges = [(int(i.min()), int(i.max())) for i in np.nonzero(bad)]
     bounds = [
         f'{_axis_name(ax, bad.ndim)} {_format_range(*bound)}'
@@ -169,7 +169,7 @@ def _format_value(v):
 
 
 def _count_errors(got, want, bad):
-    "Return lines of text with the number of wrong elements, the first of them, and the number of NaNs"
+    "Return lines with the number of wrong elements, the first of them, and the number of NaNs"
     index, num_bad = tuple(int(i) for i in np.argwhere(bad)[0]), int(bad.sum())
     first = f'the first is at {list(index)}: got {_format_value(got[index])}, want {_format_value(want[index])}'
     verb = 'is' if num_bad == 1 else 'are'
@@ -227,7 +227,7 @@ def check(
 @contextmanager
 def should_fail(
     *exception_types,  # the expected ones; by default any `Exception`
-    says='',  # text that the message must contain
+    says='',  # a substring that the message must contain
 ):
     "Print the error of the `with` block; raises `AssertionError` if there is none, or if its message lacks `says`"
     try:

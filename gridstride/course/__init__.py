@@ -7,8 +7,8 @@ are generated from it), `lanes` (fast lanes and parts, with their hours), `publi
 elsewhere, and the cell that installs the package there), `copies` (the reader's copies of the lessons, and the start
 page), `classroom` (lessons without solutions, for a class), `slides` (lessons as slides), `submissions` (grades
 submitted notebooks) with `notebook_worker` (runs one in its process), `notebooks` (finds the lessons), `progress`
-(which exercises are solved), `lessons` (executes lessons; the command line of the three) and `doctor` (what is missing,
-and the command that installs it). `curriculum`, `copies`, `classroom`, `lessons` and `doctor` must run before anything
+(which exercises are solved), `lessons` (executes lessons; the command line) and `doctor` (what is missing, and the
+command that installs it). `curriculum`, `copies`, `classroom`, `lessons` and `doctor` must run before anything
 is installed, so names are imported on first use.
 """
 

@@ -1152,7 +1152,7 @@ def minutes(lesson) -> tuple:  # of str
 
 
 def _with_links(text):
-    "Replace each {slug} by a link"
+    "Replace each {slug} with a link"
     return re.sub(r'\{(\w+)\}', lambda m: _link(m[1]), text)
 
 
@@ -1189,7 +1189,7 @@ _LESSON_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d([a-z]?)(?=\b)')
 
 
 def relinked(text: str) -> str:
-    "Update the number and the file in each link to a lesson in a Markdown text"
+    "Update the number and the file in each link to a lesson in Markdown"
 
     def link(m):
         link_text, folder, file, anchor = m.groups()
@@ -1259,7 +1259,7 @@ def listing() -> str:
 
 
 def _insert_table(text, name, table):
-    "Return the text of a page with a table between the marks of this name"
+    "Return a page with a table between the markers of this name"
     begin = f'<!-- {name}: made by python -m gridstride.course.curriculum --write -->\n'
     end = f'\n<!-- end of {name} -->'
     before, after = text.split(begin)

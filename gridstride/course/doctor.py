@@ -69,7 +69,7 @@ def machine(
 
 
 def _find_program(m, *names):
-    "Return the first of the programs `names` that the machine has, or None"
+    "Return the path of the first of the programs `names` that is installed, or None"
     return next((p for p in (shutil.which(n, path=m.path) for n in names) if p), None)
 
 
@@ -322,7 +322,7 @@ def _major(version):
 
 
 def _total_size(distributions):
-    "Format the disk space of packages, from their lists of files; 0 if these do not state sizes"
+    "Format the disk space of packages, from their lists of files; return 0 if these do not state sizes"
     rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in distributions).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
     return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
@@ -369,10 +369,10 @@ def _torch(m):
 def _is_on_pci_bus(m):
     "Return whether the PCI bus has an NVIDIA GPU, with or without a driver"
 
-    def text(p):
+    def read(p):
         return p.read_text().strip() if p.exists() else ''
 
-    return any(text(d / 'vendor') == '0x10de' and text(d / 'class').startswith('0x03') for d in Path(m.pci).glob('*'))
+    return any(read(d / 'vendor') == '0x10de' and read(d / 'class').startswith('0x03') for d in Path(m.pci).glob('*'))
 
 
 def _gpu(m):
@@ -449,13 +449,13 @@ def _assembly(m):
         return getattr(_distribution(m, name), 'version', None)
 
     nvrtc = package('nvidia-cuda-nvrtc') or next((p.name for p in Path(m.cuda).glob('lib64/libnvrtc.so.*')), None)
-    reader = package('nvidia-cuda-nvdisasm') or _find_program(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
-    if nvrtc and reader:
-        return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
+    disassembler = package('nvidia-cuda-nvdisasm') or _find_program(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
+    if nvrtc and disassembler:
+        return Row('ok', f'NVRTC {nvrtc}, nvdisasm {disassembler}')
     if m.system != 'linux':
         return Row('optional', f'not available for {m.system}: lessons show recorded results')
     problem = ' and '.join(
-        f'no {name}' for name, installed in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not installed
+        f'no {name}' for name, installed in (('NVRTC', nvrtc), ('nvdisasm', disassembler)) if not installed
     )
     packages = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
     return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))

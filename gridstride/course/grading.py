@@ -377,7 +377,7 @@ def _first_cause(caught) -> str:
 
 
 def _message(p, fn, e):
-    "Return the text of an error, with a remedy if the error itself has none"
+    "Return the message of an error, with a remedy if the error itself has none"
     if isinstance(e, AssertionError):
         return str(e) + ('' if p.returns else _common_mistake(getattr(fn, 'py_func', fn)))
     remedy = _hint_for_error(fn, e.__cause__ or e)

@@ -1,8 +1,8 @@
 """Executes the lessons without a browser, and is the command line for them and for the solved exercises.
 
 `python3 course.py run` and `python3 course.py progress` call this module. Both must answer on a machine on which
-nothing is set up yet, if only to report that there is no lesson 42. So the imports at the top are modules of Python;
-nbclient and tqdm are imported where they are used, as is asyncio, which would slow down every start.
+nothing is set up yet, if only to report that there is no lesson 42. So the imports at the top are from the standard
+library; nbclient and tqdm are imported where they are used, as is asyncio, which would slow down every start.
 """
 
 import argparse

@@ -100,7 +100,7 @@ class _CheatDetector:
 
 
 class _Worker:
-    "Executes the orders of `submissions`: `start`, `cell` and `judge`"
+    "Executes the commands of `submissions`: `start`, `cell` and `judge`"
 
     def __init__(self, sock):
         self.sock = sock
@@ -142,15 +142,15 @@ class _Worker:
         )
 
     def run(self):
-        "Execute orders until the connection closes"
-        orders = dict(start=self.start, cell=self.cell, judge=self.judge)
+        "Execute commands until the connection closes"
+        commands = dict(start=self.start, cell=self.cell, judge=self.judge)
         while True:
             header, _ = wire.receive(self.sock)
-            orders[header['op']](header)
+            commands[header['op']](header)
 
 
 def main(
-    sock,  # a socket for the orders
+    sock,  # a socket for the commands
     report_fd,  # unused
     order: dict,  # unused
 ):

@@ -1,6 +1,6 @@
-"""The notebooks of the lessons: which there are, their code, and whether their outputs are older than it.
+"""Finds the notebooks of the lessons, reads their code, and detects outputs that are older than the code.
 
-Only modules of Python are imported, because `lessons` must run before anything is installed."""
+Only the standard library is imported, because `lessons` must run before anything is installed."""
 
 import hashlib
 import json

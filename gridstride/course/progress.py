@@ -1,6 +1,6 @@
-"""Which exercises of the lessons a reader has solved, from the file that `grading` writes.
+"""Reports which exercises a reader has solved, from the file that `grading` writes.
 
-Only modules of Python are imported, because `lessons` must run before anything is installed."""
+Only the standard library is imported, because `lessons` must run before anything is installed."""
 
 import json
 import os
@@ -60,7 +60,7 @@ RENAMED = {
 
 
 def _current_id(name):
-    "Convert an id in a progress file to the present id of the exercise"
+    "Convert an id in a progress file to the current id of the exercise"
     number, dot, exercise_name = name.partition('.')
     has_old_number = dot and number.isdigit() and 1 <= int(number) <= len(_OLD_CHAPTERS)
     return RENAMED.get(name) or (f'{_OLD_CHAPTERS[int(number) - 1]}.{exercise_name}' if has_old_number else name)
@@ -81,7 +81,7 @@ def read_tries(
 
 
 def _read_section(path, section):
-    "Return `section(content)` of the progress file, with the present ids; raises `ValueError`, which names the file"
+    "Return `section(content)` of the progress file, with the current ids; raises `ValueError`, which names the file"
     path = Path(path or progress_file())
     try:
         values = section(json.loads(path.read_text(encoding='utf-8')))

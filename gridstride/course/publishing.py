@@ -1,7 +1,7 @@
 """Makes the links that open a lesson on other services, and the cell that installs the package there.
 
-The links to Colab, to Kaggle and to the lesson in the browser, and the command that clones the repository, are made
-from the addresses in settings.ini. They appear in each notebook's first cell, in tables and on the site. `python -m
+The links to Colab, to Kaggle and to the lesson in the browser, and the command that clones the repository, are built
+from the URLs in settings.ini. They appear in each notebook's first cell, in tables and on the site. `python -m
 gridstride.course.curriculum --write` writes all of them.
 """
 
@@ -38,7 +38,7 @@ def launch_links(
     file,  # of the lesson: '01_first_kernel.ipynb'
     course_settings,  # as `settings` returns them
     in_browser=None,  # path of the lesson's page on the site, if the lesson runs in the browser
-) -> dict:  # {text of the link: address}
+) -> dict:  # {link text: URL}
     "Return the links that open a lesson: `launch_links('01_first_kernel.ipynb', settings(root))['Open in Colab']`"
     owner_and_name = '/'.join(course_settings['repository'].rstrip('/').split('/')[-2:])
     links = {
@@ -58,7 +58,7 @@ def with_links(
 ) -> str:
     "Return a first cell with the links that open the lesson, on a line below its title"
     title, *paragraphs = without_links(text).split('\n\n')
-    line = ' · '.join(f'[{name}]({address})' for name, address in links.items())
+    line = ' · '.join(f'[{name}]({url})' for name, url in links.items())
     return '\n\n'.join([title, line, *paragraphs])
 
 

@@ -1,4 +1,4 @@
-"""Grades submitted notebooks: runs each in a process of its own, in the judge's sandbox, and writes a table.
+"""Grades submitted notebooks: runs each in its own process, in the judge's sandbox, and writes a table.
 
     python3 course.py grade homework --csv grades.csv
 
@@ -10,7 +10,7 @@ the course's own functions, which `notebook_worker` saved before the first cell,
 exercise.
 So these do not count as solved:
 
-- a forged progress file: it fills only the columns `tries` and `minutes`;
+- a forged progress file: it affects only the columns `tries` and `minutes`;
 - `exercise`, a judge, its cases or a function of NumPy, PyTorch or Python that the notebook replaced;
 - an answer that searches for the expected values in its callers' frames or among all objects;
 - a verdict that the notebook sent itself: it lacks the secret, which is sent only after the cell has ended.
@@ -19,7 +19,7 @@ The sandbox denies a notebook access to other files, the network and other proce
 time. The column `isolated` states whether the sandbox was active. It has limits: answers and judges share an
 interpreter, so three kinds of notebook can still pass: one that searches the memory of its process through `ctypes`,
 one with a thread that reads the secret and forges the verdict, and one whose answer is an object that equals
-everything. A verdict does not show who wrote an answer, either: a copied solution is right. Read the answers before you
+everything. A verdict does not show who wrote an answer, either: a copied solution passes. Read the answers before you
 rely on the grades alone.
 """
 
@@ -123,7 +123,7 @@ def _ask(process, header, seconds):
 
 
 def _verdict(process, name, seconds):
-    "Request a verdict; returns (solved, note)"
+    "Request a verdict; return (solved, note)"
     secret = secrets.token_hex(16)
     reply = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
     if reply.get('secret') != secret or reply.get('name') != name:
@@ -136,7 +136,7 @@ def grade_notebook(
     lesson,  # its row of the table of lessons
     names,  # the exercises of the lesson
     seconds=_CELL_SECONDS,  # time limit of a cell
-) -> tuple:  # ({exercise: (solved, note)}, the active parts of the sandbox: keys of `ISOLATION`)
+) -> tuple:  # ({exercise: (solved, note)}, the active protections: keys of `ISOLATION`)
     "Run a notebook, and judge its answers; after a cell that ended the process, run the others in a new process"
     results = dict.fromkeys(names, (False, 'no answer'))
     skipped_cells = set()
@@ -168,7 +168,7 @@ def _code_cell(source):
 
 
 def _format_isolation(isolation):
-    missing_protections = [text for part, text in ISOLATION.items() if part not in isolation]
+    missing_protections = [text for protection, text in ISOLATION.items() if protection not in isolation]
     return f'no: {", ".join(missing_protections)}' if missing_protections else 'yes'
 
 

@@ -55,7 +55,7 @@ Source = namedtuple(
 )  # a message: its context, English text, and a comment for translators
 
 
-# The texts to translate
+# The strings to translate
 
 
 def lesson_file(slug) -> Path:
@@ -68,7 +68,7 @@ def lesson_file(slug) -> Path:
 def sources_of(
     name,  # slug of a lesson, or 'messages'
 ) -> list:  # of `Source`
-    "Return the texts that belong to a catalogue, in order"
+    "Return the strings that belong to a catalogue, in order"
     return _finding_sources() if name == FINDINGS else [Source(*item) for item in _prose(read(lesson_file(name)))]
 
 
@@ -100,7 +100,7 @@ def _finding_texts():
 
 
 def _templates(text):
-    "Return the templates of a text: the text itself, or one template per dialect"
+    "Return the templates of an entry of a table: the string itself, or one template per dialect"
     return [text] if isinstance(text, str) else [*text.values()]
 
 
@@ -133,9 +133,9 @@ def read_catalogue(path):  # a `babel.messages.catalog.Catalog`
 
 def updated(
     catalogue,
-    sources,  # the present texts, as `sources_of` returns them
+    sources,  # the current strings, as `sources_of` returns them
 ):  # a new catalogue
-    "Return a catalogue of the present texts; marks the translation of a changed text as fuzzy"
+    "Return a catalogue of the current strings; mark the translation of a changed string as fuzzy"
     from babel.messages.catalog import Catalog
 
     new = Catalog(catalogue.locale, **{name: getattr(catalogue, name) for name in _HEADER_FIELDS})
@@ -147,7 +147,7 @@ def updated(
 
 
 def _add(catalogue, source, old, removed):
-    "Add a text with its message in the old catalogue, or else with the fuzzy translation of its earlier text"
+    "Add a string with its message in the old catalogue, or else with the fuzzy translation of its earlier version"
     earlier = None if old else _find_earlier(source, removed)
     message = old or earlier
     catalogue.add(
@@ -161,14 +161,14 @@ def _add(catalogue, source, old, removed):
 
 
 def _find_earlier(source, removed):
-    "Return the message of the earlier text: that of the same cell, or for findings the most similar one; or None"
+    "Return the message of the earlier version: that of the same cell, or for findings the most similar one; or None"
     candidates = {m.id: m for m in removed if (m.context or '') == source.context}
     closest = difflib.get_close_matches(source.text, candidates, 1) if not source.context else [*candidates]
     return candidates[closest[0]] if closest else None
 
 
 def update(language, name):
-    "Write a catalogue with the present texts"
+    "Write a catalogue with the current strings"
     path = path_of(language, name)
     catalogue = updated(read_catalogue(path), sources_of(name))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ _VARYING_HEADER_LINE = re.compile(
 
 
 def _po_text(catalogue):
-    "Return the text of the file"
+    "Return the content of the .po file"
     from babel.messages import pofile
 
     file = io.BytesIO()
@@ -197,7 +197,7 @@ def unreviewed_notice(catalogue) -> str:
     return next((line.removeprefix(_UNREVIEWED) for line in lines if line.startswith(_UNREVIEWED)), '')
 
 
-# The parts of a text that a translation must keep
+# What a translation must preserve
 
 _FENCE = re.compile(r'^```.*?^```', re.M | re.S)
 _CODE = re.compile(r'`[^`]+`')
@@ -216,7 +216,7 @@ _KEPT_PATTERNS = {  # searched in this order; the matches of each are removed be
 
 
 def differences(source, translation) -> dict:  # {kind: (missing, added)}
-    "Compare a translation with its source: code, links, formulas, fields, HTML tags, headings, table cells, figures"
+    "Compare a translation with its source: code, links, formulas, fields, HTML tags, headings, table cells, numbers"
     changes = {}
     for kind, pattern in _KEPT_PATTERNS.items():
         before, after = (Counter(map(_comparable, pattern.findall(text))) for text in (source, translation))
@@ -227,7 +227,7 @@ def differences(source, translation) -> dict:  # {kind: (missing, added)}
 
 
 def _comparable(text):
-    "Return a number without its separators, which depend on the language; any other text unchanged"
+    "Return a number without its separators, which depend on the language; any other string unchanged"
     return re.sub('[.,]', '', text) if text[0].isdigit() else text
 
 
@@ -266,12 +266,12 @@ def build(language, slug, folder):  # (path of the notebook, ids of the cells th
 
 
 def _stale(catalogue):
-    "Return the context of each fuzzy message, or the beginning of its text if it has no context"
+    "Return the context of each fuzzy message, or the beginning of its source string if it has no context"
     return [m.context or f'{m.id[:40]}...' for m in catalogue if m.id and m.fuzzy]
 
 
 def table() -> Table:
-    "Return a table of the catalogues: how many texts are translated, and which translations are fuzzy"
+    "Return a table of the catalogues: how many strings are translated, and which translations are fuzzy"
     rows = []
     for path in catalogue_paths():
         catalogue = read_catalogue(path)
@@ -302,7 +302,7 @@ def _parser():
     description = __doc__.splitlines()[0]
     parser = argparse.ArgumentParser(prog='python -m gridstride.course.translations', description=description)
     commands = parser.add_subparsers(dest='command')
-    update_parser = commands.add_parser('update', help='update one catalogue to the present texts, or all catalogues')
+    update_parser = commands.add_parser('update', help='update one catalogue to the current strings, or all catalogues')
     update_parser.add_argument('language', nargs='?')
     update_parser.add_argument('name', nargs='?', help="slug of a lesson, or 'messages'")
     build_parser = commands.add_parser('build', help='write the translated notebook of a lesson')
