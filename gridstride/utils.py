@@ -112,7 +112,7 @@ def _partial_tiles(shape, axes, tile):
     starts = [shape[ax] // tile[ax] * tile[ax] for ax in axes]
     size = '/'.join(dict.fromkeys(str(tile[ax]) for ax in axes))
     names = ' or '.join(f'{_axis_name(ax, len(shape))} {start} up' for ax, start in zip(axes, starts))
-    return f'past the last whole multiple of {size} ({names})', _mask_from(shape, axes, starts)
+    return f'past the last multiple of {size} ({names})', _mask_from(shape, axes, starts)
 
 
 def _likely_positions(bad, tile):
@@ -148,9 +148,9 @@ def _locate(bad, tile):
         return lines
     for name, mask in _likely_positions(bad, tile):
         num_bad = (bad & mask).sum()
-        share, error_rate = num_bad / bad.sum(), num_bad / mask.sum()
-        if share >= 0.5:
-            lines.append(f'{share:.0%} of them are {name}, where {error_rate:.0%} of the values are wrong')
+        fraction, error_rate = num_bad / bad.sum(), num_bad / mask.sum()
+        if fraction >= 0.5:
+            lines.append(f'{fraction:.0%} of them are {name}, where {error_rate:.0%} of the values are wrong')
     return lines
 
 # %% ../nbs/lib/01_utils.ipynb #47041f92

@@ -246,7 +246,7 @@ def compile_with_kittens(
     root = os.environ.get('THUNDERKITTENS_ROOT')
     nvcc = shutil.which('nvcc')
     if not root or not nvcc:
-        raise Unavailable("ThunderKittens' headers or nvcc are not installed: set THUNDERKITTENS_ROOT")
+        raise Unavailable('nvcc or the ThunderKittens headers were not found: set THUNDERKITTENS_ROOT')
     flags = ['-std=c++20', f'-arch={arch}', '-DKITTENS_HOPPER', '-DKITTENS_SM90', f'-I{root}/include', '-ptx']
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'kernel.cu').write_text(src)

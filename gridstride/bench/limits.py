@@ -142,20 +142,20 @@ def data_sheet(
     return next((sheet for name, sheet in DATA_SHEETS.items() if gpu and gpu.endswith(name)), {})
 
 
-def _load(path, owner):
-    "Return the ceilings of `owner` in the file at `path`; None if it has none"
+def _load(path, key):
+    "Return the ceilings stored under a key in the file at `path`; None if it has none"
     try:
-        values_of_owner = json.loads(path.read_text())[owner]
+        stored_values = json.loads(path.read_text())[key]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return (
-        Ceilings(values_of_owner)
-        if isinstance(values_of_owner, dict) and {'copy', 'read'} <= values_of_owner.keys()
+        Ceilings(stored_values)
+        if isinstance(stored_values, dict) and {'copy', 'read'} <= stored_values.keys()
         else None
     )
 
 
-def _store(path, owner, new_ceilings):
+def _store(path, key, new_ceilings):
     "Add the ceilings to the file atomically; do nothing if the folder is read-only"
     try:
         all_ceilings = dict(json.loads(path.read_text()))
@@ -163,7 +163,7 @@ def _store(path, owner, new_ceilings):
         all_ceilings = {}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({**all_ceilings, owner: new_ceilings}, indent=1))
+        write_atomically(path, json.dumps({**all_ceilings, key: new_ceilings}, indent=1))
     except OSError:
         pass
 
@@ -171,20 +171,20 @@ def _store(path, owner, new_ceilings):
 def ceilings(
     measure_again=False,  # even if there are cached ceilings
     measure=measure,  # the function that measures
-    owner=None,  # key in the cache; None: this GPU, driver and torch
+    key=None,  # key in the cache; None: this GPU, driver and torch
 ) -> Ceilings:
     """Return the ceilings of this GPU, measured once and cached. Without a GPU, print a line, and return those of an
     H100.
 
         ceilings()['copy']  # GB/s"""
-    if not owner and backend() == 'sim':
+    if not key and backend() == 'sim':
         print(f'No GPU is here, so the ceilings are not this machine\'s: {H100.mark}')
         return H100
     path = cache_dir() / 'ceilings.json'
-    owner = owner or _this_machine()
-    stored_ceilings = None if measure_again else _load(path, owner)
+    key = key or _this_machine()
+    stored_ceilings = None if measure_again else _load(path, key)
     if stored_ceilings is None:
-        _store(path, owner, stored_ceilings := measure())
+        _store(path, key, stored_ceilings := measure())
     return stored_ceilings
 
 

@@ -2,7 +2,7 @@
 
 A kernel with few operations per byte is memory-bound, a kernel with many is compute-bound. The roofline model
 (Williams, Waterman, Patterson 2009) plots both bounds against the **arithmetic intensity**, FLOP/byte: a line through
-the origin, whose slope is the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
+the origin, which rises with the copy bandwidth, up to a horizontal line at the peak rate of arithmetic.
 """
 
 from collections import namedtuple

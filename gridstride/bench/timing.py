@@ -188,7 +188,7 @@ class Timing:
     def warnings(self) -> list:  # of sentences
         "The reasons why the times may be wrong"
         impossible = [
-            f'{v:.0%} of the {k} ceiling is impossible: count flops= and bytes= again; '
+            f'{v:.0%} of the {k} ceiling is impossible: recount flops= and bytes=; '
             'the data may fit into the L2 cache, or TF32 may be enabled'
             for k, v in self.fractions.items()
             if v > MAX_FRACTION
@@ -276,7 +276,7 @@ def roof_for(clock, flops, bytes):
 def warnings_about_omissions(clock, checks) -> list:  # of sentences
     "Return warnings about missing checks and measurements"
     sensor_error = getattr(getattr(clock, 'sensors', None), 'unavailable_reason', None)
-    check_warnings = [] if checks else ['the result was not checked: give check=']
+    check_warnings = [] if checks else ['the result was not checked: pass check=']
     late_message = (
         'the GPU reached each run before it was queued, so times may include CPU time: does the function synchronize?'
     )

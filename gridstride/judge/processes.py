@@ -237,7 +237,7 @@ class Process:
         status = report.get('status')
         if status == -signal.SIGXCPU:
             return wire.ProcessEnded('time', 'it exceeded its limit of CPU time')
-        event = 'it exited' if status is None or status >= 0 else f'it died of {_signal_name(status)}'
+        event = 'it exited' if status is None or status >= 0 else f'it was killed by {_signal_name(status)}'
         exit_code = f', with exit code {status}' if status and status > 0 else ''
         return wire.ProcessEnded('died', f'{event} before it sent an answer{exit_code}')
 

@@ -122,7 +122,7 @@ class Verdict:
             return '\n  '.join(
                 [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.why, *self._isolation_lines()]
             )
-        launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none of its own'
+        launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none'
         lines = [
             f'{prefix}accepted',
             f'{self.calls} calls with new values and {self.sizes} different sizes, all answers correct',
