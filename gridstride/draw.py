@@ -242,8 +242,8 @@ def accesses(
     owners = np.concatenate([a['block' if by == 'block' else 'thread'] for a in accesses])
     times = np.concatenate([np.full(len(a['at']), i) for i, a in enumerate(accesses)])
     num_elements = int(np.prod(accesses[0]['shape']))
-    marks = [_label_and_color(by, owners[indices == e], times[indices == e]) for e in range(num_elements)]
-    labels, color = zip(*marks)
+    labels_and_colors = [_label_and_color(by, owners[indices == e], times[indices == e]) for e in range(num_elements)]
+    labels, color = zip(*labels_and_colors)
     grid = np.array(labels, dtype=object).reshape(shape)
     return cells(grid, np.array(color).reshape(shape), title or f'{array}, {verb}, by {by}', **kw)
 

@@ -106,33 +106,33 @@ def _check_file(job, schedules, allowed, seconds, workers):
 def _minimize_swaps(job, finding, seconds, workers):
     "Return the finding of a schedule in which few threads run out of order, if one is found within the time limit"
     deadline = time.monotonic() + seconds
-    found = [finding]
+    reproductions = [finding]
 
     def reproduces(schedule):
         if time.monotonic() > deadline:
             return False
         findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
         same = [f for f in findings if _is_same_finding(f, finding)]
-        found.extend(same)
+        reproductions.extend(same)
         return bool(same)
 
     schedule = str(minimize_swaps(parse_schedule(finding.schedule), reproduces))
-    return next((f for f in reversed(found) if f.schedule == schedule), finding)
+    return next((f for f in reversed(reproductions) if f.schedule == schedule), finding)
 
 
 def _minimize_launch(job, finding, workers):
     "Return the finding of the smallest launch that reproduces it: shrink the array size and the number of threads"
     sizes = {name: n for name, n in job.sizes.items() if name in ('size', 'block') and isinstance(n, int)}
-    found = [replace(finding, launch=_format_sizes(job.sizes))]
+    reproductions = [replace(finding, launch=_format_sizes(job.sizes))]
 
     def reproduces(smaller):
         smaller = {**job.sizes, **smaller}
         same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same_finding(f, finding)]
-        found.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
+        reproductions.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
         return bool(same)
 
     shrink_sizes(sizes, reproduces)
-    return found[-1]
+    return reproductions[-1]
 
 
 def _is_same_finding(finding, other):

@@ -53,13 +53,14 @@ def _device_functions(sources):
     from ..cpp.frontend.reader import functions
     from ..cpp.frontend.tokens import WrongSource
 
-    found = {}
+    lines_of_file = {}
     for file, text in sources.items():
         try:
-            found[file] = {f.name: f.line for f in functions(text) if f.specifiers & {'__global__', '__device__'}}
+            device_functions = (f for f in functions(text) if f.specifiers & {'__global__', '__device__'})
+            lines_of_file[file] = {f.name: f.line for f in device_functions}
         except WrongSource:  # host code that the parser does not support
             continue
-    return found
+    return lines_of_file
 
 
 def _base_name(symbol):

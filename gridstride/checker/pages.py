@@ -48,13 +48,13 @@ def _files(pattern):
 @cache
 def examples():
     "Read {(kind, code): (prose, wrong kernel, right kernel)} from the pages: a file per kind, a section per code"
-    found = {}
+    example_of_message = {}
     for path in _files('*.md'):
         _, *sections = re.split(r'^## (\w+)\n', path.read_text(encoding='utf-8'), flags=re.M)
         for code, text in zip(sections[::2], sections[1::2]):
             prose, wrong, _, right, _ = re.split(r'^```(?:python)?\n', text, flags=re.M)
-            found[path.stem, code] = prose.strip(), _with_imports(wrong), _with_imports(right)
-    return found
+            example_of_message[path.stem, code] = prose.strip(), _with_imports(wrong), _with_imports(right)
+    return example_of_message
 
 
 def printed_lines():

@@ -229,14 +229,14 @@ def _source_lines(finding):
     "Yield the lines of the kernel around a finding, marking its line and the line of the other access"
     import linecache
 
-    marks = {finding.line: '>'}
+    markers = {finding.line: '>'}
     other = finding.other if finding.other and finding.other['file'] == finding.file else None
     if other and other['line'] != finding.line:
-        marks[other['line']] = '*'
-    first, last = min(filter(None, marks), default=1), max(filter(None, marks), default=0)
+        markers[other['line']] = '*'
+    first, last = min(filter(None, markers), default=1), max(filter(None, markers), default=0)
     for n in range(max(1, first - 2), min(last, first + 20) + 2) if finding.file else ():
-        if (text := linecache.getline(str(finding.file), n).rstrip()) or n in marks:
-            yield f'  {marks.get(n, " ")} {n:>5}  {text}'
+        if (text := linecache.getline(str(finding.file), n).rstrip()) or n in markers:
+            yield f'  {markers.get(n, " ")} {n:>5}  {text}'
 
 
 def _launch_line(excinfo):

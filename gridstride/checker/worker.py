@@ -131,13 +131,13 @@ def _run_cuda(job):
             raise ProgramFailed(f'the program ended with exit status {status}')
 
 
-def _check_main(file, texts):
+def _check_main(file, sources):
     "Raise `ProgramFailed` if the files, which are not compiled yet, have kernels but no `main`"
     from ..cpp.frontend.reader import kernels
 
-    if any(re.search(r'\bmain\b|^\s*#\s*include\s*"', text, re.M) for text in texts):
+    if any(re.search(r'\bmain\b|^\s*#\s*include\s*"', source, re.M) for source in sources):
         return
-    names = [kernel.name for text in texts for kernel in kernels(text)]
+    names = [kernel.name for source in sources for kernel in kernels(source)]
     if names:
         command = f'gridstride check --launch {names[0]} {file}'
         raise ProgramFailed(f'there is no main; to launch a kernel with random arguments, run `{command}`')

@@ -1281,8 +1281,8 @@ def _update_notebook(text, lesson, links):  # lesson: None for a notebook that i
 
 def _pages_with_links(root):
     "Return the pages of the repository that link to lessons"
-    texts = '*.md', 'site/index.md', 'nbs/README.md', 'benchmarks/*.md', 'gridstride/*.md', 'gridstride/*/*.md'
-    return [p for pattern in texts for p in root.glob(pattern)]
+    patterns = '*.md', 'site/index.md', 'nbs/README.md', 'benchmarks/*.md', 'gridstride/*.md', 'gridstride/*/*.md'
+    return [p for pattern in patterns for p in root.glob(pattern)]
 
 
 def generated_texts(

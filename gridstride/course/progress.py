@@ -77,7 +77,7 @@ def read_tries(
     path=None,  # the file; None: `progress_file()`
 ) -> dict:  # id -> dict(tries=, first=), and `solved` if it is solved: times in ISO format
     "Return the tries in the progress file, {} for an older file; raises `ValueError` as `read_progress` does"
-    return _read_section(path, lambda content: {name: dict(o) for name, o in content.get('tries', {}).items()})
+    return _read_section(path, lambda content: {name: dict(entry) for name, entry in content.get('tries', {}).items()})
 
 
 def _read_section(path, section):

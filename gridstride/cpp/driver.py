@@ -65,10 +65,10 @@ def current_stream(device: int) -> int:
 
 def error_string(code: int) -> str:  # code: the result of a driver function
     "Return the name and the description of a driver error"
-    texts = [ctypes.c_char_p(), ctypes.c_char_p()]
-    for text, function in zip(texts, ('cuGetErrorName', 'cuGetErrorString')):
-        getattr(driver(), function)(code, ctypes.byref(text))
-    return ': '.join(text.value.decode() for text in texts if text.value) or f'error {code}'
+    strings = [ctypes.c_char_p(), ctypes.c_char_p()]
+    for string, function in zip(strings, ('cuGetErrorName', 'cuGetErrorString')):
+        getattr(driver(), function)(code, ctypes.byref(string))
+    return ': '.join(string.value.decode() for string in strings if string.value) or f'error {code}'
 
 
 def set_max_dynamic_smem(handle: int, name: str, shared: int):

@@ -244,13 +244,13 @@ class _ExecutedBlock(ctypes.Structure):
 
 def take_executed_blocks() -> dict:  # path of a library -> offsets of the return addresses of the blocks' calls
     "Return the basic blocks executed since the last call, of modules that were compiled in `build.tracing_blocks`"
-    blocks, found = (_ExecutedBlock * 4096)(), {}
+    blocks, offsets_of_library = (_ExecutedBlock * 4096)(), {}
     while num_taken := device().gridstride_take_executed_blocks(blocks, len(blocks)):
         if num_taken < 0:
             raise NotEmulated('coverage supports at most 250,000 basic blocks per kernel')
         for block in blocks[:num_taken]:
-            found.setdefault(os.fsdecode(block.library), set()).add(block.offset)
-    return found
+            offsets_of_library.setdefault(os.fsdecode(block.library), set()).add(block.offset)
+    return offsets_of_library
 
 
 class _BranchCounts(ctypes.Structure):
@@ -368,8 +368,8 @@ def _defining_file(kernel, sources):
     declaration_part = r'(?:[^;{}]|\{\})*'  # launch bounds may have `Shape{}`
     pattern = rf'__global__{declaration_part}\b{re.escape(kernel or "")}\s*\({declaration_part}\{{'
     # a `.cpp` is generated from a `.cu`
-    texts = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
-    return next((name for name, text in texts if kernel and re.search(pattern, text)), None)
+    original_sources = ((path, text) for path, text in sources.items() if not path.endswith('.cpp'))
+    return next((name for name, text in original_sources if kernel and re.search(pattern, text)), None)
 
 
 def _line_text(sources, file, n):
@@ -463,8 +463,8 @@ def _lines_of_calls(finding, file, sources):
     "Return the `Lines` of a finding, and of the calls that led to it"
     calls = [(finding.calls[0].function if finding.calls else finding.kernel, file, finding.line)]
     calls += [call[:3] for call in finding.calls[1:]]
-    texts = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
-    rows = [(function, texts.get(name, {}), n) for function, name, n in calls]
+    lines_of_file = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
+    rows = [(function, lines_of_file.get(name, {}), n) for function, name, n in calls]
     return [Lines(function, lines.get(n, ''), _preceding_lines(lines, n)) for function, lines, n in rows]
 
 

@@ -68,10 +68,10 @@ def functions_of(operators) -> list:
 
 def find_operators(text, extension_name) -> list:  # of `_Operators`
     "Find the operators that a source defines"
-    text, found = _COMMENT.sub('', text), {}
+    text, operators_of_namespace = _COMMENT.sub('', text), {}
     for match in _LIBRARY.finditer(text):
         namespace = extension_name if match[1] == 'TORCH_EXTENSION_NAME' else match[1]
-        operators = found.setdefault(namespace, _Operators(namespace, [], {}))
+        operators = operators_of_namespace.setdefault(namespace, _Operators(namespace, [], {}))
         body = _block(text, match.end())
         for literals, function in _SCHEMA.findall(body):
             schema = ''.join(re.findall('"([^"]*)"', literals))
@@ -79,7 +79,7 @@ def find_operators(text, extension_name) -> list:  # of `_Operators`
             if function:
                 operators.function_of[schema.partition('(')[0].strip()] = function
         operators.function_of.update(_IMPLEMENTATION.findall(body))
-    return [operators for operators in found.values() if operators.function_of]
+    return [operators for operators in operators_of_namespace.values() if operators.function_of]
 
 
 def _block(text, start):

@@ -75,8 +75,10 @@ def _(fn, rng, name, arguments, results):
         raise AssertionError(f'{text!r}: the name is {schema.name}; expected {name}')
     if [str(r.type) for r in schema.returns] != results:
         raise AssertionError(f'{text!r}: expected the results {results}')
-    found = [(a.name, str(a.type).removeprefix('Optional[').rstrip(']'), _argument_kind(a)) for a in schema.arguments]
-    for actual, expected in itertools.zip_longest(found, arguments):
+    actual_arguments = [
+        (a.name, str(a.type).removeprefix('Optional[').rstrip(']'), _argument_kind(a)) for a in schema.arguments
+    ]
+    for actual, expected in itertools.zip_longest(actual_arguments, arguments):
         if actual != expected:
             raise AssertionError(f'{text!r}: an argument is {actual}; expected {expected}')
     letters = [str(a.alias_info.before_set) for a in schema.arguments if a.alias_info is not None]

@@ -185,18 +185,18 @@ def _(fn, rng, n, heads, d, l, r, shift):
 
 def schedule(pages, sms, fixed, budget):
     "Return the assignment of each SM, a list of pieces (sequence, first, end); None if the budget is too small"
-    todo = [(i, 0, n) for i, n in enumerate(pages)]
+    pending = [(i, 0, n) for i, n in enumerate(pages)]
     assignments = [[] for _ in range(sms)]
     for assignment in assignments:
         remaining = budget
-        while todo and remaining > fixed:
-            sequence, first, end = todo.pop(0)
+        while pending and remaining > fixed:
+            sequence, first, end = pending.pop(0)
             num_pages = min(end - first, remaining - fixed)
             assignment.append((sequence, first, first + num_pages))
             remaining -= fixed + num_pages
             if first + num_pages < end:
-                todo.insert(0, (sequence, first + num_pages, end))
-    return None if todo else assignments
+                pending.insert(0, (sequence, first + num_pages, end))
+    return None if pending else assignments
 
 
 def cost_of_pieces(assignment, fixed):

@@ -247,8 +247,8 @@ def check_no_atomics(t):
 @problem(
     'reductions.keep',
     cases=[
-        dict(n=n, share=share)
-        for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0), (128, 1.0))
+        dict(n=n, fraction=fraction)
+        for n, fraction in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0), (128, 1.0))
     ],
     hints=[
         'One flag per thread: 1 if its element is kept. Past the end of `x` it is 0, but the thread must not return.',
@@ -257,10 +257,10 @@ def check_no_atomics(t):
         'Write an element that is kept to `out[s[t] - 1]`; the last element of the scan is the count.',
     ],
 )
-def _(fn, rng, n, share):
+def _(fn, rng, n, fraction):
     kernel = fn()
     check_is_kernel(kernel)
-    x = np.where(rng.random(n) < share, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
+    x = np.where(rng.random(n) < fraction, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
     expected = x[x > 0].astype(np.float32)
     out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
     with sim.trace() as t:

@@ -306,9 +306,9 @@ def _are_close(a, b):
 )
 def _(fn, rng, ranks, n, d):
     q, k, v, dout = (_random(rng, ranks, n, d) for _ in range(4))
-    whole = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
-    out, lse = ring.plain.attend(*whole, False, d**-0.5)
-    expected_value = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
+    full_sequence = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
+    out, lse = ring.plain.attend(*full_sequence, False, d**-0.5)
+    expected_value = ring.plain.gradients(dout.reshape(1, 1, -1, d), *full_sequence, out, lse, False, d**-0.5)
     out = out.view(ranks, n, d)
     lse = lse.view(ranks, n)
     results, rounds = lockstep(

@@ -240,9 +240,9 @@ def _(fn, rng, n, m, distinct):
         kernel[1, 128](torch.tensor(a), torch.tensor(b), out)
     if (expected := common_length(a.tolist(), b.tolist())) != int(out[0]):
         raise AssertionError(f'got {int(out[0])}, expected {expected}: a = {a[:9].tolist()}, b = {b[:9].tolist()}')
-    if (writes := sum(len(o['at']) for o in t.accesses if o['space'] == 'global' and o['verb'] != 'read')) > 1:
+    if (writes := sum(len(a['at']) for a in t.accesses if a['space'] == 'global' and a['verb'] != 'read')) > 1:
         raise AssertionError(f'{writes} stores to global memory: only the result goes to out[0], once')
-    shapes = {o['array']: o['shape'] for o in t.accesses if o['space'] == 'shared'}
+    shapes = {a['array']: a['shape'] for a in t.accesses if a['space'] == 'shared'}
     if (used := 4 * sum(math.prod(shape) for shape in shapes.values())) > MAX_SHARED:
         raise AssertionError(f'{used} bytes of shared memory: three diagonals of 128 integers have 1536')
     allowed = 2 * (n + m + 1) * cdiv(max(n, m) + 1, 32) + 16  # twice what three diagonals need
