@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from warm import warm_kernels  # noqa: F401 (a fixture)
 
 pytest.register_assert_rewrite('sim_cases')  # its functions are tests of two modules
@@ -29,6 +30,9 @@ os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 ROOT = Path(__file__).resolve().parents[1]
 SLOW_SECONDS = 20
+# A busy machine delays examples, which must not fail a test.
+settings.register_profile('busy cores', deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile('busy cores')
 
 
 # Imported modules and collected tests live until the end. To traverse them in each garbage collection would take a

@@ -15,7 +15,7 @@ from gridstride.support import plots
 from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, reads, roofline, timing
 from gridstride.bench.stats import time_warnings, interval, is_steady, summary
 from gridstride.utils import backend, check, gpu_count
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,7 +103,6 @@ def test_batches_are_some_fifty_milliseconds():
 
 
 @given(st.lists(st.floats(1e-6, 10), min_size=1, max_size=200))
-@settings(deadline=None)
 def test_summary_is_in_order(times):
     s = summary(times)
     assert min(times) <= s.low <= s.median*(1+1e-12) and s.median*(1-1e-12) <= s.high <= max(times)

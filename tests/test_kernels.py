@@ -31,7 +31,7 @@ from gridstride.bench.recording import Unavailable, claim
 from gridstride.sim import LaunchError
 from gridstride.utils import check
 from exhaustive import some
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from found import names, saying
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -434,7 +434,6 @@ def test_the_error_of_the_driver_is_the_readers(fake):
 # Models of layouts
 
 @given(st.sampled_from([0, 32, 64, 128]), st.integers(1, 64))
-@settings(deadline=None)
 def test_a_swizzle_moves_pieces_of_sixteen_bytes_within_their_line(swizzle, lines):
     byte = np.arange(128*lines)
     to = tma.swizzle_offsets(byte, swizzle)
