@@ -1,12 +1,13 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
-import re
+import base64, re, zlib
 from pathlib import Path
 
 import pytest
 from browsers import chromium, needs_chromium
 from exhaustive import mark_exhaustive
 from test_lite import build, lite, served  # noqa: F401  (`lite` is a fixture)
+from test_site_browsers import AXE, VIOLATIONS
 
 compiler = build.compiler
 NOT_FETCHED = 'the compiler of CUDA C for the browser was never fetched: run `python site/lite/build.py`'
@@ -16,23 +17,29 @@ def test_a_file_with_another_sum_is_refused(tmp_path, monkeypatch):
     "As for Pyodide's files: what npm gives needs no trust"
     import io, tarfile
     monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
-    def download(folder):
+    def download(folder, names):
         with tarfile.open(folder/'clang.tgz', 'w:gz') as archive:
-            for name in compiler.WANTED['files']:
-                info = tarfile.TarInfo(f'package/gen/{name}')
+            for path in compiler.WANTED['files']:
+                info = tarfile.TarInfo(f'package/{path}')
                 info.size = 8
                 archive.addfile(info, io.BytesIO(b'tampered'))
-        return folder/'clang.tgz'
-    monkeypatch.setattr(compiler, '_download', download)
-    with pytest.raises(compiler.Gone, match='SHA-256 of clang.json'): compiler.fetch()
+        return [folder/'clang.tgz']
+    monkeypatch.setattr(compiler.npm, 'download', download)
+    with pytest.raises(compiler.Gone, match='SHA-256'): compiler.fetch()
     assert not [*(tmp_path/'cache').iterdir()]
 
 
 def test_without_npm_the_reason_is_reported(tmp_path, monkeypatch, capsys):
+    "Then CUDA C is shown with its outputs, and the playground's editor is a text field"
     monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
+    monkeypatch.setattr(build.editor, 'folders', lambda: {tmp_path/'editor': build.editor.WANTED[0]})
     monkeypatch.setattr(compiler, 'build_runtime', compiler.fetch)
     monkeypatch.setattr(compiler.shutil, 'which', lambda name: None)
     assert not build.write_compiler(tmp_path/'cuda') and 'npm' in capsys.readouterr().err
+    build.write_playground(tmp_path/'playground', 'version', has_compiler=False)
+    assert 'npm' in capsys.readouterr().err
+    page, script = ((tmp_path/'playground'/name).read_text() for name in ('index.html', 'playground.js'))
+    assert '"imports": {}' in page and "from './plain.js'" in script
 
 
 def test_what_the_browser_replaces_of_the_runtime_is_there():
@@ -51,8 +58,23 @@ PRINTS = {'banks': r'wavefronts 1024', 'ring': 'each lane has 28'}
 
 def lines_of(page, kind):
     "The lines of the editor that are marked, counted from 1"
-    return page.evaluate("kind => [...document.querySelectorAll('#lines span')].flatMap((row, i) => "
-                         "row.className == kind ? [i + 1] : [])", kind)
+    script = 'kind => [...document.querySelectorAll(`.cm-line.${kind}`)].map(row => Number(row.dataset.line))'
+    return page.evaluate(script, kind)
+
+
+def fragment_of(text):
+    "The fragment of a link that holds a program"
+    deflate = zlib.compressobj(wbits=-15)
+    data = deflate.compress(text.encode()) + deflate.flush()
+    return f"program={base64.urlsafe_b64encode(data).decode().rstrip('=')}"
+
+
+def find_faults_of_pages(page):
+    "What axe-core finds in the light and in the dark theme"
+    page.evaluate(AXE)
+    for theme in ('light', 'dark'):
+        page.emulate_media(color_scheme=theme)
+        if found := page.evaluate(VIOLATIONS): return theme, found
 
 
 def run_example(page, url, name):
@@ -76,6 +98,7 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
             assert (page.get_attribute('#result', 'data-code') or '', name) == (code, name), said
             assert lines_of(page, 'now') == [line]*bool(line) and lines_of(page, 'before') == [other]*bool(other), said
             assert re.search(PRINTS.get(name, ''), said), said
+            if name == 'race': assert not find_faults_of_pages(page)
         page.fill('#program', '#include <cstdio>\nint main() { printf("%d\\n", 6*7); }\n')
         page.click('#share')
         page.wait_for_function("() => location.hash.startsWith('#program=')")
@@ -94,8 +117,9 @@ WARNED = {'46_return_before_a_barrier', '88_return_before_the_grid'}
 def differences(page, url, path):
     "Run a program of tests/cuda in the playground; return how it differs from what its first line expects"
     text = path.read_text()
-    page.goto(f'{url}/playground/index.html')
-    page.fill('#program', text)
+    page.goto(f'{url}/playground/index.html#{fragment_of(text)}')
+    begins = 'text => document.querySelector("#program").innerText.startsWith(text)'
+    page.wait_for_function(begins, arg=text.split('\n')[0])
     page.click('#run')
     page.wait_for_selector('#run:enabled', timeout=400_000)
     code, said = page.get_attribute('#result', 'data-code') or '', page.text_content('#result')

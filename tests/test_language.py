@@ -141,7 +141,7 @@ WORDS = [
      dict(python=1, lessons=4)),
     (r'numbers',
      'elements, values; indices',
-     dict(python=81, cpp=3, texts=2, benchmarks=1, tests=88, lessons=38)),
+     dict(python=81, cpp=3, texts=2, benchmarks=1, tests=88, lessons=38, site=2)),  # CodeMirror's lineNumbers
     (r'for each(?! other)',
      'per, if it is a rate',
      dict(python=5, cpp=5, benchmarks=2, tests=17, lessons=31)),

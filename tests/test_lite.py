@@ -381,6 +381,7 @@ def lite(pytestconfig, tmp_path_factory):
         if not with_bytecode: patch.setattr(build.lighter, 'bytecode', lambda folder: {})
         # a test downloads no compiler: where it was never fetched, CUDA C is shown with its outputs
         if not build.compiler.is_ready(): patch.setattr(build, 'write_compiler', lambda folder: False)
+        if not build.editor.is_ready(): patch.setattr(build.editor, 'write', lambda folder: {})
         try: build.build(folder/'_build')
         except build.fetch.Unreachable as e: pytest.skip(f'there is no network, and Pyodide is not in the cache: {e}')
     return folder/'_build'

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
-import compiler, fetch, lighter, notebooks, race
+import compiler, editor, fetch, lighter, notebooks, race
 from gridstride.course import curriculum
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
@@ -25,7 +25,6 @@ RACE = 'Run the cell with Shift+Enter. The finding names both accesses; `sim.cud
 PYTHON_MEGABYTES = 9  # Pyodide and NumPy, compressed
 SETTINGS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))
 LESSONS = SETTINGS['lessons']
-
 
 
 def sources() -> list:  # of paths
@@ -219,15 +218,31 @@ def lead_home(out):
 def write_playground(folder, version, has_compiler):
     """Write the page of the playground, next to the compiler and Pyodide; `version` names its cache in the browser.
 
-    Without the compiler it runs kernels in Python only."""
+    Without the compiler it runs kernels in Python only, without CodeMirror its editor is a text field."""
     megabytes = PYTHON_MEGABYTES + (compiler.megabytes(folder.parent / 'cuda') if has_compiler else 0)
-    values = {'VERSION': version[:12], 'MEGABYTES': str(megabytes), 'HAS_COMPILER': str(has_compiler).lower()}
     folder.mkdir()
+    modules = write_editor(folder / 'codemirror')
+    values = {
+        'VERSION': version[:12],
+        'MEGABYTES': str(megabytes),
+        'HAS_COMPILER': str(has_compiler).lower(),
+        'EDITOR': 'editor.js' if modules else 'plain.js',
+        'MODULES': json.dumps({name: f'./{path}' for name, path in modules.items()}),
+    }
     for p in (HERE / 'playground').iterdir():
         text = p.read_text(encoding='utf-8')
         for name, value in values.items():
             text = text.replace(name, value)
         (folder / p.name).write_text(text, encoding='utf-8')
+
+
+def write_editor(folder) -> dict:  # module -> path of its file
+    "Write CodeMirror to `folder`; print the reason if it is not available, and return no modules"
+    try:
+        return editor.write(folder)
+    except fetch.Gone as e:
+        print(f'The editor of the playground is a text field: {e}', file=sys.stderr)
+        return {}
 
 
 def write_compiler(folder) -> bool:  # whether it is available
@@ -252,7 +267,9 @@ def write_pages(folder, compiler_megabytes):
 
 def build(out: Path) -> bool:  # whether there was anything to do
     "Build the lessons for the browser in `out`; raises `fetch.Gone` if Pyodide is not available"
-    stamp, now = out / 'made-of.txt', f'{fingerprint()} {compiler.is_ready() or compiler.can_fetch()}'
+    can_fetch = compiler.can_fetch()
+    parts = [f'{part.is_ready() or can_fetch}' for part in (compiler, editor)]
+    stamp, now = out / 'made-of.txt', f'{fingerprint()} {" ".join(parts)}'
     if stamp.is_file() and stamp.read_text() == now:
         return False
     fetch.fetch()

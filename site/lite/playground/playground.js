@@ -1,9 +1,11 @@
 // The playground: runs the program of the editor in a worker, marks the lines of a finding, and keeps the program in
 // the fragment of the address, so that a link holds it.
 import {EXAMPLES} from './examples.js'
+import {createEditor} from './EDITOR'
 
 const byId = id => document.getElementById(id)
-const [editor, lines, result, status, choice] = ['program', 'lines', 'result', 'status', 'example'].map(byId)
+const [result, status, choice] = ['result', 'status', 'example'].map(byId)
+const editor = createEditor(byId('editor'), () => byId('run').click())
 const SECONDS = 60      // after the time limit of a kernel, which is shorter, the worker is ended
 let worker = null, answer = null
 
@@ -27,16 +29,6 @@ async function readFragment() {
     return EXAMPLES[choice.value].text
 }
 
-function mark(finding) {
-    const rows = editor.value.split('\n').map((text, i) => {
-        const row = document.createElement('span')
-        row.textContent = text || ' '
-        if (finding?.line == i + 1) row.className = 'now'
-        else if (finding?.other == i + 1) row.className = 'before'
-        return row
-    })
-    lines.replaceChildren(...rows)
-}
 function show(text) { result.textContent = text }
 
 function start() {
@@ -54,17 +46,17 @@ function stop() {
 }
 async function run() {
     byId('run').disabled = true
-    mark(null)
+    editor.mark(null)
     show('')
     if (!worker) start()
     const timer = setTimeout(() => { stop(), answer({error: `Stopped after ${SECONDS} s.`}) }, 1000 * SECONDS * 3)
-    worker.postMessage(editor.value)
+    worker.postMessage(editor.text())
     const data = await new Promise(resolve => answer = resolve)
     clearTimeout(timer)
     status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
     show([data.printed, data.message ?? data.error].filter(Boolean).join('\n') || 'No finding, and nothing was printed.')
     result.dataset.code = data.code ?? ''
-    mark(data)
+    editor.mark(data)
     byId('run').disabled = false
 }
 
@@ -72,15 +64,12 @@ for (const [name, {title}] of Object.entries(EXAMPLES)) choice.add(new Option(ti
 choice.onchange = () => { location.hash = `example=${choice.value}` }
 byId('run').onclick = run
 byId('share').onclick = async () => {
-    history.replaceState(null, '', `#program=${await encode(editor.value)}`)
+    history.replaceState(null, '', `#program=${await encode(editor.text())}`)
     await navigator.clipboard?.writeText(location.href).catch(() => {})
     status.textContent = 'The address of this page holds the program.'
 }
-editor.oninput = () => mark(null)
-editor.onscroll = () => { lines.scrollTop = editor.scrollTop, lines.scrollLeft = editor.scrollLeft }
-addEventListener('hashchange', async () => { editor.value = await readFragment(), mark(null), show('') })
-editor.value = await readFragment()
-mark(null)
+addEventListener('hashchange', async () => { editor.setText(await readFragment()), show('') })
+editor.setText(await readFragment())
 const small = matchMedia('(max-width: 40rem)').matches
 status.textContent = small ? 'Running needs a desktop browser.' : 'The first run loads MEGABYTES MB.'
 // What an earlier visit has loaded is there already, so Python starts before the first click.
