@@ -1,4 +1,4 @@
-"""`cuda.In(x)`, `cuda.Out(x)` and `cuda.InOut(x)`: hints which copies of a host array a launch makes."""
+"""`cuda.In(x)`, `cuda.Out(x)` and `cuda.InOut(x)`: hints that select the copies a launch makes."""
 
 from .host import DeviceArray, device_array_like, to_device
 

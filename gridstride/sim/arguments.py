@@ -33,7 +33,7 @@ def _convert_argument(
     value,
     name,  # of the parameter, for messages
     memories,  # memory key -> `Mem`: the memories of earlier arguments
-    type_error,  # a function of a message that makes the `TypeError` for an invalid argument
+    type_error,  # makes the `TypeError` for an invalid argument from a message
 ):
     "Convert one argument to a `View`, `Records`, a number of Numba's type, or a tuple of these"
     if hasattr(value, 'device_view'):

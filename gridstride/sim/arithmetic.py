@@ -2,8 +2,8 @@
 
 Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
 `uint8` wraps; literals are `int64`. A loaded integer keeps its small type until it is an operand. For floats, NumPy has
-the same rules as Numba. A variable has one type in Numba: if a branch assigns another type of integer to it, the
-variable has the wider type afterwards. A uint64 and a signed integer are compared as float64.
+the same rules as Numba. A variable has one type in Numba: if a branch assigns an integer of another type to it,
+the variable has the wider type afterwards. A uint64 and a signed integer are compared as float64.
 """
 
 import operator
@@ -76,7 +76,7 @@ def cast(dtype, v=0):
 
 
 def kind_of(v):  # 'b', 'i', 'u', 'f' or 'c'
-    "Return the kind of a number as one of NumPy's letters"
+    "Return NumPy's kind code of a number"
     if type(v) is np.ndarray:
         return v.dtype.kind
     if type(v) is float:

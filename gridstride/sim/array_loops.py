@@ -19,13 +19,13 @@ _ARRAYS = View, Records
 class Zipped(NamedTuple):
     "The result of `zip` of arrays, whose elements are loaded when the loop reaches them"
 
-    parts: tuple
+    iterables: tuple
 
 
 class Enumerated(NamedTuple):
     "The result of `enumerate` of an array, or of the result of `zip`"
 
-    part: object
+    iterable: object
     start: int
 
 
@@ -36,9 +36,9 @@ def _is_iterable(value):
 def _length(items):
     "Return the number of items; raises `NotSimulated` if it differs between threads"
     if isinstance(items, Zipped):
-        return min(map(_length, items.parts), default=0)
+        return min(map(_length, items.iterables), default=0)
     if isinstance(items, Enumerated):
-        return _length(items.part)
+        return _length(items.iterable)
     if isinstance(items, _ARRAYS) and np.ndim(items.shape[0]):
         problem = 'a loop cannot iterate over an array whose length differs between threads; loop over range(len(...))'
         raise NotSimulated(problem)
@@ -50,9 +50,9 @@ def _length(items):
 def _item(items, i, load_element):
     "Return item `i`; `load_element(array, index)` loads the element of an array"
     if isinstance(items, Zipped):
-        return tuple(_item(part, i, load_element) for part in items.parts)
+        return tuple(_item(iterable, i, load_element) for iterable in items.iterables)
     if isinstance(items, Enumerated):
-        return np.int64(items.start + i), _item(items.part, i, load_element)
+        return np.int64(items.start + i), _item(items.iterable, i, load_element)
     return load_element(items, np.int64(i)) if isinstance(items, _ARRAYS) else items[i]
 
 
@@ -73,20 +73,20 @@ class ItemLoop(TupleLoop):
 
 
 def _check_items(items):
-    "Return `items`; raises `NotSimulated` unless a loop over them is simulated"
+    "Return `items`; raises `NotSimulated` if the simulator cannot loop over them"
     _length(items)
     return items
 
 
-def zip_items(*parts):
-    "Implement `zip`: a tuple of tuples, or `Zipped` if there is an array"
-    parts = tuple(map(_check_items, parts))
-    lazy = any(isinstance(part, (Zipped, Enumerated, *_ARRAYS)) for part in parts)
-    return Zipped(parts) if lazy else tuple(zip(*parts))
+def zip_items(*iterables):
+    "Implement `zip`: return a tuple of tuples, or `Zipped` if an argument is an array"
+    iterables = tuple(map(_check_items, iterables))
+    lazy = any(isinstance(iterable, (Zipped, Enumerated, *_ARRAYS)) for iterable in iterables)
+    return Zipped(iterables) if lazy else tuple(zip(*iterables))
 
 
 def enumerate_items(items, start=0):
-    "Implement `enumerate`: a tuple of pairs, or `Enumerated` if there is an array"
+    "Implement `enumerate`: return a tuple of pairs, or `Enumerated` if `items` contains an array"
     if isinstance(_check_items(items), (Zipped, Enumerated, *_ARRAYS)):
         return Enumerated(items, int(start))
     return tuple((np.int64(start + i), item) for i, item in enumerate(items))
@@ -98,7 +98,7 @@ def _element_index(view, index):
 
 
 def apply_to_arrays(ctx, active, ufunc, args, site):
-    "Apply a ufunc to arrays, element by element, in each thread; the last argument gets the result"
+    "Apply a ufunc to arrays, element by element, in each thread; the last argument is the output array"
     *inputs, target = args
     if len(inputs) != ufunc.nin or not isinstance(target, View) or any(np.ndim(size) for size in target.shape):
         raise ctx.unsupported_error(

@@ -65,7 +65,7 @@ def _all_lanes(old_values, *_):
 
 
 def _element_type_error(ctx, active, site, name, ary):
-    "Make the `NotCompiled` error for an element type that the operation does not take"
+    "Make the `NotCompiled` error for an element type that the operation does not support"
     problem = f'Numba has no cuda.atomic.{name} for {ary.dtype}, the element type of {ary.name}'
     hint = f'Use an array of one of these types: {", ".join(atomic_types(name))}.'
     return ctx.unsupported_error(site, active, problem, hint, NotCompiled)

@@ -1,4 +1,4 @@
-"""Loads and stores with a hint for the caches, `cuda.ldcg(x, i)`: a hint changes times, which are not modelled."""
+"""Loads and stores with cache hints, `cuda.ldcg(x, i)`: a hint affects only timing, which is not modelled."""
 
 from .intrinsics import intrinsic
 from .memory import load, store
@@ -6,7 +6,7 @@ from .memory import load, store
 __all__ = ['ldca', 'ldcg', 'ldcs', 'ldcv', 'ldlu', 'stcg', 'stcs', 'stwb', 'stwt']
 
 
-def _loads(name):
+def _load_intrinsic(name):
     def lane_function(ctx, active, site, array, i):
         return load(ctx, active, array, i, site)
 
@@ -14,7 +14,7 @@ def _loads(name):
     return intrinsic(lane_function)
 
 
-def _stores(name):
+def _store_intrinsic(name):
     def lane_function(ctx, active, site, array, i, value):
         store(ctx, active, array, i, value, site)
 
@@ -22,5 +22,5 @@ def _stores(name):
     return intrinsic(lane_function)
 
 
-ldca, ldcg, ldcs, ldcv, ldlu = map(_loads, ('ldca', 'ldcg', 'ldcs', 'ldcv', 'ldlu'))
-stcg, stcs, stwb, stwt = map(_stores, ('stcg', 'stcs', 'stwb', 'stwt'))
+ldca, ldcg, ldcs, ldcv, ldlu = map(_load_intrinsic, ('ldca', 'ldcg', 'ldcs', 'ldcv', 'ldlu'))
+stcg, stcs, stwb, stwt = map(_store_intrinsic, ('stcg', 'stcs', 'stwb', 'stwt'))

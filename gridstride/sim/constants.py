@@ -93,16 +93,16 @@ def fits_64_bits(
     return -(2**63) <= value < 2**64
 
 
-def fold_integer(node, evaluate_part=None):
-    "Return the value of an integer expression, or None if it is not constant; `evaluate_part` evaluates its operands"
-    evaluate_part = evaluate_part or fold_integer
+def fold_integer(node, evaluate_operand=None):
+    "Return the value of an integer expression, None if it is not constant; `evaluate_operand` evaluates its operands"
+    evaluate_operand = evaluate_operand or fold_integer
     if isinstance(node, ast.Constant):
         return node.value if _is_integer(node.value) else None
     if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        value = evaluate_part(node.operand)
+        value = evaluate_operand(node.operand)
         return _UNARY[type(node.op)](value) if _is_integer(value) else None
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = evaluate_part(node.left), evaluate_part(node.right)
+        left, right = evaluate_operand(node.left), evaluate_operand(node.right)
         if not (_is_integer(left) and _is_integer(right)):
             return None
         try:
@@ -120,8 +120,8 @@ def constant(
     if (value := fold_integer(node, lambda operand: constant(operand, function, value_of_name))) is not None:
         return value
     if isinstance(node, ast.Tuple):
-        parts = tuple(constant(part, function, value_of_name) for part in node.elts)
-        return None if None in parts else parts
+        items = tuple(constant(item, function, value_of_name) for item in node.elts)
+        return None if None in items else items
     if isinstance(node, ast.Subscript):
         container = constant(node.value, function, value_of_name)
         index = fold_integer(node.slice)

@@ -10,7 +10,7 @@ at once as fit on an H100.
 `sim.options(warp=64)` makes warps of 64 lanes, like the wavefronts of AMD. It changes `warpsize`, `laneid`, masks and
 ballots (64 bits, unsigned), shuffles, votes, matches, the threads that `syncwarp` orders, and the counters: a request
 has 64 lanes, and 32 banks serve 64 lanes of 4 bytes in two halves, of 8 bytes in four parts and of 16 bytes in eight.
-Everything else is that of an H100. So these properties of AMD's GPUs are not modelled: cache lines of 64 or 128 bytes,
+Everything else is as on an H100, so these properties of AMD's GPUs are not modelled: cache lines of 64 or 128 bytes,
 the order in which LDS serves lanes that read 16 bytes each, the 64 banks of gfx950, and 64 or 160 kB of LDS per block.
 
 If a variable is an integer in one branch and a float in another, its type differs from Numba's: in Numba it is a float,

@@ -31,7 +31,7 @@ class Shadow:
     def __init__(
         self,
         size,  # number of elements
-        sparse=False,  # whether kernels will use only a small part of them
+        sparse=False,  # whether kernels will access only a small fraction of them
     ):
         arrays = (_zeros_in_small_pages if sparse else _zeros)(
             size, np.int64, np.int64, np.int32, np.int32, np.int32, bool
@@ -91,7 +91,7 @@ def calls_of(site, callers):
 
 
 class Memcheck:
-    "Reports out-of-bounds accesses; even if disabled, it rejects indices of a wrong type or number"
+    "Reports out-of-bounds accesses; even if disabled, it rejects too many indices, and those that are not integers"
 
     def __init__(self, enabled):
         self.enabled = enabled
@@ -192,15 +192,15 @@ class Initcheck:
             raise self.deferred_reads['shared'].exception()
 
     def check_at_end(self, space):
-        "Raise the deferred read of this memory space: no thread can write the element before the read any more"
+        "Raise the deferred read of this memory space, if any: no later write can race with it any more"
         if read := self.deferred_reads.get(space):
             raise read.exception()
 
     def cause_of(self, error):
         """Return the exception for a deferred read whose undefined value may have caused `error`, or None.
 
-        An index out of bounds may come from a read by the same thread, a missed barrier from a read of global memory,
-        a timeout or a failed assertion from any read."""
+        A read by the same thread may cause an index out of bounds, a read of global memory a missed barrier, and any
+        read a timeout or a failed assertion."""
         kind = getattr(error, 'kind', None)
         reader = (getattr(error, 'block', None), getattr(error, 'thread', None))
         for space, read in self.deferred_reads.items():
@@ -310,7 +310,7 @@ class Racecheck:
         shadow.read_time[np.intersect1d(replaced_lowest, replaced_highest)] = 0
 
     def raise_deferred(self, ctx, active, view=None, offsets=()):
-        "Raise the first deferred race of a lane of `active`, with an element of `view` at `offsets` unless it is None"
+        "Raise the first deferred race of a lane of `active`; if `view` is passed, only on its elements at `offsets`"
         if not self.deferred_races:
             return
         threads = set(ctx.group.thread_ids[active].tolist())
@@ -472,7 +472,7 @@ SPIN_LIMIT, POLL_LIMIT = 1000, 2
 
 
 class Synccheck:
-    "Reports barriers and warp operations that not all threads reach, and loops that wait without end"
+    "Reports barriers and warp operations that not all threads reach, deadlocks and livelocks"
 
     def __init__(self, enabled):
         self.enabled = enabled

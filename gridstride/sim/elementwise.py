@@ -57,7 +57,7 @@ class Reduce:
         init=0,  # the initial value
         stream=0,  # ignored
     ):
-        "Reduce `arr` to a value of its type, `init` if it is empty; returns it, or None if `res` takes it"
+        "Reduce `arr` to a value of its type, `init` if it is empty; returns it, or stores it to `res[0]`"
         if not hasattr(arr, 'ndim'):
             raise TypeError(f'cuda.reduce: expected an array, got a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
@@ -108,7 +108,7 @@ class _Vectorized:
         return out
 
     def _match_signature(self, args):
-        "Return the only declared types that fit `args`; arrays must have these types, numbers are converted"
+        "Return the one declared signature that fits `args`; arrays must have its types, numbers are converted"
         dtypes = tuple(_host_array(a).dtype for a in args)
         candidates = [t for t in self._result_of_types if len(t) == len(args) and all(map(_accepts, t, args))]
         matches = [t for t in candidates if t == dtypes] or candidates
@@ -159,7 +159,7 @@ def _kernel_on_arrays(fn, num_inputs):
 
 
 def _generate_kernel(name, fn, parameters, num_threads, call):
-    "Make a kernel from source text: each of the first `num_threads` threads executes `call`, a call of `fn`"
+    "Generate the source of a kernel, and compile it: the first `num_threads` threads execute `call`, a call of `fn`"
     lines = [
         f'def {name}({", ".join(parameters)}):\n',
         '    i = grid(1)\n',
@@ -187,7 +187,7 @@ def vectorize(
 
 
 class _Guvectorized:
-    "Applies a function of parts of arrays, such as rows, to whole arrays: one thread per part"
+    "Applies a function of subarrays, such as rows, to arrays: one thread per subarray"
 
     def __init__(self, fn, types, layout):
         self.py_func, self._types = fn, types
@@ -196,7 +196,7 @@ class _Guvectorized:
         self._kernels = {}
 
     def __call__(self, *args, out=None, stream=0):
-        "Apply `fn` to each part: returns device arrays if an argument or output is one, else host arrays"
+        "Apply `fn` to each subarray: returns device arrays if an argument or output is one, else host arrays"
         num_inputs = len(self._input_axes)
         if (
             len(args) not in (num_inputs, num_inputs + len(self._output_axes))
@@ -256,7 +256,7 @@ class _Guvectorized:
         return size_of_axis, loop_shape
 
     def _broadcast(self, array, axes, loop_shape, size_of_axis, type_):
-        "Broadcast an argument to one part per thread"
+        "Broadcast an argument to one subarray per thread"
         inner_shape = tuple(size_of_axis[axis] for axis in axes)
         broadcast = np.broadcast_to(
             array.reshape(inner_shape) if array.size == math.prod(inner_shape) else array, (*loop_shape, *inner_shape)
@@ -271,9 +271,9 @@ class _Guvectorized:
     def _kernel(self, types):
         if types not in self._kernels:
             names = [f'x{i}' for i in range(len(types))]
-            parts = [operand + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for operand, t in zip(names, types)]
+            subarrays = [name + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for name, t in zip(names, types)]
             generated = _generate_kernel(
-                'guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})'
+                'guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(subarrays)})'
             )
             self._kernels[types] = jit(generated)
         return self._kernels[types]
@@ -307,7 +307,7 @@ def guvectorize(
     target='cuda',  # the only target that is simulated
     **options,
 ):
-    "Decorate a function of parts of arrays, such as rows: return a function of arrays with one thread per part"
+    "Decorate a function of subarrays, such as rows: return a function of arrays with one thread per subarray"
     if target != 'cuda':
         raise ValueError(f"guvectorize: the simulator supports only target='cuda'; got {target!r}")
     types = declared_types(ftylist)

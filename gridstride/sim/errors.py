@@ -1,4 +1,4 @@
-"""Explains Python's errors in a kernel, with its line: an array used as a number, a name that Numba does not have."""
+"""Explains Python errors in a kernel and names the line: an array used as a number, a name that Numba does not have."""
 
 import linecache
 import re

@@ -7,9 +7,9 @@ stream has a vector clock, {other stream: number of its operations that happen b
 stream}. The host has one, too. The shadow of an array records the launch that accessed an element; a copy records the
 elements that it accesses.
 
-Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow ends with the
-launch; a stream of another library, and the per-thread default stream, which count as the default stream; reads of a
-pinned array by other means than an index, a ufunc or a method (`np.asarray`). An atomic operation on an element that
+Not modelled: kernels of `engine='c'`; tensors, plain NumPy arrays and elements of records, whose shadow is discarded
+after the launch; streams of other libraries and the per-thread default stream, which count as the default stream; reads
+of a pinned array other than by an index, a ufunc or a method (`np.asarray`). An atomic operation on an element that
 another launch has changed atomically orders all of that launch. Two kernels that write the same value do not race.
 """
 
@@ -121,7 +121,7 @@ def _as_stream(stream):
 
 
 def _join(clock, other_clock):
-    "Change `clock` to the maximum of both vector clocks, per stream"
+    "Set `clock` to the elementwise maximum of both vector clocks"
     for stream, count in other_clock.items():
         clock[stream] = max(clock.get(stream, 0), count)
 
@@ -163,14 +163,14 @@ class StreamOrder:
         return operation
 
     def wait(self, clock):
-        "Make the host wait for all that happens before `clock`"
+        "Make the host wait for every operation that happens before `clock`"
         _join(self.host_clock, clock)
         self.pending = [op for op in self.pending if not op.is_before(self.host_clock)]
         if not self.pending:  # every operation happens before the next one
             self.host_clock, self.clocks = {}, {}
 
     def join(self, stream, clock):
-        "Make the next operation of a stream wait for all that happens before `clock`"
+        "Make the next operation of a stream wait for every operation that happens before `clock`"
         _join(self.clock_of(stream), clock)
 
     def wait_for(self, stream):

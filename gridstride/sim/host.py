@@ -102,7 +102,7 @@ class DeviceArray:
         return ary
 
     def copy_to_device(self, ary, stream=0):
-        "Copy from the array `ary`; the host waits, unless a stream copies"
+        "Copy from the array `ary`; the host waits unless a stream is passed"
         self._copy_from(ary, stream, 'copy_to_device')
 
     def _copy_from(self, ary, stream, name):
@@ -154,7 +154,7 @@ class DeviceArray:
         return self._view_of(self.data.transpose(axes))
 
     def split(self, section, stream=0):
-        "Split into pieces of `section` elements"
+        "Split into views of `section` elements each"
         return [self._view_of(self.data[i : i + section]) for i in range(0, self.size, section)]
 
     def view(self, dtype):
@@ -184,7 +184,7 @@ class DeviceArray:
         return self.data.astype(dtype) if dtype else self.data.copy()
 
     def bind(self, stream=0):
-        "Return this array: streams have no arrays of their own"
+        "Return this array: the simulator does not bind arrays to streams"
         return self
 
     def __repr__(self):
@@ -247,19 +247,19 @@ def is_cuda_array(obj):
 
 @contextmanager
 def pinned(*arrays):
-    "Do nothing, as a context manager: pinned memory is like any other here"
+    "Return a context manager that does nothing: pinned memory is like any other here"
     yield
 
 
 @contextmanager
 def mapped(*arrays, **kw):
-    "Yield device arrays, as a context manager: one array, or a list of several"
+    "Return a context manager that yields a device array per argument: one array, or a list of several"
     yield [to_device(a) for a in arrays] if len(arrays) != 1 else arrays[0]
 
 
 @contextmanager
 def defer_cleanup():
-    "Do nothing, as a context manager: nothing is cleaned up here"
+    "Return a context manager that does nothing: there are no deferred deallocations here"
     yield
 
 
@@ -320,7 +320,7 @@ def external_stream(ptr):
 
 
 class Event:
-    "An event; the time between two is the CPU's, not a GPU's"
+    "An event; elapsed times are those of the CPU"
 
     def __init__(self, timing=True):
         self.time = None
@@ -375,7 +375,7 @@ class _DeviceInfo(SimpleNamespace):
 
     @property
     def WARP_SIZE(self):
-        "Threads per warp, by the options"
+        "The number of threads per warp, as set by the options"
         return settings.warp
 
     def get_primary_context(self):
@@ -404,7 +404,7 @@ class _Devices(list):
 
     @property
     def current(self):
-        "The device that is used"
+        "The device in use"
         return self[0]
 
 
@@ -443,7 +443,7 @@ def is_float16_supported():
 
 
 def is_bfloat16_supported():
-    "Return False: NumPy, whose types the simulator has, lacks bfloat16"
+    "Return False: the simulator uses NumPy's types, which do not include bfloat16"
     return False
 
 
@@ -454,14 +454,14 @@ def detect():
 
 
 class MemoryInfo(NamedTuple):
-    "The bytes of device memory that are free, and all of them"
+    "The free and the total device memory, in bytes"
 
     free: int
     total: int
 
 
 class FakeCUDAContext(SimpleNamespace):
-    "A context; it has the name of that in Numba's simulator, by which programs recognize a simulator"
+    "A context; programs recognize Numba's simulator, and this one, by the name of this class"
 
 
 def current_context(i=0):

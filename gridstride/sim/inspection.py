@@ -14,7 +14,7 @@ _COMPUTE_CAPABILITY = 9, 0  # of the simulated device
 
 def compile_with_numba(
     kernel,  # or a device function
-    signature,  # its signature as text: 'void(float32[:])'
+    signature,  # a string: 'void(float32[:])'
 ):
     "Compile a kernel with Numba; returns an `asm.python.Numba`"
     return import_module('gridstride.asm.python').Numba(kernel, (signature,))
@@ -91,7 +91,7 @@ class Overload:
         return import_module('gridstride.asm').resources(self.kernel, self.text)
 
     def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
-        "Return the maximum number of blocks of a cooperative launch; registers are not counted"
+        "Return the maximum number of blocks of a cooperative launch; the limit by registers is ignored"
         num_threads = math.prod(blockdim if isinstance(blockdim, tuple) else (blockdim,))
         return max_resident_blocks(num_threads, dynsmemsize + static_bytes(self.kernel.py_func))
 
@@ -118,15 +118,15 @@ class InspectableKernel:
         return {key: getattr(overload, method)() for key, overload in self.overloads.items()}
 
     def inspect_asm(self, signature=None):
-        "Return the PTX for a signature; without one, {signature: text}"
+        "Return the PTX for a signature; without one, {signature: PTX}"
         return self._inspect('inspect_asm', signature)
 
     def inspect_llvm(self, signature=None):
-        "Return the LLVM IR for a signature; without one, {signature: text}"
+        "Return the LLVM IR for a signature; without one, {signature: LLVM IR}"
         return self._inspect('inspect_llvm', signature)
 
     def inspect_sass(self, signature=None):
-        "Return the SASS for a signature; without one, {signature: text}"
+        "Return the SASS for a signature; without one, {signature: SASS}"
         return self._inspect('inspect_sass', signature)
 
     def inspect_types(self, file=None):

@@ -1,4 +1,4 @@
-"""CUDA's intrinsics: thread and block indices, shared and local arrays, barriers, fences, the grid as a group."""
+"""CUDA's intrinsics: thread and block indices, shared and local arrays, barriers, fences, the grid group."""
 
 import functools
 import inspect
@@ -44,7 +44,7 @@ def _current_launch():
 
 
 class _Dim3:
-    "A `dim3`: it has the components x, y and z; its use as a number raises `TypeError`"
+    "A `dim3`, with the components x, y and z; using it as a number raises `TypeError`"
 
     def __init__(self, name, attribute):
         self.name, self.attribute = name, attribute
@@ -266,7 +266,7 @@ def threadfence_system(ctx, active, site):
 
 @intrinsic
 def nanosleep(ctx, active, site, ns):
-    "Sleep; does nothing here"
+    "Do nothing: time is not modelled"
 
 
 class _GridGroup:

@@ -1,4 +1,4 @@
-"""Functions under `cuda.jit`: kernels that are launched, and device functions that kernels call."""
+"""Functions decorated with `cuda.jit`: kernels, which the host launches, and device functions, which kernels call."""
 
 import functools
 from types import BuiltinFunctionType, FunctionType
@@ -41,7 +41,7 @@ active_traces = []  # traces that record launches, the innermost one last
 class Kernel(InspectableKernel):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` launches it"
 
-    _device = False  # the mark of device functions in Numba's simulator; its compiler has the next one
+    _device = False  # Numba's simulator marks device functions by this attribute, its compiler by the next one
     targetoptions = {'device': False}
 
     def __init__(self, fn, signatures=(), extensions=()):

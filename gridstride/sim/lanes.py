@@ -1,7 +1,7 @@
 """Many threads as the lanes of NumPy arrays: masks, branches and loops.
 
-A GPU typically executes the 32 threads of a warp (64 in an AMD wavefront) in lockstep and masks off those on the other
-side of a branch. The simulator does the same with any number of threads. A local variable of a kernel is a NumPy array
+A GPU typically executes the 32 threads of a warp (64 in an AMD wavefront) in lockstep and masks off those that do not
+take a branch. The simulator does the same with any number of threads. A local variable of a kernel is a NumPy array
 with one element per thread, and each thread is a *lane*. A mask marks the active lanes. One addition in the kernel is
 one NumPy addition for thousands of threads, and counting instructions, memory sectors and divergent branches is cheap.
 
@@ -153,9 +153,9 @@ UNDEF = Undefined()
 
 
 # A mask is a boolean array with one element per lane, or None if no lane is active. `active` is the mask of the lanes
-# that execute the current statement. An `if` splits it in two (`branch`), and both sides run one after the other, each
-# under its part; afterwards the parts are merged (`union`). `diverged` is true while inactive lanes will become active
-# again: only then must an assignment keep their old values (`assign`). Most branches do not diverge.
+# that execute the current statement. An `if` splits it in two (`branch`), and both branches run one after the other,
+# each under its own mask; afterwards the two masks are merged (`union`). `diverged` is true while inactive lanes will
+# become active again: only then must an assignment keep their old values (`assign`). Most branches do not diverge.
 def truth(condition):
     """Convert `condition` to booleans.
 
@@ -172,14 +172,14 @@ def union(a, b):
 
 
 def branch(active, condition):
-    """Split a mask into the lanes where `condition` is true and those where it is false; None for an empty part.
+    """Split a mask into the lanes where `condition` is true and those where it is false; None for an empty mask.
 
     >>> branch(np.array([True, True, False]), np.array([True, False, True]))
     (array([ True, False, False]), array([False,  True, False]))"""
     condition = truth(condition)
     if isinstance(condition, bool):
         return (active, None) if condition else (None, active)
-    # If all active lanes take the same side, return `active` itself: a uniform branch then needs no merge.
+    # If all active lanes take the same branch, return `active` itself, so that a uniform branch needs no merge.
     true_lanes = condition & active
     num_true = np.count_nonzero(true_lanes)
     if not num_true:
@@ -247,7 +247,7 @@ class Loop:
         self.mask = active  # the lanes that execute the current iteration
         self.diverged_outside = diverged
         self.diverged = diverged
-        self.broken_lanes = None  # lanes that left the loop by `break`
+        self.break_lanes = None  # lanes that left the loop by `break`
         self.continuing_lanes = None  # lanes that wait for the next iteration
         self.finished_lanes = None  # lanes whose condition was false
 
@@ -255,7 +255,7 @@ class Loop:
         "Return whether there are inactive lanes that become active again, in the loop or after it"
         return (
             self.diverged_outside
-            or self.broken_lanes is not None
+            or self.break_lanes is not None
             or self.continuing_lanes is not None
             or self.finished_lanes is not None
         )
@@ -275,7 +275,7 @@ class Loop:
 
     def active_after(self):
         "Return the mask of the lanes that are active after the loop"
-        return union(union(self.mask, self.finished_lanes), self.broken_lanes)
+        return union(union(self.mask, self.finished_lanes), self.break_lanes)
 
 
 class RangeLoop(Loop):

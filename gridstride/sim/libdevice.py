@@ -54,7 +54,7 @@ def _cast_result(dtype, v):
 
 
 def _predicate(fn):
-    "Make a function that returns the booleans of `fn` as int32"
+    "Make a function that returns the boolean results of `fn` as int32"
     return lambda v: np.asarray(fn(v)).astype(np.int32)[()]
 
 
@@ -166,6 +166,6 @@ __all__ = sorted(_functions())
 
 
 def __getattr__(name):
-    "Raise `AttributeError` for a function that the simulator does not have"
+    "Raise `AttributeError` for a function that the simulator does not support"
     hint = 'kernels may call functions of math and NumPy'
     raise AttributeError(f'the simulator does not support libdevice.{name}; {hint}')

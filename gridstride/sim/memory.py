@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Mem:
-    "A flat memory with the shadow of its elements, which is created by the first access that needs it"
+    "A flat array in memory, with the shadow of its elements, which the first access that needs it creates"
 
     def __init__(self, data, name, space, tracks_init=False):
         self.data, self.name = data, name
@@ -49,13 +49,13 @@ class Mem:
     def as_type(self, dtype):
         """Return this memory as elements of another type.
 
-        Elements of the same size share the shadow. For others, races between accesses by two types are not found, and
-        initcheck does not track them."""
+        Elements of the same size share the shadow. For other sizes, races between accesses through different types are
+        not found, and initcheck does not track the elements."""
         if dtype not in self.reinterpreted:
             if self.data.strides[0] != self.data.itemsize:
                 raise NotSimulated(f'{self.name} cannot be viewed as {dtype}, because its memory is not contiguous')
-            whole = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
-            data = self.data.view(np.uint8)[:whole].view(dtype)
+            num_bytes = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
+            data = self.data.view(np.uint8)[:num_bytes].view(dtype)
             mem = self.reinterpreted[dtype] = Mem(data, self.name, self.space)
             mem.views, mem.read_only_names, mem.is_constant = self.views, self.read_only_names, self.is_constant
             mem.is_dynamic = self.is_dynamic
@@ -126,7 +126,7 @@ class View:
     imag = property(lambda self: self._part(1))
 
     def _part(self, which):
-        "Return the real or the imaginary parts of complex elements, as an array of the same memory"
+        "Return a view of the real (0) or the imaginary (1) parts of complex elements"
         if self.dtype.kind != 'c':
             return self.__getattr__(('real', 'imag')[which])
         parts = self.mem.as_type(self.dtype.type(0).real.dtype)
@@ -152,7 +152,7 @@ class View:
 
     @property
     def nbytes(self):
-        "The bytes of its whole memory"
+        "The size of the entire underlying memory, in bytes"
         return self.mem.data.nbytes
 
     def element(self, ctx, active, index, site):
@@ -197,7 +197,7 @@ def _dtype_named(name):
 
 
 def as_dtype(d):
-    """Convert an element type to NumPy's dtype; raises `TypeError` for types that are not numbers.
+    """Convert an element type to a NumPy dtype; raises `TypeError` if it is not numeric.
 
     >>> as_dtype('float32')
     dtype('float32')"""
@@ -326,7 +326,7 @@ def _is_out_of_bounds(index, length, active):
 
 
 def _counts_from_end(ctx, index, length, site):
-    "Return whether an index that is the same in all threads counts from the end of the axis, as the setting allows"
+    "Return whether an index that is the same in all threads counts from the end of the axis, if the settings allow it"
     if not settings.counts_from_end or np.ndim(index) or not np.all((-length <= index) & (index < 0)):
         return False
     return ctx.group.size > 1 or not ctx.program.index_depends_on_thread(site)

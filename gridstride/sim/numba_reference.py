@@ -13,7 +13,7 @@ from ..support.function_source import source_of
 from ..support.lazy_exports import missing_package
 
 # Numba decides at its import whether it simulates, so the kernel runs in another process. This process reads a pickle
-# and writes another one: the arrays after the kernel, the seconds that the kernel took, and the text that it printed.
+# and writes another one: the arrays after the kernel, the seconds that the kernel took, and its output.
 _PROCESS = """
 import io, pickle, sys, time
 from contextlib import redirect_stdout
@@ -30,7 +30,7 @@ TIMEOUT = 60  # seconds; Numba's simulator may deadlock at a barrier that not al
 
 
 def _source(fn):
-    "Return (text, syntax tree) of a function without its decorators"
+    "Return (source, syntax tree) of a function without its decorators"
     text = source_of(fn).text
     node = ast.parse(text).body[0]
     return '\n'.join(text.splitlines()[node.lineno - 1 :]), node

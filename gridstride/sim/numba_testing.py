@@ -1,12 +1,12 @@
-"""`numba.cuda.testing`: what tests of other packages import from it.
+"""`numba.cuda.testing`: the names that tests of other packages import.
 
-Its decorators decide as under Numba's own simulator: a test that needs a compiler or a driver is skipped."""
+Its decorators skip the same tests as in Numba's own simulator: those that need a compiler or a driver."""
 
 import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = [  # and the classes of tests, which `__getattr__` makes
+__all__ = [  # and the test classes, which `__getattr__` creates
     'ForeignArray',
     'cc_X_or_above',
     'cudadevrt_missing',
@@ -40,7 +40,7 @@ __all__ = [  # and the classes of tests, which `__getattr__` makes
 
 
 def _base_test_case():
-    "Return the base class of Numba's own tests, which has assertions of its own; without Numba, that of `unittest`"
+    "Return the base class of Numba's tests, which adds assertions; without Numba, `unittest.TestCase`"
     try:
         from numba.tests.support import TestCase
     except ImportError:
@@ -49,7 +49,7 @@ def _base_test_case():
 
 
 def __getattr__(name):
-    "Make the classes of tests, and find Numba's data of tests, when they are first used: they import Numba's tests"
+    "Create the test classes, or locate Numba's test data, at first use, because this imports Numba's tests"
     if name == 'test_data_dir' and (numba := find_spec('numba')):
         return Path(numba.origin).parent / 'cuda' / 'tests' / 'data'
     if name not in ('CUDATestCase', 'ContextResettingTestCase'):
@@ -61,7 +61,7 @@ def __getattr__(name):
 
 
 class ForeignArray:
-    "An array of another library: only its `__cuda_array_interface__` is known"
+    "An array of another library, which exposes only its `__cuda_array_interface__`"
 
     def __init__(self, array):
         self._array = array  # owns the memory
@@ -73,7 +73,7 @@ def _skip(reason):
 
 
 def _run(reason=None):
-    "Decorate a test that runs; such a decorator takes a reason, or the test itself"
+    "Return a decorator that leaves a test unchanged; if called without a reason, return the test itself"
     return reason if callable(reason) else lambda test: test
 
 
@@ -82,12 +82,12 @@ skip_unless_cudasim = skip_if_external_memmgr = skip_under_cuda_memcheck = skip_
 skip_on_arm = skip_on_wsl2 = skip_on_nvjitlink_13_1_sm_120 = skip_if_mvc_enabled = skip_with_cuda_python = _run
 skip_unless_cc_50 = skip_unless_cc_53 = skip_unless_cc_60 = skip_unless_cc_75 = skip_unless_cc_90 = _run
 skip_if_cudadevrt_missing = skip_on_standalone_numba_cuda = xfail_unless_cudasim = _run
-skip_if_cuda_includes_missing = skip_if_curand_kernel_missing = unittest.skip('the simulator has no compiler of CUDA C')
+skip_if_cuda_includes_missing = skip_if_curand_kernel_missing = unittest.skip('the simulator has no CUDA C compiler')
 skip_if_mvc_libraries_unavailable = unittest.skip('the simulator has no driver')
 
 
 def cc_X_or_above(major, minor):
-    "Return True: each compute capability is supported"
+    "Return True: every compute capability is supported"
     return True
 
 

@@ -105,7 +105,7 @@ def return_at_end(ctx, active, result):
 
 
 def check_assert(ctx, active, condition, site, message=None):
-    "Execute `assert`, with the text after the condition as `message`; raises for the lanes where it is false"
+    "Execute `assert condition, message`; raises a finding if the condition is false in an active lane"
     _, failing = branch(active, condition)
     if failing is None:
         return
@@ -151,7 +151,7 @@ def divide(ctx, active, op, a, b, site):
 
 
 def call(ctx, active, function, args, keywords, site):
-    "Call a function in a kernel: an intrinsic of CUDA, a function of Python or NumPy, or a device function"
+    "Call a function in a kernel: a CUDA intrinsic, a function of Python or NumPy, or a device function"
     if is_number_type(function):  # first, because conversions are frequent
         return cast(function, *args)
     if hasattr(function, 'lane_function'):
@@ -202,7 +202,7 @@ def _not_callable(value):
 
 
 def _argument_error(function, error, args, keywords):
-    "Make the `TypeError` for arguments that do not fit an intrinsic of CUDA"
+    "Make the `TypeError` for arguments that do not fit a CUDA intrinsic"
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **keywords)
@@ -223,7 +223,7 @@ def finish_call(value):
 
 
 def device_function_hint(function):
-    "Return the hint to make a device function of a plain Python function"
+    "Return a hint on how to make a plain Python function a device function"
     name = function.__name__
     return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
 

@@ -115,7 +115,7 @@ class MemoryOrder:
         self.has_fences = False  # whether a thread of the launch has executed a fence
 
     def begin_group(self, group, now):
-        "Begin a group of blocks: nothing orders its accesses and those of earlier groups"
+        "Begin a group of blocks: nothing orders its accesses after those of earlier groups"
         self.group_start = now
         self.barrier_time = np.full(group.num_blocks, now, np.int64)
         self.oldest_barrier = now  # the minimum of `barrier_time`
@@ -123,8 +123,8 @@ class MemoryOrder:
         self.fences = None
         self.acquired_by_lane = {}  # lane -> clock of its next access
         self.acquired_by_block = {}  # block of the group -> clock of the next access of its threads
-        # Within the block, and to the device: lane -> clock that its loaded flags release. Its next fence
-        # acquires this clock.
+        # For block scope and for device scope: lane -> clock that the flags it has loaded release. The next fence of
+        # the lane acquires this clock.
         self.loaded_by_lane = {}, {}
         self.any_block = {}  # block of the group -> clock that the flags it has loaded release within any block
 
@@ -165,7 +165,7 @@ class MemoryOrder:
         self.oldest_barrier = int(self.barrier_time.min())
 
     def join_into_blocks(self, group, blocks, clocks, block_clocks):
-        "Move the `clocks` of lanes of the `blocks` to the clocks of their blocks"
+        "Join the `clocks` of the lanes of `blocks` into `block_clocks`, and remove them from `clocks`"
         for lane in [lane for lane in clocks if group.block_in_group[lane] in blocks]:
             block = int(group.block_in_group[lane])
             block_clocks[block] = join(block_clocks.get(block), clocks.pop(lane))

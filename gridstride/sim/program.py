@@ -47,11 +47,11 @@ def _definition(source, fn):
 # Packages make many device functions with different closures from one `def`. The rewritten code does not depend on the
 # values of the closure, so these functions share it.
 _MAX_REWRITTEN = 1000
-_rewritten = {}  # (code of a function, its source, ...) -> what `_rewrite` returned
+_rewritten = {}  # (code of a function, its source, ...) -> result of `_rewrite`
 
 
 def _rewrite_cached(py_func, source, function_node, rewriter):
-    "Return what `_rewrite` returns for a function, cached per code and source"
+    "Return the result of `_rewrite` for a function, cached per code object and source"
     key = (py_func.__code__, py_func.__name__, rewriter.file, source, rewriter.offset)
     key += rewriter.may_spin, rewriter.is_kernel
     if key not in _rewritten:

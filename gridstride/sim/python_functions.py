@@ -22,7 +22,7 @@ def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
 
 
 def _in_lane(value, lane):
-    "Return the value of one lane; a tuple has items that Python prints like those of a program"
+    "Return the value of one lane; the items of a tuple become Python numbers, which print without a NumPy type"
     if isinstance(value, tuple):
         items = (_in_lane(item, lane) for item in value)
         return tuple(item.item() if isinstance(item, np.generic) else item for item in items)
@@ -54,7 +54,7 @@ def _float(v=0.0):
 
 
 def _complex(real, imag):
-    "Make complex values of real ones; a sum would lose the sign of a zero"
+    "Combine real and imaginary parts; `real + 1j*imag` would lose the sign of a zero"
     value = np.empty(np.broadcast(real, imag).shape, np.result_type(real, imag, np.complex64))
     value.real, value.imag = real, imag
     return value[()]

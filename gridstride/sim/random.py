@@ -1,11 +1,11 @@
 """`numba.cuda.random`: Numba's own streams of pseudorandom numbers, xoroshiro128+, bit for bit.
 
-Each thread has its own state, which is 2**64 steps after the state of the thread before it in the same stream:
+Each thread has its own state, which is 2**64 steps after that of the previous thread in the same stream:
 
     states = create_xoroshiro128p_states(threads, seed=1)
     ... in the kernel: x = xoroshiro128p_uniform_float32(states, cuda.grid(1))
 
-xoroshiro128+ and SplitMix64 are David Blackman's and Sebastiano Vigna's, http://xoroshiro.di.unimi.it. A step of the
+xoroshiro128+ and SplitMix64 are by David Blackman and Sebastiano Vigna, http://xoroshiro.di.unimi.it. A step of the
 generator is linear over bits, so 2**64 steps are a product with a matrix of 128 x 128 bits, for many states at once.
 """
 
@@ -146,7 +146,7 @@ def _store_state(ctx, active, site, record, s0, s1):
 
 @intrinsic
 def init_xoroshiro128p_state(ctx, active, site, states, index, seed):
-    "Initialize a state by a seed"
+    "Initialize a state from a seed"
     record = load(ctx, active, states, np.asarray(index).astype(np.int64)[()], site)
     _store_state(ctx, active, site, record, *2 * (_first_state(seed),))
 

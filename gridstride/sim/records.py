@@ -160,7 +160,7 @@ def wrap_record(
     name,
     memories,  # as for `wrap_array`
 ):
-    "Make a `Record` of a record that is an argument by itself; the kernel writes to its memory"
+    "Make a `Record` of a single record that is passed as an argument; the kernel writes to its memory"
     memory = (ctypes.c_byte * record.nbytes).from_address(np.frombuffer(record, np.uint8).ctypes.data)
     memory.owner = record  # `memory` itself does not keep the record alive
     return Record(wrap_array(np.frombuffer(memory, record.dtype), name, memories), (np.int64(0),))

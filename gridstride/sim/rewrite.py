@@ -8,7 +8,7 @@ The kernel's syntax tree is rewritten, statement by statement, into one that com
 | `x = e` | `x = assign(__d, __m, e, x)` |
 | `x`, if it may be unassigned | `read_variable(ctx, __m, x, the lanes that have assigned it, 'x', site)` |
 | `a[i] = e`, `a[i]` | `store(ctx, __m, a, i, e, site)`, `load(ctx, __m, a, i, site)` |
-| `if c: ... else: ...` | both branches, each under its part of the mask, if any lane takes it |
+| `if c: ... else: ...` | both branches, each under its own mask, if any lane takes it |
 | `for i in range(n): ...` | a loop until no lane is active |
 | `for i in range(n): ... else: ...` | a variable that records `break`, and an `if` after the loop (`definition`) |
 | `p and q` | `q` only in the lanes where `p` is true |
@@ -61,7 +61,7 @@ def _has_no_effect(node):
 
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` is true if
 # inactive lanes become active again later and need their old values; `__gs` has the operations. A condition
-# splits the mask (`fork`); each branch runs under its part, and afterwards the parts are merged. For the third
+# splits the mask (`fork`); each branch runs under its own mask, and afterwards the two masks are merged. For the third
 # condition, `__3y` and `__3n` are the masks of the lanes where it is true and false (yes, no), `__3m` and `__3d` save
 # `__m` and `__d`, and `__3e` is the `__d` of both branches. In a template, names such as `C__` are placeholders for
 # expressions.
@@ -110,32 +110,32 @@ class _Rewriter(ast.NodeTransformer):
         self.num_fresh_names += 1
         return f'__{prefix}{self.num_fresh_names}'
 
-    def make(self, node, source, **parts):
-        "Make statements from `source` at the line of `node`; `parts` maps placeholders in `source` to expressions"
-        parts = {name: self.with_location(node, value) for name, value in parts.items()}
+    def make(self, node, source, **values):
+        "Make statements from `source` at the line of `node`; `values` maps placeholders to expressions"
+        values = {name: self.with_location(node, value) for name, value in values.items()}
         location = {k: getattr(node, k, None) for k in ast.expr._attributes}
-        if location['end_lineno'] != location['lineno']:  # a call over several lines is reported at its first line
+        if location['end_lineno'] != location['lineno']:  # report a call that spans several lines at its first
             location |= dict(end_lineno=location['lineno'], end_col_offset=location['col_offset'])
-        return [fill(tree, parts, location) for tree in template(source)]
+        return [fill(tree, values, location) for tree in template(source)]
 
     def with_location(self, node, tree):
-        "Copy the location of `node` to the parts of `tree` that have none, and return `tree`"
-        todo = [tree]
-        while todo:
-            part = todo.pop()
-            if part._attributes:
-                if hasattr(part, 'lineno'):
+        "Copy the location of `node` to the nodes of `tree` that have none, and return `tree`"
+        pending = [tree]
+        while pending:
+            descendant = pending.pop()
+            if descendant._attributes:
+                if hasattr(descendant, 'lineno'):
                     continue
-                ast.copy_location(part, node)
+                ast.copy_location(descendant, node)
                 if node.end_lineno != node.lineno:  # Python locates the call of a method at the end of its attribute
-                    part.end_lineno, part.end_col_offset = part.lineno, part.col_offset
-            todo.extend(children(part))
+                    descendant.end_lineno, descendant.end_col_offset = descendant.lineno, descendant.col_offset
+            pending.extend(children(descendant))
         return tree
 
     # blocks
 
     def block(self, body):
-        "Rewrite the statements of a body; after one in which lanes may leave, the others run only if a lane is active"
+        "Rewrite the statements of a body; those after one in which lanes may leave run only if a lane is active"
         rewritten = []
         for i, statement in enumerate(body):
             outer = self.hoisted
@@ -353,7 +353,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Break(self, node):
         return self.make(
-            node, f'{self.loops[-1]}.broken_lanes = __gs.union({self.loops[-1]}.broken_lanes, __m)\n__m = None'
+            node, f'{self.loops[-1]}.break_lanes = __gs.union({self.loops[-1]}.break_lanes, __m)\n__m = None'
         )
 
     def visit_Continue(self, node):
@@ -492,8 +492,9 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) > 1 and not all(
             map(self.is_pure, node.comparators)
         ):  # a < b < c as a < b and b < c, which short-circuits
-            sides = [node.left, *node.comparators]
-            pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in zip(sides, node.ops, sides[1:])]
+            operands = node.left, *node.comparators
+            links = zip(operands, node.ops, operands[1:])
+            pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in links]
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
         if len(node.ops) == 1:
             a, b = self.visit_in_order([node.left, node.comparators[0]])
@@ -567,7 +568,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node):
         values = self.visit_in_order([*node.args, *(k.value for k in node.keywords)])
-        args = ast.Tuple(values[: len(node.args)], ast.Load())  # a * before an argument works in it, too
+        args = ast.Tuple(values[: len(node.args)], ast.Load())  # may contain starred arguments
         keywords = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
         call = call_of(
             '__gs.call', expression('__run'), expression('__m'), self.visit(node.func), args, keywords, self.site(node)

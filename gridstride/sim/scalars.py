@@ -1,4 +1,4 @@
-"""CUDA's functions of scalars: bit operations, `fma`, `cbrt`, `rsqrt`, `selp`, and functions of 16-bit floats."""
+"""CUDA's scalar functions: bit operations, `fma`, `cbrt`, `rsqrt`, `selp`, and functions of 16-bit floats."""
 
 import inspect
 from types import FunctionType

@@ -38,7 +38,7 @@ def _refers_to_this_grid(analysis, tree, seen):
 # leaves it, depends on a value that an atomic has returned. `names_from_atomics` follows such values through
 # assignments until no name is added (a fixed point).
 class _SpinAnalysis:
-    "Analyses a function and the functions that it calls; a search analyses each once: the set `seen` has them"
+    "Analyses a function and the functions that it calls, each of them once: `seen` is the set of visited functions"
 
     def __init__(self, fn):
         closure = zip(fn.__code__.co_freevars, fn.__closure__ or ())

@@ -2,7 +2,7 @@
 
 `numba_cuda_mlir.cuda`, the successor of `numba.cuda`, has the same ones.
 Modules that numba-cuda copied from Numba, such as `numba.cuda.core.errors`, are those of Numba if it is installed.
-Modules of the compiler of kernels or of the driver are not provided: importing one raises `ImportError`.
+Modules of the kernel compiler and of the driver are not provided: importing one raises `ImportError`.
 """
 
 import sys
@@ -26,11 +26,11 @@ class CudaSupportError(ImportError):
 
 
 class CudaAPIError(RuntimeError):
-    "Numba's error of the driver; the simulator never raises it"
+    "Numba's driver error; the simulator never raises it"
 
 
 class _Driver:
-    "The driver's object, which counts devices; tests of packages also set its attributes"
+    "A replacement for Numba's driver object; tests of other packages also set attributes on it"
 
     def get_device_count(self):
         "Return 1: there is one simulated device"
@@ -38,7 +38,7 @@ class _Driver:
 
 
 class _NoMemoryStatistics:
-    "`rtsys`, which counts allocations in kernels: there are none"
+    "A replacement for `rtsys`, which counts allocations in kernels: there are none here"
 
     def memsys_enable_stats(self):
         "Do nothing"
@@ -59,7 +59,7 @@ def _is_contiguous(array):
 
 
 def _auto_device(obj, stream=0, copy=True):
-    "Return (device array of `obj`, whether it was created now)"
+    "Return (device array of `obj`, whether it is a new one)"
     return host.to_device(obj, stream), not host.is_cuda_array(obj)
 
 
@@ -136,7 +136,7 @@ _MODULE_OF_NUMBA |= {name: f'numba.{name}' for name in ('core', 'cpython', 'exte
 
 
 class _Alias(types.ModuleType):
-    "A module of Numba under the name of its copy in numba-cuda: it has the same names with the same values"
+    "An alias of a module of Numba, under the name of its copy in numba-cuda"
 
     def __getattr__(self, name):
         return getattr(self.__dict__['__original__'], name)

@@ -1,4 +1,4 @@
-"""Code templates: short pieces of Python source as syntax trees, in which names are placeholders for expressions.
+"""Code templates: Python snippets as syntax trees, in which some names are placeholders for expressions.
 
 A node of the result has no source location, or the location of the kernel's node that it replaces.
 """
@@ -51,11 +51,11 @@ def template(src):
     return ast.parse(src).body
 
 
-def fill(tree, parts, location):
-    "Copy `tree` to a source location, with the placeholders in `parts` replaced by their expressions"
+def fill(tree, values, location):
+    "Copy `tree` to a source location, with placeholders replaced by their expressions in `values`"
     node_type = type(tree)
-    if node_type is ast.Name and tree.id in parts:
-        return parts[tree.id]
+    if node_type is ast.Name and tree.id in values:
+        return values[tree.id]
     if not tree._fields and not tree._attributes:
         return tree  # a context or an operator: it has neither location nor children
     copy = node_type.__new__(node_type)
@@ -64,9 +64,9 @@ def fill(tree, parts, location):
         attributes.update(location)
     for name, value in tree.__dict__.items():
         if isinstance(value, ast.AST):
-            attributes[name] = fill(value, parts, location)
+            attributes[name] = fill(value, values, location)
         elif type(value) is list:
-            attributes[name] = [fill(item, parts, location) if isinstance(item, ast.AST) else item for item in value]
+            attributes[name] = [fill(item, values, location) if isinstance(item, ast.AST) else item for item in value]
         elif name not in attributes:
             attributes[name] = value
     return copy

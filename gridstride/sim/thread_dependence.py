@@ -36,7 +36,7 @@ def _indices(access):
 
 
 def _depends(node, names):
-    "Return whether an expression contains one of `names`, or something that differs between threads"
+    "Return whether an expression contains one of `names`, or a name whose value differs between threads"
     mentioned = {getattr(part, 'attr', getattr(part, 'id', None)) for part in walk(node)}
     return bool(mentioned & (names | _DIFFERS_BETWEEN_THREADS))
 

@@ -43,7 +43,7 @@ class Signature(NamedTuple):
 
     @property
     def return_type(self):
-        "The result type, by Numba's name"
+        "The result type, under the name that Numba uses"
         return self.result
 
 
@@ -99,5 +99,5 @@ uint = ulong = ulonglong = uintp = size_t = uint64
 
 
 def is_number_type(value):
-    "Return whether `value` is a type of numbers, of NumPy or of this module"
+    "Return whether `value` is a numeric type of NumPy or of this module"
     return isinstance(value, type) and (issubclass(value, np.generic) or value is boolean)

@@ -22,12 +22,12 @@ _C_NAMES = dict(
 class Vector:
     "A value of a vector type: per component, an array with one element per lane"
 
-    def __init__(self, vector_type, parts):
-        self.type, self.parts = vector_type, tuple(parts)
+    def __init__(self, vector_type, components):
+        self.type, self.components = vector_type, tuple(components)
 
     def __getattr__(self, k):
         if k in self.type.attr_names:
-            return self.parts[self.type.attr_names.index(k)]
+            return self.components[self.type.attr_names.index(k)]
         raise AttributeError(f'{self.type} has no {k}; it has {", ".join(self.type.attr_names)}')
 
     def merge(self, mask, old_vector):
@@ -37,7 +37,8 @@ class Vector:
             raise NotSimulated(
                 f'a variable cannot be {self.type} in some threads and {old_type} in others', _ONE_TYPE_HINT
             )
-        return Vector(self.type, (merge(mask, new, old_part) for new, old_part in zip(self.parts, old_vector.parts)))
+        pairs = zip(self.components, old_vector.components)
+        return Vector(self.type, (merge(mask, new, old) for new, old in pairs))
 
     def load(self, ctx, active, index, site):
         "Raise `NotCompiled`, because Numba does not support indices of vectors"
@@ -88,16 +89,16 @@ class VectorType:
 
     def lane_function(self, ctx, active, site, *args):
         "Make a vector from components, and from shorter vectors of the same type"
-        parts = [part for a in args for part in self._components(ctx, active, site, a)]
-        if len(parts) != self.num_elements:
-            problem = f'cuda.{self} takes {self.num_elements} numbers; got {len(parts)}'
+        components = [component for a in args for component in self._components_of(ctx, active, site, a)]
+        if len(components) != self.num_elements:
+            problem = f'cuda.{self} takes {self.num_elements} numbers; got {len(components)}'
             raise ctx.unsupported_error(site, active, problem, '', NotCompiled)
-        return Vector(self, parts)
+        return Vector(self, components)
 
-    def _components(self, ctx, active, site, a):
-        "Return the components that the argument `a` of the type contributes"
+    def _components_of(self, ctx, active, site, a):
+        "Return the components that the argument `a` contributes"
         if isinstance(a, Vector) and a.type.base_type is self.base_type:
-            return a.parts
+            return a.components
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
         hint = 'Pass scalars, or vectors of the same element type.'
