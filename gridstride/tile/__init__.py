@@ -3,7 +3,7 @@
 The Python code of the kernel runs, program by program, on NumPy arrays, with Triton's types and rules. The modules, in
 a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their
 operators), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow`
-(the shadow memory of racecheck and initcheck), `unmasked_axis` (recognizes a forgotten mask by the addresses of a
+(the shadow memory of racecheck and initcheck), `unmasked_axis` (detects a missing mask from the addresses of a
 block), `language` (the names of `triton.language`; `shapes`, `elements`, `reductions`, `randoms`, `hints_and_debug`,
 `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind` (rewrite a function as Triton's compiler
 reads it, and replace the names of `triton.language` in it), `run` (the context of a launch), `kernel` (launches),
@@ -32,7 +32,7 @@ The following is not modelled:
 - the last bits of functions that a GPU approximates (`tl.exp` and similar functions, division of fp32), of sums in
   another order, and of a product and a sum that the compiler fuses;
 - the elements between the rows of a slice: they count as elements of the slice;
-- inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. The use of a name that is missing raises an error.
+- inline PTX, `tl.dot_scaled`, fp8e4b15, Gluon kernels. Using an unsupported name raises an error.
 """
 
 from ..diagnostics.settings import options

@@ -321,8 +321,8 @@ def block_of(x):
 
 def _describe(x):
     if isinstance(x, np.ndarray) or type(x).__module__.startswith('torch'):
-        return 'an array of the host'
-    return 'None' if x is None else f'the text {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
+        return 'a host array'
+    return 'None' if x is None else f'the string {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
 
 
 def to_common_type(a, b, division=False):
@@ -358,7 +358,7 @@ def _convert_number(a, dtype):
 
 
 def _apply_broadcast(operation, a, b):
-    "Compute `f(a, b)` of two arrays; raises `NotCompiled` if they cannot be broadcast"
+    "Compute `operation(a, b)` of two arrays; raises `NotCompiled` if they cannot be broadcast"
     try:
         return operation(a, b)
     except ValueError:

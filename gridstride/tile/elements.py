@@ -1,4 +1,4 @@
-"""Elementwise functions: a part of `triton.language`."""
+"""The elementwise functions of `triton.language`."""
 
 import builtins
 import functools
@@ -62,7 +62,7 @@ def cdiv(x, div):
 
 
 def swizzle2d(i, j, size_i, size_j, size_g):
-    "Map the position (i, j) of a row-major walk over a grid to a walk in groups of `size_g` rows"
+    "Map the index (i, j) of a row-major traversal of a grid to a traversal in groups of `size_g` rows"
     linear_index = i * size_j + j
     group = linear_index // (size_g * size_j) * size_g
     rows = minimum(size_i - group, size_g)
@@ -133,7 +133,7 @@ def mul(x, y, sanitize_overflow=True):
 
 
 def _extreme(x, y, propagate_nan, f_ignoring_nan, f_propagating_nan):
-    "Compute `minimum` or `maximum` by one of two functions of NumPy"
+    "Compute `minimum` or `maximum` with one of two NumPy functions"
     a, b = (block_of(value) if is_number(x) and is_number(y) else value for value in (x, y))
     return compute(a, b, f_propagating_nan if propagate_nan == PropagateNan.ALL else f_ignoring_nan)
 

@@ -1,4 +1,4 @@
-"""Finds the types of expressions that do not run: Triton compiles both branches of an `if`, but here only one runs.
+"""Infers the types of expressions that do not run: Triton compiles both branches of an `if`, but here only one runs.
 
 An expression without side effects becomes a string, its hint, which is evaluated when the type is needed; in a hint, a
 `tl.load` evaluates to ones of its type and shape. An expression with side effects or unknown names has no hint."""
@@ -74,9 +74,10 @@ def _mask_keyword(transformer, call):
 
 
 def _copy_tree(node):
-    """Copy a syntax tree. `copy.deepcopy` would also copy what other libraries attach to its nodes: IPython's
-    tracebacks link each node to its parent, and Python shares its `Load` among all trees, so this would be whole
-    modules"""
+    """Copy a syntax tree.
+
+    `copy.deepcopy` would also follow attributes that other libraries add to nodes: IPython's tracebacks link each node
+    to its parent, and all trees share one `Load` node, so it would copy entire modules."""
     if isinstance(node, list):
         return [_copy_tree(item) for item in node]
     if not isinstance(node, ast.AST):

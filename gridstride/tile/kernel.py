@@ -49,7 +49,7 @@ class CheckedKernel:
 
     fn = property(
         lambda self: self.py_func if unwrap(self.kernel) is self.kernel else checked(self.kernel.fn),
-        doc='the Python function; for a kernel under autotune or heuristics, the kernel below them, as on a GPU',
+        doc='the Python function; for a kernel decorated with autotune or heuristics, the kernel that they wrap',
     )
     jitted = property(lambda self: unwrap(self.kernel), doc='the function decorated with @triton.jit, for other tools')
 
@@ -158,7 +158,7 @@ class CheckedKernel:
 
 
 class _CompiledKernel:
-    "A substitute for a compiled kernel: nothing is compiled, so the counts of registers and memory are fictitious"
+    "A substitute for a compiled kernel: nothing is compiled, so its register and memory counts are placeholders"
 
     n_regs, n_spills, n_max_threads = 32, 0, 1024
 

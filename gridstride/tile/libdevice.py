@@ -1,4 +1,4 @@
-"""The functions of `triton.language.extra.libdevice`: functions of CUDA's device library, elementwise."""
+"""The functions of `triton.language.extra.libdevice`: those of CUDA's device library, applied elementwise."""
 
 import math
 import re
@@ -85,7 +85,7 @@ def int_as_float(x):
 
 
 def _conversion(name):
-    "Return the conversion with a name such as float2int_rn; None for a name of another form"
+    "Return the conversion with a name such as float2int_rn; None for any other name"
     match = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
     if not match:
         return None

@@ -28,7 +28,7 @@ _TYPES_BY_BITS = dict(
 
 
 class Region:
-    """The memory of an array that is an argument, as a flat array, with its shadow.
+    """The memory of an array argument, as a flat array, with its shadow.
 
     Offsets count elements from the beginning of the memory. Element 0 of the array is at `origin`; the array extends
     over `num_elements` elements from `first_offset` on, including the elements between its rows."""
@@ -91,7 +91,7 @@ def _flat_memory(array, name):
 
 
 def _flat_tensor_memory(array, name):
-    "Return the same for a torch tensor; raises `WrongArgument` if a kernel cannot take it"
+    "Implement `_flat_memory` for a torch tensor; raises `WrongArgument` if kernels do not support it"
     if array.device.type != 'cpu':
         raise WrongArgument(f'{name} is on {array.device}: kernels run checked on the CPU; pass {name}.cpu()')
     array = array.detach()
@@ -168,8 +168,8 @@ def _find_unpassed_tensors(ctx, address):
                 yield ctx.regions[-1]
 
 
-# Generations of Python's garbage collector to search, None for all objects: it is fast to search the young objects; a
-# search of all objects takes 0.1 s.
+# Generations of Python's garbage collector to search, None for all objects: searching the young objects is fast,
+# searching all objects takes 0.1 s.
 _GENERATIONS = 0, 1, None
 
 
@@ -211,7 +211,7 @@ def _lane_index(offsets, mask, active_position):
 
 
 def _warn_if_undefined(undef_mask, mask, code):
-    "Give the warning `code` if an active lane is undefined"
+    "Warn with the code `code` if an active lane is undefined"
     if undef_mask is not None and (undef_mask if mask is None else undef_mask & mask).any():
         warn_of_undefined(code)
 
@@ -245,7 +245,7 @@ def _locate(pointers, mask, user_mask, access):
 
 
 def _report_out_of_bounds(region, active_offsets, offsets, mask, has_mask, access):
-    "Raise the finding for the first lane out of bounds, unless memcheck is disabled and the memory has the elements"
+    "Report the first lane out of bounds, unless memcheck is disabled and the memory contains the elements"
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
         return  # an element of another array in the same memory
     if not current().memcheck:

@@ -1,4 +1,4 @@
-"""`tl.dot` as tensor cores compute it: operands are rounded to the types that they take, and summed in fp32."""
+"""`tl.dot` as tensor cores compute it: operands are rounded to an input type, products are accumulated in fp32."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
 
 
 def _mark_undefined(out, a, b, acc):
-    "Mark an element of the product as undefined if its row of `a`, its column of `b` or its element of `acc` has one"
+    "Mark elements of the product whose row of `a`, column of `b` or element of `acc` contains an undefined element"
     if a.undef_mask is None and b.undef_mask is None and (acc is None or acc.undef_mask is None):
         return out
     undef_mask = np.zeros(out.data.shape, bool) if acc is None or acc.undef_mask is None else acc.undef_mask

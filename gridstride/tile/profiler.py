@@ -78,7 +78,7 @@ def _make_module(name, **names):
 
 
 def _submodules():
-    "Return {name: module} of the modules below `triton.profiler`"
+    "Return {name: module} of the submodules of `triton.profiler`"
     hooks = dict.fromkeys(('LaunchHook', 'InstrumentationHook', 'HookManager'), Hook)
     data = dict(
         get=lambda session=0, phase=0: [],
@@ -110,7 +110,7 @@ def _installed_folders():
 
 
 def modules():
-    "Return {name: module} of the profiler and the modules below it"
+    "Return {name: module} of the profiler and its submodules"
     submodules = _submodules()
     names = dict.fromkeys(_SESSION_FUNCTIONS, _do_nothing) | dict(
         start=start, profile=profile, scope=scope, cpu_timed_scope=scope, state=scope, metadata_state=scope

@@ -161,7 +161,7 @@ def _language_function(module_name, name):
 
 
 class _TritonModule:
-    "The names of `triton` that a kernel uses"
+    "The names of `triton` that a kernel may use"
 
     language = language
     cdiv = staticmethod(language.cdiv)

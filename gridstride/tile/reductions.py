@@ -1,4 +1,4 @@
-"""Reductions and scans, sorting and counting: a part of `triton.language`."""
+"""The reductions, scans, sorts and histograms of `triton.language`."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def _any_along(undef_mask, axis, keep_dims):
 
 
 def _reduce(x, reduce, axis, keep_dims, name):
-    "Reduce by `reduce`, a function of NumPy; messages call the operation `name`"
+    "Reduce a block with `reduce`, a NumPy function; messages call the operation `name`"
     x = block_of(x)
     if not x.data.ndim:
         raise compile_error(f'{name} requires a block; got a scalar')
@@ -190,7 +190,7 @@ def associative_scan(input, axis, combine_fn, reverse=False):
 
 
 def _scan(input, axis, reverse, dtype, accumulate, name):
-    "Scan by `accumulate`, a function of NumPy; messages call the operation `name`"
+    "Scan a block with `accumulate`, a NumPy function; messages call the operation `name`"
     x = block_of(input)
     result_type = to_dtype(dtype) if dtype is not None else x.dtype
     if dtype is None and result_type.is_int() and result_type.int_bitwidth < 32:

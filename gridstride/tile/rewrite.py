@@ -1,6 +1,6 @@
-"""Rewrites the function of a kernel to Python that behaves as Triton compiles it, with the same names and lines.
+"""Rewrites the function of a kernel into Python that behaves like compiled Triton, with the same names and lines.
 
-Some constructs of Python have another meaning in Triton:
+Some Python constructs have a different meaning in Triton:
 
 - an assignment makes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
 - `and`, `or` and `not` work elementwise on values of the kernel;
@@ -542,7 +542,7 @@ def types_of(frame):
     }
 
 
-def check_types_kept(types_at_start, types_now, construct='the loop', location='after an iteration of it'):
+def check_types_kept(types_at_start, types_now, construct='the loop', location='after an iteration'):
     "Raise `NotCompiled` if the type of a variable changes in an iteration of a loop, or in a branch"
     for name, initial_type in types_at_start.items():
         if name not in types_now or types_now[name] == initial_type:

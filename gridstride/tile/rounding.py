@@ -32,8 +32,8 @@ def fmod(x, y):
 def float_to_int(values, target):
     """Convert floats to integers as an H100 does: truncate, and saturate at the limits of the type.
 
-    An 8-bit result is the low 8 bits of a 16-bit one. NaN becomes 0; if either type has 64
-    bits, it becomes the value whose top bit alone is set."""
+    An 8-bit result is the low 8 bits of a 16-bit one. NaN becomes 0 or, if either type has 64 bits, the value with only
+    the top bit set."""
     if target.size == 1:
         return float_to_int(values, DTYPES[target.name.replace('8', '16')]).astype(target.np)
     limits = np.iinfo(target.np)

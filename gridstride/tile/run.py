@@ -188,7 +188,7 @@ def differ(a, b):
 # creates a release event. A later atomic on the same element acquires it: all accesses that the event releases happen
 # before the later accesses of the acquiring program. Events refer to the events that were acquired before them,
 # so they form a graph; `_clocks_of` walks it to compute a vector clock, program number -> last stamp, when a race is
-# suspected. `SyncState` is the same in the emulator (`cpp/runtime/vector_clock.h`).
+# suspected. `SyncState` is its counterpart in the emulator (`cpp/runtime/vector_clock.h`).
 class ReleaseEvent:
     """The release of an atomic: it releases the accesses of its program up to `stamp`, and the events acquired before.
 

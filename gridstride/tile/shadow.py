@@ -13,7 +13,7 @@ from .unmasked_axis import missing_mask, missing_mask_of_earlier, overlap
 __all__ = ['Shadow']
 
 
-_FIELD_OF_ACCESS = {'atomic': 'updated by an atomic'}  # access -> its name in findings, if different
+_FIELD_OF_ACCESS = {'atomic': 'updated by an atomic'}  # access -> its field in findings, if different
 
 
 class Shadow:
@@ -142,11 +142,10 @@ class Shadow:
             )
 
     def _may_lose(self, old_values, offsets, value, first_lanes, second_lanes):
-        """Return which pairs of lanes, `first_lanes` and `second_lanes`, that write one element may lose an update.
+        """Return, per pair of lanes that write one element, whether an update may be lost.
 
-        A pair does not lose one if both lanes write the old value of the element, or one value that the lanes did not
-        each compute from the element: a scalar, or the result of a reduction, for which all lanes read before any of
-        them writes."""
+        None is lost if both lanes write the old value of the element, or the same value without having computed it from
+        that element: a scalar, or the result of a reduction, for which all lanes read before any of them writes."""
         stamp, read_offsets = self.latest_read
         is_read_as_block = (self.last_read[offsets[first_lanes]] == stamp) & (
             read_offsets is not None and read_offsets.size > 1

@@ -1,4 +1,4 @@
-"""Creating and reshaping blocks: a part of `triton.language`."""
+"""The functions of `triton.language` that create and reshape blocks."""
 
 import functools
 import math
@@ -222,7 +222,7 @@ def gather(src, index, axis):
 
 
 def axis_of(x, axis, name):
-    "Return the axis as a non-negative number; None stands for all axes. Messages call the function `name`"
+    "Return the axis as a non-negative integer; None means all axes. Messages call the function `name`"
     if axis is None:
         return None
     if not -x.data.ndim <= axis < x.data.ndim:

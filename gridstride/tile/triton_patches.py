@@ -126,7 +126,7 @@ def perf_report(benchmarks):
 
 
 class _CublasLt:
-    "The matrix products of cuBLASLt, with which Triton's tutorials compare"
+    "A substitute for cuBLASLt's matrix products, with which Triton's tutorials compare their own"
 
     def __init__(self, workspace):
         pass
@@ -158,7 +158,7 @@ def _jit(triton_jit):
     "Make a `jit` that calls Triton's for functions of torch and Triton"
 
     def jit(fn=None, **options):
-        "Make a kernel, or a function that kernels call"
+        "Decorate a kernel, or a function that kernels call"
         decorator = _choose_by_module(
             triton_shim.jit if not options else triton_shim.jit(**options), lambda f: triton_jit(f, **options)
         )

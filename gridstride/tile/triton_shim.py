@@ -43,7 +43,7 @@ def _installed_triton():
 
 
 def jit(fn=None, **options) -> Any:
-    "Make a kernel, or a function that kernels call; compiler options are accepted and ignored"
+    "Decorate a kernel, or a function that kernels call; compiler options are accepted and ignored"
     if fn is None:
         return functools.partial(jit, **options)
     triton = _installed_triton()

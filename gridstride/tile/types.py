@@ -30,7 +30,7 @@ class dtype:
 
     def __init__(self, name, np_type, rank, mantissa=0):
         self.name, self.np, self.mantissa = name, np.dtype(np_type), mantissa
-        self.rank = rank  # 0 bool, 1 integer, 2 floating: a number takes the type of a block of its rank or higher
+        self.rank = rank  # 0 bool, 1 integer, 2 floating: a number adopts the type of a block of its rank or higher
         self.size = self.np.itemsize
         self.primitive_bitwidth = self.int_bitwidth = 1 if name == 'int1' else 8 * self.size
         self.fp_mantissa_width = mantissa

@@ -1,4 +1,4 @@
-"""Recognizes a forgotten mask by the addresses of a block: lanes past the end of a row access the elements after it.
+"""Detects a missing mask from the addresses of a block: lanes past the end of a row access the elements after it.
 
 A block of `rows[:, None]*10 + tl.arange(0, 16)[None, :]` in an array of shape (4, 10) moves along axis 1 of the array
 with its own axis 1. Its lanes from 10 on have the addresses of elements of the next row, which another lane or
@@ -42,7 +42,7 @@ def missing_mask_of_earlier(
 
 
 def overlap(offsets, first, line):
-    "Return the advice if the blocks of two programs, on one line, begin closer together than a block is long"
+    "Return the advice if the blocks that two programs access on one line begin less than a block apart"
     if not _is_block(offsets) or offsets.ndim > 1 or _steps(offsets) != [1]:
         return None
     distance = abs(int(offsets[0]) - first)
@@ -92,7 +92,7 @@ def _array_axis(region, step):
 
 
 def _name_of_axis(axis, num_axes):
-    "Return how a kernel writes the indices along an axis of a block"
+    "Return the expression that a hint uses for the indices along an axis of a block"
     if num_axes == 2:
         return ('rows[:, None]', 'columns[None, :]')[axis]
     return 'columns' if num_axes == 1 else 'indices'
