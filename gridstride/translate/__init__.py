@@ -4,11 +4,11 @@ The modules, in a good reading order:
 
 - the input: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
 - from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a subpackage),
-  `verify` (is the tree well formed?);
-- analyses of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (so which of
-  them are an `int` in C), `flow` (which assignments are one variable);
-- from the tree to C: `codegen` (a subpackage), `launcher` (the host's part), `translation` (the text, and the roles of
-  its arguments);
+  `verify` (checks that the tree is well formed);
+- analyses of the tree: `intervals` and `ranges` (the values that an integer can have), `c_types` (chooses which
+  integers are an `int` in C), `flow` (which assignments become one variable);
+- from the tree to C: `codegen` (a subpackage), `launcher` (the host code), `translation` (the generated source, and the
+  roles of its parameters);
 - `engine` (`sim.options(engine='c')`: simulated kernels as compiled CUDA C).
 """
 

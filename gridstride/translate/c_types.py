@@ -216,7 +216,7 @@ def _minimum_arguments(unit):
 
 
 def _resolve_weak(t, weak_type):
-    "Return the type `t` with `weak_type` in place of the type of a Python float, also in a tuple"
+    "Return the type `t` with the type of a Python float replaced by `weak_type`, also in a tuple"
     if isinstance(t, tuple) and not isinstance(t, Array):
         return tuple(_resolve_weak(part, weak_type) for part in t)
     return weak_type if t == WEAK else t

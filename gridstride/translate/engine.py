@@ -33,7 +33,7 @@ from ..sim.memory import View
 from ..sim.records import Records
 from ..support.array_memory import address, byte_bounds, strided_view
 from .codegen.expressions import Expressions
-from .codegen.text import PRIMARY, Text
+from .codegen.code import PRIMARY, Code
 from .kernel import translate
 from .launcher import HOST_GUARD
 from .lowering import Unit, convert
@@ -48,7 +48,7 @@ from .types import INT
 class _MemorySpan(ctypes.Structure):
     """A contiguous span of the arguments' memory: its address and size.
 
-    If a part of it is uninitialized, also two masks: of the bytes that are initialized before, and after the launch.
+    If it is partly uninitialized, also two masks: the bytes that are initialized before and after the launch.
     """
 
     _fields_ = [
@@ -99,10 +99,10 @@ def _merge_overlapping(spans):
     return merged
 
 
-# Each translation is in a namespace of its own, with a function that takes the addresses of the kernel's arguments, so
-# that several kernels can be compiled at once; nvcc can compile the same text. `#line` directives name the lines of
-# Python for messages. Their file names contain a number in place of the real name, because the name of a notebook's
-# cell differs per session, and the compilation cache is keyed on the text.
+# Each translation is in its own namespace, with a function that takes the addresses of the kernel's arguments, so that
+# several kernels can be compiled at once; nvcc can compile the same source. `#line` directives refer to the lines of
+# Python for messages. Their file names contain a number instead of the real name, because the name of a notebook's
+# cell differs per session, and the compilation cache is keyed on the source.
 
 
 def entry_function(translation, number, kernel):
@@ -122,7 +122,7 @@ def combine_translations(
     python_files=None,  # a list, to which the Python files are appended; `#line` directives then name lines of Python
 ) -> str:  # CUDA C without the launchers, and `enter_0`, `enter_1`, ...
     "Return one CUDA C source that contains several translations"
-    includes, parts = {}, []
+    includes, namespaces = {}, []
     for number, translation in enumerate(translations):
         lines = translation.split(HOST_GUARD)[0].split('\n')
         includes.update((line, None) for line in lines if line.startswith('#include'))
@@ -130,12 +130,12 @@ def combine_translations(
         if python_files is not None:
             lines = _add_line_directives(lines, translation.lines, python_files)
         text = '\n'.join('' if line.startswith('#include') else line for line in lines)
-        parts.append(
+        namespaces.append(
             f'namespace t{number} {{\n'
             + text.replace(f'__global__ void {translation.kernel}(', f'__global__ void {name}(')
             + f'\n}}\n{entry_function(translation, number, name)}\n'
         )
-    return '\n'.join([*includes, *parts])
+    return '\n'.join([*includes, *namespaces])
 
 
 def _digest(text):
@@ -325,7 +325,7 @@ class CheckedArrays(Arrays):
         return [add(view.offset, add(_leading_offset(view), offset))]
 
     def subview(self, node, view, indices):
-        "Return the part of `view` at the given indices, each of which is checked"
+        "Return the subview of `view` at the given indices, each of which is checked"
 
         def check(i, size):
             if isinstance(i, ast.Slice) or size is None:
@@ -343,7 +343,7 @@ def _access_kind(node):
 
 
 def _leading_offset(view):
-    "Return the offset of the part of a C array that the leading indices of a view select"
+    "Return the offset of the row of a C array that the leading indices of a view select"
     if not view.leading_indices:
         return ZERO
     dims = view.memory.dims
@@ -360,7 +360,7 @@ class CheckedExpressions(Expressions):
         args = [f'(long long)({self.fit(a, "long long").text})' for a in expr.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
         access, array = expr.value
-        return Text(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
+        return Code(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def element_at(self, memory, indices):
         "Write an element; a single index counts from the first element of a C array of any number of dimensions"
@@ -419,13 +419,13 @@ def _exception(compiled_kernel, arrays):
 
 
 def _call_site(finding):
-    "Return (line, its text, its file) of the call in the kernel that led to the finding; None if it is in the kernel"
+    "Return (line, source line, file) of the call in the kernel that led to the finding; None if it is in the kernel"
     calls = finding.calls
     return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
 def _call_in_python(call, files, numbered_files):
-    "Return a `Call` with its Python file and the text of its line"
+    "Return a `Call` with its Python file and source line"
     file = files[numbered_files.index(matching_file(call.file, numbered_files))]
     return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 

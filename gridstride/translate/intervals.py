@@ -24,7 +24,7 @@ def is_within(a, b):
 
 
 def hull(a, b):
-    """Return the least interval that contains both; None is the empty interval.
+    """Return the smallest interval that contains both; None is the empty interval.
 
     >>> hull((0, 3), (7, 9))
     (0, 9)"""
@@ -82,7 +82,7 @@ def _mod(a, b):
 
 
 def _all_ones(n):
-    "Return the least number 2**k - 1 that is not smaller than `n`"
+    "Return the smallest number 2**k - 1 that is at least `n`"
     return (1 << n.bit_length()) - 1
 
 
@@ -141,7 +141,7 @@ _WIDENING_BOUNDS = sorted(
 
 
 def widen(old, new):
-    "Return an interval that contains both; a bound that grows jumps to the next of `_WIDENING_BOUNDS`, so growth ends"
+    "Return an interval that contains both; a bound that grows jumps to the next of a finite set, so iterations end"
     if old is None:
         return new
     low = old[0] if new[0] >= old[0] else max(bound for bound in _WIDENING_BOUNDS if bound <= new[0])

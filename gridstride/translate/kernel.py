@@ -1,4 +1,4 @@
-"""`to_cuda`: translates a kernel in Numba's dialect to CUDA C that a person could have written."""
+"""`to_cuda`: translates a kernel in Numba's dialect to readable CUDA C."""
 
 import ast
 import os
@@ -8,7 +8,7 @@ from .codegen.body import Body
 from .codegen.expressions import Expressions
 from .codegen.lines import Line
 from .codegen.names import Names
-from .codegen.text import Unsupported
+from .codegen.code import Unsupported
 from .intervals import hull
 from .launcher import launcher_lines, join_in_lines
 from .lowering import Unit
@@ -80,7 +80,7 @@ def _type_and_name(parameter, writer):
 
 
 def _function_head(function, body, writer, unit):
-    "Return the text that begins a function, and the (type, name) of its parameters"
+    "Return the head of a function definition, and the (type, name) of its parameters"
     params = [_type_and_name(e, writer) for e in body.parameters]
     if function is unit.main:
         unused_parameters = [e for e in body.parameters if not body.is_used(e)]
@@ -141,7 +141,7 @@ def _initializer(array, dtype, writer):
 
 
 def _types_of_arguments(source, args):
-    "Return the type of each argument, from the examples or the signature, with those of the defaults"
+    "Return the type of each argument, from the examples or the signature; types of defaults come last"
     parameters = source.tree.args
     if parameters.vararg or parameters.kwarg or parameters.kwonlyargs:
         construct = 'a kernel cannot have *args, **kwargs or keyword-only arguments'
@@ -185,9 +185,9 @@ def to_cuda(
     """Translate a kernel to readable CUDA C with the same names, statements and comments.
 
     Example: `src = to_cuda(scale_k, x, out)`, then `cuda_kernel(src)[grid, block](*src.pack((x, out)))`. The examples
-    are arrays, tensors, scalars, and tuples of these; only their types and layouts count.
+    are arrays, tensors, scalars, and tuples of these; only their types and layouts matter.
 
-    An array becomes a pointer, and a parameter per size and stride that the kernel needs. The text ends with
+    An array becomes a pointer, and a parameter per size and stride that the kernel needs. The source ends with
     `launch_<kernel>`, a host function that takes the kernel's arguments as tensors and scalars, then grid, block and
     bytes of shared memory.
 
@@ -234,8 +234,8 @@ def _write(unit, writer, source, argument_types):
     bodies = {function: Body(function, names, writer) for function in order}
     for body in bodies.values():
         body.prepare()
-    parts = [_function(function, body, writer, unit) for function, body in bodies.items()]
-    return _assemble(unit, writer, source, argument_types, bodies[unit.main], parts)
+    definitions = [_function_lines(function, body, writer, unit) for function, body in bodies.items()]
+    return _assemble(unit, writer, source, argument_types, bodies[unit.main], definitions)
 
 
 def _name_globals(unit, order):
@@ -255,7 +255,7 @@ def _name_globals(unit, order):
     return names
 
 
-def _function(function, body, writer, unit):
+def _function_lines(function, body, writer, unit):
     "Return the lines of one function"
     tree, line = function.source.tree, function.source.tree.lineno
     body.cursor = tree.body[0].lineno - 1
@@ -310,7 +310,7 @@ def _write_body(function, body):
 
 
 def _one_line_function(head, lines):
-    "Return the text of a function that is a single return statement and fits on one line; else None"
+    "Return the definition of a function that is a single return statement and fits on one line; else None"
     if len(lines) == 1 and '\n' not in head:
         text = lines[0].text
         if text.startswith('return ') and len(head) + len(text) < 110:
@@ -321,8 +321,8 @@ def _one_line_function(head, lines):
 _LOCAL_HEADERS = ('assert.h', 'stdio.h')
 
 
-def _assemble(unit, writer, source, argument_types, body, parts):
-    "Return the `Translation`: the text of all parts, its parameters, and its lines of Python"
+def _assemble(unit, writer, source, argument_types, body, definitions):
+    "Return the `Translation`: the source with all function definitions, its parameters, and its lines of Python"
     names = [a.arg for a in source.tree.args.args]
     constants = _constants(unit, writer)
     first_lines = _title(source.name, names, argument_types, unit)
@@ -340,7 +340,7 @@ def _assemble(unit, writer, source, argument_types, body, parts):
         if section:
             lines += ([''] if lines else []) + section
     line_of_python = {}
-    for function_lines in parts:
+    for function_lines in definitions:
         lines.append('')
         for line in function_lines:
             if line.file_line:

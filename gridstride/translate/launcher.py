@@ -44,7 +44,7 @@ _COOPERATIVE = (
 
 
 def join_in_lines(parts, start, width=120):
-    "Join the parts with commas, in lines of at most `width` columns; the first line follows the text `start`"
+    "Join the parts with commas, in lines of at most `width` columns; the first line follows the string `start`"
     lines = [start]
     for n, part in enumerate(parts):
         part += ',' if n + 1 < len(parts) else ''
@@ -74,7 +74,7 @@ def launcher_lines(unit, params):
 
 
 def _choose_names(param_names):
-    "Return {name: that name, or a similar one that is not in `param_names`} for the launcher's own variables"
+    "Return {name: unused name} of the launcher's own variables: the name, with a suffix if it is in `param_names`"
     return {n: n if n not in param_names else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 

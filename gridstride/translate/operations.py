@@ -20,8 +20,7 @@ NEGATED_COMPARISON = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!
 class Operation(NamedTuple):
     """An operation of expressions.
 
-    `operand_kinds`: one kind of type per operand; one with `*` stands for any number of operands, one with `?` is
-    optional.
+    `operand_kinds`: one kind of type per operand; `*` after a kind means any number of operands, `?` an optional one.
     `result_kinds`: the kinds of type that the result may have.
     The kinds are: integer (bool included), real, bool, number (all of these), void, tuple, array, object. An operand
     may also be `any`, or `same`: an integer if the result is an integer, else any number.
@@ -108,7 +107,7 @@ OPERATIONS = {
     # An operation on an operand without a type; lowering iterates until none is left
     'unknown': Operation('any any', 'unknown'),
 }
-LOWERED_AWAY = {'tuple', 'object', 'unknown'}  # operations that are not left after lowering
+LOWERED_AWAY = {'tuple', 'object', 'unknown'}  # operations that lowering removes
 
 # The fields of each kind of statement: name -> kind of value (`verify._IS_VALID_FIELD`). A `symbol` is the operator of
 # a statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.

@@ -80,7 +80,7 @@ class _Values:
     )
 
     def bound_grid(self, expr, interval):
-        "Bound `blockIdx.x * blockDim.x` and the like: an axis of the grid has at most `INT_LIMIT` threads"
+        "Bound products such as `blockIdx.x * blockDim.x`: an axis of the grid has at most `INT_LIMIT` threads"
         if expr.op != 'mul' or self.unit.wide:
             return interval
         names = {operand.value for operand in expr.args if operand.op == 'builtin'}
@@ -313,11 +313,11 @@ class _Conditions:
 
 
 # The state at the head of a loop is a fixed point: the body is interpreted from that state, and the state after the
-# body is joined with it, until nothing changes. The interval of `i` in `i += 1` would grow in each iteration without
-# end. So from the third iteration on, an interval that still grows is widened (`widen_at_head`): by what an iteration
-# adds times the number of iterations if both are bounded (`growth`), else to the next of a few bounds (`widen`).
-# Widening may go too far, so two more iterations narrow the intervals again. A last iteration from the fixed point
-# records the intervals of the expressions in the body.
+# body is joined with it, until nothing changes. The interval of `i` in `i += 1` would grow in every iteration, forever.
+# So from the third iteration on, an interval that still grows is widened (`widen_at_head`): by the increment per
+# iteration times the trip count if both are bounded (`growth`), else to the next of a few bounds (`widen`). Widening
+# may go too far, so two more iterations narrow the intervals again. A last iteration from the fixed point records the
+# intervals of the expressions in the body.
 class _Blocks:
     "Interprets statements on intervals: one method `_run_...` per kind of statement"
 
@@ -465,7 +465,7 @@ class _Blocks:
         return widen(old, new)
 
     def growth(self, variable, body, times):
-        "Return the interval of the sum that `times` runs of `body` add to `variable`; None if they change it otherwise"
+        "Return the interval of the total that `times` runs of `body` add to `variable`; None if they do not only add"
         low = high = 0
         assigned_variables = {stmt.var for stmt in statements(body) if hasattr(stmt, 'var')}
         for stmt in body:
@@ -591,7 +591,7 @@ def _is_pair(interval):
 
 
 def _join_states(a, b):
-    "Join the states of two paths that meet: None is that of an unreachable path"
+    "Join the states of two paths that meet; None is the state of an unreachable path"
     if a is None or b is None:
         return b if a is None else a
     return {

@@ -12,10 +12,10 @@ from ..support.function_source import SourceMissing, source_of
 
 
 class Untranslatable(KernelError, NotImplementedError):
-    """Raised for a part of a kernel that `to_cuda` cannot write in CUDA C.
+    """Raised for a construct in a kernel that `to_cuda` cannot express in CUDA C.
 
-    The message names the part, the line, the reason and a hint. `construct` describes the part; `kernel`, `file`,
-    `line` and `source` (the text of the line) give its location.
+    The message has the construct, its line, the reason and a hint. `construct` describes it; `kernel`, `file`, `line`
+    and `source` (the source line) are its location.
     """
 
     kind = 'not translated'
@@ -58,7 +58,7 @@ class Source:
         self.comments, self.blank_lines = _find_comments(source.text)
 
     def segment(self, node):
-        "Return the text of a node of the tree, which must be on one line"
+        "Return the source of a node of the tree, which must be on one line"
         line = self.lines[node.lineno - 1].encode()  # columns count bytes
         return line[node.col_offset : node.end_col_offset].decode()
 
@@ -93,7 +93,7 @@ class Source:
 
 
 def _find_comments(text):
-    "Return ({line: (column, comment, whether the line has no code)}, {line without text})"
+    "Return ({line: (column, comment, whether the line has no code)}, {blank line})"
     comments = {}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

@@ -17,12 +17,12 @@ Parameter = namedtuple('Parameter', 'type name kind path dim')
 class Translation(str):
     """The CUDA C of a kernel, a string with these attributes:
 
-    - `kernel`, the kernel's name, and `params`, one `Parameter` per parameter that it has in C;
+    - `kernel`, the kernel's name, and `params`, one `Parameter` per parameter of the C kernel;
     - `lines`, which maps the number of a line to (file, line) of the Python source;
     - `pack(args)`, which converts arguments of the Python kernel to those of `cuda_kernel(text)`.
 
     `argument_types`, `names` and `defaults` describe the Python kernel's parameters; `minimums` maps the names of C
-    parameters to the least value that they may have.
+    parameters to their smallest allowed values.
     """
 
     def __new__(cls, text, kernel, params, lines, argument_types, names, defaults, minimums):

@@ -7,9 +7,8 @@ from .types import INT, INTEGERS, Array, is_unsigned
 
 
 # An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
-# `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` holds the remaining
-# properties of an operation, besides its operands: the constant of a `const`, the variable of a `var`, the memory of a
-# `load`.
+# `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` holds the properties
+# of an operation besides its operands: the constant of a `const`, the variable of a `var`, the memory of a `load`.
 class Expr:
     "An expression of the type `type`: the operation `op` on the operands `args`"
 
@@ -57,7 +56,7 @@ def walk(expr):
 
 
 def constant_value(expr):
-    "Return the value of an expression of constants, a Python number; None if it has other operands"
+    "Return the value of a constant expression as a Python number; None if it is not constant"
     if expr.op == 'const':
         return expr.value
     if expr.op == 'global':

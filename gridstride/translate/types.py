@@ -85,8 +85,8 @@ def join_types(a, b, doubles):
     if not (is_number(a) and is_number(b)):
         if isinstance(a, Array) or isinstance(b, Array) or is_number(a) or is_number(b) or len(a) != len(b):
             return None
-        parts = tuple(join_types(x, y, doubles) for x, y in zip(a, b))
-        return None if None in parts else parts
+        item_types = tuple(join_types(x, y, doubles) for x, y in zip(a, b))
+        return None if None in item_types else item_types
     if doubles or a in INTEGERS and b in INTEGERS:
         return str(np.promote_types(a, b))
     low, high = sorted((a, b), key=lambda t: _RANK.get(t, 0))
@@ -94,7 +94,7 @@ def join_types(a, b, doubles):
 
 
 def arithmetic_type(a, b, doubles):
-    "Return the type of `a+b` and the like"
+    "Return the result type of an arithmetic operation such as `a + b`"
     if a in INTEGERS and b in INTEGERS:
         return UINT if is_unsigned(a) and is_unsigned(b) else INT
     return join_types(a, b, doubles)

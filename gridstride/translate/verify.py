@@ -12,7 +12,7 @@ from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
 class MalformedTree(AssertionError):
-    "A tree is not well formed; the message has the violation, the function and the line"
+    "Raised for a tree that is not well formed; the message has the violation, the function and the line"
 
 
 def verify(unit, types_are_final=False):

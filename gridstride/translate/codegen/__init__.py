@@ -5,7 +5,7 @@ module.
 
 | module | contents |
 |---|---|
-| `text` | the text of an expression, and its precedence |
+| `code` | the C code of an expression, with its precedence and type |
 | `helpers` | helper functions of the generated C |
 | `literals`, `conversions`, `arithmetic`, `conditions`, `elements`, `calls` | mixins of `Expressions` |
 | `expressions` | `Expressions` |

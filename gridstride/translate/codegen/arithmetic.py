@@ -4,7 +4,7 @@ from ..c_types import c_int_type
 from ..intervals import ALL, INT32, UINT32, hull, dtype_interval, is_within
 from ..tree import Expr, constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
-from .text import (
+from .code import (
     BITAND,
     BITOR,
     BITXOR,
@@ -15,8 +15,8 @@ from .text import (
     TIMES,
     UNARY,
     WIDE_TYPES,
-    Text,
-    binary_text,
+    Code,
+    binary_code,
     parenthesize,
 )
 
@@ -59,34 +59,34 @@ class Arithmetic:
             return self.real_division(expr)
         op, precedence = _OPERATORS[expr.op]
         a, b = self.operands_in(expr.args, C_NAMES[expr.type])
-        return Text(binary_text(op, a, b, precedence), precedence, C_NAMES[expr.type])
+        return Code(binary_code(op, a, b, precedence), precedence, C_NAMES[expr.type])
 
     def operands_in(self, args, type):
-        "Return one `Text` per operand, with casts such that C computes in `type`"
-        texts = [self.write(a) for a in args]
+        "Return one `Code` per operand, with casts such that C computes in `type`"
+        operands = [self.write(a) for a in args]
         if type == '__half':
             return [self.as_type(a, type) for a in args]
         for n, a in enumerate(args):
             if (
-                CONVERSION_RANK[texts[n].type] > CONVERSION_RANK[type]
-                or texts[n].type == '__half'
+                CONVERSION_RANK[operands[n].type] > CONVERSION_RANK[type]
+                or operands[n].type == '__half'
                 or a.op == 'const'
                 and a.type in REAL
-                and texts[n].type != type
+                and operands[n].type != type
             ):
-                texts[n] = self.as_type(a, type)
-        if max((text.type for text in texts), key=CONVERSION_RANK.get) != type:
+                operands[n] = self.as_type(a, type)
+        if max((operand.type for operand in operands), key=CONVERSION_RANK.get) != type:
             n = next((n for n, a in enumerate(args) if a.op == 'const'), 0)
-            texts[n] = self.as_type(args[n], type)
-        return texts
+            operands[n] = self.as_type(args[n], type)
+        return operands
 
     def real_division(self, expr):
         "Write Python's `//` or `%` of floats as a call: `real_mod(x, y)`"
         type = C_NAMES[expr.type]
         a, b = (self.as_type(operand, type) for operand in expr.args)
         if expr.op == 'cmod':
-            return Text(f"fmod{'f' * (type == 'float')}({a.text}, {b.text})", PRIMARY, type)
-        return Text(
+            return Code(f"fmod{'f' * (type == 'float')}({a.text}, {b.text})", PRIMARY, type)
+        return Code(
             f"{self.helper_name('real_floor_div' if expr.op == 'floordiv' else 'real_mod', type)}({a.text}, {b.text})",
             PRIMARY,
             type,
@@ -97,8 +97,8 @@ class Arithmetic:
         op, precedence = _OPERATORS[expr.op]
         is_modular = expr.op in ('add', 'sub', 'mul')
         if expr.type == BOOL:
-            return Text(
-                binary_text(op, self.write(expr.args[0]), self.write(expr.args[1]), precedence), precedence, 'bool'
+            return Code(
+                binary_code(op, self.write(expr.args[0]), self.write(expr.args[1]), precedence), precedence, 'bool'
             )
         low_bits_only = low_bits_only and is_modular and not self.unit.wide
         a, b = (self.write(operand, low_bits_only) for operand in expr.args)
@@ -109,14 +109,14 @@ class Arithmetic:
         if expr.op in ('floordiv', 'mod') and not self.has_nonnegative_operands(expr):
             return self.floor_division(expr, a, b)
         a, b, type = self.widen(expr, a, b)
-        return Text(binary_text(op, a, b, precedence), precedence, type)
+        return Code(binary_code(op, a, b, precedence), precedence, type)
 
     def low_operation(self, expr, a, b, op, precedence):
         "Write `a op b` where only the low 32 bits matter: no cast to 64 bits"
         if self.interval(expr)[0] < 0 and all(is_within(self.interval(operand), INT32) for operand in expr.args):
             a, b = (self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b))
-        return Text(
-            binary_text(op, a, b, precedence, expr.op == 'add' and b.precedence == PLUS),
+        return Code(
+            binary_code(op, a, b, precedence, expr.op == 'add' and b.precedence == PLUS),
             precedence,
             'unsigned int' if 'unsigned int' in (a.type, b.type) else 'int',
         )
@@ -165,7 +165,7 @@ class Arithmetic:
             else 'long long'
         )
         a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), expr.args))
-        return Text(
+        return Code(
             f"{self.helper_name('floor_div' if expr.op == 'floordiv' else 'floor_mod', type)}({a.text}, {b.text})",
             PRIMARY,
             type,
@@ -182,7 +182,7 @@ class Arithmetic:
                 a = self.cast(a, 'int' if is_within(self.interval(expr.args[0]), INT32) else 'long long')
             if a.type == 'int' and not is_within(self.interval(expr), INT32) and not low_bits_only:
                 a = self.cast(a, 'long long')
-        return Text(f'-{parenthesize(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
+        return Code(f'-{parenthesize(a)}' if not a.text.startswith('-') else f'-({a.text})', UNARY, a.type)
 
     def _expr_invert(self, expr):
         a = self.write(expr.args[0])
@@ -190,7 +190,7 @@ class Arithmetic:
             a = self.as_type(expr.args[0], 'unsigned long long')
         elif a.type in ('bool', 'unsigned int', 'unsigned long long'):
             a = self.cast(a, 'long long' if a.type[0] == 'u' else 'int')
-        return Text(f'~{parenthesize(a)}', UNARY, a.type)
+        return Code(f'~{parenthesize(a)}', UNARY, a.type)
 
     def _expr_pow(self, expr):
         a, k = expr.args[0], constant_value(expr.args[1])
@@ -205,7 +205,7 @@ class Arithmetic:
         if k == 0:
             return self.integer_literal(1)
         type = 'unsigned long long' if expr.type == UINT else 'long long'
-        return Text(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(expr.args[1])})", PRIMARY, type)
+        return Code(f"{self.helper_name('int_pow', type)}({self.text(a)}, {self.text(expr.args[1])})", PRIMARY, type)
 
     def record_interval(self, expr, interval):
         "Record the interval of `expr`, which code generation has created, and return `expr`"
@@ -214,19 +214,19 @@ class Arithmetic:
         return expr
 
     def small_power(self, t, k, type):
-        "Write the text `t` to the power `k`, 1 to 4: `x*x*x`, or calls of `square` if `t` is long"
+        "Write `t` to the power `k`, 1 to 4: `x*x*x`, or calls of `square` if `t` is long"
         if k == 1:
             return t
         if len(t.text) > 12:
             square = f"{self.helper_name('square', t.type)}({t.text})"
             return (
-                Text(square, PRIMARY, t.type)
+                Code(square, PRIMARY, t.type)
                 if k == 2
-                else Text(f'{square}*{parenthesize(t)}', TIMES, t.type)
+                else Code(f'{square}*{parenthesize(t)}', TIMES, t.type)
                 if k == 3
-                else Text(f'square({square})', PRIMARY, t.type)
+                else Code(f'square({square})', PRIMARY, t.type)
             )
-        return Text('*'.join([parenthesize(t)] * k), TIMES, t.type)
+        return Code('*'.join([parenthesize(t)] * k), TIMES, t.type)
 
     def _expr_abs(self, expr):
         a = self.write(expr.args[0])
@@ -235,10 +235,10 @@ class Arithmetic:
         if expr.type in ('int8', 'int16') and not is_within(
             (0, -self.interval(expr.args[0])[0]), dtype_interval(expr.type)
         ):
-            return Text(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
+            return Code(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
         if a.type != 'long long' and is_within(self.interval(expr), INT32) and not self.unit.wide:
-            return Text(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
-        return Text(f'llabs({a.text})', PRIMARY, 'long long')
+            return Code(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
+        return Code(f'llabs({a.text})', PRIMARY, 'long long')
 
     def _expr_min(self, expr):
         return self.extremum(expr, 'min', 'least')
@@ -268,4 +268,4 @@ class Arithmetic:
                 else t
                 for operand in expr.args
             )
-        return Text(f'{name}({a.text}, {b.text})', PRIMARY, type)
+        return Code(f'{name}({a.text}, {b.text})', PRIMARY, type)

@@ -1,10 +1,10 @@
-"""Writes calls: of functions of CUDA, of device functions, and atomic operations."""
+"""Writes calls of CUDA functions and device functions, and atomic operations."""
 
 from ..intervals import INT32, UINT32, is_within
 from ..tree import constant_value
 from ..types import BOOL, C_NAMES, INT, REAL, UINT
 from .helpers import atomic_helper
-from .text import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Text, binary_text, parenthesize
+from .code import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Code, binary_code, parenthesize
 
 
 _NATIVE_ATOMICS = {
@@ -20,9 +20,9 @@ _NATIVE_ATOMICS = {
 }  # C type -> the atomic operations that CUDA has for it
 
 
-# An atomic operation that CUDA does not have is written as a compare-and-swap loop.
+# An atomic operation that CUDA lacks is written as a compare-and-swap loop.
 class Calls:
-    "Writes calls: of functions of CUDA, of device functions, and atomic operations"
+    "Writes calls of CUDA functions and device functions, and atomic operations"
 
     def _expr_math(self, expr):
         type = C_NAMES[expr.type]
@@ -31,22 +31,22 @@ class Calls:
             for n, a in enumerate(expr.args)
         ]
         if expr.value == 'pow' and expr.args[0].type in REAL and constant_value(expr.args[1]) == 0.5:
-            return Text(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
-        return Text(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
+            return Code(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
+        return Code(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
 
     def _expr_test_real(self, expr):
         a = self.write(expr.args[0])
-        return Text(f"{expr.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
+        return Code(f"{expr.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
 
     def _expr_pointer_to(self, expr):
-        return Text(f'&{self.write(expr.args[0]).text}', UNARY, '*')
+        return Code(f'&{self.write(expr.args[0]).text}', UNARY, '*')
 
     def _expr_call(self, expr):
         c = expr.value
         if 'cooperative_groups' in c.name:
             self.headers.add('cooperative_groups.h')
         args = [self.pass_argument(a, t) for a, t in zip(expr.args, (*c.parameter_types, *[None] * len(expr.args)))]
-        return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.result_type)
+        return Code(f"{c.name}({', '.join(args)})", PRIMARY, c.result_type)
 
     def pass_argument(self, expr, type):
         "Write an argument of a CUDA function whose parameter has the C type `type`"
@@ -70,15 +70,15 @@ class Calls:
         value, mask, lane, *width = expr.args
         value_text = self.write(value)
         if value_text.type == 'bool':
-            value_text = Text(value_text.text, value_text.precedence, 'int')
+            value_text = Code(value_text.text, value_text.precedence, 'int')
         args = [
             self.mask_literal(mask) if mask.op == 'const' else self.text(mask),
             value_text.text,
             self.text(lane),
             *map(self.text, width),
         ]
-        t = Text(f"{expr.value}({', '.join(args)})", PRIMARY, value_text.type)
-        return Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
+        t = Code(f"{expr.value}({', '.join(args)})", PRIMARY, value_text.type)
+        return Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
     def _expr_bits(self, expr):
         a, interval = self.write(expr.args[0]), self.interval(expr.args[0])
@@ -100,16 +100,16 @@ class Calls:
             a = self.cast(a, type)
         t = f"__{expr.value}{'' if is_narrow else 'll'}({a.text})"
         if expr.value != 'brev':
-            return Text(t, PRIMARY, 'int')
+            return Code(t, PRIMARY, 'int')
         type = 'unsigned int' if is_narrow else 'unsigned long long'
         return self.cast(
-            Text(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT else type
+            Code(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT else type
         )
 
     def _expr_field(self, expr):
         variable = expr.args[0].value
         type = variable.result_of.c_results[expr.value]
-        return Text(
+        return Code(
             f'{variable.c_name}.{variable.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type)
         )
 
@@ -120,7 +120,7 @@ class Calls:
             args += self.device_arguments(argument, parameter)
         for layout_param in callee.layout_params:
             args.append(self.layout_argument(expr, *layout_param))
-        return Text(f"{callee.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(callee.c_result, callee.c_result))
+        return Code(f"{callee.c_name}({', '.join(args)})", PRIMARY, PROMOTED.get(callee.c_result, callee.c_result))
 
     def device_arguments(self, argument, parameter):
         "Return the C arguments for an argument of a device function: several for a tuple, none for an unused parameter"
@@ -172,7 +172,7 @@ class Calls:
         type = C_NAMES[memory.dtype]
         args = [self.as_element(v, memory) for v in values]
         if op in _NATIVE_ATOMICS.get(type, ''):
-            return Text(f"atomic{self._ATOMIC_NAMES[op]}({address}, {', '.join(a.text for a in args)})", PRIMARY, type)
+            return Code(f"atomic{self._ATOMIC_NAMES[op]}({address}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
             return self.atomic_subtraction(address, args[0], type)
         if type == 'long long' and op in _NATIVE_ATOMICS['unsigned long long']:
@@ -181,16 +181,16 @@ class Calls:
             return self.atomic_call(op[3:], memory, address, values)
         name, text = atomic_helper(op, memory.dtype)
         self.helpers.setdefault((name, type), text)
-        return Text(f'{name}({address}, {args[0].text})', PRIMARY, type)
+        return Code(f'{name}({address}, {args[0].text})', PRIMARY, type)
 
     def atomic_subtraction(self, address, a, type):
         "Write an atomic subtraction as an addition"
         if type in ('float', 'double'):
-            return Text(f'atomicAdd({address}, -{parenthesize(a)})', PRIMARY, type)
+            return Code(f'atomicAdd({address}, -{parenthesize(a)})', PRIMARY, type)
         if type == 'unsigned long long':
-            return Text(f'atomicAdd({address}, -(unsigned long long){parenthesize(a)})', PRIMARY, type)
+            return Code(f'atomicAdd({address}, -(unsigned long long){parenthesize(a)})', PRIMARY, type)
         return self.atomic_as_unsigned(
-            'atomicAdd', address, [Text(f'-{parenthesize(self.cast(a, "long long"))}', UNARY, 'long long')]
+            'atomicAdd', address, [Code(f'-{parenthesize(self.cast(a, "long long"))}', UNARY, 'long long')]
         )
 
     def atomic_as_unsigned(self, name, address, args):
@@ -201,13 +201,13 @@ class Calls:
         ]
         call = f"{name}((unsigned long long *){address}, {', '.join(texts)})"
         return (
-            Text(call, PRIMARY, 'unsigned long long')
+            Code(call, PRIMARY, 'unsigned long long')
             if self.result_is_unused
-            else Text(f'(long long){call}', UNARY, 'long long')
+            else Code(f'(long long){call}', UNARY, 'long long')
         )
 
     def _expr_view(self, expr):
-        return Text(expr.value.memory.c_name, PRIMARY, '*')
+        return Code(expr.value.memory.c_name, PRIMARY, '*')
 
 
 def views_of(argument, parameter, memory):

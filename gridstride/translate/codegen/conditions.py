@@ -4,7 +4,7 @@ from ..intervals import INT32, comparison_rounds, is_within
 from ..tree import Expr
 from ..operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
-from .text import (
+from .code import (
     AND,
     CONDITIONAL,
     CONVERSION_RANK,
@@ -14,8 +14,8 @@ from .text import (
     PRIMARY,
     PROMOTED,
     UNARY,
-    Text,
-    binary_text,
+    Code,
+    binary_code,
     parenthesize,
 )
 
@@ -36,35 +36,35 @@ class Conditions:
             return self.connective(expr, 'land' if expr.op == 'value_land' else 'lor')
         t = self.write(expr)
         if expr.type in REAL:
-            return Text(
-                binary_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
+            return Code(
+                binary_code('!=', t if t.type != '__half' else self.cast(t, 'float'), Code('0', PRIMARY, 'int'), EQUAL),
                 EQUAL,
                 'bool',
             )
         return (
             t
             if expr.op in ('var', 'and', 'call')
-            else Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+            else Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
         )
 
     def _expr_truth(self, expr):
         t = self.condition(expr.args[0])
-        return t if t.type == 'bool' else Text(binary_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return t if t.type == 'bool' else Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_flag(self, expr):
-        return Text(binary_text('!=', self.write(expr.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return Code(binary_code('!=', self.write(expr.args[0]), Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_not(self, expr):
         a = expr.args[0]
         if a.op == 'cmp' and all(operand.type in INTEGERS for operand in a.args):
             return self._expr_cmp(a, NEGATED_COMPARISON[a.value])
-        return Text(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
+        return Code(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
 
     def connective(self, expr, op):
         "Write `a && b` or `a || b`"
         symbol, precedence = ('&&', AND) if op == 'land' else ('||', OR)
         a, b = (self.condition(operand) for operand in expr.args)
-        return Text(binary_text(symbol, a, b, precedence, b.precedence == precedence), precedence, 'bool')
+        return Code(binary_code(symbol, a, b, precedence, b.precedence == precedence), precedence, 'bool')
 
     def _expr_land(self, expr):
         return self.connective(expr, 'land')
@@ -89,13 +89,13 @@ class Conditions:
                 self.record_interval(Expr('var', a.type, value=expr.value), self.interval(a)),
             )
         select = self.record_interval(Expr('select', expr.type, (None, *order_operands(a, b))), self.interval(expr))
-        return Text(*self.conditional(select, C_NAMES[expr.type] if expr.type in REAL else None, test))
+        return Code(*self.conditional(select, C_NAMES[expr.type] if expr.type in REAL else None, test))
 
     def _expr_select(self, expr):
-        return Text(*self.conditional(expr, C_NAMES[expr.type] if expr.type in REAL else None))
+        return Code(*self.conditional(expr, C_NAMES[expr.type] if expr.type in REAL else None))
 
     def conditional(self, expr, type, test=None):
-        "Return the fields of the `Text` of `test ? a : b`, in the C type `type`, or in one that holds both values"
+        "Return the fields of the `Code` of `test ? a : b`, in the C type `type`, or in one that holds both values"
         test = test or self.condition(expr.args[0])
         a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
         if type is None:
@@ -113,7 +113,7 @@ class Conditions:
         return f'{parenthesize(test, OR)} ? {parenthesize(a, CONDITIONAL)} : {b.text}', CONDITIONAL, type
 
     def _expr_let(self, expr):
-        return Text(
+        return Code(
             f'({expr.value.c_name} = {self.fit(expr.args[0], expr.value.c_type).text})',
             PRIMARY,
             PROMOTED.get(expr.value.c_type, expr.value.c_type),
@@ -138,7 +138,7 @@ class Conditions:
                     (self.integer_literal(int(operand.value)), right),
                     (left, self.integer_literal(int(operand.value))),
                 )[n]
-        return Text(binary_text(op, left, right, precedence), precedence, 'bool')
+        return Code(binary_code(op, left, right, precedence), precedence, 'bool')
 
     def comparison_type(self, a, b):
         "Return the type in which two floats are compared: a constant is converted to the type of the other"
@@ -153,7 +153,7 @@ class Conditions:
         "Write a comparison of integers, with casts where C would convert an operand to another value"
         if comparison_rounds(a, b, self.interval):  # Numba compares a uint64 and a signed integer as float64
             left, right = (self.as_type(operand, 'double') for operand in (a, b))
-            return Text(binary_text(op, left, right, precedence), precedence, 'bool')
+            return Code(binary_code(op, left, right, precedence), precedence, 'bool')
         left, right = self.write(a), self.write(b)
         types = {left.type, right.type}
         if (
@@ -176,13 +176,13 @@ class Conditions:
                 left, right = (
                     self.cast(text, 'long long') if text.type == 'unsigned int' else text for text in (left, right)
                 )
-        return Text(binary_text(op, left, right, precedence), precedence, 'bool')
+        return Code(binary_code(op, left, right, precedence), precedence, 'bool')
 
     def compare_mixed(self, op, precedence, a, b, left, right):
         "Write a comparison of an unsigned 64-bit integer with an integer that may be negative"
         if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
-            return Text(
-                binary_text(
+            return Code(
+                binary_code(
                     op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), precedence
                 ),
                 precedence,
@@ -190,16 +190,16 @@ class Conditions:
             )
         if left.type == 'unsigned long long':
             return self.compare_mixed(SWAPPED_COMPARISON[op], precedence, b, a, right, left)
-        comparison = Text(
-            binary_text(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool'
+        comparison = Code(
+            binary_code(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool'
         )
-        negative = Text(binary_text('<', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
+        negative = Code(binary_code('<', self.write(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
-            return Text(binary_text('||', negative, comparison, OR), OR, 'bool')
-        return Text(
-            binary_text(
+            return Code(binary_code('||', negative, comparison, OR), OR, 'bool')
+        return Code(
+            binary_code(
                 '&&',
-                Text(binary_text('>=', self.write(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'),
+                Code(binary_code('>=', self.write(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool'),
                 comparison,
                 AND,
             ),

@@ -7,13 +7,13 @@ from ..intervals import ALL, INT32, is_within
 from ..tree import Expr, Stmt, constant_value, statements, walk
 from ..types import INT
 from .lines import WIDTH, Line
-from .text import LESS
+from .code import LESS
 
 
 # A statement that is on one line in Python is written on one line. As in Python, a loop over `range` evaluates its
 # bounds once. The loop has a separate counter if the body assigns to the loop variable, or if it is read after the
 # loop.
-def _fit_one_line(head, text, depth):
+def _fits_on_line(head, text, depth):
     "Return whether `text` may be on the line of its `head`: a simple statement, or an `if` in a loop"
     if len(head) + len(text) + 4 * depth >= WIDTH:
         return False
@@ -26,7 +26,7 @@ class ControlFlow:
     "Writes branches and loops"
 
     def compound_statement(self, stmt, head, body, column, first_lines=()):
-        "Write `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is so in Python"
+        "Write `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is there in Python"
         start, depth = len(self.lines), self.depth
         is_on_same_line = body and body[0].line == stmt.line and not first_lines
         self.put_line(head + ' {', stmt.line)
@@ -36,7 +36,7 @@ class ControlFlow:
         self.block(body, column)
         self.depth = depth
         body_lines = self.lines[start + 1 :]
-        if is_on_same_line and len(body_lines) == 1 and _fit_one_line(head, body_lines[0].text, depth):
+        if is_on_same_line and len(body_lines) == 1 and _fits_on_line(head, body_lines[0].text, depth):
             self.lines[start:] = [Line(f'{head} {body_lines[0].text}', depth, stmt.line)]
             return True
         if not body_lines:

@@ -7,7 +7,7 @@ import numpy as np
 from ..intervals import INT32, dtype_interval, is_within
 from ..tree import Expr, Literal
 from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
-from .text import PRIMARY, PROMOTED, UNARY, Text, parenthesize
+from .code import PRIMARY, PROMOTED, UNARY, Code, parenthesize
 
 
 # A conversion that may lose information is written as a cast; other conversions remain implicit.
@@ -15,20 +15,20 @@ class Conversions:
     "Writes casts where C has no implicit conversion, or where it would lose information"
 
     def cast(self, t, type):
-        "Write the text `t` with a cast to `type`, unless it already has this type: `(int)x`"
+        "Write `t` with a cast to `type`, unless it already has this type: `(int)x`"
         if t.type == type:
             return t
         if type == '__half':
             return self.to_half(t)
         if t.type == '__half':
-            return self.cast(Text(f'__half2float({t.text})', PRIMARY, 'float'), type)
-        return Text(f'({type}){parenthesize(t)}', UNARY, type)
+            return self.cast(Code(f'__half2float({t.text})', PRIMARY, 'float'), type)
+        return Code(f'({type}){parenthesize(t)}', UNARY, type)
 
     def to_half(self, t):
         "Write the conversion of a number to a half: `__float2half(x)`"
         self.headers.add('cuda_fp16.h')
         function = '__double2half' if t.type == 'double' else '__float2half'
-        return Text(f'{function}({t.text})', PRIMARY, '__half')
+        return Code(f'{function}({t.text})', PRIMARY, '__half')
 
     def as_type(self, expr, type):
         "Write `expr` as a value of the C type `type`; a literal is written in this type: `0.5f`"
@@ -36,13 +36,13 @@ class Conversions:
             if type in ('float', 'double', '__half'):
                 return self.real_literal(float(expr.value), type, getattr(expr, 'text', None))
             if expr.type in INTEGERS and type == 'unsigned int' and 0 <= expr.value < 2**32:
-                return Text(f'{expr.value}u', PRIMARY, type)
+                return Code(f'{expr.value}u', PRIMARY, type)
             if expr.type in INTEGERS and type in ('long long', 'unsigned long long'):
                 return self.integer_literal(int(expr.value), getattr(expr, 'text', None), type)
         if type in ('float', 'double') and expr.op == 'global' and expr.type in REAL and self.write(expr).type != type:
             return self.cast(self.write(expr), type)
         if expr.op == 'select' and type in ('float', 'double'):
-            return Text(*self.conditional(expr, type))
+            return Code(*self.conditional(expr, type))
         return self.cast(self.write(expr), type)
 
     def fit(self, expr, type, low_bits_only=False):
@@ -50,7 +50,7 @@ class Conversions:
         if type == 'bool':
             return self.condition(expr) if expr.type != BOOL else self.write(expr)
         if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
-            return Text(getattr(expr, 'text', None) or f"{expr.value}{'u' * (expr.value >= 2**31)}", PRIMARY, type)
+            return Code(getattr(expr, 'text', None) or f"{expr.value}{'u' * (expr.value >= 2**31)}", PRIMARY, type)
         if (
             type in ('float', '__half', '__nv_bfloat16')
             and expr.type == DOUBLE
@@ -59,7 +59,7 @@ class Conversions:
             expr = float32_expr
         if type == '__nv_bfloat16':
             self.headers.add('cuda_bf16.h')
-            return Text(f'__float2bfloat16({self.as_type(expr, "float").text})', PRIMARY, type)
+            return Code(f'__float2bfloat16({self.as_type(expr, "float").text})', PRIMARY, type)
         if expr.type in REAL or type in ('float', 'double', '__half'):
             if expr.op == 'const' and type not in ('float', 'double', '__half'):
                 return (
@@ -117,7 +117,7 @@ class Conversions:
             and not self.unit.wide
         ):
             type = 'int'
-        return Text(f'({type}){parenthesize(t)}', UNARY, PROMOTED.get(type, type))
+        return Code(f'({type}){parenthesize(t)}', UNARY, PROMOTED.get(type, type))
 
 
 # A single addition, multiplication, division or square root of float32 values gives the same bits in float as in

@@ -1,7 +1,7 @@
 """Writes the elements of arrays, and pointers to them."""
 
 from ..tree import Expr, constant_value
-from .text import PLUS, PRIMARY, PROMOTED, UNARY, Text, binary_text
+from .code import PLUS, PRIMARY, PROMOTED, UNARY, Code, binary_code
 
 
 # Indices are written with `low_bits_only`, because a valid index fits 32 bits.
@@ -20,19 +20,19 @@ class Elements:
         type = self.element_type(expr.value.dtype)
         t = self.element_at(expr.value, expr.args)
         if type == '__nv_bfloat16':
-            return Text(f'__bfloat162float({t})', PRIMARY, 'float')
-        return Text(t, PRIMARY, PROMOTED.get(type, type))
+            return Code(f'__bfloat162float({t})', PRIMARY, 'float')
+        return Code(t, PRIMARY, PROMOTED.get(type, type))
 
     def _expr_address(self, expr):
         "Write the address at which a pointer begins: `x + i`"
         memory = expr.value
         if memory.dims is None:
             offset = self.write(expr.args[0], low_bits_only=True)
-            start = Text(memory.c_name, PRIMARY, '*')
+            start = Code(memory.c_name, PRIMARY, '*')
             if offset.text == '0':
                 return start
             is_sum = offset.precedence == PLUS and ' - ' not in offset.text
-            return Text(binary_text('+', start, offset, PLUS, right_needs_no_parens=is_sum), PLUS, '*')
+            return Code(binary_code('+', start, offset, PLUS, right_needs_no_parens=is_sum), PLUS, '*')
         leading, offset = expr.args[:-1], expr.args[-1]
         num_missing = memory.ndim - len(leading)
         base = (
@@ -40,10 +40,10 @@ class Elements:
             if num_missing == 1
             else '&' + self.subscript(memory, leading) + '[0]' * num_missing
         )
-        first_element = Text(base, PRIMARY if num_missing == 1 else UNARY, '*')
+        first_element = Code(base, PRIMARY if num_missing == 1 else UNARY, '*')
         if constant_value(offset) == 0:
             return first_element
-        return Text(binary_text('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
+        return Code(binary_code('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
 
     def array_argument(self, view, memory):
         "Write an array as the argument of a device function whose parameter is `memory`"

@@ -10,16 +10,16 @@ from .conversions import Conversions, SinglePrecision
 from .elements import Elements
 from .helpers import HELPERS
 from .literals import Literals
-from .text import Text
+from .code import Code
 
 
 class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions, Elements, Calls):
-    "Writes the expressions of a unit whose types are final: `write(expr)` returns a `Text`"
+    "Writes the expressions of a unit whose types are final: `write(expr)` returns a `Code`"
 
     def __init__(self, unit, ranges):
         self.unit, self.ranges = unit, ranges
-        # The helpers, headers, constants and macros that the written text uses
-        self.helpers = {}  # (name, C type) -> text
+        # The helpers, headers, constants and macros that the generated code uses
+        self.helpers = {}  # (name, C type) -> definition
         self.headers = set()
         self.globals = {}
         self.macros = set()
@@ -29,11 +29,11 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
         self.generated_exprs = []
 
     def helper_name(self, name, type=''):
-        "Record that the text uses the helper `name` for values of the C type `type`, and return the name"
-        text = re.sub(r'\bT\b', type, HELPERS[name])
+        "Record that the code uses the helper `name` for values of the C type `type`, and return the name"
+        definition = re.sub(r'\bT\b', type, HELPERS[name])
         if type == 'float':
-            text = re.sub(r'\b(fmod|copysign|floor)\(', r'\1f(', text)
-        self.helpers.setdefault((name, type), text)
+            definition = re.sub(r'\b(fmod|copysign|floor)\(', r'\1f(', definition)
+        self.helpers.setdefault((name, type), definition)
         return name
 
     def element_type(self, dtype):
@@ -42,7 +42,7 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
             self.headers.add('cuda_fp16.h' if dtype == 'float16' else 'cuda_bf16.h')
         return C_NAMES[dtype]
 
-    def write(self, expr, low_bits_only=False) -> Text:
+    def write(self, expr, low_bits_only=False) -> Code:
         "Write `expr` as C; `low_bits_only`: only the low 32 bits of an integer matter"
         write = getattr(self, '_expr_' + expr.op)
         return write(expr, low_bits_only) if expr.op in _TAKE_LOW_BITS_ONLY else write(expr)

@@ -3,7 +3,7 @@
 from ..types import C_NAMES
 
 
-# The helpers that a kernel uses are written above it. `T` stands for their C type.
+# The helpers that a kernel uses are written above it. `T` is a placeholder for their C type.
 HELPERS = {
     'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
     T q = a/b;
@@ -24,8 +24,8 @@ HELPERS = {
     T q = (a - r)/b;
     if (r != 0 && (r < 0) != (b < 0)) q -= 1;
     if (q == 0) return copysign((T)0, a/b);
-    T whole = floor(q);
-    return q - whole > (T)0.5 ? whole + 1 : whole;
+    T rounded_down = floor(q);
+    return q - rounded_down > (T)0.5 ? rounded_down + 1 : rounded_down;
 }''',
     'int_pow': '''__device__ inline T int_pow(T a, T n) {  // modulo 2**64
     unsigned long long r = 1, base = a;
@@ -42,21 +42,21 @@ HELPERS = {
 
 
 def _compare_and_swap_loop(name, swap, bits, type, from_bits):
-    "Return the text of an atomic operation as a compare-and-swap loop; `swap`: the statements of an iteration"
+    "Return an atomic operation as a compare-and-swap loop; `swap`: the statements of an iteration"
     return f'''__device__ inline {type} {name}({type} *address, {type} value) {{
-    {bits} *place = ({bits} *)address;
-    {bits} old = atomicCAS(place, 0, 0), seen;
+    {bits} *address_as_bits = ({bits} *)address;
+    {bits} old = atomicCAS(address_as_bits, 0, 0), assumed;
     do {{
-        seen = old;
-        {type} now = {from_bits('seen')};
+        assumed = old;
+        {type} now = {from_bits('assumed')};
         {swap}
-    }} while (old != seen);
+    }} while (old != assumed);
     return {from_bits('old')};
 }}'''
 
 
 def atomic_helper(op, dtype):
-    "Return (name, text) of an atomic operation `op` on elements of `dtype` that CUDA does not have"
+    "Return (name, definition) of the atomic operation `op` on elements of `dtype`, which CUDA lacks"
     type = C_NAMES[dtype]
     bits = 'unsigned long long' if type in ('double', 'long long', 'unsigned long long') else 'unsigned int'
     to_bits = {'float': '__float_as_uint({})', 'double': '__double_as_longlong({})'}.get(type, '{}')
@@ -77,6 +77,6 @@ def atomic_helper(op, dtype):
     }.get(op)
     stop = f'if (!({condition})) break;' if condition else ''
     new = {'inc': 'now >= value ? 0 : now + 1', 'dec': 'now == 0 || now > value ? value : now - 1'}.get(op, 'value')
-    swap = f'old = atomicCAS(place, seen, {to_bits.format(new)});'
+    swap = f'old = atomicCAS(address_as_bits, assumed, {to_bits.format(new)});'
     swap = f'{stop}\n        {swap}' if stop else swap
     return name, _compare_and_swap_loop(name, swap, bits, type, from_bits.format)

@@ -7,18 +7,18 @@ import numpy as np
 
 from ..c_types import c_int_type
 from ..types import BOOL, C_NAMES, HALF, REAL, UINT, INTEGERS
-from .text import PRIMARY, PROMOTED, UNARY, Text, Unsupported
+from .code import PRIMARY, PROMOTED, UNARY, Code, Unsupported
 
 
-# A literal has the spelling of the source if this is valid in C. `2147483648` gets the suffix LL, because it does not
-# fit an `int`; an operand of a float, `0.1` becomes `0.1f`.
+# A literal is spelled as in the source if this is valid in C. `2147483648` gets the suffix LL, because it does not fit
+# an `int`; `0.1` becomes `0.1f` in an operation on floats.
 class Literals:
     "Writes literals, and the names of constants, variables and sizes"
 
     def _expr_const(self, expr):
         value = expr.value
         if expr.type == BOOL:
-            return Text('true' if value else 'false', PRIMARY, 'bool')
+            return Code('true' if value else 'false', PRIMARY, 'bool')
         if expr.type in REAL:
             return self.real_literal(value, C_NAMES[expr.type], getattr(expr, 'text', None))
         return self.integer_literal(
@@ -30,28 +30,28 @@ class Literals:
     def integer_literal(self, value, text=None, type=None):
         "Write the integer `value`, spelled `text` in the source, as a literal of the C type `type`"
         if value == -(2**63):
-            return Text('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
+            return Code('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(value)).replace('_', '')
         wide = type == 'long long' or not -(2**31) < value < 2**31
         if type in ('double', 'float'):
             return self.real_literal(float(value), type)
         if type == 'unsigned long long':
-            return Text(f'{text}ULL', PRIMARY, type)
-        return Text(text + 'LL' * wide, PRIMARY if value >= 0 else UNARY, 'long long' if wide else 'int')
+            return Code(f'{text}ULL', PRIMARY, type)
+        return Code(text + 'LL' * wide, PRIMARY if value >= 0 else UNARY, 'long long' if wide else 'int')
 
     def real_literal(self, value, type, text=None):
         "Write the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
         if math.isinf(value) or math.isnan(value):
             self.macros.add('NAN' if math.isnan(value) else 'INFINITY')
             name = 'NAN' if math.isnan(value) else 'INFINITY'
-            return Text('-' * (value < 0) + name, UNARY if value < 0 else PRIMARY, type)
+            return Code('-' * (value < 0) + name, UNARY if value < 0 else PRIMARY, type)
         if type == '__half':
             self.headers.add('cuda_fp16.h')
-            return Text(
+            return Code(
                 f'__float2half({self.real_literal(float(np.float16(value)), "float", None).text})', PRIMARY, type
             )
         text = self.decimal_text(value, text)
-        return Text(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
+        return Code(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)
 
     def decimal_text(self, value, text):
         "Return the decimal digits of the float `value`, spelled as in the source if this is valid in C"
@@ -71,7 +71,7 @@ class Literals:
         name, value = expr.value
         self.globals.setdefault(name, expr)
         if expr.type == HALF:
-            return Text(f'__float2half({self.unit.names.constant(name)})', PRIMARY, '__half')
+            return Code(f'__float2half({self.unit.names.constant(name)})', PRIMARY, '__half')
         type = (
             'bool'
             if expr.type == BOOL
@@ -79,30 +79,30 @@ class Literals:
             if expr.type in INTEGERS
             else C_NAMES[expr.type]
         )
-        return Text(self.unit.names.constant(name), PRIMARY, type)
+        return Code(self.unit.names.constant(name), PRIMARY, type)
 
     def _expr_var(self, expr):
         type = (expr.value.slot or expr.value).c_type
-        return Text(expr.value.c_name, PRIMARY, PROMOTED.get(type, type))
+        return Code(expr.value.c_name, PRIMARY, PROMOTED.get(type, type))
 
     def _expr_builtin(self, expr):
-        return Text(expr.value, PRIMARY, 'unsigned int')
+        return Code(expr.value, PRIMARY, 'unsigned int')
 
     def _expr_lane(self, expr):
-        return Text(f"{self.helper_name('lane_id')}()", PRIMARY, 'int')
+        return Code(f"{self.helper_name('lane_id')}()", PRIMARY, 'int')
 
     def _expr_size(self, expr):
-        return Text(expr.value[0].size_names[expr.value[1]], PRIMARY, self.index_type)
+        return Code(expr.value[0].size_names[expr.value[1]], PRIMARY, self.index_type)
 
     def _expr_stride(self, expr):
-        return Text(expr.value[0].stride_names[expr.value[1]], PRIMARY, self.index_type)
+        return Code(expr.value[0].stride_names[expr.value[1]], PRIMARY, self.index_type)
 
     def _expr_size_of(self, expr):
         view, _ = expr.value
         raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass it as an argument.')
 
     def _expr_start(self, expr):
-        return Text(expr.value.start_name, PRIMARY, self.index_type)
+        return Code(expr.value.start_name, PRIMARY, self.index_type)
 
     @property
     def index_type(self):

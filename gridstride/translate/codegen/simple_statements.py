@@ -2,7 +2,7 @@
 
 from ..tree import constant_value, walk
 from ..types import BOOL, C_NAMES, DOUBLE, REAL, WEAK, is_int
-from .text import CONDITIONAL, C_INTEGERS, Text
+from .code import CONDITIONAL, C_INTEGERS, Code
 
 
 _FORMATS = dict(zip((*C_INTEGERS, 'text'), ('%d', '%u', '%lld', '%llu', '%s')))  # C type -> format of printf
@@ -168,7 +168,7 @@ class SimpleStatements:
                 continue
             t = self.writer.write(a)
             if t.type == 'bool':
-                t = Text(f'{t.text} ? "True" : "False"', CONDITIONAL, 'text')
+                t = Code(f'{t.text} ? "True" : "False"', CONDITIONAL, 'text')
             if t.type == '__half':
                 t = self.writer.cast(t, 'float')
             formats.append(_FORMATS.get(t.type, '%f'))

@@ -1,7 +1,7 @@
 """Lowers a kernel's Python to the typed expressions and statements of `translate.tree`.
 
-The functions are lowered one at a time. There is one module per part of the language; each class derives from the one
-before it:
+The functions are lowered one at a time. Each of these modules lowers one kind of syntax, in a class that derives from
+the one before it:
 
 | module | contents |
 |---|---|

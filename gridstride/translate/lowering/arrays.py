@@ -31,7 +31,7 @@ _PURE_OPS = set('const global size stride builtin add sub mul floordiv min max n
 
 
 def _count_dimensions(n):
-    "Return `n` with its noun: '1 dimension', '2 dimensions'"
+    "Format a number of dimensions for a message: '1 dimension', '2 dimensions'"
     return f'{n} dimension{"s" * (n != 1)}'
 
 
@@ -104,7 +104,7 @@ class Arrays:
         return Expr('load', value_type(memory.dtype), index, memory)
 
     def subscript(self, node, expr):
-        "Lower `expr[...]` for an array: an element, or a view of a part of it"
+        "Lower `expr[...]` for an array: an element, or a view"
         view = self.require_view(node, expr)
         indices = self.indices(node.slice)
         if len(indices) > view.ndim:
@@ -115,7 +115,7 @@ class Arrays:
         return view_expr(self.subview(node, view, indices))
 
     def subview(self, node, view, indices):
-        "Return the part of `view` that slices, or fewer indices than dimensions, select: `m[r]`, `x[1:]`"
+        "Return the view that slices, or fewer indices than dimensions, select: `m[r]`, `x[1:]`"
         memory = view.memory
         if memory.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
             if not any(isinstance(i, ast.Slice) for i in indices):

@@ -19,7 +19,7 @@ def _is_same_callee(a, b):
 
 
 class Assignments(Values):
-    "Lower assignments: one method `lower_...` per kind"
+    "Lower assignments: one method `lower_...` per kind of assignment"
 
     def lower_Assign(self, stmt):
         "Lower `a = ...`, including chained `a = b = ...`"

@@ -16,7 +16,7 @@ CALLS = {}
 
 
 def register(*names):
-    "Return a decorator that enters a function into the table under `names`"
+    "Return a decorator that registers a function in the table under `names`"
 
     def decorate(lower):
         for name in names:
@@ -29,7 +29,7 @@ def register(*names):
 def native_call(
     name, type, args=(), parameter_types=(), result_type='int', has_side_effects=False, low=-(2**31), high=2**31 - 1
 ):
-    "Return a call of a function of CUDA C: `native_call('__popc', INT, (e,))`"
+    "Return a call of a CUDA C function: `native_call('__popc', INT, (e,))`"
     return Expr('call', type, args, Call(name, parameter_types, result_type, has_side_effects, low, high))
 
 
@@ -100,5 +100,5 @@ def table_name(obj):
 
 
 def builtin(name):
-    "Return the expression of a built-in variable of CUDA, such as 'threadIdx.x'"
+    "Return the expression of a CUDA built-in variable, such as 'threadIdx.x'"
     return Expr('builtin', INT, value=name)

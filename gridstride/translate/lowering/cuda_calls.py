@@ -130,7 +130,7 @@ def _eq_sync(fn, node, mask, predicate):
 
 
 def _lane_mask_call(name, args=(), parameter_types=()):
-    "Return a call of a function that returns a mask of lanes"
+    "Return a call of a function that returns a lane mask"
     return native_call(name, INT, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
 
 

@@ -7,7 +7,7 @@ from ..types import describe_type, is_number, join_types
 
 
 class Function:
-    """The state of lowering one function for one set of argument types, shared by all parts of lowering.
+    """The state of lowering one function for one set of argument types.
 
     The function is lowered repeatedly until no type changes (a fixed point); the last iteration is the result.
     An expression that needs a statement, such as a call with two results, emits it before the current statement.

@@ -172,7 +172,7 @@ def _modf(fn, node, a):
     x = convert.to_real(a, fn.doubles)
     if x.type == HALF:
         x = convert.to_type(FLOAT, x)
-    integer_part = fn.temporary(node, 'whole', x.type, Expr('math', x.type, (x,), 'trunc'))
+    integer_part = fn.temporary(node, 'integer_part', x.type, Expr('math', x.type, (x,), 'trunc'))
     fraction = Expr(
         'select',
         x.type,

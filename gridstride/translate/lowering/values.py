@@ -82,7 +82,7 @@ _REMEDIES = dict(
 
 
 def dtype_name(value):
-    "Return the name of the dtype that an object stands for, such as 'float32' for np.float32; None if it is not one"
+    "Return the name of the dtype that an object denotes, such as 'float32' for np.float32; None if it is not one"
     if isinstance(value, str) and value.startswith(('cuda.', 'np.')):
         return None
     if value in (int, float, bool):
@@ -115,7 +115,7 @@ def _is_number_type(f):
 
 
 class Values(Function):
-    "Lower expressions: one method `lower_...` per kind of Python; any other kind raises an error"
+    "Lower expressions: one method `lower_...` per kind of Python expression; any other kind raises an error"
 
     def lower(self, node):
         "Return the expression of a node of Python's syntax tree"
@@ -298,7 +298,7 @@ class Values(Function):
         raise self.error(node, f'an array in a kernel has no {name!r}: work on its elements')
 
     def dtype_of(self, node, expr):
-        "Return the dtype that the expression `expr` stands for, such as np.float32"
+        "Return the dtype that the expression `expr` denotes, such as np.float32"
         name = dtype_name(expr.value) if expr.op == 'object' else None
         if name is None and expr.op == 'object' and expr.value in ('int', 'float', 'bool'):
             name = _DTYPE_OF_PYTHON_TYPE[expr.value]
@@ -354,23 +354,23 @@ class Values(Function):
 
     def lower_Compare(self, node):
         "Lower a comparison: `a < b`, `a < b < c` or `a in b`"
-        left, parts = self.lower(node.left), []
+        left, comparisons = self.lower(node.left), []
         for n, (op, right) in enumerate(zip(node.ops, node.comparators)):
             b = self.lower(right)
             if isinstance(op, (ast.In, ast.NotIn)):
-                parts.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
+                comparisons.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
                 continue
             is_last, symbol = n + 1 == len(node.ops), operators.COMPARISONS[type(op)]
             if is_last or operators.is_cheap(b):
-                parts.append(operators.compare(self, node, symbol, left, b))
+                comparisons.append(operators.compare(self, node, symbol, left, b))
                 left = b
                 continue
             variable = self.new_variable(
                 node, 'middle', b.type, unique_name=True
             )  # the middle of a < b < c is computed once
-            parts.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), variable)))
+            comparisons.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), variable)))
             left = Expr('var', b.type, value=variable)
-        return operators.conjunction(parts)
+        return operators.conjunction(comparisons)
 
     def lower_BoolOp(self, node):
         "Lower `a and b`, `a or b`"
@@ -410,7 +410,7 @@ class Values(Function):
         return self.call(node, callee.value, args, keywords)
 
     def call(self, node, callee, args, keywords):
-        "Return a call of the object `callee`, or of the function that the table `CALLS` has under the name `callee`"
+        "Return a call of the object `callee`, or of the function registered in `CALLS` under the name `callee`"
         if isinstance(callee, str) and callee in CALLS:
             return self.table_call(node, callee, args, keywords)
         if callee == 'zip' or callee == 'enumerate':
@@ -427,7 +427,7 @@ class Values(Function):
         return self.device_call(node, callee, args, keywords)
 
     def table_call(self, node, callee, args, keywords):
-        "Return a call of the function that the table `CALLS` has under the name `callee`"
+        "Return a call of the function registered in `CALLS` under the name `callee`"
         try:
             return CALLS[callee](self, node, *args, **keywords)
         except convert.NotANumber as e:

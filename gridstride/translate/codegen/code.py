@@ -1,10 +1,10 @@
-"""The text of an expression in C, with its precedence and its type."""
+"""The C code of an expression, with its precedence and its type."""
 
 from collections import namedtuple
 
-# type: the C type. The text of an integer has the value that the expression has in Python, unless it was written with
+# type: the C type. The code of an integer expression evaluates to its value in Python, unless it was written with
 # `low_bits_only`.
-Text = namedtuple('Text', 'text precedence type')
+Code = namedtuple('Code', 'text precedence type')
 
 PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, CONDITIONAL = range(15, 2, -1)
 
@@ -27,8 +27,8 @@ C_INTEGERS = ('int', 'unsigned int', 'long long', 'unsigned long long')
 WIDE_TYPES = ('long long', 'unsigned long long')
 
 
-def binary_text(op, a, b, precedence, right_needs_no_parens=False):
-    "Return the text of `a op b`, with parentheses where C requires them or readers expect them"
+def binary_code(op, a, b, precedence, right_needs_no_parens=False):
+    "Return the string `a op b`, with parentheses where C requires them or readers expect them"
     is_bitwise = SHIFT >= precedence >= BITOR and precedence not in (LESS, EQUAL)
 
     def operand_text(t, is_right):
@@ -52,7 +52,7 @@ def binary_text(op, a, b, precedence, right_needs_no_parens=False):
 
 
 def parenthesize(t, precedence=UNARY):
-    "Return the text `t`, in parentheses if its precedence is less than `precedence`"
+    "Return the string of `t`, in parentheses if its precedence is less than `precedence`"
     return f'({t.text})' if t.precedence < precedence else t.text
 
 
