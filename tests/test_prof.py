@@ -439,10 +439,10 @@ def test_an_operators_own_time_leaves_out_what_it_calls(gpu_profile):
     events = {e['name']: e for e in json.loads(sample('torch_2.11_trace.json'))['traceEvents']
               if e.get('cat') == 'cpu_op'}
     by = {g.name: g for g in gpu_profile.groups}
-    own_seconds = (events['aten::matmul']['dur']-events['aten::mm']['dur'])/1e6
-    assert by['aten::matmul'].cpu_seconds == pytest.approx(own_seconds, abs=1e-9)
+    self_seconds = (events['aten::matmul']['dur']-events['aten::mm']['dur'])/1e6
+    assert by['aten::matmul'].cpu_seconds == pytest.approx(self_seconds, abs=1e-9)
     outermost = sum(s.seconds for s in gpu_profile.spans if s.kind == 'op' and s.parent is None)
-    assert sum(s.own_seconds for s in gpu_profile.spans if s.kind == 'op') == pytest.approx(outermost)
+    assert sum(s.self_seconds for s in gpu_profile.spans if s.kind == 'op') == pytest.approx(outermost)
 
 
 def test_overlapping_streams_are_busy_once(gpu_profile):

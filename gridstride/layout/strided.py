@@ -3,8 +3,7 @@
 A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
 `Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first one has two modes itself. A coordinate may also be
 a single integer: the index in the sequence of all coordinates, in which the leftmost mode varies fastest. All sizes and
-offsets are in elements. The text of a layout is `shape:stride`, which `Layout` parses:
-`Layout('((2,2),8):((1,16),2)')`.
+offsets are in elements. `Layout` parses the notation `shape:stride`: `Layout('((2,2),8):((1,16),2)')`.
 
 The algebra is that of CuTe in NVIDIA's CUTLASS: `compose`, `coalesce`, `complement`, `divide` and `product` return
 layouts. If the result is not a layout, they raise an error with the sizes that do not divide each other.
@@ -24,7 +23,7 @@ __all__ = ['Layout', 'Swizzle', 'Swizzled']
 def _is_tree(tree, minimum):
     "Return whether `tree` is an integer of at least `minimum`, or a tuple of such trees"
     if isinstance(tree, tuple):
-        return bool(tree) and all(_is_tree(part, minimum) for part in tree)
+        return bool(tree) and all(_is_tree(child, minimum) for child in tree)
     return isinstance(tree, int) and not isinstance(tree, bool) and tree >= minimum
 
 
@@ -37,12 +36,12 @@ def _to_tree(value):
 
 def _leaves(tree):
     "Return the integers of a tree, from left to right"
-    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple) else [tree]
+    return [leaf for child in tree for leaf in _leaves(child)] if isinstance(tree, tuple) else [tree]
 
 
 def _replace_leaves(tree, leaves):
     "Return `tree` with its leaves replaced by those of the iterator `leaves`"
-    return tuple(_replace_leaves(part, leaves) for part in tree) if isinstance(tree, tuple) else next(leaves)
+    return tuple(_replace_leaves(child, leaves) for child in tree) if isinstance(tree, tuple) else next(leaves)
 
 
 def _is_congruent(a, b):
@@ -58,7 +57,7 @@ def _format(tree):
 
 
 def _parse(text):
-    "Parse 'shape:stride' to (shape, stride); the stride is None if the text has only a shape"
+    "Parse 'shape:stride' to (shape, stride); the stride is None if there is only a shape"
     shape, colon, stride = text.partition(':')
     try:
         return ast.literal_eval(shape.strip()), ast.literal_eval(stride.strip()) if colon else None
@@ -75,12 +74,12 @@ class Layout:
 
     def __init__(
         self,
-        shape,  # sizes: an integer, a tuple that may nest, or the whole layout as text
+        shape,  # sizes: an integer, a tuple that may nest, or the whole layout as a string
         stride=None,  # a tree with the structure of `shape`; by default, the leftmost mode is contiguous
     ):
         if isinstance(shape, str):
             if stride is not None:
-                raise TypeError('pass a layout as text, or shape and stride, not both')
+                raise TypeError('pass a layout as a string, or shape and stride, not both')
             shape, stride = _parse(shape)
         shape, stride = _to_tree(shape), _to_tree(stride)
         if not _is_tree(shape, 1):
@@ -185,7 +184,7 @@ class Layout:
         return _from_flat(modes)
 
     def compose(self, other):
-        "Return `self(other(i))` as a layout in the shape of `other`: a layout, a size, or one of these per mode"
+        "Return `self(other(i))` as a layout with the shape of `other`, a layout, a size, or one of these per mode"
         if isinstance(other, int):
             other = Layout(other)
         if isinstance(other, (tuple, list)):

@@ -96,12 +96,12 @@ def _write_source(source, folder):
     return path
 
 
-def _key_text(target):
-    "Return the text that identifies `target` in the key of a recording: the source, or the name of a program"
+def _recording_key(target):
+    "Return the string that identifies `target` in the key of a recording: the source, or the name of a program"
     if '\n' in str(target):
         return target
     if not Path(target).exists():
-        raise FileNotFoundError(f'{target} is not an existing file; source text must have more than one line')
+        raise FileNotFoundError(f'{target} is not an existing file; source code must have more than one line')
     return Path(target).read_text(encoding='utf-8') if Path(target).suffix in ('.py', '.cu') else Path(target).name
 
 
@@ -131,7 +131,7 @@ def ncu_command(
         options += ['--set', sections]
     else:
         section_names = [sections] if isinstance(sections, str) else sections
-        options += [part for section in section_names for part in ('--section', section)]
+        options += [argument for section in section_names for argument in ('--section', section)]
     if with_lines:
         options += [
             '--section',
@@ -144,7 +144,7 @@ def ncu_command(
     if metrics:
         options += ['--metrics', ','.join([*metrics, 'gpu__time_duration.sum'])]
     filters = {'--kernel-name': kernel and f'regex:{kernel}', '--launch-skip': skip, '--launch-count': count}
-    options += [str(part) for name, value in filters.items() if value for part in (name, value)]
+    options += [str(argument) for name, value in filters.items() if value for argument in (name, value)]
     return [ncu, *options, *target]
 
 
@@ -314,7 +314,7 @@ def _profile_once(target, args, kwargs, setup, source, selection, timeout):
 
 
 def ncu(
-    target,  # a function, a script (`.py`), a program, a CUDA C source file (`.cu`), or source text
+    target,  # a function, a script (`.py`), a program, a CUDA C source file (`.cu`), or source code
     /,
     *args,  # for the function; for a script, its command line
     sections=SECTIONS,  # names of sections, or of one set: 'basic', 'detailed', 'full', 'roofline'
@@ -337,7 +337,7 @@ def ncu(
     if os.environ.get('GRIDSTRIDE_UNDER_NCU'):
         raise RuntimeError('ncu() was called in a program that ncu is already profiling: move the call to another file')
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    sources = extract_program(target, setup) if callable(target) else [_key_text(target)]
+    sources = extract_program(target, setup) if callable(target) else [_recording_key(target)]
     selection = [sections if isinstance(sections, str) else list(sections), metrics, lines, kernel, skip, count]
     selection += [list(options)] if options else []
 

@@ -327,7 +327,7 @@ def _pickle(value):
 def search_path() -> str:  # for PYTHONPATH
     """Return the search path of this process, with absolute folders.
 
-    An empty string in the path stands for the current folder, which differs in another process."""
+    An empty string in the path means the current folder, which differs in another process."""
     return os.pathsep.join(map(os.path.abspath, sys.path))
 
 

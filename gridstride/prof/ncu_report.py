@@ -1,4 +1,4 @@
-"""Parse Nsight Compute's report, pages of comma-separated text, into `Kernel`s, and show them as tables.
+"""Parse Nsight Compute's report, pages of comma-separated values, into `Kernel`s, and show them as tables.
 
 A report has a page of sections and rules (`parse_details`), one of raw metrics (`parse_raw_metrics`), and one of source
 lines with their counters (`parse_source_lines`). `Ncu` shows a report in a notebook, first the advice, then the
@@ -20,7 +20,7 @@ __all__ += ['parse_source_lines', 'report_from_json']
 # Each row is a metric or the advice of a rule. Rows of metrics have the full name of their section, rows of rules an
 # abbreviated one; a rule belongs to the section above it. The output of the program may precede and follow the table,
 # and newer versions have more columns.
-Metric = namedtuple('Metric', 'name value unit')  # value: a number, or text
+Metric = namedtuple('Metric', 'name value unit')  # value: a number, or a string
 
 # kind: 'OPT', 'INF' or 'WRN'; speedup: a fraction of the time, or None; scope: 'global' or 'local'.
 Rule = namedtuple('Rule', 'section name kind text speedup scope')
@@ -28,7 +28,7 @@ Line = namedtuple('Line', 'number text samples counters', defaults=({},))
 
 
 def parse_number(text):
-    "Convert a number with commas; return other text unchanged"
+    "Convert a number with commas; return any other string unchanged"
     try:
         number = float(text.replace(',', ''))
     except ValueError:
@@ -270,7 +270,7 @@ _STALL_NAMES = {
 
 
 def _main_stall(line):
-    "Return the main stall reason of a line in plain words, with its fraction of the samples, as text"
+    "Return the main stall reason of a line in plain words, with its fraction of the samples"
     names = [
         name for name in line.counters if name.startswith('stall_') and '(' not in name and name != 'stall_selected'
     ]

@@ -33,19 +33,19 @@ def format_si(
 
 # The full name of a C++ kernel contains the types of its arguments; `short_name` keeps only the name of the function.
 # If the function is a wrapper such as `Kernel2<cutlass_80_...>`, it keeps the first template argument. Proton reports
-# mangled names, in which each part follows its length.
+# mangled names, in which each identifier follows its length.
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 
 def _identifiers_of(mangled_name):
-    "Return the parts of a mangled name such as `_ZN2at6native4copyE`"
+    "Return the identifiers in a mangled name such as `_ZN2at6native4copyE`"
     identifiers = []
     suffix = re.sub(r'^_ZN?K?', '', mangled_name)
     while match := re.match(r'(\d+)', suffix):
         end = match.end() + int(match[0])
         identifiers.append(suffix[match.end() : end])
         suffix = suffix[end:]
-    return [part for part in identifiers if part and not part.startswith('_GLOBAL__N_')]
+    return [identifier for identifier in identifiers if identifier and not identifier.startswith('_GLOBAL__N_')]
 
 
 def short_name(name: str) -> str:  # name: from a profiler

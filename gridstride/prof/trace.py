@@ -23,8 +23,8 @@ from ..support.tables import CellText, Percentage, Table
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost one calls the driver. A kernel has the
-# correlation number of the driver call that launched it, so it belongs to the operator around that call. The time of
-# an operator itself does not include the time of its inner operators.
+# correlation number of the driver call that launched it, so it belongs to the operator around that call. The self time
+# of an operator does not include the time of its inner operators.
 _KIND_OF_CATEGORY = {
     'cpu_op': 'op',
     'user_annotation': 'op',
@@ -60,8 +60,8 @@ class Span:
         return self.end - self.start
 
     @property
-    def own_seconds(self) -> float:
-        "The duration without the durations of inner operators"
+    def self_seconds(self) -> float:
+        "The duration without that of inner operators, PyTorch's \"self CPU\" time"
         return max(0, self.seconds - self.inner_seconds)
 
     @property
@@ -153,7 +153,7 @@ def group_by_operator(
         if span.kind == 'op' and not _is_step(span):
             operator_group = group(span.name)
             operator_group.count += 1
-            operator_group.cpu_seconds += span.own_seconds
+            operator_group.cpu_seconds += span.self_seconds
         elif span.kind == 'gpu':
             operator_group = group(short_name(span.name) if is_outermost else span.op.name)
             if is_outermost:
@@ -252,7 +252,7 @@ class Profile:
         return _busy_seconds(self.spans, self.steps[0][0], self.steps[-1][1])
 
     def table(self, max_rows=12) -> Table:  # max_rows: operators to list
-        "Return a table of operators and kernels: count, own CPU time, GPU time, and percentage"
+        "Return a table of operators and kernels: count, self CPU time, GPU time, and percentage"
         first_title, times = (
             ('<operator, and its kernels', ['GPU', 'of GPU']) if self.has_gpu else ('<operator', ['of CPU'])
         )

@@ -1,7 +1,7 @@
 """Profile with Proton, Triton's profiler: scopes with the time and rates of their kernels, and timelines inside
 kernels.
 
-A scope is a named part of a program. It may also have the bytes that it must move and the operations that it must
+A scope is a named region of a program. It may also have the bytes that it must move and the operations that it must
 execute, from which Proton computes rates.
 """
 
@@ -25,8 +25,8 @@ from ..support.tables import CellText, Percentage, Table
 
 # Proton writes a tree as JSON: a frame has metrics and children; a list of GPUs follows. Kernels have times. The bytes
 # and operations of a scope are those that the program passes per entry, or else the sums over its children. So values
-# that are passed both for a scope and for its kernels do not count twice. Early versions wrote `Time (ns)` and `Count`,
-# later ones `time (ns)` and `count`.
+# that are passed both for a scope and for its kernels are not counted twice. Early versions wrote `Time (ns)` and
+# `Count`, later ones `time (ns)` and `count`.
 _SECONDS_OF_UNIT = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 _METADATA_SCOPE = '__proton_launch_metadata'  # of kernels that only compute the metrics of a launch
 
@@ -254,7 +254,7 @@ def scope(
     bytes=None,  # bytes of DRAM traffic per entry
     **metrics,  # other values to sum
 ):
-    "Name a part of a program for `proton`, as a `with` block"
+    "Name a region of a program for `proton`: the body of a `with` statement"
     values = {name: value for name, value in dict(flops=flops, bytes=bytes, **metrics).items() if value is not None}
     with _session.scope(name, values) if _session else contextlib.nullcontext():
         yield

@@ -63,7 +63,7 @@ def strided_view(
     shape,
     strides,  # in elements of `flat`
 ):
-    "Return a strided part of `flat` as a view"
+    "Return a strided view of `flat`"
     step = flat.strides[0] or flat.itemsize  # the stride may be 0 for an empty array
     return np.lib.stride_tricks.as_strided(flat[first_index:], shape, [s * step for s in strides])
 
@@ -79,5 +79,5 @@ class _MemoryOf:
 
 
 def array_of_interface(array):
-    "Return the memory of an array of another library as a NumPy array; it must be memory of the CPU"
+    "Return the memory of an array of another library as a NumPy array; it must be CPU memory"
     return np.asarray(_MemoryOf(array))

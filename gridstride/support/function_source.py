@@ -1,4 +1,4 @@
-"""Reads the source of a function that was defined in a file, in a notebook cell, or in text in `linecache`.
+"""Reads the source of a function that was defined in a file, in a notebook cell, or in a source in `linecache`.
 
 Source that was passed to `exec` or `compile` is in none of these; `recorded_sources` records it."""
 
@@ -33,12 +33,12 @@ class FunctionSource(NamedTuple):
 
     @property
     def as_written(self):
-        "The text, indented as it is in the file"
+        "The source, indented as in the file"
         return ''.join(self.lines)
 
     @property
     def text(self):
-        "The text without the indentation that all lines have"
+        "The source without the indentation that all lines share"
         return dedent(self.as_written)
 
 
@@ -69,13 +69,13 @@ def _read_code(code):
     return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
 
 
-_recorded = deque(maxlen=4096)  # (text, its code object) that was passed to `exec` or `compile`; the newest is last
+_recorded = deque(maxlen=4096)  # (source, its code object) passed to `exec` or `compile`; the newest is last
 _compile, _exec = compile, exec
 _FUTURE_FLAGS = 0x1FE0000  # the flags of a code object that `from __future__` sets
 
 
 def _record(source, code):
-    "Record a text without a file that defines functions; returns its code object"
+    "Record a source without a file if it defines functions; returns its code object"
     if isinstance(source, str) and isinstance(code, CodeType) and code.co_filename.startswith('<'):
         if 'def ' in source or 'lambda' in source:
             _recorded.append((source, code))
@@ -83,13 +83,13 @@ def _record(source, code):
 
 
 def _compile_and_record(source, filename, mode, flags=0, dont_inherit=False, *args, **options):
-    "Compile as the builtin does, with the `__future__` statements of the caller, and record the text"
+    "Compile as the builtin does, with the `__future__` statements of the caller, and record the source"
     inherited = 0 if dont_inherit else sys._getframe(1).f_code.co_flags & _FUTURE_FLAGS
     return _record(source, _compile(source, filename, mode, flags | inherited, True, *args, **options))
 
 
 def _exec_and_record(source, globals=None, locals=None, /, **options):
-    "Execute as the builtin does, in the namespace of the caller if none is given, and record the text"
+    "Execute as the builtin does, in the namespace of the caller if none is given, and record the source"
     caller = sys._getframe(1)
     if isinstance(source, str):
         source = _record(source, _compile(source, '<string>', 'exec', caller.f_code.co_flags & _FUTURE_FLAGS, True))
@@ -111,23 +111,23 @@ def recorded_sources():
 
 @functools.lru_cache(1)
 def _command_line_source():
-    "Return [(text, its code object)] of the program that `python -c` runs; [] if there is none"
+    "Return [(source, its code object)] of the program that `python -c` runs; [] if there is none"
     options = [*takewhile(lambda option: option.startswith('-'), sys.orig_argv[1:])]
     if not options or options[-1] != '-c':
         return []
-    text = sys.orig_argv[1 + len(options)]
-    return [(text, _compile(text, '<string>', 'exec', 0, True))]
+    source = sys.orig_argv[1 + len(options)]
+    return [(source, _compile(source, '<string>', 'exec', 0, True))]
 
 
 def _read_recorded(code):
-    "Read the source of a code object from the recorded texts, under a unique name in `linecache`; None if absent"
+    "Read the source of a code object from the recorded sources, and add it to `linecache`; None if absent"
     if not isinstance(code, CodeType) or not code.co_filename.startswith('<'):
         return None
-    for n, (text, text_code) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
-        if text_code.co_filename == code.co_filename and code.co_name in text and _contains(text_code, code):
+    for n, (source, outer_code) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
+        if outer_code.co_filename == code.co_filename and code.co_name in source and _contains(outer_code, code):
             name = f'{code.co_filename[:-1]} {n}>'
-            lines = text.splitlines(True)
-            linecache.cache[name] = len(text), None, lines, name
+            lines = source.splitlines(True)
+            linecache.cache[name] = len(source), None, lines, name
             first_index = code.co_firstlineno - 1
             return FunctionSource(_function_lines(first_index, lines, name), first_index + 1, name)
     return None

@@ -11,7 +11,7 @@ def _format(value, unit=''):
 
 
 def _guesses_by_name(value):
-    "Return {name: guess} of all parts of a guess; a single guess has the name ''"
+    "Return {name: guess} of one or several guesses; a single guess has the name ''"
     if isinstance(value, dict):
         return value
     if isinstance(value, (tuple, list)) and ... in value:  # (2, 5) may be one guess: a program and a lane

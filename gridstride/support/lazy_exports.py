@@ -1,4 +1,4 @@
-"""Lazy exports of subpackages: a name is imported on first use, because imports such as torch take long.
+"""Lazy exports of subpackages: a name is imported on first use, because importing packages such as torch is slow.
 
 `MissingPackage` is the error for a required package that is not installed; a command prints it as one line."""
 

@@ -48,7 +48,7 @@ def _has_simulator(modules):
 def replace_modules(
     modules,  # name -> module
 ) -> dict:  # the modules that were replaced
-    "Replace `numba.cuda` and all modules below it by `modules`"
+    "Replace `numba.cuda` and all of its submodules by `modules`"
     if not _has_simulator(modules):  # Numba cannot register the types of a second copy of its modules
         modules = _real_modules | modules
     old_modules = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}

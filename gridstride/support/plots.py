@@ -1,4 +1,4 @@
-"""One style for all plots: readable text, colours that colour-blind readers can distinguish, a background of its own.
+"""One style for all plots: readable text, colours that colour-blind readers can distinguish, an opaque background.
 
 `plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
 which has dark colours on a dark page. `label_points` labels points so that no label covers another one or leaves the
@@ -137,7 +137,7 @@ def themed_svg(
 
 
 def _svg_of(figure):
-    "Return matplotlib's SVG image of a figure; the same plot gives the same text"
+    "Return matplotlib's SVG image of a figure; it is deterministic"
     import matplotlib
 
     buffer = StringIO()
@@ -208,7 +208,7 @@ def image_of(
     draw,  # called without arguments: draws a plot, and returns its axes
     format,  # 'png' or 'svg'
 ):
-    "Return a plot of the package as the bytes of a PNG, or as the text of an SVG image; the figure is closed"
+    "Return a plot of the package as the bytes of a PNG image, or as an SVG string; the figure is closed"
     import matplotlib.pyplot as plt
 
     figure, buffer = draw().figure, BytesIO()

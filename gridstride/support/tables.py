@@ -59,7 +59,7 @@ class Table:
 
     def __init__(
         self,
-        head,  # texts, or empty
+        head,  # strings, or empty
         rows,  # lists of cells: strings, numbers, `Percentage`s, `CellText`s
         title='',  # a line above the table
         note='',  # lines below the table

@@ -28,7 +28,7 @@ def found(): return {s.name: s for s in parse_spans(SMALL)}
 
 
 def test_an_operators_own_time_is_what_its_inner_ones_leave(found):
-    own = [found['aten::linear'].own_seconds, found['aten::mm'].own_seconds, found['void gemm<float>(int)'].seconds]
+    own = [found['aten::linear'].self_seconds, found['aten::mm'].self_seconds, found['void gemm<float>(int)'].seconds]
     assert own == pytest.approx([2e-5, 4e-5, 1e-4])
 
 
