@@ -115,7 +115,7 @@ def _end_of_indices(line, end):
 
 
 def _access_kind(line, start, end):
-    "Return how the line uses the element in its columns `start:end`: 'read', 'write', ..."
+    "Return the kind of the line's access to the element in columns `start:end`: 'read', 'write', ..."
     if re.search(r'(?:^|[^\w)\]&\s])\s*&\s*$', line[:start]):
         return 'atomic' if _enclosing_call(line, start).startswith('atomic') else 'address'
     if re.search(r'(\+\+|--)\s*$', line[:start]):
@@ -200,7 +200,7 @@ def _arguments_of(parameter, callee, caller):
 
 
 def _split_brackets(text, opening):
-    "Split the text in the brackets that open at `opening` at its commas"
+    "Split the contents of the brackets that open at `opening` at commas"
     return split_indices(text[opening + 1 : end_of_bracket(text, opening) - 1])
 
 

@@ -1,8 +1,8 @@
 """Messages of findings in other languages: reads a language's catalogue, and translates a template.
 
-A catalogue is a gettext file, `locale/pt_BR/messages.po`, that `course.translations` writes. A text that it does not
-translate, or whose translation is marked as fuzzy, remains English. This reader needs no package, so that findings can
-be translated wherever they occur.
+A catalogue is a gettext file, `locale/pt_BR/messages.po`, that `course.translations` writes. A message remains in
+English if it is not translated, or if its translation is marked as fuzzy. This reader needs no package, so that
+findings can be translated wherever they occur.
 """
 
 import functools
@@ -14,7 +14,7 @@ __all__ = ['FOLDER', 'check_language', 'find_language', 'languages', 'translated
 
 FOLDER = Path(__file__).parent / 'locale'  # LANGUAGE/messages.po
 
-_STRING = r'((?:"(?:[^"\\]|\\.)*"\n?)+)'  # lines in quotation marks, which belong together
+_STRING = r'((?:"(?:[^"\\]|\\.)*"\n?)+)'  # consecutive quoted lines, which form one string
 _ENTRY = re.compile(rf'^(?:msgctxt {_STRING})?^msgid {_STRING}^msgstr {_STRING}', re.M)
 
 
@@ -26,7 +26,7 @@ def languages() -> list:
 def find_language(
     name,  # as in the environment variable LANG: 'pt_BR', 'pt-BR', 'pt_BR.UTF-8' or 'pt'
 ):  # the name of its catalogue; '' for English, and for a language without a catalogue
-    "Find the language that is called `name`: `find_language('pt')` is 'pt_BR'"
+    "Find the catalogue for a language name: `find_language('pt')` is 'pt_BR'"
     name = (name or '').partition('.')[0].replace('-', '_').lower()
     return next((language for language in languages() if name in (language.lower(), language[:2])), '')
 
@@ -40,9 +40,9 @@ def check_language(name):
 def translated(
     text,  # in English
     language,  # as `find_language` takes it
-    context='',  # of the text, if it is a single word: the field whose value it is
+    context='',  # if the text is a single word: the field whose value it is
 ) -> str:
-    "Translate a text or a template; its fields keep their names"
+    "Translate a template, or the value of a field; the names of fields do not change"
     return _catalogue(language).get((context, text), text) if language else text
 
 
@@ -54,12 +54,12 @@ def _catalogue(language):
 
 
 def read(po) -> dict:
-    "Read the text of a catalogue: {(context, text): translation}, without fuzzy and missing translations"
+    "Parse a catalogue: {(context, text): translation}, without fuzzy and missing translations"
     entries = (_ENTRY.search(entry) for entry in po.split('\n\n') if not re.search('^#,.*fuzzy', entry, re.M))
     strings = (tuple(map(_unquoted, m.groups())) for m in entries if m)
     return {(context, text): translation for context, text, translation in strings if text and translation}
 
 
 def _unquoted(lines):
-    "Return the string that lines in quotation marks stand for"
+    "Return the string that consecutive quoted lines form"
     return ''.join(map(json.loads, (lines or '').splitlines()))

@@ -14,7 +14,7 @@ same name.
 | `assert`, `raise` | an assertion that fails, an exception that a kernel raises |
 | `crash`, `timeout` | a kernel that crashes, a kernel that does not end in time |
 
-A check reports a *kind*, a *code* and *fields*, but no text. `messages.WORDS` has the text of every code, and
+A check reports a *kind*, a *code* and *fields*, but no message. `messages.WORDS` has the templates of every code, and
 `exception_of` is the only function that turns a finding into an exception:
 
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
@@ -25,8 +25,8 @@ the kind, the field's term for it, the element and the cause. The next lines giv
 the other access, and a hint.
 
 A remedy differs between three *dialects*: `'python'` for kernels in Numba's
-dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which uses the
-wording of `'python'` where it has none of its own.
+dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which falls back
+to the wording of `'python'`.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` combines the two
@@ -42,20 +42,20 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 
 A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.WORDS`, the same kind
 and code to the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which sets each field
-that the row names (`field_names` lists them). A field is an integer, a text, a
-tuple of integers, or a `Phrase`: a part of the sentence that has a row of its own, in `messages.PHRASES`, and fields
-of its own. Addresses and masks are integers there; the row formats them (`{mask:#x}`).
+that the row names (`field_names` lists them). A field is an integer, a string, a
+tuple of integers, or a `Phrase`: a part of the sentence with its own row in `messages.PHRASES`, and its own fields.
+Addresses and masks are integers there; the row formats them (`{mask:#x}`).
 A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
-With `settings.lang`, `catalogues` translates the templates, their parts and their words. Names, values and the lines
-that give the location are not translated.
+With `settings.lang`, `catalogues` translates the templates, phrases and values such as 'read'. Names, numbers and the
+lines that give the location are not translated.
 
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
 hint of `WORDS`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
 `ALWAYS_REPORTED`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
 
-A feature that the simulator does not support is not a finding: `NotSimulated` has no row, its text is written where it
-is raised.
+A feature that the simulator does not support is not a finding: `NotSimulated` has no row, and its message is written
+where it is raised.
 """
 
 import functools
@@ -118,11 +118,11 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
-# the other access of a race: its line, block and thread, the text of the line, and if known its file, call stack and
+# the other access of a race: its line number, block, thread and source line, and if known its file, call stack and
 # device
 Access = namedtuple('Access', 'line block thread source file calls device', defaults=('', '', (), None))
 Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
-Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
+Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with its own row in `PHRASES`
 
 
 class KernelError(ShortTracebackError, Exception):
@@ -137,17 +137,17 @@ class KernelError(ShortTracebackError, Exception):
         kernel=None,  # its name
         file=None,
         line=None,
-        source='',  # the text of that line
+        source='',  # the source line
         block=None,
         thread=None,  # (x, y, z), like the block
         array=None,
         index=None,  # of the element
         other=None,  # an `Access`
-        call_site=None,  # (line, its text, optionally its file) of the kernel's call, if `line` is in a called function
+        call_site=None,  # (line, source line, optionally file) of the kernel's call, if `line` is in a called function
         calls=(),  # the call stack, each a `Call`, the innermost first; empty if it is unknown
         advice=None,  # (name of a row of `HINTS`, its fields), if it replaces the hint of the finding's row
         code=None,  # of the finding, in `WORDS`
-        fields=None,  # of the text: name -> value
+        fields=None,  # of the message: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
         several_files=False,  # whether to name the file of each line, because the program has several
         device=None,  # the number of the emulated device, if there are several
@@ -224,7 +224,7 @@ def _file_suffix(file):
 
 
 def _quoted(source):
-    "Return a line's text as the end of a line of the message; '' if it is unknown"
+    "Return a source line as the end of a line of the message; '' if it is unknown"
     return f': {source}' if source else ''
 
 
@@ -256,8 +256,8 @@ class RacecheckError(KernelError):
 class FencecheckError(RacecheckError):
     """A fence of Hopper or Blackwell that PTX's specification requires is missing.
 
-    Many public kernels omit such fences, and most of these kernels compute right results on current GPUs. So they have
-    a check of their own. To run with all other checks: `cpp.options(checks='no fencecheck')`."""
+    Many public kernels omit such fences, and most of these kernels compute correct results on current GPUs, so a
+    separate check reports them. To run with all other checks: `cpp.options(checks='no fencecheck')`."""
 
     kind = 'fencecheck'
 
@@ -377,7 +377,7 @@ CLASSES = {  # kind -> exception class
 }
 
 
-_CLASS_OF_CODE = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
+_CLASS_OF_CODE = {('crash', 'division'): DivisionByZero}  # codes with their own class
 
 
 class Location(NamedTuple):
@@ -386,12 +386,12 @@ class Location(NamedTuple):
     kernel: str = None  # its name
     file: str = None
     line: int = None
-    source: str = ''  # the text of that line
+    source: str = ''  # the source line, stripped
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    call_site: tuple = None  # (line, its text, optionally its file) of the call in the kernel, if it called a function
+    call_site: tuple = None  # (line, source line, optionally file) of the call in the kernel, if it called a function
     preceding_lines: str = ''  # the lines of the function before that line
-    following_lines: str = ''  # the unstripped text of that line, and the lines of the function after it
+    following_lines: str = ''  # the unstripped source line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
     several_files: bool = False  # whether the file is one of several, so that lines are named with their files
     device: int = None  # the number of the emulated device, if there are several
@@ -452,7 +452,7 @@ def _templates_of(kind, code, dialect):
 
 
 def _dialect_text(text, dialect):
-    "Return the text for a dialect; Triton uses that of Python if it has none of its own"
+    "Return the template for a dialect; Triton falls back to that of Python"
     return text if isinstance(text, str) else text.get(dialect) or text['python']
 
 
@@ -510,7 +510,7 @@ def _format_part(name, language, **fields):
 
 
 def _translate_values(formatted, language):
-    "Translate the values of those fields that are words, such as 'read'"
+    "Translate the values of the fields in `VALUES`, such as 'read'"
     return {k: translated(formatted[k], language, k) for k in VALUES if language and formatted.get(k) in VALUES[k]}
 
 
@@ -563,7 +563,7 @@ def _format_phrase(phrase, dialect, language):
 
 
 def text_of(kind, code, dialect, fields=None):
-    "Return (summary, hint), the text of a finding, with its fields filled in; raises `KeyError` for a missing field"
+    "Return (summary, hint) of a finding, with its fields filled in; raises `KeyError` for a missing field"
     return tuple(_fill(template, fields, dialect) for template in _templates_of(kind, code, dialect))
 
 
@@ -605,7 +605,7 @@ def as_instance_of(
     error,  # a `KernelError`
     other,  # a class of exceptions
 ):
-    "Return the finding as an instance of `other`, too, or of its nearest base class that takes one text"
+    "Return the finding as an instance of `other`, too, or of its nearest base class that takes one string"
     for base in other.__mro__:
         if issubclass(base, Exception) and isinstance(error, base):
             return error

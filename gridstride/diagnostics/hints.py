@@ -1,8 +1,8 @@
 """Selects the hint of a finding from the lines of the kernel: which index lacks a guard, which update needs an atomic.
 
-A finding names the array, the element and the lines. The remedy depends on the text of those lines: the code `outside`
-is reported for a missing guard, a wrong guard, a wrong stride and an index from memory. `hint_for` parses the lines and
-returns the row of `messages.HINTS` that fits, with its fields, or None.
+A finding names the array, the element and the lines. The remedy depends on those lines: the code `outside` is reported
+for a missing guard, a wrong guard, a wrong stride and an index from memory. `hint_for` parses the lines and returns the
+row of `messages.HINTS` that fits, with its fields, or None.
 It does not guess: if the line does not show the mistake, the finding keeps the general hint of its message.
 `race_hints` and `index_hints` have the rules, `source_lines` parses the lines.
 """

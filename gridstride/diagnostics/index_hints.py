@@ -84,7 +84,7 @@ def remainder_hint(fields, line, preceding_lines):
 
 
 def _assigned_value(name, text):
-    "Return what a line of C assigns to a variable; None if it does not"
+    "Return the expression that a line of C assigns to a variable; None if there is none"
     match = re.search(rf'\b{re.escape(name)}\s*=(?!=)\s*([^;,]+)[;,]', text)
     return match and match[1].strip()
 
@@ -155,7 +155,7 @@ def _is_past_end(term):
 
 
 def _split_condition(text):
-    "Split the text after `if` into the condition and the text after it"
+    "Split the source after `if` into the condition and the body"
     if text.startswith('('):
         end = end_of_bracket(text, 0)
         if not re.match(r'\s*(and|or)\b', text[end:]):
@@ -207,7 +207,7 @@ def _swapped_axes_hint(fields, parts, guards):
 
 
 def moves_of(array, location):
-    "Find where an earlier line, the surrounding loop or a call moves the pointer `array`: [(text, sign, distance)]"
+    "Find where an earlier line, the surrounding loop or a call moves the pointer `array`: [(source, sign, distance)]"
     name = rf'(?<![\w.>*]){re.escape(array)}\s*'
     move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
     code = '\n'.join(strip_comment(text) for text in location.preceding_lines.split('\n'))

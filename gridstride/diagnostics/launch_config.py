@@ -21,8 +21,8 @@ __all__ = [
     'max_resident_blocks',
 ]
 
-# The limits of a GPU: threads per block and along its z, bytes of shared memory, by default and on request (opt-in),
-# blocks along x, along y and z, and per cluster, by default and on request
+# The limits of a GPU: threads per block, and along z; bytes of shared memory, by default and with an opt-in; blocks
+# along x, along y and z, and per cluster, by default and with an opt-in
 LIMITS = SimpleNamespace(
     threads=1024,
     z=64,
@@ -39,7 +39,7 @@ def max_resident_blocks(
     threads,  # per block
     shared,  # bytes of shared memory per block
 ):  # blocks
-    """Return how many blocks are resident on an H100's 132 SMs at once; registers are not counted.
+    """Return how many blocks are resident on an H100's 132 SMs at once; the limit by registers is ignored.
 
     >>> max_resident_blocks(1024, 0)
     264"""
@@ -186,7 +186,7 @@ class ConfiguredKernel(partial):
 def argument_error(
     kernel,  # its name
     i,  # index of the argument
-    parameter,  # as `check_argument_count` has it
+    parameter,  # as in `check_argument_count`
     message,  # the expected value, the passed one, and how to fix it: continues 'argument 1, float *x, '
 ):
     "Make the `WrongArgument` for an argument of a launch"

@@ -1,10 +1,10 @@
-"""The text of each finding, per dialect: a summary of the event, and a hint at how to fix it.
+"""The message templates of each finding, per dialect: a summary of the event, and a hint on how to fix it.
 
 This module contains only data; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of
 `HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are
 parts of sentences that a `Phrase` selects; from `PARTS`, `errors` derives fields such as `extent`. Templates use the
 syntax of `str.format`; `errors` documents the fields that mean the same in every row. `course.translations` writes
-catalogues of all texts.
+catalogues of all templates.
 """
 
 from collections import namedtuple
@@ -238,7 +238,7 @@ WORDS = {
     ('memcheck', 'fault_address'): Words(
         'invalid {access} at {address:#x}: the address is not device memory', _CHECK_POINTER
     ),
-    # Addresses that must be multiples of something
+    # Misaligned addresses
     ('memcheck', 'misaligned'): Words(
         'misaligned {access} of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
         'Check the index and the offsets. A float4, for example, has 16 bytes, so its first float must have an index '
@@ -1134,7 +1134,7 @@ PHRASES = {
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
 }
 
-# Texts for the fields that `errors` derives: `waiting`, `extent`, `either`, `access_to` and `hazard`
+# Templates of the fields that `errors` derives: `waiting`, `extent`, `either`, `access_to` and `hazard`
 PARTS = {
     'thread_waits': '1 thread waits',
     'threads_wait': '{threads} threads wait',

@@ -12,7 +12,7 @@ _ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'm
 def update_of(
     line,
     array,  # its name
-):  # (operation, element, value), as ('add', 'n[i]', '1'), with operation '' if no atomic does it; or None
+):  # (operation, element, value), as ('add', 'n[i]', '1'); the operation is '' if there is no such atomic; or None
     """Parse a line that updates one element: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`, `*n += 1`.
 
     >>> update_of('n[i] += 2', 'n')
@@ -40,7 +40,7 @@ def _index_dereferences(line, array):
     if not re.fullmatch(r'\w+', name):
         return line
     line = re.sub(rf'\(\s*\*\s*{name}\s*\)', f'{array}[0]', line)
-    line = re.sub(rf'\*\s*{name}(?=\s*(?:[-+*/%&|^]|<<|>>)?=(?!=))', f'{array}[0]', line)  # what is assigned
+    line = re.sub(rf'\*\s*{name}(?=\s*(?:[-+*/%&|^]|<<|>>)?=(?!=))', f'{array}[0]', line)  # the target of an assignment
     return re.sub(rf'(^|[;{{}}(=,?:&|<>+-])(\s*)\*\s*{name}\b(?!\s*[\[(.\w]|\s*->)', rf'\1\2{array}[0]', line)
 
 

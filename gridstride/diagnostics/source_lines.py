@@ -32,7 +32,7 @@ def strip_comment(line):
 
 
 def end_of_bracket(text, i):
-    """Return the index after the bracket that closes the one at `i`, or the length of the text.
+    """Return the index after the bracket that closes the one at `i`, or the length of `text`.
 
     >>> end_of_bracket('s[a[0]] = 1', 1)
     7"""
@@ -47,7 +47,7 @@ def end_of_bracket(text, i):
 def find_uses(
     line,
     array,  # its name
-):  # list of (start, end, indices): the range of `array[...][...]` in the line, and the texts in its brackets
+):  # list of (start, end, indices): the range of `array[...][...]` in the line, and the contents of its brackets
     "Find the elements of an array in a line; if the line has none, the uses of its bare name"
     matches = []
     for m in re.finditer(rf'(?<![\w.]){re.escape(array)}(?!\w)', line):
@@ -62,7 +62,7 @@ def find_uses(
 
 
 def statement_of(text):
-    """Return the text up to the end of the statement.
+    """Return the source up to the end of the statement.
 
     >>> statement_of('f(a, b); g()')
     'f(a, b)'"""
@@ -105,7 +105,7 @@ class Guard(NamedTuple):
     name: str  # of the variable
     operator: str  # < or <=
     bound: str
-    comparison: str = ''  # as the source has it: `i >= n` before a `return`
+    comparison: str = ''  # as written in the source: `i >= n` before a `return`
 
     @property
     def text(self):
