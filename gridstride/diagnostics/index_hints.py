@@ -33,14 +33,14 @@ def index_hint(fields, line, preceding_lines):
         return 'inside_another', dict(inner_index=index[0] - fields['inner_at'])
     accesses = {indices for *_, indices in find_uses(line, array) if indices}
     indices = next(iter(accesses)) if len(accesses) == 1 else ()
-    parts = split_indices(indices[0]) if len(indices) == 1 else list(indices)
+    expressions = split_indices(indices[0]) if len(indices) == 1 else list(indices)
     if len(shape) > 1:
-        return axes_hint(array, shape, index, parts if len(parts) == len(shape) else None)
+        return axes_hint(array, shape, index, expressions if len(expressions) == len(shape) else None)
     if index[0] >= shape[0] and (largest := _largest_index(accesses)):
         return 'farthest', dict(expr=largest, size=shape[0])
-    if len(parts) != 1:
+    if len(expressions) != 1:
         return None
-    expr, size = parts[0], shape[0]
+    expr, size = expressions[0], shape[0]
     if '[' in expr:
         return 'from_memory', dict(expr=expr, at=index[0])
     guards = list(guards_of(variables_in(expr), [line, *reversed(preceding_lines)]))
@@ -95,21 +95,21 @@ def _assigned_value(name, text):
 def connective_or_order_hint(fields, line, preceding_lines):
     "Select the hint for a guard with `&&` instead of `||`, or vice versa, or for a swapped row and column"
     accesses = {indices for *_, indices in find_uses(line, fields['array']) if indices}
-    parts = [part for indices in accesses for index in indices for part in split_indices(index)]
-    names = set().union(*map(variables_in, parts))
+    expressions = [expression for indices in accesses for index in indices for expression in split_indices(index)]
+    names = set().union(*map(variables_in, expressions))
     if connective_hint := _wrong_connective_hint([line, *reversed(preceding_lines)], names):
         return connective_hint
     if len(accesses) != 1 or fields.get('inner'):
         return None
     guards = list(guards_of(names, [line, *reversed(preceding_lines)]))
-    if len(parts) > 1:
-        return _swapped_axes_hint(fields, parts, guards)
-    corrected_index = _swap_row_and_column(parts[0], guards, [line, *preceding_lines])
+    if len(expressions) > 1:
+        return _swapped_axes_hint(fields, expressions, guards)
+    corrected_index = _swap_row_and_column(expressions[0], guards, [line, *preceding_lines])
     if corrected_index and any(
         corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *preceding_lines]
     ):
         return None  # the kernel uses both orders: a transpose
-    return corrected_index and ('swapped', dict(expr=parts[0], right=corrected_index))
+    return corrected_index and ('swapped', dict(expr=expressions[0], right=corrected_index))
 
 
 _CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
@@ -191,16 +191,18 @@ def _axis_of(name, lines):
     return None
 
 
-def _swapped_axes_hint(fields, parts, guards):
+def _swapped_axes_hint(fields, expressions, guards):
     "Select the hint for `x, y` instead of `y, x`, if both have guards and the swapped index is in bounds"
     shape, index = fields['shape'], fields['index']
-    if not len(parts) == len(shape) == len(index) == 2 or not all(0 <= i < n for i, n in zip(index, shape[::-1])):
+    if not len(expressions) == len(shape) == len(index) == 2:
         return None
-    if parts[0] == parts[1] or not set(parts) <= {guard.name for guard in guards}:
+    if not all(0 <= i < n for i, n in zip(index, shape[::-1])):
+        return None
+    if expressions[0] == expressions[1] or not set(expressions) <= {guard.name for guard in guards}:
         return None
     axis = int(0 <= index[0] < shape[0])
     index_fields = dict(axis=axis, last=shape[axis] - 1, axis_index=index[axis], transposed=tuple(shape[::-1]))
-    return 'swapped_axes', dict(index_fields, expr=', '.join(parts), right=', '.join(reversed(parts)))
+    return 'swapped_axes', dict(index_fields, expr=', '.join(expressions), right=', '.join(reversed(expressions)))
 
 
 # pointers that were moved, arrays with a size in the source, several axes
@@ -241,10 +243,12 @@ def moved_hint(fields, line, preceding_lines, moves):
 
 def _largest_index(accesses):
     "Return the largest of indices that differ by constants, such as `r` and `r+1`; None for others"
-    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in accesses if len(access) == 1]
-    if len(accesses) < 2 or len(parts) < len(accesses) or not all(parts) or len({part[1] for part in parts}) > 1:
+    matches = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', access[0]) for access in accesses if len(access) == 1]
+    if len(accesses) < 2 or len(matches) < len(accesses) or not all(matches):
         return None
-    return max(parts, key=lambda part: int((part[2] or '') + (part[3] or '0')))[0]
+    if len({match[1] for match in matches}) > 1:
+        return None
+    return max(matches, key=lambda match: int((match[2] or '') + (match[3] or '0')))[0]
 
 
 def fixed_size_hint(fields, line, preceding_lines):
@@ -262,20 +266,20 @@ def fixed_size_hint(fields, line, preceding_lines):
     return 'fixed', dict(last=size - 1)
 
 
-def axes_hint(array, shape, index, parts):
+def axes_hint(array, shape, index, expressions):
     "Select the hint for an array of several axes: a guard per axis"
     axis = next((a for a, (i, n) in enumerate(zip(index, shape)) if not 0 <= i < n), None)
     if axis is None or len(index) != len(shape):
         return None
-    parts = parts or ['rc'[a] if len(shape) == 2 else 'ijkl'[a] for a in range(len(shape))]
-    if any('[' in part for part in parts):
-        return 'from_memory', dict(expr=parts[axis], at=index[axis])
+    expressions = expressions or ['rc'[a] if len(shape) == 2 else 'ijkl'[a] for a in range(len(shape))]
+    if any('[' in expression for expression in expressions):
+        return 'from_memory', dict(expr=expressions[axis], at=index[axis])
     return 'guard_axes', dict(
         axis=axis,
         axis_index=index[axis],
         last=shape[axis] - 1,
-        conditions=' and '.join(f'{part} < {array}.shape[{a}]' for a, part in enumerate(parts)),
-        both=' && '.join(f'{part} < {n}' for part, n in zip(parts, shape)),
+        conditions=' and '.join(f'{expression} < {array}.shape[{a}]' for a, expression in enumerate(expressions)),
+        both=' && '.join(f'{expression} < {n}' for expression, n in zip(expressions, shape)),
     )
 
 

@@ -75,10 +75,10 @@ def read_brackets(
 
     >>> read_brackets('square', (4, 256))
     (4, 256, None, 0)"""
-    parts = brackets if isinstance(brackets, tuple) else (brackets,)
-    if not 2 <= len(parts) <= 4:
-        raise launch_error(kernel, 'brackets', given=len(parts))
-    grid, block, stream, shared = (*parts, None, None)[:4]
+    values = brackets if isinstance(brackets, tuple) else (brackets,)
+    if not 2 <= len(values) <= 4:
+        raise launch_error(kernel, 'brackets', given=len(values))
+    grid, block, stream, shared = (*values, None, None)[:4]
     return grid, block, _check_stream(kernel, stream), _check_shared_bytes(kernel, shared)
 
 

@@ -179,8 +179,8 @@ def _atomic_hint(update, name, suffix=''):
     operation, element, value = update
     array_text = element.partition('[')[0]
     indices = find_uses(element, name)[0][2]
-    parts = [part for index in indices for part in split_indices(index)] or ['0']
-    index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
+    expressions = [expression for index in indices for expression in split_indices(index)] or ['0']
+    index = expressions[0] if len(expressions) == 1 else f'({", ".join(expressions)})'
     row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
     return row + suffix, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
                              target=element, array_text=array_text.strip(), index_text=index, value=value)  # fmt: skip

@@ -79,15 +79,15 @@ def split_indices(index):
 
     >>> split_indices('r, f(c, 1)')
     ['r', 'f(c, 1)']"""
-    parts = []
+    indices = []
     depth = 0
     start = 0
     for i, c in enumerate(index):
         depth += (c in '([') - (c in ')]')
         if c == ',' and not depth:
-            parts.append(index[start:i].strip())
+            indices.append(index[start:i].strip())
             start = i + 1
-    return [*parts, index[start:].strip()]
+    return [*indices, index[start:].strip()]
 
 
 def variables_in(expr):

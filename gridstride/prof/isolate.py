@@ -44,7 +44,7 @@ def _names_read(scope):
 
 def _comprehension_variables(node):
     "Return the variables of the comprehensions in a statement"
-    targets = [part.target for part in ast.walk(node) if isinstance(part, ast.comprehension)]
+    targets = [inner.target for inner in ast.walk(node) if isinstance(inner, ast.comprehension)]
     return {name_node.id for target in targets for name_node in ast.walk(target) if isinstance(name_node, ast.Name)}
 
 

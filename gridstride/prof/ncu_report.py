@@ -362,11 +362,11 @@ class Ncu:
         return '\n'.join([*self.warnings, *([f'[{self.mark}]'] if self.mark else [])])
 
     def __repr__(self):
-        parts = []
+        blocks = []
         for kernel in self.kernels:
             overview, sections = self._tables(kernel)
-            parts += [self._title(kernel), *map(repr, overview + sections)]
-        return '\n\n'.join(filter(None, [*parts, self._footer()]))
+            blocks += [self._title(kernel), *map(repr, overview + sections)]
+        return '\n\n'.join(filter(None, [*blocks, self._footer()]))
 
     def _repr_html_(self):
         return f'{"".join(map(self._kernel_html, self.kernels))}<p>{escape(self._footer())}</p>'
@@ -374,15 +374,15 @@ class Ncu:
     def _kernel_html(self, kernel):
         "Return the tables of a kernel as HTML; all sections but the first are folded"
         overview, sections = self._tables(kernel)
-        parts = [
+        blocks = [
             f'<p title="{escape(kernel.name)}"><b>{escape(self._title(kernel))}</b></p>',
             *(table._repr_html_() for table in overview),
         ]
         for i, table in enumerate(sections):
             name = escape(table.title)
             table.title = ''
-            parts.append(f'<details{" open" * (i == 0)}><summary>{name}</summary>{table._repr_html_()}</details>')
-        return ''.join(parts)
+            blocks.append(f'<details{" open" * (i == 0)}><summary>{name}</summary>{table._repr_html_()}</details>')
+        return ''.join(blocks)
 
     def to_json(self):
         "Return the report as data for JSON, in lists where the order matters"

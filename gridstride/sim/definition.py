@@ -102,6 +102,6 @@ def _breaks(body):
         if isinstance(statement, ast.Break):
             breaks.append((body, index))
         elif not isinstance(statement, _LOOPS):
-            for part in ('orelse', 'body'):
-                breaks += _breaks(getattr(statement, part, []))
+            for field in ('orelse', 'body'):
+                breaks += _breaks(getattr(statement, field, []))
     return breaks

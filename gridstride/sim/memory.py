@@ -122,16 +122,16 @@ class View:
         "The same elements with the axes reversed"
         return View(self.mem, self.offset, self.shape[::-1], self.strides[::-1], self.name)
 
-    real = property(lambda self: self._part(0))
-    imag = property(lambda self: self._part(1))
+    real = property(lambda self: self._component(0))
+    imag = property(lambda self: self._component(1))
 
-    def _part(self, which):
+    def _component(self, component):
         "Return a view of the real (0) or the imaginary (1) parts of complex elements"
         if self.dtype.kind != 'c':
-            return self.__getattr__(('real', 'imag')[which])
-        parts = self.mem.as_type(self.dtype.type(0).real.dtype)
-        name = f'{self.name}.{("real", "imag")[which]}'
-        return View(parts, 2 * self.offset + which, self.shape, tuple(2 * s for s in self.strides), name)
+            return self.__getattr__(('real', 'imag')[component])
+        components = self.mem.as_type(self.dtype.type(0).real.dtype)
+        name = f'{self.name}.{("real", "imag")[component]}'
+        return View(components, 2 * self.offset + component, self.shape, tuple(2 * s for s in self.strides), name)
 
     view = property(lambda self: ViewMethod(self))
 
@@ -426,7 +426,7 @@ def _gather(ctx, active, items, index, site):
             site, active, problem, 'Give its elements the same type, or use an array.', NotCompiled
         )
     if isinstance(items[0], tuple):
-        return tuple(_gather(ctx, active, part, index, site) for part in zip(*items))
+        return tuple(_gather(ctx, active, column, index, site) for column in zip(*items))
     if isinstance(items[0], View):
         merged = items[0]
         for item_index, item in enumerate(items[1:], 1):

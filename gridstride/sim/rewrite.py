@@ -56,7 +56,7 @@ def _is_literal(node):
 def _has_no_effect(node):
     "Return whether evaluating `node` has no side effect in any lane: no memory access, call or division"
     types_with_effects = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
-    return not any(isinstance(part, types_with_effects) for part in walk(node))
+    return not any(isinstance(child, types_with_effects) for child in walk(node))
 
 
 # Names that begin with `__` belong to the rewritten code: `__m` is the mask of the active lanes; `__d` is true if
@@ -282,16 +282,16 @@ class _Rewriter(ast.NodeTransformer):
         fork = f'{prefix}y, {prefix}n = __gs.fork(__run, __m, C__, S__)'
         saved = f'{prefix}d = __d\n{prefix}e = __d or {prefix}y is not None and {prefix}n is not None'
         rewritten = save + self.make(node, f'{fork}\n{saved}', C__=condition, S__=self.site(node.test))
-        for part, body in (('y', node.body), ('n', node.orelse)):
+        for suffix, body in (('y', node.body), ('n', node.orelse)):
             if body:
                 rewritten.append(
                     self.with_location(
                         node,
                         ast.If(
-                            expression(f'{prefix}{part} is not None'),
-                            self.make(node, f'__m = {prefix}{part}\n__d = {prefix}e')
+                            expression(f'{prefix}{suffix} is not None'),
+                            self.make(node, f'__m = {prefix}{suffix}\n__d = {prefix}e')
                             + self.block(body)
-                            + self.make(node, f'{prefix}{part} = __m'),
+                            + self.make(node, f'{prefix}{suffix} = __m'),
                             [],
                         ),
                     )
@@ -448,7 +448,7 @@ class _Rewriter(ast.NodeTransformer):
     def is_pure(self, node):
         "Return whether evaluating `node` has no side effect in any lane, even where a variable is unassigned"
         return _has_no_effect(node) and not any(
-            isinstance(part, ast.Name) and part.id in self.maybe_unassigned for part in walk(node)
+            isinstance(child, ast.Name) and child.id in self.maybe_unassigned for child in walk(node)
         )
 
     def visit_Constant(self, node):
@@ -524,7 +524,7 @@ class _Rewriter(ast.NodeTransformer):
         "Make `first and second` or `first or second`: the second is evaluated only in the lanes that need it"
         result = self.fresh_name('e')
         prefix = self.fresh_name('')
-        part = 'y' if operation == 'logical_and' else 'n'
+        suffix = 'y' if operation == 'logical_and' else 'n'
         self.hoisted += self.make(
             node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first_value
         )
@@ -534,11 +534,11 @@ class _Rewriter(ast.NodeTransformer):
         hoisted = self.hoisted
         self.hoisted = outer
         body = (
-            self.make(node, f'{prefix}m, {prefix}d = __m, __d\n__m = {prefix}{part}\n__d = True')
+            self.make(node, f'{prefix}m, {prefix}d = __m, __d\n__m = {prefix}{suffix}\n__d = True')
             + hoisted
             + self.make(node, f'{result} = __gs.merge(__m, V__, {result})\n__m, __d = {prefix}m, {prefix}d', V__=value)
         )
-        self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{part} is not None'), body, [])))
+        self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{suffix} is not None'), body, [])))
         return ast.Name(result, ast.Load())
 
     def visit_IfExp(self, node):
@@ -548,18 +548,18 @@ class _Rewriter(ast.NodeTransformer):
             f'{prefix}y, {prefix}n = __gs.branch(__m, C__)\n{prefix}m, {prefix}d, {result} = __m, __d, __gs.UNDEF',
             C__=self.visit(node.test),
         )
-        for part, branch in (('y', node.body), ('n', node.orelse)):
+        for suffix, branch in (('y', node.body), ('n', node.orelse)):
             outer = self.hoisted
             self.hoisted = []
             value = self.visit(branch)
             hoisted = self.hoisted
             self.hoisted = outer
             body = (
-                self.make(node, f'__m = {prefix}{part}\n__d = True')
+                self.make(node, f'__m = {prefix}{suffix}\n__d = True')
                 + hoisted
                 + self.make(node, f'{result} = __gs.merge(__m, V__, {result})', V__=value)
             )
-            self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{part} is not None'), body, [])))
+            self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{suffix} is not None'), body, [])))
         self.hoisted += self.make(node, f'__m, __d = {prefix}m, {prefix}d')
         for branch in (node.body, node.orelse):
             if _is_literal(branch):

@@ -27,28 +27,28 @@ def uses_this_grid(tree, fn):
     return _refers_to_this_grid(_SpinAnalysis(fn), tree, {fn})
 
 
-def _refers_to_this_grid(analysis, tree, seen):
+def _refers_to_this_grid(analysis, tree, visited):
     if any(getattr(node, 'attr', getattr(node, 'id', '')) == 'this_grid' for node in walk(tree)):
         return True
-    callees = analysis.device_functions(tree, seen)
-    return any(_refers_to_this_grid(callee, callee_tree, seen) for callee, callee_tree in callees)
+    callees = analysis.device_functions(tree, visited)
+    return any(_refers_to_this_grid(callee, callee_tree, visited) for callee, callee_tree in callees)
 
 
 # A static analysis of the source. A `while` loop may wait for another block if its condition, or that of an `if` that
 # leaves it, depends on a value that an atomic has returned. `names_from_atomics` follows such values through
 # assignments until no name is added (a fixed point).
 class _SpinAnalysis:
-    "Analyses a function and the functions that it calls, each of them once: `seen` is the set of visited functions"
+    "Analyses a function and the functions that it calls, each of them once: `visited` is the set of visited functions"
 
     def __init__(self, fn):
         closure = zip(fn.__code__.co_freevars, fn.__closure__ or ())
         self.fn, self.closure = fn, dict(closure)  # closure: name -> cell
 
-    def may_spin(self, tree, seen):
+    def may_spin(self, tree, visited):
         "Return whether the function with this tree, or one that it calls, may spin"
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
         return any(map(self.polls, loops)) or any(
-            callee.may_spin(callee_tree, seen) for callee, callee_tree in self.device_functions(tree, seen)
+            callee.may_spin(callee_tree, visited) for callee, callee_tree in self.device_functions(tree, visited)
         )
 
     def polls(self, loop):
@@ -79,15 +79,15 @@ class _SpinAnalysis:
         "Return whether the value of `node` depends on one of `names`, or on an atomic operation"
         if any(isinstance(inner, ast.Name) and inner.id in names or _is_atomic(inner) for inner in walk(node)):
             return True
-        callees = self.device_functions(node, seen := {self.fn})
-        return any(_has_atomic(callee, callee_tree, seen) for callee, callee_tree in callees)
+        callees = self.device_functions(node, visited := {self.fn})
+        return any(_has_atomic(callee, callee_tree, visited) for callee, callee_tree in callees)
 
-    def device_functions(self, node, seen):
-        "Yield (analysis, syntax tree) of each device function that is called in `node`, and add it to the set `seen`"
-        for call in (part for part in walk(node) if isinstance(part, ast.Call)):
+    def device_functions(self, node, visited):
+        "Yield (analysis, syntax tree) of each device function that is called in `node`, and add it to `visited`"
+        for call in (inner for inner in walk(node) if isinstance(inner, ast.Call)):
             fn = getattr(self.outer_value(call.func), 'py_func', None)
-            if fn is not None and fn not in seen and (tree := tree_of(fn)):
-                seen.add(fn)
+            if fn is not None and fn not in visited and (tree := tree_of(fn)):
+                visited.add(fn)
                 yield _SpinAnalysis(fn), tree
 
     def outer_value(self, node):
@@ -109,9 +109,9 @@ def _is_atomic(node):
     return isinstance(node, ast.Attribute) and 'atomic' in (getattr(node.value, k, '') for k in ('id', 'attr'))
 
 
-def _has_atomic(analysis, tree, seen):
+def _has_atomic(analysis, tree, visited):
     return any(map(_is_atomic, walk(tree))) or any(
-        _has_atomic(callee, callee_tree, seen) for callee, callee_tree in analysis.device_functions(tree, seen)
+        _has_atomic(callee, callee_tree, visited) for callee, callee_tree in analysis.device_functions(tree, visited)
     )
 
 

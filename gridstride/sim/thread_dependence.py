@@ -37,7 +37,7 @@ def _indices(access):
 
 def _depends(node, names):
     "Return whether an expression contains one of `names`, or a name whose value differs between threads"
-    mentioned = {getattr(part, 'attr', getattr(part, 'id', None)) for part in walk(node)}
+    mentioned = {getattr(inner, 'attr', getattr(inner, 'id', None)) for inner in walk(node)}
     return bool(mentioned & (names | _DIFFERS_BETWEEN_THREADS))
 
 
@@ -63,7 +63,7 @@ def _flow(node):
 
 def _base_names(nodes):
     "Return the variables to which `nodes` assign, and the arrays to whose elements they assign"
-    targets = [part for node in nodes for part in walk(node) if isinstance(getattr(part, 'ctx', None), ast.Store)]
+    targets = [inner for node in nodes for inner in walk(node) if isinstance(getattr(inner, 'ctx', None), ast.Store)]
     while any(isinstance(target, (ast.Subscript, ast.Attribute)) for target in targets):
         targets = [target.value if isinstance(target, (ast.Subscript, ast.Attribute)) else target for target in targets]
     return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -33,7 +33,8 @@ class _DefiniteAssignment:
     def record_reads(self, node, assigned):
         "Record the variables that the expression `node` reads unassigned"
         if node is not None:
-            names = {part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+            loads = (n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+            names = {load.id for load in loads}
             self.maybe_unassigned |= (names & self.names) - assigned
 
     def visit_block(self, body, assigned):

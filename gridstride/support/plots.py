@@ -131,9 +131,9 @@ def themed_svg(
     "Return a figure as an SVG image, which has dark colours on a page with a dark colour scheme"
     _, _, svg = _svg_of(figure).partition('<svg ')
     svg = re.sub('(data:image/png;base64,)([^"]*)', lambda image: image[1] + _quantize_colors(image[2]), svg)
-    attributes, _, parts = re.sub(r'\s*\n\s*', ' ', svg).partition('>')
-    parts = parts.replace('*{stroke-', '.gridstride *{stroke-')  # of this plot, not of the page
-    return f'<svg class="gridstride" {_scale_to_page(attributes)}>{_theme_style()}{parts}'
+    attributes, _, elements = re.sub(r'\s*\n\s*', ' ', svg).partition('>')
+    elements = elements.replace('*{stroke-', '.gridstride *{stroke-')  # of this plot, not of the page
+    return f'<svg class="gridstride" {_scale_to_page(attributes)}>{_theme_style()}{elements}'
 
 
 def _svg_of(figure):

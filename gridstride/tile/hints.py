@@ -104,7 +104,7 @@ def _pointer_element_hint(node):
 
 
 def _names(node):
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def hint(node, definitions=None, unstable=()):

@@ -164,7 +164,7 @@ class _Rewriter(ast.NodeTransformer):
             tuple(hints(node.orelse, body_names - self.assigned_names).items()),
         )
         return_hints = [return_hint(branch, self.reassigned_names) for branch in (node.body, node.orelse)]
-        has_return = any(isinstance(part, ast.Return) for part in ast.walk(node))
+        has_return = any(isinstance(inner, ast.Return) for inner in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
         names_before = set(self.assigned_names)

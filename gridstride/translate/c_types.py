@@ -156,12 +156,12 @@ def variables_with_exact_low_bits(unit, ranges):
             a for a, b in flows.flows if a in int_variables and b not in int_variables and b not in fitting_variables
         }
         removed_variables |= {
-            part.value
+            subexpr.value
             for a, b in flows.comparisons
             for x, y in ((a, b), (b, a))
             if not flows.low_bits_are_exact(y, int_variables)
-            for part in walk(x)
-            if part.op == 'var' and part.value in int_variables
+            for subexpr in walk(x)
+            if subexpr.op == 'var' and subexpr.value in int_variables
         }
         if not removed_variables:
             return int_variables
@@ -203,22 +203,23 @@ def _minimum_arguments(unit):
             if expr.op not in ('floordiv', 'mod') or expr.type not in INTEGERS:
                 continue
             for minimum, operand in enumerate(expr.args):
-                for part in walk(operand):
-                    argument_type = part.value.argument_type if part.op == 'var' and part.value.num_defs == 1 else None
+                for subexpr in walk(operand):
+                    is_assigned_once = subexpr.op == 'var' and subexpr.value.num_defs == 1
+                    argument_type = subexpr.value.argument_type if is_assigned_once else None
                     if (
                         argument_type is not None
                         and argument_type.dtype == 'int'
                         and argument_type.minimum is not None
                         and argument_type.minimum >= minimum
                     ):
-                        minimums[part.value] = max(minimum, minimums.get(part.value, 0))
+                        minimums[subexpr.value] = max(minimum, minimums.get(subexpr.value, 0))
     return minimums
 
 
 def _resolve_weak(t, weak_type):
     "Return the type `t` with the type of a Python float replaced by `weak_type`, also in a tuple"
     if isinstance(t, tuple) and not isinstance(t, Array):
-        return tuple(_resolve_weak(part, weak_type) for part in t)
+        return tuple(_resolve_weak(item, weak_type) for item in t)
     return weak_type if t == WEAK else t
 
 

@@ -15,7 +15,7 @@ class Variable:
 
     `Lowering` sets:
 
-    - `type`; for an array `memory` and `view`, for a tuple `parts` (its variables), for a function `callee`;
+    - `type`; for an array `memory` and `view`, for a tuple `item_variables`, for a function `callee`;
     - for an item of a tuple, `tuple_name`, the name of the tuple; for an item of a tuple parameter, also the parameter
       (`alias_of`) or number (`constant`) that it stands for;
     - for a temporary, `bounds`, the interval of its values;
@@ -28,7 +28,7 @@ class Variable:
         self.name, self.node = name, node  # node: its first assignment
         self.num_defs = 0  # number of assignments to it
         self.maybe_uninitialized = False  # some path reads it before the first assignment
-        self.type = self.memory = self.view = self.parts = self.callee = None
+        self.type = self.memory = self.view = self.item_variables = self.callee = None
         self.first_type_line = None  # the line that gave it its first type
         self.tuple_name = self.alias_of = self.constant = self.bounds = self.result_of = None
         self.is_temporary = self.has_unique_name = False

@@ -43,15 +43,15 @@ _COOPERATIVE = (
 )
 
 
-def join_in_lines(parts, start, width=120):
-    "Join the parts with commas, in lines of at most `width` columns; the first line follows the string `start`"
+def join_in_lines(items, start, width=120):
+    "Join the items with commas, in lines of at most `width` columns; the first line follows the string `start`"
     lines = [start]
-    for n, part in enumerate(parts):
-        part += ',' if n + 1 < len(parts) else ''
-        if len(lines[-1]) + len(part) > width and lines[-1] != start:
-            lines.append(' ' * 8 + part)
+    for n, item in enumerate(items):
+        item += ',' if n + 1 < len(items) else ''
+        if len(lines[-1]) + len(item) > width and lines[-1] != start:
+            lines.append(' ' * 8 + item)
         else:
-            lines[-1] += (' ' if not lines[-1].endswith(('(', ' ' * 8)) else '') + part
+            lines[-1] += (' ' if not lines[-1].endswith(('(', ' ' * 8)) else '') + item
     return '\n'.join(lines)[len(start) :]
 
 

@@ -239,8 +239,8 @@ class _Values:
 
     def eval_view(self, view):
         "Evaluate the offset, sizes and strides of an array"
-        for part in view.parts():
-            self.eval(part)
+        for subexpr in view.expressions():
+            self.eval(subexpr)
 
     def _range_view(self, expr):
         self.eval_view(expr.value)
@@ -504,9 +504,9 @@ class _Blocks:
         if b.op == 'var' and b.value is variable and expr.op == 'add':
             a, b = b, a
         if not (a.op == 'var' and a.value is variable) or any(
-            part.op == 'var'
-            and (part.value is variable or part.value in assigned_variables and not part.value.type == BOOL)
-            for part in walk(b)
+            subexpr.op == 'var'
+            and (subexpr.value is variable or subexpr.value in assigned_variables and not subexpr.value.type == BOOL)
+            for subexpr in walk(b)
         ):
             return
         state, self.state = self.state, dict(self.state or {})
@@ -558,8 +558,8 @@ class Ranges(_Values, _Conditions, _Blocks):
     def set_parameter(self, expr, interval):
         "Assign an interval to the parameter `expr`; a tuple of intervals to a tuple"
         if expr.op == 'tuple':
-            for n, part in enumerate(expr.args):
-                self.set_parameter(part, interval[n] if interval else None)
+            for n, item in enumerate(expr.args):
+                self.set_parameter(item, interval[n] if interval else None)
         if expr.op == 'var' and expr.type in INTEGERS:
             self.set_interval(expr.value, interval if interval is not None else self.parameter_interval(expr.value))
 

@@ -214,9 +214,10 @@ class View:
     ndim = property(lambda self: len(self.sizes))
     type = property(lambda self: Array(self.memory.dtype, self.ndim))
 
-    def parts(self):
+    def expressions(self):
         "Return the expressions of its leading indices, offset, sizes and strides"
-        return [part for part in (*self.leading_indices, self.offset, *self.sizes, *self.strides) if part is not None]
+        layout = (*self.leading_indices, self.offset, *self.sizes, *self.strides)
+        return [expr for expr in layout if expr is not None]
 
     @property
     def is_full_array(self):
@@ -296,8 +297,8 @@ def function_expressions(function):
         for operand in expr.args:
             yield from visit(operand)
         if expr.op == 'view':
-            for part in expr.value.parts():
-                yield from visit(part)
+            for subexpr in expr.value.expressions():
+                yield from visit(subexpr)
         if expr.op == 'load' and hasattr(expr.value, 'items'):
             for item in expr.value.items:
                 yield from visit(item)

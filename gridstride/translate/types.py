@@ -207,7 +207,7 @@ def parse_signature(text: str) -> list:  # one type per argument, as `argument_t
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_parse_type(part) for part in split_at_commas(m[1])]
+    return [_parse_type(argument) for argument in split_at_commas(m[1])]
 
 
 def _parse_type(text):
@@ -222,11 +222,11 @@ def _parse_type(text):
             f'{text!r} is not a type that a signature may have',
             'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].',
         )
-    return _number_argument(dtype) if m[2] is None else _parse_layout(dtype, [part.strip() for part in m[2].split(',')])
+    return _number_argument(dtype) if m[2] is None else _parse_layout(dtype, [dim.strip() for dim in m[2].split(',')])
 
 
 def _parse_layout(dtype, dims):
-    if any(part not in (':', '::1') for part in dims):
+    if any(dim not in (':', '::1') for dim in dims):
         raise Untranslatable(
             f'[{",".join(dims)}] is not a layout of an array',
             "Write a colon per dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",

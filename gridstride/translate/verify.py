@@ -74,8 +74,8 @@ def _verify_statement(stmt, unit, types_are_final):
         common_type = join_types(stmt.var.type, value_type, unit.doubles)
         _require(common_type == stmt.var.type, f'a {value_type} is assigned to {stmt.var}')
     for expr in expressions(stmt):
-        for part in walk(expr):
-            verify_expression(part, types_are_final)
+        for subexpr in walk(expr):
+            verify_expression(subexpr, types_are_final)
 
 
 # Expressions
@@ -136,7 +136,7 @@ class _AssignmentOrder:
         self.defined_values = set()
         self.break_states = []
         for expr in function.parameter_exprs:
-            self.defined_values |= {part.value for part in walk(expr) if part.op == 'var'}
+            self.defined_values |= {subexpr.value for subexpr in walk(expr) if subexpr.op == 'var'}
         self.visit_block(function.body)
 
     def visit_block(self, body):

@@ -153,10 +153,10 @@ class ControlFlow:
         "Return `expr` if it is loop-invariant and cheap, else a variable that is assigned its value before the loop"
         if (
             all(
-                part.op in INVARIANT_OPS or part.op == 'var' and part.value.slot not in changing_slots
-                for part in walk(expr)
+                subexpr.op in INVARIANT_OPS or subexpr.op == 'var' and subexpr.value.slot not in changing_slots
+                for subexpr in walk(expr)
             )
-            and sum(part.op in ('floordiv', 'mod', 'min', 'max') for part in walk(expr)) < 2
+            and sum(subexpr.op in ('floordiv', 'mod', 'min', 'max') for subexpr in walk(expr)) < 2
         ):
             return expr
         c_type = (

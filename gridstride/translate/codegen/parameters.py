@@ -75,23 +75,23 @@ class Parameters:
 
     def variables_in(self, expr):
         "Yield the variables in an expression, including those that hold its arrays"
-        for part in walk_used(expr):
-            if part.op in ('var', 'let') or part.op in ('value_land', 'value_lor') and part.value is not None:
-                yield part.value
+        for subexpr in walk_used(expr):
+            if subexpr.op in ('var', 'let') or subexpr.op in ('value_land', 'value_lor') and subexpr.value is not None:
+                yield subexpr.value
             memory = (
-                part.value
-                if part.op in ('load', 'address')
-                else part.value.memory
-                if part.op in ('atomic', 'view')
+                subexpr.value
+                if subexpr.op in ('load', 'address')
+                else subexpr.value.memory
+                if subexpr.op in ('atomic', 'view')
                 else None
             )
             if memory is not None and memory.variable is not None:
                 yield memory.variable
-            if part.op == 'load' and hasattr(memory, 'items'):
+            if subexpr.op == 'load' and hasattr(memory, 'items'):
                 for i in memory.items:
                     yield from self.variables_in(i)
-            if part.op == 'view':
-                for p in part.value.parts():
+            if subexpr.op == 'view':
+                for p in subexpr.value.expressions():
                     yield from self.variables_in(p)
 
     def memories(self, stmt):
@@ -99,11 +99,11 @@ class Parameters:
         if stmt.kind == 'store' or stmt.kind == 'pointer':
             yield stmt.memory
         for expr in expressions(stmt):
-            for part in walk_used(expr):
-                if part.op in ('load', 'address'):
-                    yield part.value
-                if part.op in ('atomic', 'view'):
-                    yield part.value.memory
+            for subexpr in walk_used(expr):
+                if subexpr.op in ('load', 'address'):
+                    yield subexpr.value
+                if subexpr.op in ('atomic', 'view'):
+                    yield subexpr.value.memory
 
     def name_parameters(self):
         "Name the parameters and the sizes that the function needs"
@@ -141,8 +141,8 @@ class Parameters:
     def name_parameter(self, expr, name):
         "Name the parameter `expr`; each item of a tuple is a parameter in C"
         if expr.op == 'tuple':
-            for n, part in enumerate(expr.args):
-                self.name_parameter(part, f'{name}_{n}')
+            for n, item in enumerate(expr.args):
+                self.name_parameter(item, f'{name}_{n}')
         elif expr.op == 'view':
             memory = expr.value.memory
             memory.c_name = self.take_name(memory.name, self.names.kernel)
@@ -159,28 +159,28 @@ class Parameters:
         sizes = set()
         for stmt in statements(self.function.body):
             for expr in expressions(stmt):
-                for part in self.expressions_in(expr):
-                    if part.op in ('size', 'stride'):
-                        sizes.add((part.op, part.value[0], part.value[1]))
-                    if part.op == 'start':
-                        sizes.add((part.op, part.value, 0))
+                for subexpr in self.expressions_in(expr):
+                    if subexpr.op in ('size', 'stride'):
+                        sizes.add((subexpr.op, subexpr.value[0], subexpr.value[1]))
+                    if subexpr.op == 'start':
+                        sizes.add((subexpr.op, subexpr.value, 0))
         return sizes
 
     def expressions_in(self, expr):
         "Yield all expressions in `expr`, including arguments for the layout parameters of device functions"
         yield from walk(expr)
-        for part in walk(expr):
-            if part.op == 'device':
-                for memory, kind, dim in part.value.layout_params:
-                    for argument, parameter in zip(part.args, part.value.parameter_exprs):
+        for subexpr in walk(expr):
+            if subexpr.op == 'device':
+                for memory, kind, dim in subexpr.value.layout_params:
+                    for argument, parameter in zip(subexpr.args, subexpr.value.parameter_exprs):
                         for view in views_of(argument, parameter, memory):
                             yield from walk(view.sizes[dim] if kind == 'size' else view.strides[dim])
-                for argument in part.args:
+                for argument in subexpr.args:
                     for view in _all_views(argument):
                         for parameter in (*view.leading_indices, view.offset):
                             yield from walk(parameter)
-            if part.op == 'load' and hasattr(part.value, 'items'):
-                for i in part.value.items:
+            if subexpr.op == 'load' and hasattr(subexpr.value, 'items'):
+                for i in subexpr.value.items:
                     yield from self.expressions_in(i)
 
     def use_variable_names_for_sizes(self, sizes):

@@ -22,7 +22,7 @@ class SimpleStatements:
         return ['continue;']
 
     def _stmt_expr(self, stmt):
-        if not any(part.op in ('device', 'atomic', 'call', 'shuffle') for part in walk(stmt.expr)):
+        if not any(subexpr.op in ('device', 'atomic', 'call', 'shuffle') for subexpr in walk(stmt.expr)):
             return []
         self.writer.result_is_unused = self.strip_conversions(stmt.expr).op == 'atomic'
         text = self.writer.text(self.strip_conversions(stmt.expr))

@@ -232,7 +232,8 @@ class Arrays:
     def save_if_mutable(self, stmt, name, expr):
         "Return `expr` if its value cannot change, else a temporary that holds its current value"
         if expr is None or all(
-            part.op in _PURE_OPS or part.op == 'var' and self.is_assigned_once(part.value) for part in walk(expr)
+            subexpr.op in _PURE_OPS or subexpr.op == 'var' and self.is_assigned_once(subexpr.value)
+            for subexpr in walk(expr)
         ):
             return expr
         return self.fn.temporary(stmt, name, INT, expr)

@@ -55,7 +55,7 @@ class Assignments(Values):
         "Lower `target op= ...` for an element: its index is computed once"
         view = self.arrays.require_view(stmt, self.lower(target.value))
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
-        if any(part.op in ('device', 'atomic', 'call') for e in index for part in walk(e)):
+        if any(subexpr.op in ('device', 'atomic', 'call') for e in index for subexpr in walk(e)):
             index = [self.temporary(stmt, 'at', INT, e) for e in index]
         old = self.arrays.element(view.memory, index)
         self.emit_store(stmt, view.memory, index, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
@@ -90,17 +90,17 @@ class Assignments(Values):
         names = {node.id for node in target_nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         writes_memory = any(isinstance(node, ast.Subscript) for node in target_nodes)
 
-        def changes(part):
-            if part.op == 'var':
-                return part.value.name in names or part.value.tuple_name in names
-            return writes_memory and part.op in ('load', 'device', 'atomic')
+        def changes(subexpr):
+            if subexpr.op == 'var':
+                return subexpr.value.name in names or subexpr.value.tuple_name in names
+            return writes_memory and subexpr.op in ('load', 'device', 'atomic')
 
         return any(map(changes, walk(expr)))
 
     def save_value(self, stmt, expr):
         "Return a temporary that holds the current value of `expr`"
         if expr.op == 'tuple':
-            return tuple_expr([self.save_value(stmt, part) for part in expr.args])
+            return tuple_expr([self.save_value(stmt, item) for item in expr.args])
         return self.temporary(stmt, f'old_{expr.value.name}' if expr.op == 'var' else 'old', expr.type, expr)
 
     def save_pointer(self, stmt, expr):
@@ -148,21 +148,21 @@ class Assignments(Values):
         item_types = tuple(a.type for a in expr.args)
         if variable.type is not None and (is_number(variable.type) or len(variable.type) != len(item_types)):
             raise self.type_conflict(stmt, variable, item_types)
-        if variable.parts is None:
-            variable.parts = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(item_types))]
-            for item_variable in variable.parts:
+        if variable.item_variables is None:
+            variable.item_variables = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(item_types))]
+            for item_variable in variable.item_variables:
                 item_variable.num_defs = variable.num_defs
                 item_variable.maybe_uninitialized = variable.maybe_uninitialized
                 item_variable.tuple_name = variable.name
-            self.variables += variable.parts
-        for n, (item_variable, item) in enumerate(zip(variable.parts, expr.args)):
+            self.variables += variable.item_variables
+        for n, (item_variable, item) in enumerate(zip(variable.item_variables, expr.args)):
             if is_parameter:
                 self.bind_item(item_variable, item)
-            elif n and any(i.op == 'var' and i.value in variable.parts[:n] for i in walk(item)):
+            elif n and any(i.op == 'var' and i.value in variable.item_variables[:n] for i in walk(item)):
                 raise self.error(stmt, f'{variable.name} is assigned a tuple of its own items', 'Use two names.')
             else:
                 self.assign(stmt, item_variable, item)
-        variable.type = tuple(item_variable.type for item_variable in variable.parts)
+        variable.type = tuple(item_variable.type for item_variable in variable.item_variables)
 
     def bind_item(self, variable, item):
         "Record that the variable `variable` is an item of a tuple parameter, whose expression is `item`"

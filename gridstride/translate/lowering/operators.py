@@ -67,7 +67,7 @@ _EXPENSIVE_OPS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 
 
 def is_cheap(expr):
     "Return whether it is cheap to compute `expr` twice"
-    return not any(part.op in _EXPENSIVE_OPS for part in walk(expr))
+    return not any(subexpr.op in _EXPENSIVE_OPS for subexpr in walk(expr))
 
 
 def binary(fn, node, op, a, b):

@@ -108,8 +108,8 @@ class Lowering(Assignments):
             options[keyword.arg] = keyword.value.value
 
         def lower_print_argument(argument):
-            is_text = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-            return argument.value if is_text else convert.require_number(self.lower(argument))
+            is_string = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            return argument.value if is_string else convert.require_number(self.lower(argument))
 
         items = [lower_print_argument(argument) for argument in call.args]
         self.emit(

@@ -180,8 +180,8 @@ class Values(Function):
             return variable.constant
         if variable.alias_of is not None:
             variable = variable.alias_of
-        if variable.parts is not None:
-            return tuple_expr([self.variable(node, p) for p in variable.parts])
+        if variable.item_variables is not None:
+            return tuple_expr([self.variable(node, p) for p in variable.item_variables])
         if isinstance(variable.type, Array):
             if variable.view is None:
                 raise self.error(node, f'{variable.name} is read before an array is assigned to it')
