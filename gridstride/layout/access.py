@@ -91,7 +91,7 @@ def walk(
 def picture(
     layout,  # two modes: rows and columns
     size=4,  # bytes of an element
-    show='bank',  # the number in a cell: 'bank' or 'offset'; each colour stands for four banks
+    show='bank',  # the number in a cell: 'bank' or 'offset'; each colour represents four banks
     mark=None,  # (rows, columns) of a request, whose elements get a red frame
     title=None,
     cell=26,  # pixels

@@ -37,7 +37,7 @@ def _read_source(fn):
 def _definition(source, fn):
     "Return the `def` of a function as a syntax tree; raises `NotSimulated` if there is none"
     if (tree := definition(source, fn)) is None:
-        if fn.__code__.co_filename == '<string>':  # made by `exec`; Python 3.13 returns the text after `python -c` here
+        if fn.__code__.co_filename == '<string>':  # made by `exec`; Python 3.13 returns the source of `python -c` here
             raise _unreadable_source(fn)
         problem = 'a kernel must be defined with def, or be the only lambda on its line with its parameters'
         raise NotSimulated(problem, kernel=fn.__name__)

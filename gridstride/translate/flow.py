@@ -17,7 +17,7 @@ class Variable:
 
     - `type`; for an array `memory` and `view`, for a tuple `item_variables`, for a function `callee`;
     - for an item of a tuple, `tuple_name`, the name of the tuple; for an item of a tuple parameter, also the parameter
-      (`alias_of`) or number (`constant`) that it stands for;
+      (`alias_of`) or number (`constant`) that it is;
     - for a temporary, `bounds`, the interval of its values;
     - for the tuple that a device function returns, `result_of`, the function.
 

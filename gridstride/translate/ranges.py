@@ -68,7 +68,7 @@ class _Values:
     _range_shl = _range_shr = _range_and = _range_or = _range_xor = eval_integer_operation
 
     def eval_operands(self, expr):
-        "Evaluate the operands of an operation whose result has no interval of its own"
+        "Evaluate the operands of an operation whose result has no interval"
         for operand in expr.args:
             self.eval(operand)
 

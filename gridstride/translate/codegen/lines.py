@@ -135,7 +135,7 @@ class SourceLines:
         return [f'{type} {text};' if type else text for type, text in lines]
 
     def declaration(self, variable):
-        "Return (type, text) of a declaration before the first assignment; the text has the name and an initial value"
+        "Return (type, declarator) of a declaration before the first assignment: `x = 0` if `x` needs an initial value"
         if isinstance(variable.type, Array):
             return self.pointer_type(variable), f'*{variable.c_name}'
         needs_zero = self.may_be_uninitialized(variable) and variable.type != HALF and variable.result_of is None
