@@ -15,7 +15,7 @@ class _SpinningBlock(NamedTuple):
 
     steps: object  # the generator that runs it
     state: object  # from `LaunchContext.save_group`
-    is_stuck: bool  # whether it spins forever unless another block writes to memory
+    is_stuck: bool  # whether it never stops spinning unless another block writes to memory
     last_poll: object  # `LaunchContext.last_poll`: the elements that it polled last, and the values that it read
 
     def polled_value_changed(self):

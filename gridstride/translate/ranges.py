@@ -313,7 +313,7 @@ class _Conditions:
 
 
 # The state at the head of a loop is a fixed point: the body is interpreted from that state, and the state after the
-# body is joined with it, until nothing changes. The interval of `i` in `i += 1` would grow in every iteration, forever.
+# body is joined with it, until nothing changes. The interval of `i` in `i += 1` would grow in every iteration.
 # So from the third iteration on, an interval that still grows is widened (`widen_at_head`): by the increment per
 # iteration times the trip count if both are bounded (`growth`), else to the next of a few bounds (`widen`). Widening
 # may go too far, so two more iterations narrow the intervals again. A last iteration from the fixed point records the
