@@ -749,11 +749,11 @@ def test_an_operator_that_works_in_place_is_repeated(driver, repeated):
 
 
 def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
-    call, x = repeated(lambda x: NotImplemented, by_torch=torch.sin), torch.randn(4)
+    call, x = repeated(lambda x: NotImplemented, torch_fallback=torch.sin), torch.randn(4)
     assert call.fast(x) is None
     assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
     assert torch.equal(call.fast(x), x.sin()) and call.fast(x.double()) is None is call.fast([x])
-    shorter = repeated(lambda x, n: NotImplemented, by_torch=lambda x, n: x.sin(),
+    shorter = repeated(lambda x, n: NotImplemented, torch_fallback=lambda x, n: x.sin(),
                        make_torch_function=lambda x, n: torch.pow)
     assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
 
@@ -763,7 +763,7 @@ def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated
         y = torch.empty_like(x)
         launch_arrays(driver, x, y)
         return y
-    call, x = repeated(run, by_torch=torch.sin, use_torch_in_graphs=lambda x: len(x) == 4), torch.randn(4)
+    call, x = repeated(run, torch_fallback=torch.sin, use_torch_in_graphs=lambda x: len(x) == 4), torch.randn(4)
     for y in (x, x[:3]): call(y)
     driver.is_capturing = True
     assert torch.equal(call(x), x.sin()) and len(driver.launches) == 2
@@ -793,7 +793,7 @@ def test_small_gradients_are_torchs_outside_graphs(driver, repeated, monkeypatch
 
 def test_a_call_whose_launches_are_never_stored_may_still_be_torchs(driver, repeated):
     "Its launches alone would lose the gradient"
-    call = repeated(lambda x, n: NotImplemented if n else x*2, by_torch=lambda x, n: x.sin(),
+    call = repeated(lambda x, n: NotImplemented if n else x*2, torch_fallback=lambda x, n: x.sin(),
                     is_repeatable=lambda x, n: False)
     x = torch.randn(4, requires_grad=True)
     for n in (0, 1, 0, 1): assert call(x, n).requires_grad

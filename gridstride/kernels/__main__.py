@@ -11,12 +11,12 @@ from ..support.lazy_exports import require, run_command
 
 
 def main(args=None):
-    "Run the command of a command line; return the exit status, or an error message"
+    "Run a command line; return the exit status, or an error message"
     parser = argparse.ArgumentParser(prog='python -m gridstride.kernels')
     commands = parser.add_subparsers(required=True, dest='command')
     export_parser = commands.add_parser('export', help='write each kernel as a .cu file that checks and times itself')
     export_parser.add_argument('folder', metavar='DIR', help='created if it does not exist')
-    export_parser.add_argument('--match', default='', help='export only kernels whose name contains this text')
+    export_parser.add_argument('--match', default='', help='export only kernels whose name contains this string')
     export_parser.set_defaults(run=_export)
     new_parser = commands.add_parser('new', help='write a project: a kernel as an operator of PyTorch, with its tests')
     new_parser.add_argument('name', metavar='NAME', help='of the package and of its operators, such as my_norm')

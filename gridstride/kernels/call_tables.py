@@ -35,7 +35,7 @@ is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: 
 
 
 def needs_autograd(*tensors) -> bool:
-    "Return whether a gradient, a transform of torch.func, or tracing needs the call; else only its value is needed"
+    "Return whether the call must be recorded: for a gradient, a transform of torch.func, or tracing"
     if torch.is_grad_enabled():
         for x in tensors:
             if getattr(x, 'requires_grad', False):
@@ -44,7 +44,7 @@ def needs_autograd(*tensors) -> bool:
 
 
 def differentiable_once(backward):
-    """Let a backward pass of a `torch.autograd.Function` raise if its results are differentiated, as torch's
+    """Make the backward pass of a `torch.autograd.Function` raise if its results are differentiated, as torch's
     `once_differentiable` does, but without its overhead if no graph is recorded"""
     checked_backward = once_differentiable(backward)
 
@@ -90,8 +90,8 @@ class CallRecorder(TorchDispatchMode):
         self.allocations = []  # tensors; the list keeps them alive, so that no two of them have the same memory
         self.steps = []  # (launcher, tensors), or (None, a tensor that is filled with zeros)
         self.torch_operations = []  # names of the other operations
-        self.num_launches = 0  # including those that were not recorded, which make the recording useless
-        self.is_complete = True  # whether the steps are all that the calls did
+        self.num_launches = 0  # including launches that were not recorded, which make the recording useless
+        self.is_complete = True  # whether the steps reproduce the calls
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **kwargs or {})
@@ -121,7 +121,7 @@ class CallRecorder(TorchDispatchMode):
 
 
 class _IncompleteRecording(Exception):
-    "A recording cannot become a recipe"
+    "Raised if a recording cannot become a recipe"
 
 
 def _allocation_arguments(x):
@@ -130,7 +130,7 @@ def _allocation_arguments(x):
 
 
 def _memory(x):
-    "Return a key of the memory of a tensor: its storage, and the first and the last address in it"
+    "Return a key that identifies the memory of a tensor: its storage, and its first and last address"
     return x.untyped_storage()._cdata, *_span(x)
 
 
@@ -146,16 +146,16 @@ def _launch_object(launcher, arrays):
 
 
 def _make_recipe(recorder, tensors, results):
-    "Return (steps, workspace) for the table; raises `_IncompleteRecording` if they would be incomplete"
+    "Return (steps, workspace) for the table; raises `_IncompleteRecording` if steps are missing"
     num_recorded = sum(launcher is not None for launcher, _ in recorder.steps)
     if not all(isinstance(x, torch.Tensor) for x in results):
         raise _IncompleteRecording
     if not recorder.is_complete or not num_recorded or num_recorded != recorder.num_launches:
         raise _IncompleteRecording
-    own_memory = {_memory(x) for x in results}  # a result may be a view, with another shape
-    if not own_memory <= set(map(_memory, recorder.allocations)):
+    result_memory = {_memory(x) for x in results}  # a result may be a view, with another shape
+    if not result_memory <= set(map(_memory, recorder.allocations)):
         raise _IncompleteRecording
-    workspaces = [x for x in recorder.allocations if _memory(x) not in own_memory and x.numel()]
+    workspaces = [x for x in recorder.allocations if _memory(x) not in result_memory and x.numel()]
     # base index, start and end address, and offset of the base's first byte
     bases = [(i, *_span(x), 0) for i, x in enumerate([*tensors, *results])]
     workspace_bytes = 0
@@ -207,27 +207,27 @@ def _new_tables():
 def _is_recordable(args):
     "Return whether these arguments may have a key in a table, and whether the call is not part of a recorded one"
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    is_known = all(x is None or isinstance(x, (torch.Tensor, bool, int, float, str)) for x in args)
-    return is_known and any(x.is_cuda for x in tensors) and active_recorder() is None
+    is_supported = all(x is None or isinstance(x, (torch.Tensor, bool, int, float, str)) for x in args)
+    return is_supported and any(x.is_cuda for x in tensors) and active_recorder() is None
 
 
 def repeated(
     run,  # a function of tensors and constants
-    by_torch=None,  # computes the result with torch, if `run` returns NotImplemented
+    torch_fallback=None,  # computes the result with torch, if `run` returns NotImplemented
     is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
-    use_torch_in_graphs=None,  # a function of the same arguments; True: in CUDA graphs `by_torch` computes the result
-    make_torch_function=None,  # a function of the same arguments that returns a faster one than `by_torch`
+    use_torch_in_graphs=None,  # a function of the same arguments; True: CUDA graphs capture `torch_fallback`
+    make_torch_function=None,  # a function of the same arguments that returns a faster one than `torch_fallback`
     with_gradient=False,  # if `run` returns NotImplemented, torch also computes the result if its gradient is needed
 ):
-    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `by_torch`. The result has two
-    attributes, functions of the same arguments:
+    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `torch_fallback`. The wrapper has
+    two attributes, functions of the same arguments:
 
     - `fast` returns the result if the table has an entry for the call, even where torch records gradients; else None;
     - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`)."""
     table = None
 
     def table_for(*args):
-        "Return the table that may store such a call; None if none may"
+        "Return the table that may store such a call, or None"
         nonlocal table
         is_recordable = _is_ordinary() and _is_recordable(args)
         is_recordable = is_recordable and not _overlap([x for x in args if isinstance(x, torch.Tensor)])
@@ -251,16 +251,16 @@ def repeated(
                 return result
         if table_for(*args) is None:
             result = run(*args)
-            return by_torch(*args) if result is NotImplemented else result
+            return torch_fallback(*args) if result is NotImplemented else result
         can_store = is_repeatable is None or is_repeatable(*args)
         with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
-            function = make_torch_function(*args) if make_torch_function else by_torch
+            function = make_torch_function(*args) if make_torch_function else torch_fallback
             table.use_function(function, args, None if with_gradient else False)
-            return by_torch(*args)
+            return torch_fallback(*args)
         if can_store:
-            in_graphs = by_torch if use_torch_in_graphs and use_torch_in_graphs(*args) else None
+            in_graphs = torch_fallback if use_torch_in_graphs and use_torch_in_graphs(*args) else None
             _store(table, recorder, args, result, in_graphs)
         return result
 
@@ -279,29 +279,29 @@ def _without_table(*args):
 
 def differentiate_eagerly(
     operator,  # a function that `repeated` returned; its table stores the decision
-    by_kernels,  # a function that computes the result, and records its gradient
-    by_torch,  # the same by torch
+    with_kernels,  # a function that computes the result with our kernels, and records its gradient
+    with_torch,  # a function that does the same with torch
     *args,
 ):
-    """Compute a result with a gradient, for operands so small that Python takes longer than the kernels: with torch,
-    which runs no Python code, but with our kernels in CUDA graphs, where Python's time does not count.
+    """Compute a result with a gradient, for operands so small that Python takes longer than the kernels.
 
-    The first such call also runs our kernels and their gradient, so that a graph can be captured later."""
+    torch, which runs no Python code, computes it; in CUDA graphs, where Python's overhead does not count, our kernels
+    do. The first such call also runs our kernels and their gradient, so that a graph can be captured later."""
     if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing() or is_any_autocast_enabled():
-        return by_kernels(*args)
+        return with_kernels(*args)
     if (table := operator.table_for(*args)) is None:
-        return by_torch(*args)
+        return with_torch(*args)
     operands = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
     inputs = [x for x in operands if getattr(x, 'requires_grad', False)]
     if inputs:
-        out = by_kernels(*operands)
+        out = with_kernels(*operands)
         torch.autograd.grad(out, inputs, torch.zeros_like(out))
-    table.use_function(by_torch, args, True, True)
-    return by_torch(*args)
+    table.use_function(with_torch, args, True, True)
+    return with_torch(*args)
 
 
 class Explanation(NamedTuple):
-    "The kernels of this package and the operations of torch that a call of an operator runs"
+    "The kernels and the operations of torch that a call of an operator runs"
 
     kernels: tuple  # names of the launched kernels, in order
     torch_operations: tuple  # names of torch's operations, such as 'clone' for operands that are copied first

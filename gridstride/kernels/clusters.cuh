@@ -1,7 +1,7 @@
 // More PTX instructions for thread block clusters. (The source of a GEMM includes all of ptx.cuh, and its recordings
 // are keyed on that code, so functions that GEMMs do not need are here.)
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-// Like `cluster_arrive`, but without a release of this thread's writes, which takes a thousand cycles
+// Like `cluster_arrive`, but does not release this thread's writes, which would take a thousand cycles
 __device__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 __device__ void store_to_block(float *p, int rank, float v) {   // stores to the same address in another block

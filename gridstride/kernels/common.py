@@ -88,7 +88,7 @@ _MAX_HOST_BOUND_BYTES = 2**26
 
 
 def is_host_bound(x, dtypes, max_bytes=_MAX_HOST_BOUND_BYTES) -> bool:
-    "Return whether Python limits an operator with its gradient, for `x` of one of `dtypes` on a GPU"
+    "Return whether Python overhead limits an operator and its gradient, for `x` of one of `dtypes` on a GPU"
     return getattr(x, 'is_cuda', False) and 0 < x.nbytes <= max_bytes and dtype_name(x) in dtypes
 
 

@@ -38,7 +38,7 @@ extern "C" int run_operation(int operation, int is_float, void *workspace, size_
 }
 """
 
-_ORDER_SOURCE = r"""
+_ORDERING_SOURCE = r"""
 #include <cub/cub.cuh>
 
 extern "C" int sort(void *workspace, size_t *bytes, const unsigned *x, unsigned *out, const unsigned *values,
@@ -56,17 +56,17 @@ extern "C" int compact(void *workspace, size_t *bytes, const unsigned *x, unsign
 
 
 @lru_cache
-def _order_library(arch):
+def _ordering_library(arch):
     "Compile the functions `sort` and `compact` for an architecture such as `sm_90`"
     command = [nvcc(), '-O3', f'-arch={arch}', '-Xcompiler', '-fPIC', '-shared', '-o', 'order.so', 'order.cu']
-    folder = build({'order.cu': _ORDER_SOURCE}, [command], section='cub', shared=True).folder
+    folder = build({'order.cu': _ORDERING_SOURCE}, [command], section='cub', shared=True).folder
     library = ctypes.CDLL(str(folder / 'order.so'))
     for function in library.sort, library.compact:
         function.argtypes = [ctypes.c_void_p] * 6 + [ctypes.c_longlong, ctypes.c_void_p]
     return library
 
 
-def _order(name, x, *others):
+def _sort_or_compact(name, x, *others):
     "Run `sort` or `compact` on a tensor of 32-bit words; `others`: the other tensors, or None"
     import torch
 
@@ -75,7 +75,7 @@ def _order(name, x, *others):
     if x.element_size() != 4 or not x.is_contiguous() or not 0 < x.numel() < 2**31:
         raise ValueError(f'x must be a contiguous, non-empty tensor of 32-bit words; got {x.dtype}, {tuple(x.shape)}')
     major, minor = torch.cuda.get_device_capability(x.device)
-    function = getattr(_order_library(f'sm_{major}{minor}'), name)
+    function = getattr(_ordering_library(f'sm_{major}{minor}'), name)
     stream, size = torch.cuda.current_stream(x.device).cuda_stream, ctypes.c_size_t()
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in (x, *others)]
 
@@ -137,7 +137,7 @@ def _check_and_run(operation, x, out, dtypes):
 
 def sum(
     x,  # contiguous tensor on the GPU, float32 or int32
-    out,  # one element of the same type
+    out,  # one element of the same dtype
 ):
     "Compute the sum with `cub::DeviceReduce`. Raises ValueError for other tensors, Unavailable without a GPU"
     return _check_and_run(_SUM, x, out, ('float32', 'int32'))
@@ -164,7 +164,7 @@ def sort(
     out,  # of the same shape and type
 ):
     "Sort with `cub::DeviceRadixSort`. Raises errors as `sum` does"
-    _order('sort', x, out, None, None)
+    _sort_or_compact('sort', x, out, None, None)
     return out
 
 
@@ -175,7 +175,7 @@ def sort_pairs(
     out_values,  # like `x` and `values`
 ):
     "Sort and permute the values with `cub::DeviceRadixSort`. Raises errors as `sum` does"
-    _order('sort', x, out, values, out_values)
+    _sort_or_compact('sort', x, out, values, out_values)
     return out, out_values
 
 
@@ -186,5 +186,5 @@ def compact(
     total,  # one int32: the number of selected elements
 ):
     "Select elements with `cub::DeviceSelect`. Raises errors as `sum` does"
-    _order('compact', x, out, keep, total)
+    _sort_or_compact('compact', x, out, keep, total)
     return out, total

@@ -30,8 +30,8 @@ from .standalone import BLACKWELL, HOPPER, NAMESPACE, Launch, Program, program_s
 
 # modules with a function `programs`, which returns a list of `Program`
 _PROGRAM_MODULES = nvfp4_program, _memory, _ordering, _conv, _quant, _sparse, _fused, _flash, _latent, _gemm
-# a GEMM to export: the name of the file, a description, the kernel (a `GemmKernel`), shapes (h, w, k), of which the
-# last one is timed, and the GPU
+# a GEMM to export: the name of the file, a description, the kernel (a `GemmKernel`), shapes (h, w, k), the last of
+# which is timed, and the GPU
 ExportSpec = namedtuple('ExportSpec', 'name description kernel shapes target', defaults=(HOPPER,))
 
 
@@ -169,21 +169,21 @@ constexpr bool m_transposed = {transposed_flags[0]}, n_transposed = {transposed_
 
 
 def program_text(spec) -> str:
-    "Return the text of the `.cu` file of an `ExportSpec`"
+    "Return the contents of the `.cu` file of an `ExportSpec`"
     return program_source(_program(spec))
 
 
-def operator_programs() -> dict:  # name of the file -> its text
+def operator_programs() -> dict:  # file name -> contents
     "Return the programs of all operators"
     return {program.name: program_source(program) for module in _PROGRAM_MODULES for program in module.programs()}
 
 
 # The script that compiles and runs all programs in its folder
 RUN = r'''#!/bin/sh
-# Compiles and runs every kernel in this folder, and prints a line per kernel. The exit status is 0 if all are right.
+# Compiles and runs every kernel in this folder, and prints a line per kernel. The exit status is 0 if all pass.
 # Kernels for a GPU of another compute capability print SKIP and do not count.
 cd "$(dirname "$0")" || exit 2
-# each file has its command in a comment
+# each file has its compile command in a comment
 grep -h -m1 -o 'nvcc .* -o [a-zA-Z0-9_]* [a-zA-Z0-9_]*[.]cu' *.cu |
     xargs -P "${JOBS:-$(nproc)}" -I COMMAND sh -c COMMAND
 passed=0 all=0

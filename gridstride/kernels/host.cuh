@@ -1,6 +1,5 @@
 // Host code of every exported kernel: checks errors, launches, allocates memory, makes inputs, measures times. Defined
-// above: the kernel's NAME; SMS, the number of SMs that the grids are made for; MAJOR and MINOR, their compute
-// capability.
+// above: the kernel's NAME; SMS, MAJOR and MINOR: the number of SMs and the compute capability that the grids are for.
 constexpr int RUNS = 20;                    // timed runs; the median is printed
 constexpr size_t FLUSH_BYTES = 128 << 20;   // more than the L2 cache holds
 
@@ -18,7 +17,7 @@ struct LaunchAttributes { bool pdl; dim3 cluster; bool cooperative; };
 
 template <class... Params, class... Args>
 void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, LaunchAttributes attributes, Args... args) {
-    // A block may use 48 KiB without a request, including static shared memory, of which kernels have at most 8 KiB
+    // A block may use 48 KiB without opting in, including static shared memory, of which kernels have at most 8 KiB
     if (shared > 40 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     cudaLaunchAttribute list[3];
     cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, list, 0};
@@ -43,7 +42,7 @@ template <class T> T *allocate(size_t elements) {
     return p;
 }
 
-// Copies an array to the host, as it is or converted to doubles
+// Copies an array to the host, unchanged or converted to doubles
 template <class T> std::vector<T> read(const T *from, size_t size) {
     std::vector<T> to(size);
     OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
@@ -97,8 +96,8 @@ template <class F> double median_time(F run) {
 
 constexpr int OTHER_GPU = 77;               // the exit status on a GPU of another compute capability
 
-// Exits unless the kernels and their grids support the GPU
-inline void need_gpu(cudaDeviceProp &gpu) {
+// Exits unless the kernels and their grids fit the GPU
+inline void require_gpu(cudaDeviceProp &gpu) {
     OK(cudaGetDeviceProperties(&gpu, 0));
     bool fits = gpu.major == MAJOR && gpu.minor == MINOR;
     if (fits && gpu.multiProcessorCount >= SMS) return;
@@ -107,8 +106,8 @@ inline void need_gpu(cudaDeviceProp &gpu) {
     exit(fits ? 1 : OTHER_GPU);
 }
 
-// Erases the results by `reset`, computes them by `run`, and exits in `check` if one is wrong. If the case is timed,
-// returns the median time of `run` in milliseconds, and checks again: workspaces must be reusable after a run.
+// Erases the results with `reset`, computes them with `run`, and exits from `check` if one is wrong. If the case is
+// timed, returns the median time of `run` in milliseconds, and checks again: workspaces must be reusable after a run.
 template <class Reset, class Run, class Check>
 double check_and_time(bool timed, Reset reset, Run run, Check check) {
     auto check_once = [&] {
@@ -131,12 +130,12 @@ template <class T> void fill_with_nan(T *x, size_t elements) { OK(cudaMemset(x, 
 // time of the last case.
 template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) {
     double ms = 0;
-    need_gpu(gpu);
+    require_gpu(gpu);
     for (int i = 0; i < count; i++) ms = run_case(i, i == count - 1);
     return ms;
 }
 
-// Exits unless an array has these elements
+// Exits unless an array contains these elements
 template <class T> void require_equal(const T *got, const std::vector<T> &want, int rows, int width) {
     std::vector<T> values = read(got, want.size());
     for (size_t i = 0; i < want.size(); i++)

@@ -1,4 +1,4 @@
-"""Replace the linear layers of a module by layers of another class, report this in a table, and restore them."""
+"""Replace the linear layers of a module by layers of another class, report the result in a table, and restore them."""
 
 from fnmatch import fnmatch
 from typing import NamedTuple

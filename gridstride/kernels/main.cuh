@@ -1,10 +1,10 @@
 // Host code of an exported matrix product: makes random inputs, checks every result against float64, measures the time.
-// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are made for), Elem (the type of m, n and
+// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are for), Elem (the type of m, n and
 // out), m_transposed and n_transposed (m or n is stored transposed), and cases (h, w, k of h x k @ k x w; the last case
 // is timed). The launches are defined below.
 void multiply(int case_index, const Elem *m, const Elem *n, Elem *out);
 
-// Normally distributed values, the same in each run: two hashes of the index, by the Box-Muller transform.
+// Makes normally distributed values, the same in each run: the Box-Muller transform of two hashes of the index.
 __device__ inline float uniform(unsigned long long x) {                    // returns a value above 0, at most 1
     x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
     x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
@@ -82,7 +82,7 @@ double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
     multiply(case_index, m, n, out);
     OK(cudaDeviceSynchronize());
     compare<<<dim3((w + TILE - 1) / TILE, (h + TILE - 1) / TILE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
-    OK(cudaGetLastError());                    // without a comparison every result would pass
+    OK(cudaGetLastError());                    // if the comparison did not run, every result would pass
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
         printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu elements are wrong, the first at [%llu, %llu]\n", NAME, h, k, k,
@@ -94,10 +94,10 @@ double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
     return max_ratio;
 }
 
-// `small`: leaves out the last case, which is the one that is timed: on a CPU it would take days
+// `small`: skips the last case, which is timed: on a CPU it would take days
 int run(bool small) {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double max_ratio = 0, ms = 0;
     const int timed_case = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i < timed_case + !small; i++) {

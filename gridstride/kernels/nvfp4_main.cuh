@@ -60,7 +60,7 @@ inline double check(const Operand &a, const Operand &b, const float *out) {
 
 int run(bool small) {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     const Operand a(H, 1), b(W, 2);
     const uint4 *device_a = copy_to_gpu(a.bytes), *device_b = copy_to_gpu(b.bytes),
                 *a_scales = copy_to_gpu(a.scale_bytes), *b_scales = copy_to_gpu(b.scale_bytes);

@@ -2,7 +2,7 @@
 
     python -m gridstride.kernels new my_norm     # then: cd my_norm; pytest --gridstride
 
-The templates, in `new_project`, are a complete project, with NAME instead of its name."""
+The templates, in `new_project`, form a complete project, with NAME as the placeholder for its name."""
 
 import keyword
 import os
@@ -36,7 +36,7 @@ def check_name(name):
         )
 
 
-def project_files(name) -> dict:  # path -> text
+def project_files(name) -> dict:  # path -> contents
     "Return the files of a new project"
     check_name(name)
     folder = files(__package__) / 'new_project'

@@ -1,6 +1,6 @@
-"""PTX instructions as CUDA C functions: `PTX` is the text of `ptx.cuh`, `TCGEN05` that of `tcgen05.cuh`, for Blackwell,
-`primitives` selects functions of `ptx.cuh` and `clusters.cuh`, and `wgmma` generates the function that issues a
-`wgmma`. The functions in `STORE_TRANSPOSED` and `STORE_SPLIT_K` store its accumulators."""
+"""PTX instructions as CUDA C functions: `PTX` is the source in `ptx.cuh`, and `TCGEN05`, for Blackwell, that in
+`tcgen05.cuh`. `primitives` selects functions of `ptx.cuh` and `clusters.cuh`, and `wgmma` generates the function that
+issues a `wgmma`. The functions in `STORE_TRANSPOSED` and `STORE_SPLIT_K` store its accumulators."""
 
 import re
 from importlib.resources import files
@@ -22,7 +22,7 @@ def primitives(*names) -> str:  # CUDA C that needs `typedef unsigned u32;` abov
     if unknown := set(names) - {name for name, _ in functions}:
         available = ', '.join(dict.fromkeys(name for name, _ in functions))
         raise KeyError(f'ptx.cuh has no {", ".join(sorted(unknown))}; it has {available}')
-    return ''.join(f'{text}\n' for name, text in functions if name in names)
+    return ''.join(f'{code}\n' for name, code in functions if name in names)
 
 
 # A `wgmma` names every register of its accumulators, so each tile width needs its own function.

@@ -1,4 +1,4 @@
-"""Assemble the source of a kernel: headers, type definitions and constants, followed by its text."""
+"""Assemble the source of a kernel: headers, typedefs, constants, and the body."""
 
 from functools import lru_cache
 from importlib.resources import files
@@ -19,15 +19,15 @@ _HEADER_OF_TYPE = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
 
 @lru_cache(1024)
 def assemble_source(
-    text,
-    types,  # ((name in the text, its C type), ...)
-    constants,  # ((name in the text, its integer value), ...)
-    preamble='',  # CUDA C between the constants and the text
+    body,  # CUDA C of the kernel
+    types,  # ((name in the body, its C type), ...)
+    constants,  # ((name in the body, its integer value), ...)
+    preamble='',  # CUDA C between the constants and the body
 ) -> str:
-    "Return a source that can be compiled: headers, typedefs, constants, preamble and text"
+    "Return a source that can be compiled: headers, typedefs, constants, preamble and body"
     headers = sorted({f'#include <{_HEADER_OF_TYPE[c_type]}>\n' for _, c_type in types if c_type in _HEADER_OF_TYPE})
     typedefs = ''.join(f'typedef {c_type} {name};\n' for name, c_type in types)
-    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{preamble}{text}'
+    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{preamble}{body}'
 
 
 def source_loader(

@@ -1,4 +1,4 @@
-"""Write exported programs as `.cu` files: the command that compiles the file, the kernels and the host code."""
+"""Write exported programs as `.cu` files: the compile command, the kernels and the host code."""
 
 import re
 from importlib.resources import files
@@ -48,7 +48,7 @@ class Program(NamedTuple):
 
     name: str  # of the file, without `.cu`
     description: str  # comment at the top of the file
-    main_file: str  # name of the file with the host code for this kind of kernel; it is written after `host.cuh`
+    main_file: str  # name of the file with the host code for the operator; it follows `host.cuh`
     fields: str  # C++ names of the sizes of a case: 'rows, width'
     sizes: tuple  # values of `fields` per case; the last case is timed
     # signature of a C++ function, whose parameter `case_index` selects the case -> per case, a list of lines of C++ and
@@ -81,11 +81,11 @@ def _launch_code(launch, namespace) -> str:
 def _put_in_namespaces(kernel_launches) -> tuple:  # (C++, {source: name of its namespace})
     "Put each source in its own namespace: two sources that differ only in constants define the same names"
     sources = dict.fromkeys(kernel_launch.src for kernel_launch in kernel_launches)
-    namespaces = {src: f'text_{i}' for i, src in enumerate(sources)}
+    namespaces = {src: f'source_{i}' for i, src in enumerate(sources)}
     # headers cannot be included inside a namespace
     headers = sorted(set(re.findall(r'#include <([\w./]+)>', ''.join(namespaces))) - set(HEADERS))
-    texts = [f'namespace {name} {{\n{_between_markers(src)}}}\n' for src, name in namespaces.items()]
-    return '\n'.join([*(f'#include <{header}>' for header in headers), *texts]), namespaces
+    blocks = [f'namespace {name} {{\n{_between_markers(src)}}}\n' for src, name in namespaces.items()]
+    return '\n'.join([*(f'#include <{header}>' for header in headers), *blocks]), namespaces
 
 
 def _case_body(lines, namespaces):
@@ -116,13 +116,13 @@ def _constants(program):
 
 
 _MAIN = 'int main() { return host::run(); }'
-# main files whose `run` takes whether to leave out the last case, which is timed: it is too large for an emulator
+# main files whose `run` can skip the timed case, which is too large for an emulator
 _SMALL_MAIN = 'int main(int argc, char **argv) { return host::run(argc > 1 && !strcmp(argv[1], "small")); }'
 _MAINS = {'main.cuh': _SMALL_MAIN, 'nvfp4_main.cuh': _SMALL_MAIN}
 
 
 def program_source(program) -> str:
-    "Return the text of the `.cu` file of a `Program`"
+    "Return the contents of the `.cu` file of a `Program`"
     kernel_launches = [
         line.kernel_launch
         for cases in program.functions.values()

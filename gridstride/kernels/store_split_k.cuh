@@ -1,7 +1,7 @@
 // Stores the accumulators of blocks that share the columns of w (split-K): the blocks of a cluster keep their partial
 // sums in shared memory, and each block adds and stores those of a part of the rows of x. Defined above: Elem (the type
 // of y), BIAS, BM and BN (rows of w and of x per block), CK (blocks of a cluster).
-constexpr int PITCH = BM + 4;                               // elements per row of partial sums; no bank conflicts
+constexpr int PITCH = BM + 4;                               // elements per row of partial sums; avoids bank conflicts
 
 // Loads four floats from the same address in another block
 __device__ float4 load4_from_block(const float *p, int rank) {
@@ -13,7 +13,7 @@ __device__ float4 load4_from_block(const float *p, int rank) {
     return v;
 }
 
-// Adds the partial sums of the CK blocks for part `part` of the rows of x, multiplies them by `scale(row)`, adds the
+// Adds the partial sums of the CK blocks for the given part of the rows of x, multiplies them by `scale(row)`, adds the
 // bias, and stores them: 2*BM threads, each for four rows of w. `partials`: [BN][PITCH] in shared memory. AT_ONCE: rows
 // of x whose partial sums a thread loads before it stores the first of them
 template<int AT_ONCE, class Scale>

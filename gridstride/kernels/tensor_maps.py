@@ -1,7 +1,7 @@
 """Tensor maps: descriptors of arrays for the Tensor Memory Accelerator (TMA) of a Hopper GPU.
 
 One TMA instruction copies a box of an array. A **tensor map** describes the layout of the array: 128 bytes that the
-driver fills in, and that a kernel takes by value. The emulator has no driver, so its maps have a format of their own.
+driver fills in, and that a kernel takes by value. The emulator has no driver, so it defines its own map format.
 """
 
 import ctypes
@@ -83,7 +83,7 @@ def unsupported_reason(
             f'pad the rows to {padded_width} elements'
         )
     if address % 16:
-        return 'its address must be a multiple of 16, which that of a slice may not be: use .clone()'
+        return 'its address must be a multiple of 16, and a slice may be misaligned: use .clone()'
     row_bytes = box[-1] * element_bytes
     if row_bytes % 16:
         return f'a row of the box has {row_bytes} bytes; expected a multiple of 16'

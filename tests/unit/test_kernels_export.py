@@ -73,8 +73,8 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
 
 def test_the_forms_of_skinny_products():
     forms = {tuple(export.kernel_sources(e)) for name, e in ALL.items() if name.startswith('matmul_skinny')}
-    assert forms == {('skinny_rows',), ('skinny_terms',), ('skinny_stages',), ('skinny',), ('skinny', 'add_slabs'),
-                     ('skinny_transposed', 'add_slabs')}
+    assert forms == {('skinny_rows',), ('skinny_terms',), ('skinny_stages',), ('skinny',), ('skinny', 'add_splits'),
+                     ('skinny_transposed', 'add_splits')}
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     text = MEMORY[f'{tool.name}_{tool.dtype}']
     assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
-    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+    assert grids == re.findall(r'start\(source_\d+::(\w+, dim3\([^)]*\))', text)
 
 
 @pytest.mark.parametrize('dtype', passes.LOSS_SHAPES)
@@ -129,7 +129,7 @@ def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeyp
     text = MEMORY[f'cross_entropy_{dtype}']
     assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
-    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+    assert grids == re.findall(r'start\(source_\d+::(\w+, dim3\([^)]*\))', text)
 
 
 @pytest.mark.parametrize('o', passes.PASSES, ids=lambda o: o.name)
@@ -150,7 +150,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     large = passes.pass_launches(o, *passes.SHAPES[-1])[0]
     assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(MEMORY[o.name])
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]
-    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
+    assert grids == re.findall(r'start\(source_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
 
 
 @pytest.mark.parametrize('o', passes.SOFTMAX_PASSES, ids=lambda o: o.name)
@@ -169,7 +169,7 @@ def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypa
     text = MEMORY[o.name]
     assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]
-    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+    assert grids == re.findall(r'start\(source_\d+::(\w+, dim3\([^)]*\))', text)
 
 
 def test_a_program_says_how_it_is_compiled():
@@ -281,4 +281,4 @@ def test_the_sorts_that_are_exported_are_those_that_are_launched(o, monkeypatch)
     text = standalone.program_source(orderings._program(o))
     assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
     grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
-    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+    assert grids == re.findall(r'start\(source_\d+::(\w+, dim3\([^)]*\))', text)

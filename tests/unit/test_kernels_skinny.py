@@ -148,8 +148,8 @@ def test_the_constants_follow_from_the_shape():
     assert SKINNY.partition(50000, 10, 784, 132, **SKINNY.pipeline_config(10, 784))[:2] == (132, 896)
 
 
-def test_slabs_keep_all_sms_busy_within_the_shared_memory():
-    across, slab, shared = SKINNY.partition(784, 10, 50000, 132, **SKINNY.pipeline_config(10, 50000))
-    assert across*cdiv(50000, slab) >= 100 and shared <= MAX_SHARED_BYTES
-    across, slab, shared = SKINNY_TN.partition_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
-    assert across*cdiv(50000, slab) >= 132 and shared <= MAX_SHARED_BYTES
+def test_splits_keep_all_sms_busy_within_the_shared_memory():
+    across, split_size, shared = SKINNY.partition(784, 10, 50000, 132, **SKINNY.pipeline_config(10, 50000))
+    assert across*cdiv(50000, split_size) >= 100 and shared <= MAX_SHARED_BYTES
+    across, split_size, shared = SKINNY_TN.partition_transposed(784, 10, 50000, 132, 10, 4, 2, 8, 4)
+    assert across*cdiv(50000, split_size) >= 132 and shared <= MAX_SHARED_BYTES

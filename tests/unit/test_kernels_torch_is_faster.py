@@ -84,9 +84,9 @@ def test_torchs_norms_have_the_results_of_ours():
     for centered, options in ((True, (weight, bias)), (False, (weight, None))):
         operator = norms.layer_norm if centered else norms.rms_norm
         arguments = dict(weight=weight, residual=residual, eps=1e-5) | (dict(bias=bias) if centered else {})
-        by_torch = norms._normalize_by_torch(x, *options, residual, 1e-5, centered)
+        by_torch = norms._torch_normalize(x, *options, residual, 1e-5, centered)
         for got, want in zip(by_torch, operator(x, **arguments)): torch.testing.assert_close(got, want)
         with torch.autocast('cpu', torch.bfloat16):
-            assert norms._normalize_by_torch(x, *options, None, 1e-5, centered).dtype is torch.float32
+            assert norms._torch_normalize(x, *options, None, 1e-5, centered).dtype is torch.float32
             half = [o if o is None else o.bfloat16() for o in (x, *options)]
-            assert norms._normalize_by_torch(*half, None, 1e-5, centered).dtype is torch.bfloat16
+            assert norms._torch_normalize(*half, None, 1e-5, centered).dtype is torch.bfloat16

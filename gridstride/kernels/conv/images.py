@@ -14,7 +14,7 @@ _SIZES = 'SymInt sh, SymInt sw, SymInt ph, SymInt pw, SymInt dh, SymInt dw, SymI
 
 
 def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
-    "Return the sizes of a call whose pairs are passed as integers, as an operator of torch takes them"
+    "Return the sizes of a call whose pairs are passed as integers, as a torch operator requires"
     return convolution(x, weight, (sh, sw), (ph, pw), (dh, dw), groups)
 
 
@@ -27,7 +27,7 @@ def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes 
     return implicit_gemm.dense_fallback(problem, x, weight, this_device())
 
 
-def _by_torch(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
+def _torch_conv2d(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
     return F.conv2d(x, weight, bias, (sh, sw), (ph, pw), (dh, dw), groups)
 
 
@@ -48,11 +48,11 @@ def _launch_depthwise(problem, x, weight, bias, y, flip=False):
     make = tiles.depthwise_nhwc_launches if is_nhwc else tiles.depthwise_launches
     alignment = (tiles.nhwc_vector_width if is_nhwc else tiles.plane_alignment)(problem, dtype, addresses)
     launches = make(problem, dtype, alignment, bias is not None, flip, this_device())
-    x, y = (o.permute(0, 2, 3, 1) for o in (x, y)) if is_nhwc else (x, y)  # contiguous views
+    x, y = (tensor.permute(0, 2, 3, 1) for tensor in (x, y)) if is_nhwc else (x, y)  # contiguous views
     launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
 
-@operator(f'conv2d(Tensor x, Tensor weight, Tensor? bias, {_SIZES}) -> Tensor', _empty_result, _by_torch)
+@operator(f'conv2d(Tensor x, Tensor weight, Tensor? bias, {_SIZES}) -> Tensor', _empty_result, _torch_conv2d)
 def _conv2d(x, weight, bias, *sizes):
     problem = _problem(x, weight, *sizes)
     if _fallback_reason(problem, x, weight):
@@ -67,7 +67,7 @@ def _conv2d(x, weight, bias, *sizes):
 
 def _launch_dense(problem, x, weight, bias, y):
     "Launch a dense convolution, all of whose operands are stored channels last"
-    x, weight, y = (o.permute(0, 2, 3, 1) for o in (x, weight, y))  # contiguous views
+    x, weight, y = (tensor.permute(0, 2, 3, 1) for tensor in (x, weight, y))  # contiguous views
     launches = implicit_gemm.dense_launches(problem, bias is not None, this_device())
     launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
@@ -79,7 +79,7 @@ def _empty_gradients(x, weight, dy, *sizes):
     return torch.empty_like(x), torch.empty_like(weight), x.new_empty(weight.shape[0])
 
 
-def _gradients_by_torch(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
+def _torch_gradients(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
     pairs = (sh, sw), (ph, pw), (dh, dw)
     return torch.ops.aten.convolution_backward(
         dy, x, weight, weight.shape[:1], *pairs, False, (0, 0), groups, (True, True, True)
@@ -89,7 +89,7 @@ def _gradients_by_torch(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
 @operator(
     f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}) -> {_GRADIENTS}',
     _empty_gradients,
-    _gradients_by_torch,
+    _torch_gradients,
 )
 def _conv2d_backward(x, weight, dy, *sizes):
     problem = _problem(x, weight, *sizes)
@@ -108,7 +108,7 @@ def _launch_depthwise_weight(problem, x, dy, dweight, dbias):
     dtype, device = dtype_name(x), this_device()
     if is_channels_last(x):
         launches, splits = tiles.depthwise_nhwc_weight_launches(problem, dtype, device)
-        x, dy = (o.permute(0, 2, 3, 1) for o in (x, dy))  # contiguous views
+        x, dy = (tensor.permute(0, 2, 3, 1) for tensor in (x, dy))  # contiguous views
     else:
         alignment = tiles.plane_alignment(problem, dtype, (x.data_ptr(), dy.data_ptr()))
         launches, splits = tiles.depthwise_weight_launches(problem, dtype, alignment, device)
@@ -139,11 +139,11 @@ class _Conv2d(torch.autograd.Function):
 
 def conv2d(
     x,  # (images, channels, height, width) of float32, float16 or bfloat16; contiguous or channels last, else copied
-    weight,  # (out_channels, channels per group, height, width), of the same type
+    weight,  # (out_channels, channels per group, height, width), of the same dtype
     bias=None,  # (out_channels,)
     stride=1,  # an integer, or a pair for (height, width); likewise below
     padding=0,  # zeros on each side; or 'valid' (none), or 'same' (the result is as large as x, with a stride of 1)
-    dilation=1,  # the distance of the taps
+    dilation=1,  # the distance between taps
     groups=1,  # channels: a depthwise convolution, whose weight is (channels, 1, height, width)
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
     """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
@@ -158,7 +158,7 @@ def conv2d(
         return _conv2d.eager(x, weight, bias, *sizes)
     problem = _problem(x, weight, *sizes)
     if not problem.is_depthwise or depthwise_fallback(problem, x):
-        return _by_torch(x, weight, bias, *sizes)
+        return _torch_conv2d(x, weight, bias, *sizes)
     return _Conv2d.apply(x, weight, bias, *sizes)
 
 

@@ -1,7 +1,7 @@
 // Host code of an exported convolution: makes random inputs, checks results against double, and times the last case.
-// Defined above: the operator (KIND), Elem (of all arrays), RELATIVE_TOLERANCE, and the sizes (cases:
-// images, channels, height, width, out_channels, kernel, stride, padding; for a causal convolution: sequences,
-// channels, 1, length, channels, taps). The launches are defined below.
+// Defined above: the operator (KIND), Elem (the type of all arrays), RELATIVE_TOLERANCE, and the sizes (cases: images,
+// channels, height, width, out_channels, kernel, stride, padding; for a causal convolution: sequences, channels, 1,
+// length, channels, taps). The launches are defined below.
 void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
 
 struct Sizes { int out_height, out_width; size_t x, weight, y; };

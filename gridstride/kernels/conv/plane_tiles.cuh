@@ -10,9 +10,8 @@ struct alignas(V < 4 ? V * 4 : 16) Floats { float at[V]; };
 constexpr int LANES_X = TILE_W / COLS, PLANE_THREADS = TILE_H / ROWS * LANES_X;
 constexpr int SPAN_H = (KH - 1) * DILATION + 1, SPAN_W = (KW - 1) * DILATION + 1;
 constexpr int IN_H = (TILE_H - 1) * STRIDE + SPAN_H, IN_ROWS = (ROWS - 1) * STRIDE + SPAN_H;
-// The tile begins LEFT columns before the first output's, so loads are aligned. A thread reads aligned float4s
-// of it: READ columns per row, after the first SKIP columns, which no output needs; its first tap is SHIFT columns
-// later.
+// The tile begins LEFT columns before that of the first output, so loads are aligned. A thread reads aligned float4s of
+// it: READ columns per row, after the first SKIP columns, which no output needs; its first tap is SHIFT columns later.
 constexpr int LEFT = (PAD_W + V - 1) / V * V, SKIP = (LEFT - PAD_W) / 4 * 4, SHIFT = LEFT - PAD_W - SKIP;
 constexpr int READ = (SHIFT + (COLS - 1) * STRIDE + SPAN_W + 3) / 4 * 4, UNIT = V > 4 ? V : 4;
 constexpr int PITCH = (SKIP + (LANES_X - 1) * COLS * STRIDE + READ + UNIT - 1) / UNIT * UNIT;
@@ -44,7 +43,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
     }
 }
 
-// Calls visit(r, c, tap, x) per product of this thread: output (r, c), tap of the kernel, element of the input
+// Calls visit(r, c, tap, x) for each product of this thread: output (r, c), tap of the kernel, element of the input
 template <class Visit> __device__ __forceinline__ void visit_taps(const float (*tile)[PITCH], int column, Visit visit) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {

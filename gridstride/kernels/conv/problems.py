@@ -1,4 +1,4 @@
-"""The sizes of convolutions, argument checks, and the rules that leave a call to torch."""
+"""The sizes of convolutions, argument checks, and the rules for falling back to torch."""
 
 from typing import NamedTuple
 
@@ -60,13 +60,13 @@ def pair(name, value, minimum) -> tuple:  # (for the height, for the width)
 
 
 def padding_pair(padding, kernel, dilation) -> tuple:
-    "Return the padding of each side of (height, width); raises `ValueError` if it would not be symmetric"
+    "Return the padding on each side of (height, width); raises `ValueError` if it would not be symmetric"
     if padding == 'valid':
         return 0, 0
     if padding == 'same':
         total = [d * (k - 1) for d, k in zip(dilation, kernel)]
         if any(n % 2 for n in total):
-            raise ValueError(f'conv2d: padding "same" of the kernel {kernel} is unequal on two sides: pad x yourself')
+            raise ValueError(f'conv2d: padding "same" of the kernel {kernel} would be asymmetric: pad x yourself')
         return tuple(n // 2 for n in total)
     return pair('padding', padding, 0)
 

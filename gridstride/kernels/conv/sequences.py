@@ -40,7 +40,7 @@ def _flags(has_bias, silu, state=False, final=False):
 
 @lru_cache(1024)
 def causal_launches(dtype, rows, channels, length, taps, vec_size, flags) -> list:  # of `KernelLaunch`
-    "Return the launch for `rows` rows of `length` elements; `flags`: the items of a dict, as `_flags` makes it"
+    "Return the launch for `rows` rows of `length` elements; `flags`: the items of the dict that `_flags` returns"
     vectors = cdiv(length, vec_size)
     packs = pow2_clamp(cdiv(vectors, 32), 1, _PACKS)
     row_threads = pow2_clamp(2 * cdiv(vectors, packs) - 1, 1, _THREADS)

@@ -1,17 +1,17 @@
-"""Assemble the CUDA C of the convolutions: types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the convolutions: types and constants, followed by the source in `*.cuh`."""
 
 from functools import lru_cache
 
 from ..ptx import primitives
 from ..source_assembly import C_TYPES, assemble_source, source_loader
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 DTYPE_BYTES = dict(float32=4, float16=2, bfloat16=2)  # dtype -> bytes per element
-_PARTS = {
+_INCLUDES = {
     'depthwise': ('plane_tiles',),
     'depthwise_weight': ('plane_tiles',),
-}  # kernel -> the texts that precede its own
+}  # kernel -> the files that precede its own
 _SPLIT_KERNELS = {'depthwise_weight', 'depthwise_nhwc_weight'}  # `reduce_splits`, in the same source, adds their sums
 _PRIMITIVES = {'dense': ('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')}
 
@@ -23,8 +23,8 @@ def kernel_source(
     constants,  # ((name in the source, its integer value), ...)
 ) -> str:
     "Return the source of a kernel with its types and constants"
-    preamble = ''.join(source(part) for part in _PARTS.get(name, ()))
+    preamble = ''.join(map(source, _INCLUDES.get(name, ())))
     if name in _PRIMITIVES:
         preamble += 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_PRIMITIVES[name])
-    text = source(name) + (source('reduce_splits') if name in _SPLIT_KERNELS else '')
-    return assemble_source(text, (('Elem', C_TYPES[dtype]),), constants, preamble)
+    body = source(name) + (source('reduce_splits') if name in _SPLIT_KERNELS else '')
+    return assemble_source(body, (('Elem', C_TYPES[dtype]),), constants, preamble)

@@ -50,7 +50,7 @@ def _round_up(n, unit):
 
 
 def _row_candidates(problem):
-    "Return the rows of outputs per thread to choose from, the fastest that were measured"
+    "Return the candidates for the rows of outputs per thread, those that were measured to be fastest"
     out_height, taps = problem.out_size[0], problem.kernel[0]
     if out_height <= 8 or problem.stride[0] > 1 and taps <= 3:
         return (2,) if out_height <= 8 and taps <= 3 else (4, 2)

@@ -617,7 +617,7 @@ def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministi
     return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
 
 
-def _attend_by_kernels(q, k, v, causal, scale, *other_options):
+def _kernel_attention(q, k, v, causal, scale, *other_options):
     "Compute `attention` with default options with our kernels, if they support it"
     return _checked_attention(q, k, v, causal, scale, None, None, '', False, 'kernel', False)
 
@@ -631,13 +631,13 @@ def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the argume
         table = None if is_traced else _attend.table_for(*args)
         if table is not None:
             table.use_function(_make_torch_attention(*args), args, True)
-        return _attend_by_torch(*args)
+        return _torch_attention(*args)
     if not is_traced and _is_host_bound(q, k, bool(causal)):
-        return differentiate_eagerly(_attend, _attend_by_kernels, _make_torch_attention(*args), *args)
-    return _attend_by_kernels(*args)
+        return differentiate_eagerly(_attend, _kernel_attention, _make_torch_attention(*args), *args)
+    return _kernel_attention(*args)
 
 
-def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
+def _torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths by torch"
     if window is None:
         return _make_torch_attention(q, k, v, causal, scale)(q, k, v)
@@ -647,7 +647,7 @@ def _attend_by_torch(q, k, v, causal, scale, window=None, *unused_options):
 def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Return a function of such q, k and v, and of ignored options, that calls SDPA with little overhead"
     if window is not None:
-        return _attend_by_torch
+        return _torch_attention
     is_causal, is_gqa = bool(causal), q.size(1) != k.size(1)
     if scale is None and not causal and not is_gqa:  # parsing options takes some microseconds
         return lambda q, k, v, *options: scaled_dot_product_attention(q, k, v)
@@ -658,7 +658,7 @@ def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     )
 
 
-_attend = repeated(_run_attention, _attend_by_torch, make_torch_function=_make_torch_attention)
+_attend = repeated(_run_attention, _torch_attention, make_torch_function=_make_torch_attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

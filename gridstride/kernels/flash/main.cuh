@@ -142,7 +142,7 @@ Arrays arrays_of(int case_index) {
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double ms = 0;
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {

@@ -26,11 +26,11 @@ def _uses_tanh(op_name, approximate):
 _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 
-def _gelu_by_torch(x, tanh):
+def _torch_gelu(x, tanh):
     return torch._C._nn.gelu(x, approximate='tanh' if tanh else 'none')
 
 
-@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x), _gelu_by_torch)
+@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x), _torch_gelu)
 def _gelu(x, tanh):
     check_tensor('gelu', x, DTYPE_BYTES)
     if x.is_cuda and x.dtype is torch.float32 and x.numel() >= _TORCH_MIN_FLOAT32_ELEMENTS:
@@ -95,7 +95,7 @@ def gelu(
     if not needs_autograd(x):
         return _gelu.eager(x, tanh)
     if is_host_bound(x, DTYPE_BYTES):
-        return differentiate_eagerly(_gelu.eager, _apply_gelu, _gelu_by_torch, x, tanh)
+        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_gelu, x, tanh)
     return _apply_gelu(x, tanh)
 
 

@@ -75,7 +75,7 @@ double run_case(int case_index, bool timed) {
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double ms = 0, elements = 0;
     for (size_t i = 0; i < cases.size(); i++) ms = run_case(i, i + 1 == cases.size());
     for (long long size : cases.back()) elements += size;

@@ -106,7 +106,7 @@ __device__ void store(Vector *to, const Vector &vector) {
 
 // One block per row
 __global__ void __launch_bounds__(THREADS)
-losses(const Elem *x, const long long *target, Acc *loss, Acc *row_stats, unsigned width, long long ignored) {
+losses(const Elem *x, const long long *target, Acc *loss, Acc *row_stats, unsigned width, long long ignore_index) {
     const size_t row = blockIdx.x;
     const Elem *elements = x + row * width;
     const RowAlignment alignment(elements, width);
@@ -125,7 +125,7 @@ losses(const Elem *x, const long long *target, Acc *loss, Acc *row_stats, unsign
     sums = block_merge(sums);
     if (threadIdx.x != 0) return;
     const long long t = target[row];
-    loss[row] = t == ignored ? Acc(0) : loss_of((Acc)elements[t], sums);
+    loss[row] = t == ignore_index ? Acc(0) : loss_of((Acc)elements[t], sums);
     row_stats[2 * row] = sums.shift, row_stats[2 * row + 1] = sums.sum;
 }
 
@@ -133,7 +133,7 @@ losses(const Elem *x, const long long *target, Acc *loss, Acc *row_stats, unsign
 // upstream gradient is one value per row (per_row = 1) or a single value (per_row = 0), and is multiplied by `scale`.
 __global__ void __launch_bounds__(THREADS)
 gradients(const Elem *x, const long long *target, const Acc *row_stats, const Acc *upstream, const Acc *scale,
-          Elem *gradient, unsigned width, unsigned block_vectors, int blocks, int per_row, long long ignored) {
+          Elem *gradient, unsigned width, unsigned block_vectors, int blocks, int per_row, long long ignore_index) {
     const size_t row = blockIdx.x / blocks;
     const unsigned row_block = blockIdx.x % blocks;
     const long long t = target[row];
@@ -148,10 +148,10 @@ gradients(const Elem *x, const long long *target, const Acc *row_stats, const Ac
     const unsigned begin = row_block * block_vectors, end = min(alignment.vectors, begin + block_vectors);
     if (row_block == 0 && threadIdx.x < alignment.peeled) {
         const unsigned i = alignment.index_of_peeled(threadIdx.x);
-        row_gradient[i] = t == ignored ? Elem(0) : gradient_of(elements[i], sums, factor, i == t);
+        row_gradient[i] = t == ignore_index ? Elem(0) : gradient_of(elements[i], sums, factor, i == t);
     }
     for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) {
-        if (t == ignored) {
+        if (t == ignore_index) {
             store(gradient_vectors + i, Vector{});
             continue;
         }

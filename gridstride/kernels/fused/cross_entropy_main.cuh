@@ -60,7 +60,7 @@ void check(int case_index, Logit *x, const long long *target, float *scale, floa
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double ms = 0;
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {

@@ -4,7 +4,7 @@
 // times the sum of all losses.
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 loss_and_gradient(const Elem *x, const long long *target, const Acc *scale, Acc *loss, Elem *gradient,
-                  unsigned width, unsigned block_vectors, long long ignored) {
+                  unsigned width, unsigned block_vectors, long long ignore_index) {
     extern __shared__ __align__(16) char smem[];
     __shared__ LogSumExp shared_sums;
     Vector *logits = (Vector *)smem;  // each thread reads only the elements that it has written
@@ -18,7 +18,7 @@ loss_and_gradient(const Elem *x, const long long *target, const Acc *scale, Acc 
     const unsigned begin = blockIdx.y * block_vectors, end = min(alignment.vectors, begin + block_vectors);
     const bool has_peeled = blockIdx.y == 0 && threadIdx.x < alignment.peeled;  // this thread loads a peeled element
     const unsigned peeled_index = has_peeled ? alignment.index_of_peeled(threadIdx.x) : 0;
-    if (t == ignored) {  // all blocks of the cluster return here
+    if (t == ignore_index) {  // all blocks of the cluster return here
         if (has_peeled) row_gradient[peeled_index] = Elem(0);
         for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) store(gradient_vectors + i, Vector{});
         if (blockIdx.y == 0 && threadIdx.x == 0) loss[row] = 0;

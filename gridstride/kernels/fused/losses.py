@@ -339,7 +339,7 @@ _MAX_HOST_BOUND_BYTES = 2**25
 _TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # reduction -> its code in torch
 
 
-def _cross_entropy_by_torch(logits, target, ignore_index, reduction):
+def _torch_cross_entropy(logits, target, ignore_index, reduction):
     return torch._C._nn.cross_entropy_loss(logits, target, None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0)
 
 
@@ -389,7 +389,7 @@ def _compute_cross_entropy(logits, target, ignore_index, reduction, in_place):
             return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
         options = ignore_index, reduction
         _check_cross_entropy(logits, target, *options)
-        return differentiate_eagerly(_run_loss, _apply_to_copy, _cross_entropy_by_torch, logits, target, *options)
+        return differentiate_eagerly(_run_loss, _apply_to_copy, _torch_cross_entropy, logits, target, *options)
     return _run_loss(logits.detach(), target, ignore_index, reduction)
 
 

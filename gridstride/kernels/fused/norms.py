@@ -162,7 +162,7 @@ def _are_many_long_rows(x, row_bytes, has_gradient, centered):
     return any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in rules)
 
 
-def _normalize_by_torch(x, weight, bias, residual, eps, centered):
+def _torch_normalize(x, weight, bias, residual, eps, centered):
     "Normalize with torch"
     x = x if residual is None else x + residual
     shape = x.shape[-1:]
@@ -170,22 +170,22 @@ def _normalize_by_torch(x, weight, bias, residual, eps, centered):
     return y if residual is None else (y, x)
 
 
-_normalize = repeated(_run_without_gradient, _normalize_by_torch)
+_normalize = repeated(_run_without_gradient, _torch_normalize)
 
 
-def _layer_norm_by_torch(x):
+def _torch_layer_norm(x):
     return torch.layer_norm(x, x.shape[-1:])
 
 
-def _rms_norm_by_torch(x):
+def _torch_rms_norm(x):
     return torch.rms_norm(x, x.shape[-1:])
 
 
 def _normalize_under_autocast(x, weight, bias, residual, eps, centered):
     "Normalize in the type that torch chooses under autocast; x + residual keeps its own type, as in torch"
     x = x if residual is None else x + residual
-    by_torch = _layer_norm_by_torch if centered else _rms_norm_by_torch
-    operands = autocast_operands(by_torch, x, weight, bias)
+    torch_operator = _torch_layer_norm if centered else _torch_rms_norm
+    operands = autocast_operands(torch_operator, x, weight, bias)
     y = _apply_norm_to_operands(*operands, None, eps, centered)
     return y if residual is None else (y, x)
 
@@ -207,14 +207,14 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
         table = None if torch.compiler.is_compiling() else _normalize.table_for(*operands)
         if table is not None:
-            table.use_function(_normalize_by_torch, operands, True)
-        return _normalize_by_torch(*operands)
+            table.use_function(_torch_normalize, operands, True)
+        return _torch_normalize(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
-        return differentiate_eagerly(_normalize, _apply_norm_function, _normalize_by_torch, *operands)
+        return differentiate_eagerly(_normalize, _apply_norm_function, _torch_normalize, *operands)
     if _is_torch_faster(x, True, centered):
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
-        return _normalize_by_torch(*operands)
+        return _torch_normalize(*operands)
     return _apply_norm_function(*operands)
 
 

@@ -21,7 +21,7 @@ void compare(const char *what, const std::vector<double> &got, const std::vector
     for (size_t i = 0; i < want.size(); i++)
         if (!(std::abs(got[i] - want[i]) <=
               RELATIVE_TOLERANCE * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(rows_summed)))) {
-            printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\x_hat", NAME, what, i / width, i % width, got[i],
+            printf("FAIL %-34s %s[%zu, %zu] is %g, expected %g\n", NAME, what, i / width, i % width, got[i],
                    want[i]);
             exit(1);
         }
@@ -105,6 +105,6 @@ int run() {
     double ms = run_cases(std::size(cases), gpu, run_case);
     auto [rows, width] = *(std::end(cases) - 1);
     double bytes = (double)rows * width * sizeof(Elem) * (BACKWARD ? 3 : 2);
-    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\x_hat", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
+    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
     return 0;
 }

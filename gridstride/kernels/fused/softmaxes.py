@@ -259,7 +259,7 @@ _apply_softmax_function = make_apply(_Softmax)
 _MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
 
 
-def _softmax_by_torch(x, log):
+def _torch_softmax(x, log):
     "Call the operators that `x.softmax(-1)` and `x.log_softmax(-1)` call, without their overhead"
     return torch._log_softmax(x, -1, False) if log else torch._softmax(x, -1, False)
 
@@ -280,7 +280,7 @@ def _apply_softmax(x, log):
     if not needs_autograd(x):
         return _softmax.eager(x, log)
     if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[log]) and x.dim():
-        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _softmax_by_torch, x, log)
+        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _torch_softmax, x, log)
     return _apply_softmax_function(x, log)
 
 

@@ -160,7 +160,7 @@ def _grouped_kernel_operands(a, b):
     return stored_operands(a[None], b)
 
 
-def _multiply_groups_by_torch(a, b, group_ends):
+def _torch_grouped_mm(a, b, group_ends):
     "Multiply the groups one after the other with torch"
     bounds = _group_bounds(group_ends, len(a))
     if not len(b):
@@ -172,7 +172,7 @@ def _grouped_mm_forward(a, b, group_ends):
     "Compute `grouped_mm` without a gradient"
     operands = _grouped_kernel_operands(a, b)
     if isinstance(operands, str):
-        return _multiply_groups_by_torch(a, b, group_ends)
+        return _torch_grouped_mm(a, b, group_ends)
     layout, stored_a, stored_b = operands
     return run_gemm(stored_a[0], stored_b, None, layout, group_ends=group_ends)
 

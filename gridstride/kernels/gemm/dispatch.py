@@ -135,7 +135,7 @@ def _multiply_vmapped(info, dims, a, b):
 torch.library.register_vmap('gridstride::matmul', _multiply_vmapped)
 
 
-def _multiply_by_torch(a, b, out):
+def _torch_matmul(a, b, out):
     "Multiply with torch, into `out` if it is passed"
     return torch.matmul(a, b) if out is None else torch.matmul(a, b, out=out)
 
@@ -207,19 +207,19 @@ def matmul(
         if (result := _launch_table.fast(a, b)) is not None:
             return result
     if torch.compiler.is_compiling():
-        return _multiply_traced(a, b) if out is None and _is_supported(a, b) else _multiply_by_torch(a, b, out)
+        return _multiply_traced(a, b) if out is None and _is_supported(a, b) else _torch_matmul(a, b, out)
     try:
         needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     except AttributeError:
-        return _multiply_by_torch(a, b, out)  # raises: an operand is not a tensor
+        return _torch_matmul(a, b, out)  # raises: an operand is not a tensor
     if _launch_table is not None and _is_ordinary(a):
         table_call = _launch_table if out is None else partial(_launch_table.into, out)
         if not needs_grad and (result := table_call(a, b)) is not None:
-            return _multiply_by_torch(a, b, out) if result is NotImplemented else result
+            return _torch_matmul(a, b, out) if result is NotImplemented else result
         if needs_grad and out is None and _launch_table.has_recipe(a, b):
             return _apply_matmul(a, b)
     if not needs_grad:
         return multiply(a, b, out, _cache_launches)
     if out is None and not fallback_reason(a, b):
         return _Matmul.apply(a, b)
-    return _multiply_by_torch(a, b, out)  # with `out`, torch raises that it has no gradient
+    return _torch_matmul(a, b, out)  # with `out`, torch raises that it has no gradient

@@ -100,7 +100,7 @@ int *make_ends(int count, int M) {
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double ms = 0;
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {

@@ -1,9 +1,9 @@
 """Skinny GEMMs: `SKINNY` multiplies a tall A by a B of a few columns, as in the last layer of a classifier; `SKINNY_TN`
 computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
 
-A GEMM of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte,
-where the GPU's ratio of peak rate to bandwidth is 17. So the GEMM is memory-bound, and the kernel must read A once
-and keep loads in flight all the time.
+A GEMM of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte;
+the ridge point of the GPU's roofline is 17 FLOP/byte. So the GEMM is memory-bound, and the kernel must read A once and
+keep loads in flight all the time.
 """
 
 from ..ptx import PTX
@@ -13,8 +13,9 @@ from ..ladder.rung import KernelLaunch, LaunchPlan, GemmKernel, Rung, with_const
 from ...utils import cdiv
 
 
-# The constants depend on the number of columns, because a thread has R*COLUMNS accumulators in registers; the slabs of
-# K depend on the shared memory and the number of SMs.
+# The constants depend on the number of columns, because a thread has R*COLUMNS accumulators in registers; split-K
+# depends on the shared memory and the number of SMs. Tensor cores multiply terms: a float32 value is about the sum of
+# its three bfloat16 terms.
 MAX_SHARED_BYTES = 200 * 1024  # per block, for rows of A and for B
 MAX_TERM_BYTES = 226 * 1024  # of shared memory, for the terms of B and the pipelines
 FEW_COLUMNS = 16  # up to this many columns, FMAs are as fast as tensor cores
@@ -22,7 +23,7 @@ MIN_TERMS_ELEMENTS = 2**24  # of A, for `skinny_terms`; with fewer elements it w
 # whether there are at most FEW_COLUMNS columns -> (minimum K, minimum elements of A) for `skinny_stages`
 MIN_STAGES_SIZES = {True: (768, 2**22), False: (256, 1_600_000)}
 BYTES_IN_FLIGHT = 50_000  # per SM, of rows that are being copied
-MAX_WARPS = 14  # maximum number of warps that share K
+MAX_WARPS = 14  # maximum number of warps that split K
 LONG_ROW = 1792  # from this K on, few rows fit into shared memory if B has 13 columns or more
 _ARRAYS = 'm', 'n', 'out'  # A, B and C, by the names of the ladder's `LaunchPlan`
 
@@ -98,8 +99,8 @@ class Skinny(GemmKernel):
             )
 
     def stages_config(self, M, N, K, device):
-        """Return the constants for tensor cores on whole rows, with warps that share K; None if K is too long for the
-        warps, or if this kernel is not known to be faster"""
+        """Return the constants for tensor cores with stages of eight whole rows, where each warp multiplies a part
+        of K; None if K is too long for the warps, or if this kernel is not known to be faster"""
         num_k_steps = cdiv(K, 16)
         PARTS = cdiv(num_k_steps, 4 if num_k_steps <= 4 * MAX_WARPS else 8 if N <= FEW_COLUMNS else 5)
         WARP_GROUPS = max(1, 13 // PARTS)
@@ -127,8 +128,8 @@ class Skinny(GemmKernel):
             block = (32 * (num_workers + 1 + config['REDUCERS']),)
             return KernelLaunch(src, 'skinny_stages', _ARRAYS, (M, N, K), (device.sms,), block, smem_bytes)
 
-    def slabs_launch(self, M, N, K, device):
-        "Return (the launch that multiplies slabs of K by the pipeline, the number of slabs)"
+    def pipeline_launch(self, M, N, K, device):
+        "Return (the launch of the kernel with a multistage pipeline, the number of splits of K)"
         is_transposed = self.layout == 'tn'
         config = self.pipeline_config(N, M if is_transposed else K)
         if is_transposed:
@@ -136,50 +137,50 @@ class Skinny(GemmKernel):
             name, kernel_src, partition = 'skinny_transposed', transposed_src, self.partition_transposed
         else:
             name, kernel_src, partition = 'skinny', reduce_src + pipeline_src, self.partition
-        blocks_m, slab_size, smem_bytes = partition(M, N, K, device.sms, **config)
+        blocks_m, split_size, smem_bytes = partition(M, N, K, device.sms, **config)
         src = with_constants(PTX + vector_src + kernel_src, config)
-        grid, block = (blocks_m, cdiv(K, slab_size)), (32 * config['WARPS'],)
-        return KernelLaunch(src, name, _ARRAYS, (M, N, K, slab_size), grid, block, smem_bytes), cdiv(K, slab_size)
+        grid, block = (blocks_m, cdiv(K, split_size)), (32 * config['WARPS'],)
+        return KernelLaunch(src, name, _ARRAYS, (M, N, K, split_size), grid, block, smem_bytes), cdiv(K, split_size)
 
     def launch_plan(self, M, N, K, device):
-        "Return one launch, or one that multiplies slabs of K and one that adds the partial sums"
+        "Return one launch, or with split-K a second one that adds the partial sums"
         for make_launch in (self.stages_launch, self.terms_launch, self.rows_launch):
             if launch := make_launch(M, N, K, device):
                 return LaunchPlan([launch])
-        launch, num_slabs = self.slabs_launch(M, N, K, device)
-        if num_slabs == 1:
+        launch, num_splits = self.pipeline_launch(M, N, K, device)
+        if num_splits == 1:
             return LaunchPlan([launch])
         add_launch = KernelLaunch(
-            add_src, 'add_slabs', ('parts', 'out'), (M * N, num_slabs), (cdiv(M * N, 256),), (256,)
+            add_src, 'add_splits', ('parts', 'out'), (M * N, num_splits), (cdiv(M * N, 256),), (256,)
         )
         launch = launch._replace(arrays=('m', 'n', 'parts'))
-        return LaunchPlan([launch, add_launch], dict(parts=(num_slabs * M * N, 'float32')))
+        return LaunchPlan([launch, add_launch], dict(parts=(num_splits * M * N, 'float32')))
 
     def partition(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
-        """Return (blocks along M, elements of K per slab, bytes of shared memory). There are several slabs if B does
+        """Return (blocks along M, elements of K per split, bytes of shared memory). There are several splits if B does
         not fit into shared memory, or if there are too few rows for all SMs"""
         rows_at_once = 32 // LANES
         padded_lanes = LANES + (8 // rows_at_once if VEC == 4 and rows_at_once > 1 else 0)
         step_elements, num_groups = LANES * VEC, cdiv(M, rows_at_once * R)
         ring_bytes = WARPS * STAGES * rows_at_once * R * padded_lanes * VEC * 4
         max_blocks = cdiv(num_groups, WARPS)
-        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // (4 * COLUMNS) - step_elements)
-        num_slabs = max(slabs_that_fit, min(sms // max_blocks, K // (4 * step_elements)), 1)
-        slab_elements = cdiv(cdiv(K, num_slabs), step_elements) * step_elements
+        min_splits = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // (4 * COLUMNS) - step_elements)
+        num_splits = max(min_splits, min(sms // max_blocks, K // (4 * step_elements)), 1)
+        split_elements = cdiv(cdiv(K, num_splits), step_elements) * step_elements
         return (
-            min(max_blocks, cdiv(sms, cdiv(K, slab_elements))),
-            slab_elements,
-            ring_bytes + slab_elements * COLUMNS * 4,
+            min(max_blocks, cdiv(sms, cdiv(K, split_elements))),
+            split_elements,
+            ring_bytes + split_elements * COLUMNS * 4,
         )
 
     def partition_transposed(self, M, N, K, sms, COLUMNS, VEC, R, WARPS, STAGES):
-        "Return the same as `partition` for a transposed A: blocks split its columns, and slabs its rows"
+        "Return the same as `partition` for a transposed A: blocks partition its columns, and splits its rows"
         blocks_m, row_bytes = cdiv(M, 32 * VEC), cdiv(COLUMNS, 4) * 16  # of a padded row of B
         ring_bytes = WARPS * STAGES * R * 32 * VEC * 4
-        slabs_that_fit = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // row_bytes - 1)
-        num_slabs = max(slabs_that_fit, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
-        slab_rows = cdiv(K, num_slabs)
-        return blocks_m, slab_rows, max(slab_rows * row_bytes + ring_bytes, WARPS * 32 * VEC * COLUMNS * 4)
+        min_splits = cdiv(K, (MAX_SHARED_BYTES - ring_bytes) // row_bytes - 1)
+        num_splits = max(min_splits, min(cdiv(2 * sms, blocks_m), K // (4 * WARPS * R)), 1)
+        split_rows = cdiv(K, num_splits)
+        return blocks_m, split_rows, max(split_rows * row_bytes + ring_bytes, WARPS * 32 * VEC * COLUMNS * 4)
 
 
 SKINNY, SKINNY_TN = Skinny('skinny'), Skinny('skinny, transposed', 'tn', R=2, WARPS=8, STAGES=4)

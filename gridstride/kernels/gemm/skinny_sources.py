@@ -38,18 +38,18 @@ template <int COUNT, int D> __device__ void reduce_lanes(float *o, int &first, i
 # - Copies are coalesced. Neighbouring lanes read the same vector of B: such a load of 16 bytes per lane takes two
 #   wavefronts instead of four, which matters if there are many columns, because these loads are then the most frequent.
 # - Split-K: if K is too long for shared memory, or rows are too few to keep all SMs busy, different blocks compute
-#   slabs of K, and a second kernel adds their partial sums in order: the result is the same in every run.
+#   parts of K, and a second kernel adds their partial sums in order: the result is the same in every run.
 pipeline_src = r'''
 constexpr int K_PER_STEP = LANES*VEC;                                   // elements of a row per step
 // vectors from one row to the next in shared memory; padded so that lanes access different banks
 constexpr int PADDED_LANES = LANES + (VEC == 4 && ROWS_AT_ONCE > 1 ? 8/ROWS_AT_ONCE : 0);
 
 __global__ void __launch_bounds__(32*WARPS)
-skinny(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
+skinny(const float *A, const float *B, float *C, int M, int N, int K, int split_size) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
     int part = lane/ROWS_AT_ONCE, row = lane%ROWS_AT_ONCE;          // neighbours read the same vector of B
-    int k_begin = blockIdx.y*slab, k_end = min(K, k_begin+slab);                 // this block's slab of K
+    int k_begin = blockIdx.y*split_size, k_end = min(K, k_begin+split_size);     // this block's part of K
     int steps = (k_end-k_begin+K_PER_STEP-1)/K_PER_STEP, padded_k = steps*K_PER_STEP, groups = (M+ROWS-1)/ROWS;
     int num_warps = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
     Vector *ring = (Vector *)shared + warp*STAGES*ROWS*PADDED_LANES;          // this warp's pipeline
@@ -298,7 +298,7 @@ skinny_terms(const float *A, const float *B, float *C, int M, int N, int K) {
 '''
 
 
-# Here bulk copies load whole rows again, eight at a time; one warp issues them. Up to 14 warps share K. Each keeps two
+# Here bulk copies load whole rows again, eight at a time; one warp issues them. Up to 14 warps split K. Each keeps two
 # of the three terms of its part of B in registers, and two more warps add the partial sums. A lane overwrites elements
 # that it alone has read with its partial sums, so that these need no extra shared memory, and a stage is released once,
 # when all parts are added. If K is short, groups of warps take turns at stages.
@@ -310,11 +310,11 @@ stages_src = files(__package__).joinpath('skinny_stages.cuh').read_text(encoding
 
 
 add_src = r'''
-__global__ void add_slabs(const float *parts, float *C, int size, int slabs) {
+__global__ void add_splits(const float *parts, float *C, int size, int splits) {
     int i = blockIdx.x*blockDim.x + threadIdx.x;
     if (i >= size) return;
     float o = 0;
-    for (int s = 0; s < slabs; s++) o += parts[(size_t)s*size + i];
+    for (int s = 0; s < splits; s++) o += parts[(size_t)s*size + i];
     C[i] = o;
 }
 '''
@@ -329,13 +329,13 @@ constexpr int COLUMNS_OF_A = 32*VEC, PADDED_COLUMNS = (COLUMNS+3)/4*4;   // colu
 struct alignas(16) Row { float v[PADDED_COLUMNS]; };
 
 __global__ void __launch_bounds__(32*WARPS)
-skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K, int slab) {
+skinny_transposed(const float *A, const float *B, float *C, int M, int N, int K, int split_size) {
     extern __shared__ __align__(16) float shared[];
     int lane = threadIdx.x%32, warp = threadIdx.x/32;
-    int c = blockIdx.x*COLUMNS_OF_A + lane*VEC, k_begin = blockIdx.y*slab, k_end = min(K, k_begin+slab);
+    int c = blockIdx.x*COLUMNS_OF_A + lane*VEC, k_begin = blockIdx.y*split_size, k_end = min(K, k_begin+split_size);
     Row *Bs = (Row *)shared;                                        // this block's rows of B
-    Vector *own_stages = (Vector *)(Bs+slab) + warp*STAGES*R*32 + lane;
-    for (int i = threadIdx.x; i < slab*PADDED_COLUMNS; i += 32*WARPS) {
+    Vector *own_stages = (Vector *)(Bs+split_size) + warp*STAGES*R*32 + lane;
+    for (int i = threadIdx.x; i < split_size*PADDED_COLUMNS; i += 32*WARPS) {
         int y = i/PADDED_COLUMNS, x = i%PADDED_COLUMNS;
         bool in_bounds = k_begin+y < k_end && x < COLUMNS;
         copy_async<4>(Bs[y].v+x, in_bounds ? B + (size_t)(k_begin+y)*COLUMNS + x : B, in_bounds);

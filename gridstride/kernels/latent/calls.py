@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sources import DIM, PAGE, VALUES, ampere_source, hopper_source, merge_source
+from .sources import DIM, PAGE, V_DIM, ampere_source, hopper_source, merge_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
@@ -107,4 +107,4 @@ def merge_launch(problem, num_parts, gpu) -> KernelLaunch:
 
 def workspace_sizes(problem, num_parts) -> dict:  # name -> number of float32 elements
     "Return the sizes of the workspaces: each part has a slot for its first and one for its last sequence"
-    return dict(part_out=2 * num_parts * problem.rows * VALUES, part_lse=2 * num_parts * problem.rows)
+    return dict(part_out=2 * num_parts * problem.rows * V_DIM, part_lse=2 * num_parts * problem.rows)

@@ -2,7 +2,7 @@
 // step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
 constexpr int ROW_BYTES = 2*DIM, WARPS = 4, THREADS = 32*WARPS;
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
-constexpr int COLUMNS = VALUES/WARPS;                          // of the result, per warp
+constexpr int COLUMNS = V_DIM/WARPS;                           // of the result, per warp
 
 struct Shared { u32 q, k; float *scores; Elem *p; float *rescale; };
 

@@ -3,7 +3,7 @@
 // warpgroups compute P @ V for half of the columns of V each, while the first one computes the P of the next page. If
 // two blocks of a cluster have rows of the same sequence, each loads half of a page and multicasts it to both.
 constexpr int CHUNK = PAGE*128, CHUNKS = DIM/64;               // bytes of 64 rows of 64 columns; chunks per page
-constexpr int PAGE_BYTES = CHUNKS*CHUNK, HALF_COLUMNS = VALUES/2;  // bytes of a page, or of q; columns of a half of V
+constexpr int PAGE_BYTES = CHUNKS*CHUNK, HALF_COLUMNS = V_DIM/2;  // bytes of a page, or of q; columns of a half of V
 // The parts of a page, which are loaded and released separately, in this order: the RoPE columns, and the two halves of
 // the values. The RoPE columns are needed only for S, so P overwrites them when S is complete. The part is free again
 // as soon as P is in registers.

@@ -6,7 +6,7 @@ import torch
 
 from . import calls
 from .calls import DecodeProblem
-from .sources import DIM, F16_TYPES, PAGE, VALUES
+from .sources import DIM, F16_TYPES, PAGE, V_DIM
 from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
@@ -101,7 +101,7 @@ def _check_splits(splits):
 
 def _allocate_results(q, *other_arguments):
     "Return the uninitialized output and lse"
-    return q.new_empty(*q.shape[:-1], VALUES), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return q.new_empty(*q.shape[:-1], V_DIM), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _decode_problem(q, cache, table):
@@ -151,8 +151,8 @@ def _torch_attention(q, cache, table, lens, scale):
     scores = (rows @ k.mT * scale).masked_fill(positions >= row_ends[:, :, None], -math.inf)
     lse = scores.logsumexp(-1)
     probabilities = (scores - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
-    out = (probabilities @ k[:, :, :VALUES]).to(q.dtype)
-    return out.view(*q.shape[:-1], VALUES), lse.float().view(q.shape[:-1])
+    out = (probabilities @ k[:, :, :V_DIM]).to(q.dtype)
+    return out.view(*q.shape[:-1], V_DIM), lse.float().view(q.shape[:-1])
 
 
 def latent_attention_backend(
@@ -172,7 +172,7 @@ def latent_attention(
     lens,  # int32 [batch]: context lengths, including the new tokens; 0 gives zeros, and an lse of minus infinity
     scale=None,  # of q @ k^T; None: 1/sqrt(192), because the head dimension before absorption is 128 + 64
     splits=None,  # split-K: number of parts of the pages of all sequences; None: about one per resident block
-) -> tuple:  # out, like q with 512 columns; lse, float32: the logarithm of the sum of exponentials
+) -> tuple:  # out, like q with 512 columns; lse, float32: the log-sum-exp of the scores
     """Compute a decode step of multi-head latent attention (MLA) with absorbed projections: per sequence,
     softmax(q @ k^T * scale) @ k[:, :512], where all heads share one latent KV cache. If there are several new tokens,
     the last one attends to `lens` keys, the one before it to one key less, and so on.

@@ -5,7 +5,7 @@ struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
 void decode(int case_index, const Arrays &a);
 
-constexpr int DIM = 576, VALUES = 512, PAGE = 64, CHECKED = 5;      // CHECKED: heads and sequences that are checked
+constexpr int DIM = 576, V_DIM = 512, PAGE = 64, CHECKED = 5;       // CHECKED: heads and sequences that are checked
 
 int table_width(int case_index) { return (cases[case_index].keys + PAGE - 1) / PAGE; }
 // the last case, which is timed, has full sequences
@@ -30,7 +30,7 @@ void compare(const char *what, int case_index, int b, int head, int column, doub
 void check_row(int case_index, int b, int head, const std::vector<double> &keys, const Arrays &a) {
     int len = length_of(case_index, b);
     size_t at = (size_t)b * HEADS + head;
-    std::vector<double> q = read_doubles(a.q + at * DIM, DIM), out = read_doubles(a.out + at * VALUES, VALUES), p(len);
+    std::vector<double> q = read_doubles(a.q + at * DIM, DIM), out = read_doubles(a.out + at * V_DIM, V_DIM), p(len);
     double sum = 0;
     for (int j = 0; j < len; j++) {
         double score = 0;
@@ -38,7 +38,7 @@ void check_row(int case_index, int b, int head, const std::vector<double> &keys,
         sum += p[j] = std::exp(score * SCALE);
     }
     compare("lse", case_index, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
-    for (int c = 0; c < VALUES; c++) {
+    for (int c = 0; c < V_DIM; c++) {
         double want = 0, tolerance = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
             double x = p[j] / sum * keys[(size_t)j * DIM + c];
@@ -67,11 +67,11 @@ void check(int case_index, const Arrays &a) {
 Arrays arrays_of(int case_index) {
     int batch = cases[case_index].batch, width = table_width(case_index);
     size_t rows = (size_t)batch * HEADS, q_size = rows * DIM, cache_size = (size_t)batch * width * PAGE * DIM;
-    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(cache_size), allocate<bf16>(rows * VALUES),
+    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(cache_size), allocate<bf16>(rows * V_DIM),
                 allocate<float>(rows), allocate<int>(batch * width), allocate<int>(batch)};
     fill_normal<<<(q_size + 255) / 256, 256>>>(a.q, q_size, 0);
     fill_normal<<<(cache_size + 255) / 256, 256>>>(a.cache, cache_size, 1);
-    OK(cudaMemset(a.out, 0xff, rows * VALUES * sizeof(bf16)));
+    OK(cudaMemset(a.out, 0xff, rows * V_DIM * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, rows * sizeof(float)));
     std::vector<int> table, lens;
     for (int b = 0; b < batch; b++) {
@@ -85,7 +85,7 @@ Arrays arrays_of(int case_index) {
 
 int run() {
     cudaDeviceProp gpu;
-    need_gpu(gpu);
+    require_gpu(gpu);
     double ms = 0;
     const int last = int(sizeof cases / sizeof *cases) - 1;
     for (int i = 0; i <= last; i++) {
@@ -98,6 +98,6 @@ int run() {
     }
     double keys = (double)cases[last].batch * cases[last].keys;
     printf("PASS %-34s %d x %d keys  %9.4f ms  %7.0f GB/s  %7.1f TFLOP/s, %s\n", NAME, cases[last].batch,
-           cases[last].keys, ms, keys * DIM * 2 / ms / 1e6, keys * HEADS * 2 * (DIM + VALUES) / ms / 1e9, gpu.name);
+           cases[last].keys, ms, keys * DIM * 2 / ms / 1e6, keys * HEADS * 2 * (DIM + V_DIM) / ms / 1e9, gpu.name);
     return 0;
 }

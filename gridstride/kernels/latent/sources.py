@@ -8,13 +8,13 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the text of name.cuh
 
-DIM, VALUES, PAGE = 576, 512, 64  # elements of a key; elements of a value (the first ones of a key); keys per page
+DIM, V_DIM, PAGE = 576, 512, 64  # elements of a key; elements of a value (the first ones of a key); keys per page
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
 
 def _assemble(dtype, name, constants, preamble, header=''):
     "Return the source of the kernel in the file `name`; `preamble`: PTX wrappers, written for bf16"
-    all_constants = (('VALUES', VALUES), ('PAGE', PAGE), *constants)
+    all_constants = (('V_DIM', V_DIM), ('PAGE', PAGE), *constants)
     text = header + '\n'.join(map(source, ('schedule', 'results', name)))
     ptx = preamble.replace('bf16', F16_TYPES[dtype])
     return assemble_source(text, (('Elem', C_TYPES[dtype]),), all_constants, ptx)
@@ -36,7 +36,7 @@ def ampere_source(
 @lru_cache
 def hopper_source(dtype, constants) -> str:
     "Return the source of the decode kernel for a Hopper GPU"
-    preamble = PTX + wgmma(PAGE) + wgmma_from_registers(VALUES // 4)
+    preamble = PTX + wgmma(PAGE) + wgmma_from_registers(V_DIM // 4)
     return _assemble(dtype, 'decode_hopper', (('DIM', DIM), *constants), preamble, flash_source('hopper'))
 
 

@@ -31,16 +31,16 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _repeated(run, by_torch, use_torch_in_graphs):
+def _repeated(run, torch_fallback, use_torch_in_graphs):
     "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
     from ..call_tables import repeated
 
-    return repeated(run, by_torch, use_torch_in_graphs=use_torch_in_graphs)
+    return repeated(run, torch_fallback, use_torch_in_graphs=use_torch_in_graphs)
 
 
-def _call(op_name, run, x, *constants, by_torch=None, use_torch_in_graphs=None):
+def _call(op_name, run, x, *constants, torch_fallback=None, use_torch_in_graphs=None):
     "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
-    repeated_run = _repeated(run, by_torch, use_torch_in_graphs)
+    repeated_run = _repeated(run, torch_fallback, use_torch_in_graphs)
     if (result := repeated_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
@@ -501,11 +501,11 @@ def transpose(
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    options = dict(by_torch=_transpose_by_torch, use_torch_in_graphs=_are_small_matrices)
+    options = dict(torch_fallback=_torch_transpose, use_torch_in_graphs=_are_small_matrices)
     return _call('transpose', _run_transpose, x, **options)
 
 
-def _transpose_by_torch(x):
+def _torch_transpose(x):
     return x.mT.contiguous()
 
 
