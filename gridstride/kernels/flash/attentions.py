@@ -83,18 +83,18 @@ def _is_sdpa_faster(q, causal, has_gradient):
     return q.is_cuda and rows <= max_rows and _choose_backend(q).name == 'hopper'
 
 
-# With gradients of fewer floating-point operations our kernels finish before the Python code that launches them
+# With gradients and fewer floating-point operations, our kernels finish before the Python code that launches them
 _MAX_HOST_BOUND_FLOP = 1.6e11
 
 
 def _is_host_bound(q, k, causal):
-    "Return whether Python limits attention with gradients: two GEMMs forward, and five backward"
+    "Return whether Python overhead limits attention with gradients (two GEMMs forward, five backward)"
     pairs = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] / (1 + causal)
     return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP
 
 
 def _check_qkv(q, k, v):
-    "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and types, on a device where kernels run"
+    "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and dtypes, on a device where kernels run"
     for name, tensor in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
             check_tensor('attention', tensor, _DTYPES, name, any_strides=True)
@@ -257,23 +257,23 @@ def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias,
 
 class _BackwardPass:
     """The backward pass of attention for one q. The constructor computes delta = rowsum(dO * O) per row, `add_keys`
-    computes dk and dv of some keys and adds their part of dq, in float32, and `finish` returns dq."""
+    computes dk and dv of some keys and accumulates their contribution to dq in float32, and `finish` returns dq."""
 
-    def __init__(self, dout, q, out, lse, scale, dq, has_fixed_order=False):
+    def __init__(self, dout, q, out, lse, scale, dq, deterministic=False):
         self.q, self.dout, out = map(_aligned_rows, (q, dout, out))
-        self.dq, self.scale, self.has_fixed_order = dq, scale, has_fixed_order
+        self.dq, self.scale, self.deterministic = dq, scale, deterministic
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.pad_rows(q.shape[2])
         lse_log2, delta, dq_sums = (
             q.new_empty(heads * rows * row_elements, dtype=torch.float32) for row_elements in (1, 1, q.shape[3])
         )
-        num_semaphores = calls.count_dq_semaphores(heads, q.shape[2]) if has_fixed_order else 1
+        num_semaphores = calls.count_dq_semaphores(heads, q.shape[2]) if deterministic else 1
         semaphores = q.new_empty(num_semaphores, dtype=torch.int32)
         self.workspaces = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
         strides = tuple(tensor.stride()[:3] for tensor in (out, self.dout, dq))
-        prepare_launch, self.finish_launch = calls.backward_ends(
-            _attention_problem(q, q, False, 0, None, ''), scale, strides, has_fixed_order
+        prepare_launch, self.finish_launch = calls.pre_and_postprocess_launches(
+            _attention_problem(q, q, False, 0, None, ''), scale, strides, deterministic
         )
         launch([prepare_launch], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
 
@@ -286,9 +286,7 @@ class _BackwardPass:
             tuple(tensor.stride()[:3] for tensor in grads),
             calls.OutputRows(rows.start or 0, self.q.shape[2]),
         )
-        kernel_launch, boxes = calls.backward_main_launch(
-            problem, self.scale, strides, self.has_fixed_order, output_rows
-        )
+        kernel_launch, boxes = calls.backward_main_launch(problem, self.scale, strides, self.deterministic, output_rows)
         arrays = dict(self.workspaces, q=q, k=k, v=v, dout=dout, dk=grads[0], dv=grads[1])
         launch_mapped(kernel_launch, boxes, q, **arrays, lens=self.workspaces['semaphores'] if lens is None else lens)
 
@@ -406,8 +404,8 @@ def attention_gradients(
 
 class PartGradients:
     """Compute the gradients of attention to keys that arrive in parts: `add` returns dk and dv of a part, and `dq`
-    returns the sum over all parts, which is accumulated in float32. Raises ValueError if the kernel does not support
-    the operands."""
+    returns the sum over all parts, accumulated in float32. Raises ValueError if the kernel does not support the
+    operands."""
 
     def __init__(
         self,
@@ -575,7 +573,7 @@ def attention(
 
     Our kernels support bfloat16 with head dimension 64, 128 or 256; torch's SDPA computes all other cases. Without a
     window, lengths, a bias and lse, SDPA also computes the cases for which it is faster, such as short sequences, and,
-    with gradients outside CUDA graphs, those whose kernels would take less time than our Python code.
+    with gradients outside CUDA graphs, those in which our kernels would take less time than our Python code.
     `attention_backend` returns the implementation. With `gradients='sdpa'` the backward pass recomputes the forward
     pass. Values of `lens` are clamped to the sizes.
 
@@ -608,7 +606,7 @@ def _check_options(q, scale, window, bias, gradients, deterministic):
 
 
 def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministic):
-    "Compute `attention` without lengths and gradients by our kernels; return NotImplemented if torch must compute it"
+    "Compute `attention` without lengths and gradients with our kernels; return NotImplemented if torch must compute it"
     _check_qkv(q, k, v)
     _check_options(q, scale, window, bias, gradients, deterministic)
     is_plain = window is None and not bias and not deterministic
@@ -623,7 +621,7 @@ def _kernel_attention(q, k, v, causal, scale, *other_options):
 
 
 def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the arguments of `_attend`
-    "Compute `attention` with gradients and default options by the fastest implementation"
+    "Compute `attention` with gradients and default options, with the fastest implementation"
     _check_qkv(q, k, v)
     _check_scale(q, scale)
     args, is_traced = (q, k, v, causal, scale, *other_options), torch.compiler.is_compiling()
@@ -638,7 +636,7 @@ def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the argume
 
 
 def _torch_attention(q, k, v, causal, scale, window=None, *unused_options):
-    "Compute `attention` without lengths by torch"
+    "Compute `attention` without lengths, with torch"
     if window is None:
         return _make_torch_attention(q, k, v, causal, scale)(q, k, v)
     return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)

@@ -1,7 +1,7 @@
-// FlashAttention backward for a Hopper GPU. A block computes dk and dv of a tile of keys, and adds its part of dq; it
-// recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline loads
-// tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @ K; S
-// and dS are transposed.
+// FlashAttention backward for a Hopper GPU. A block computes dk and dv of a tile of keys, and adds its contribution to
+// dq; it recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline
+// loads tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @
+// K; S and dS are transposed.
 constexpr int PARTS = HD/64, TILE_BYTES = 64*HD*2;               // boxes of 64 columns; bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, DS_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
 constexpr int CONSUMER_BARRIER = 1;         // named barrier of both warpgroups; the next two are for one warpgroup each
@@ -129,7 +129,7 @@ __device__ void pack_operand(u32 (&p)[BM/4], const float (&s)[BM/2]) {
     #pragma unroll
     for (int i = 0; i < BM/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
-// Stores ds of the warp's 16 keys to shared memory, swizzled as the tensor cores read it
+// Stores ds of the warp's 16 keys to shared memory, in the swizzled layout that the tensor cores read
 __device__ void store_ds(u32 to, const u32 (&x)[BM/4]) {
     int lane = threadIdx.x%32;
     #pragma unroll
@@ -142,17 +142,17 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
         atomicAdd(sums + c*128 + threadIdx.x%128, make_float4(dq[4*c], dq[4*c + 1], dq[4*c + 2], dq[4*c + 3]));
 }
 
-// For ORDERED (deterministic dq): returns how many blocks add to the rows from `row` on before this block. A block
-// waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first, so waits
-// are rare.
+// For ORDERED (deterministic dq): returns the number of blocks that add to the BM rows from `row` on before this block.
+// A block waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first,
+// so waits are rare.
 __device__ int rank_of(const Keys &keys, const Sizes &dims, int row) {
     if (!SKIPS_EARLY_ROWS) return keys.key/BN;
     // the last key that these rows attend to
     int last = min(row + BM - 1 + (CAUSAL ? 0 : dims.window - 1), keys.t.keys - 1);
     return last/BN - keys.key/BN;
 }
-// Signals that this warpgroup has added to its rows, one step later: then its atomics have finished, and the fence is
-// cheap.
+// Signals, one step later, that this warpgroup has added to its rows: by then its atomics have finished, so the fence
+// is cheap.
 __device__ void signal_added(int *semaphore) {
     __threadfence();
     named_sync(CONSUMER_BARRIER + 1 + threadIdx.x/128, 128);
@@ -213,7 +213,7 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             store_ds(ds_rows + buffer*DS_BYTES, ds);
             start_gradient(dk, ds, q);
             fence_for_tma();
-            named_sync(CONSUMER_BARRIER, 256);             // both have stored dS, and read the previous one
+            named_sync(CONSUMER_BARRIER, 256);             // both have stored dS and read the previous one
             start_dq(dq, m.ds + buffer*DS_BYTES, m.k, wg);
             wgmma_wait<0>();
             fence_accumulators(dq);

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .schedule import choose_order
-from .sources import ampere_source, ends_source, hopper_source
+from .sources import ampere_source, pre_post_source, hopper_source
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
@@ -239,15 +239,15 @@ class Strides(NamedTuple):
 
 
 @lru_cache(1024)
-def backward_ends(
+def pre_and_postprocess_launches(
     problem,  # an `AttentionProblem`; its keys are not used
     scale,
     strides,  # of out, dout and dq, each of batch, heads and rows
-    has_fixed_order=False,  # add to dq in a fixed order
+    deterministic=False,  # add to dq in a fixed order
 ) -> tuple:  # two `KernelLaunch`s
     "Return the first and the last launch: one computes delta per row and zeros dq, the other converts dq to bfloat16"
     src, padded_rows, heads = (
-        ends_source(problem.dim, has_fixed_order),
+        pre_post_source(problem.dim, deterministic),
         pad_rows(problem.rows),
         problem.batch * problem.heads,
     )
@@ -262,7 +262,7 @@ def backward_ends(
     return prepare_launch, finish_launch
 
 
-def fits_backward(first) -> bool:  # first: index of a row that `backward_ends` prepared
+def fits_backward(first) -> bool:  # first: index of a row that `pre_and_postprocess_launches` prepared
     "Return whether `backward_main_launch` may begin at row `first`"
     return first % _BACKWARD_ROWS == 0
 
@@ -272,13 +272,13 @@ def backward_main_launch(
     problem,  # an `AttentionProblem` with head dimension 64 or 128
     scale,
     strides,  # of dk and dv, each of batch, heads and rows
-    has_fixed_order=False,
+    deterministic=False,
     output_rows=None,  # an `OutputRows`: the rows of dq to add to; None: all rows
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v and dout
     "Return the launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, problem.rows)
     constants = dict(
-        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=has_fixed_order
+        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=deterministic
     )
     smem_columns = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
     file_names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
@@ -308,8 +308,8 @@ def backward_hopper(
     problem,  # all parameters but `strides` are those of `backward_main_launch`
     scale,
     strides,  # `Strides`
-    has_fixed_order=False,
+    deterministic=False,
 ) -> tuple:  # first launch, (main launch, its TMA boxes), last launch
     "Return the launches of the backward pass on a Hopper GPU"
-    prepare_launch, finish_launch = backward_ends(problem, scale, strides[:3], has_fixed_order)
-    return prepare_launch, backward_main_launch(problem, scale, strides[3:], has_fixed_order), finish_launch
+    prepare_launch, finish_launch = pre_and_postprocess_launches(problem, scale, strides[:3], deterministic)
+    return prepare_launch, backward_main_launch(problem, scale, strides[3:], deterministic), finish_launch

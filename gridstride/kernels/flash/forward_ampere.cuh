@@ -1,4 +1,4 @@
-// FlashAttention forward for GPUs from Ampere on, by `mma.sync`: out = softmax(q @ k^T * scale) @ v, tile by tile.
+// FlashAttention forward for Ampere and later GPUs, with `mma.sync`: out = softmax(q @ k^T * scale) @ v, tile by tile.
 // A warp has 32 rows of q, so that each fragment of k and v serves two products; all threads copy keys and values
 // asynchronously (cp.async), one step ahead (double buffering).
 constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW_BYTES = HD*2;
@@ -28,7 +28,7 @@ template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, 
     }
 }
 
-// Computes s = q @ k^T by a warp: 2 x 16 rows of q, BN keys
+// Computes s = q @ k^T per warp: 2 x 16 rows of q, BN keys
 __device__ void compute_scores(float (&s)[2][BN/2], u32 q, u32 k) {
     int lane = threadIdx.x%32, row = threadIdx.x/32*32 + lane%16;
     #pragma unroll

@@ -4,7 +4,7 @@
 struct TwoArrays {
     const TensorMap &own, &other;
     const volatile int *arrived, *expected;
-    int kv_heads, heads, parts, ready;  // heads of k per sequence, in the batch; parts, how many are ready
+    int kv_heads, heads, parts, ready;  // heads of k per sequence and in the batch; number of parts, and of those ready
 };
 
 __device__ void prefetch(const TwoArrays &x) { prefetch(x.own); prefetch(x.other); }

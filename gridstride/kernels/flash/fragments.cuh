@@ -8,5 +8,5 @@ __device__ float exp2_fast(float x) {
     return y;
 }
 
-// A thread has two rows, `row` and `row` + 8, and of each two of every eight columns: element i of s is in row i/2%2
+// A thread has two of every eight columns of two rows, `row` and `row` + 8: element i of s is in row i/2%2
 __device__ int column_of(int i) { return i/4*8 + threadIdx.x%4*2 + i%2; }

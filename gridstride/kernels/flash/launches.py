@@ -11,7 +11,7 @@ from ...cpp.driver import current_stream
 
 
 @lru_cache(1024)
-def _launcher(kernel_launch, boxes, device, backend):  # `device` is only a part of the cache key
+def _launcher(kernel_launch, boxes, device, backend):  # `device` is only part of the cache key
     "Return the launcher of a `KernelLaunch`, compiled once per source"
     mapped_args = [(i, box, 128) for i, box in enumerate(boxes)]
     return launches.MappedLauncher(
@@ -29,8 +29,8 @@ def _cached_tile_counter(device, stream):
 
 
 def _tile_counter(x, stream):
-    """Return a counter that is 0 between launches on a stream. A CUDA graph and a recorded call, which may be repeated
-    on any stream, get their own"""
+    """Return a counter that is 0 between launches on a stream. A CUDA graph and a recorded call each get a new one,
+    because they may be repeated on any stream"""
     if not x.is_cuda or torch.cuda.is_current_stream_capturing() or active_recorder():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
     return _cached_tile_counter(x.device, stream)

@@ -15,11 +15,11 @@ struct Sum {
     void add(double x, double bound) { value += x; error_bound += bound; }
 };
 
-void compare(const char *what, int case_index, int head, int i, int column, double got, Sum expected) {
-    if (std::abs(got - expected.value) <= expected.error_bound + 0x1p-8 * std::abs(expected.value) + 1e-30) return;
+void compare(const char *what, int case_index, int head, int i, int column, double actual, Sum expected) {
+    if (std::abs(actual - expected.value) <= expected.error_bound + 0x1p-8 * std::abs(expected.value) + 1e-30) return;
     auto [batch, heads, group, rows, keys] = cases[case_index];
     printf("FAIL %-34s %d x %d x %d x %d, keys %d: %s[head %d, %d, %d] is %g, expected %g\n", NAME, batch, heads,
-           rows, DIM, keys, what, head, i, column, got, expected.value);
+           rows, DIM, keys, what, head, i, column, actual, expected.value);
     exit(1);
 }
 
@@ -75,12 +75,12 @@ void check_forward(int case_index, int head, const Head &h) {
 
 // Computes row i of dq, dk or dv: P or dS of all heads that share keys, times rows of x
 template <class Visit>
-void check_row(const char *what, int case_index, int head, int i, const double *got, Visit visit) {
+void check_row(const char *what, int case_index, int head, int i, const double *actual, Visit visit) {
     std::vector<Sum> expected(DIM);
     visit([&](Sum s, const double *x) {
         for (int c = 0; c < DIM; c++) expected[c].add(s.value * x[c], s.error_bound * std::abs(x[c]));
     });
-    for (int c = 0; c < DIM; c++) compare(what, case_index, head, i, c, got[c], expected[c]);
+    for (int c = 0; c < DIM; c++) compare(what, case_index, head, i, c, actual[c], expected[c]);
 }
 
 Sum scaled(Sum s) { return {s.value * SCALE, s.error_bound * SCALE}; }

@@ -24,7 +24,7 @@ __device__ float quad_sum(float x) {
 // A step of the online softmax of a thread's two rows: P = 2^(score - row_max). All earlier exponentials are multiplied
 // by `rescale_by` if the maximum has risen
 struct OnlineSoftmax { float row_max[2], row_sum[2], rescale_by[2]; };
-constexpr float INITIAL_MAX = -3.402823466e38f;            // finite, which avoids NaN for a row without a key so far
+constexpr float INITIAL_MAX = -3.402823466e38f;            // finite, to avoid NaN if the row has no key yet
 constexpr float RESCALE_THRESHOLD = 1;
 
 // `row_max` need not be the highest score, since the result is divided by the sum of the same exponentials. So it rises
@@ -59,7 +59,7 @@ __device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float fa
     }
     return max_rises;
 }
-__device__ void pack_p(u32 (&p)[BN/4], const float (&s)[BN/2]) {           // to the first operand of a product
+__device__ void pack_p(u32 (&p)[BN/4], const float (&s)[BN/2]) {           // P becomes the A operand of an MMA
     #pragma unroll
     for (int i = 0; i < BN/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
@@ -77,7 +77,7 @@ __device__ void store_row(float *to, const float (&o)[HD/2], int y, float scale,
         if (in_bounds)
             *(float2 *)(to + column_of(i)) = scale != 0 ? make_float2(o[i]*scale, o[i + 1]*scale) : make_float2(0, 0);
 }
-// Scales one of a thread's two rows by `scale`, and adds `old_weight` times the row that memory holds
+// Scales one of a thread's two rows by `scale`, and adds `old_weight` times the row in memory
 __device__ void add_row(float (&o)[HD/2], const float *from, int y, float scale, float old_weight, bool in_bounds) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4) {

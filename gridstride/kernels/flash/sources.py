@@ -1,11 +1,11 @@
-"""Assemble the CUDA C of the attention kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the attention kernels: PTX wrappers, types and constants, then the source in `*.cuh`."""
 
 from functools import lru_cache
 
 from ..ptx import PTX, primitives, wgmma
 from ..source_assembly import source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 _TYPES = (('bf16', '__nv_bfloat16'),)
 
@@ -46,8 +46,8 @@ def hopper_source(
 ) -> str:
     "Return the source of kernels for a Hopper GPU"
     mma_functions = ''.join([*map(wgmma, smem_columns), *map(wgmma_from_registers, register_columns)])
-    text = PTX + mma_functions + _bias_function(bias) + '\n'.join(map(source, file_names))
-    return assemble_source(text, (*_TYPES, ('out_t', out_type)), constants)
+    body = PTX + mma_functions + _bias_function(bias) + '\n'.join(map(source, file_names))
+    return assemble_source(body, (*_TYPES, ('out_t', out_type)), constants)
 
 
 def _preamble(*names):
@@ -61,17 +61,17 @@ def ampere_source(
     constants,  # ((name in the source, its integer value), ...)
     bias='',  # as for `hopper_source`
 ) -> str:
-    "Return the source of kernels for GPUs from Ampere on"
+    "Return the source of kernels for Ampere and later GPUs"
     preamble = _preamble('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')
-    text = _bias_function(bias) + '\n'.join(map(source, file_names))
-    return assemble_source(text, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
+    body = _bias_function(bias) + '\n'.join(map(source, file_names))
+    return assemble_source(body, (*_TYPES, ('out_t', 'bf16')), constants, preamble)
 
 
 @lru_cache
-def ends_source(
+def pre_post_source(
     dim,  # head dimension
-    has_fixed_order,  # add to dq in a fixed order
+    deterministic,  # add to dq in a fixed order
 ) -> str:
-    "Return the source of the kernels before and after the main kernel of the backward pass"
-    text = source('stores') + source('backward_ends')
-    return assemble_source(text, _TYPES, (('HD', dim), ('ORDERED', has_fixed_order)), _preamble('pack'))
+    "Return the source of the preprocessing and postprocessing kernels of the backward pass"
+    body = source('stores') + source('backward_pre_post')
+    return assemble_source(body, _TYPES, (('HD', dim), ('ORDERED', deterministic)), _preamble('pack'))

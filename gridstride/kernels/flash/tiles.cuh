@@ -1,6 +1,6 @@
 // The tiles of rows that blocks process, and the keys that their rows attend to.
 // group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `other_keys` keys of a second
-// array, and `order` has the order of the tiles.
+// array, and `order` lists the tiles in the order in which blocks take them.
 struct Sizes { int batch, heads, group, rows, keys, window, section, from, other_keys; const int *order; };
 // The steps of BN keys of a tile, from `first` up to but excluding `end`. Steps from `own_steps` on read keys of the
 // second array.

@@ -21,8 +21,8 @@ def _uses_tanh(op_name, approximate):
     return _APPROXIMATIONS[approximate]
 
 
-# torch's kernel is as fast for float32, and faster if x is in the L2 cache, measured by benchmarks/every_shape.py. For
-# fewer elements launch overhead matters more, which is smaller than that of torch.
+# torch's kernel is as fast for float32, and faster if x is in the L2 cache, as benchmarks/every_shape.py measured. For
+# fewer elements, launch overhead matters more, and ours is smaller than torch's.
 _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 
@@ -77,15 +77,15 @@ _apply_gelu = make_apply(_Gelu)
 
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
-    approximate='none',  # 'none': exact, by erf; 'tanh': the tanh approximation
+    approximate='none',  # 'none': exact, with erf; 'tanh': the tanh approximation
 ):  # a tensor like `x`
     """Compute x * Phi(x) elementwise, where Phi is the normal distribution function, as `F.gelu` does; differentiable
     once. 16-bit types are computed in float32.
 
         gelu(x, approximate='tanh')
 
-    torch computes float32 of 2^20 and more elements. With a gradient it also computes up to 64 MiB, except in CUDA
-    graphs, because our Python code would take longer than the kernels.
+    torch computes float32 inputs of 2^20 or more elements. With a gradient, it also computes inputs of up to 64 MiB,
+    except in CUDA graphs, because our Python code would take longer than the kernels.
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     tanh = _APPROXIMATIONS.get(approximate)
@@ -162,7 +162,7 @@ _apply_bias_gelu = make_apply(_BiasGelu)
 
 def bias_gelu(
     x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
-    bias,  # (width,), of the same type
+    bias,  # (width,), of the same dtype
     approximate='none',  # as for `gelu`
     p=0.0,  # dropout probability; elements that are kept are scaled by 1 / (1 - p)
     seed=None,  # of the dropout mask, a 64-bit integer; required if p is not 0

@@ -5,7 +5,7 @@ void launch(int case_index, char *memory, const long long *table, const int2 *ch
 
 constexpr long long CHECKED = 1 << 20;      // elements at the end of each tensor that are checked
 
-struct ParameterArrays { float *at[4]; };              // parameters, gradients, means, means of squares
+struct ParameterArrays { float *arrays[4]; };          // parameters, gradients, means, means of squares
 
 // Fills arrays with values from -2 to 2, the last one from 0 to 4; they are the same in each run.
 __global__ void fill(float *x, long long size, int array) {
@@ -17,24 +17,24 @@ __global__ void fill(float *x, long long size, int array) {
 
 std::vector<std::vector<float>> read_last(const ParameterArrays &tensor, long long size) {
     long long count = std::min(size, CHECKED);
-    std::vector<std::vector<float>> res;
-    for (float *x : tensor.at) res.push_back(read(x + size - count, count));
-    return res;
+    std::vector<std::vector<float>> arrays;
+    for (float *x : tensor.arrays) arrays.push_back(read(x + size - count, count));
+    return arrays;
 }
 
 // Exits if a result is wrong.
-void compare(const std::vector<std::vector<float>> &inputs, const std::vector<std::vector<float>> &got,
+void compare(const std::vector<std::vector<float>> &inputs, const std::vector<std::vector<float>> &actual,
              long long size) {
     for (size_t i = 0; i < inputs[0].size(); i++) {
         double p = inputs[0][i], g = inputs[1][i], m = inputs[2][i], s = inputs[3][i];
         m += one_minus_beta1 * (g - m);
         s += one_minus_beta2 * (g * g - s);
         p += -decay * p - step_size * m / (std::sqrt(s) / bias_correction2_sqrt + eps);
-        double want[4] = {p, g, m, s};
+        double expected[4] = {p, g, m, s};
         for (int k = 0; k < 4; k++)                         // a few rounding errors, each 2^-24 of a value below 4
-            if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
-                printf("FAIL %-34s array %d of %lld elements: %g, expected %g\n", NAME, k, size, got[k][i],
-                       want[k]);
+            if (!(std::abs(actual[k][i] - expected[k]) <= 2e-6)) {
+                printf("FAIL %-34s array %d of %lld elements: %g, expected %g\n", NAME, k, size, actual[k][i],
+                       expected[k]);
                 exit(1);
             }
     }
@@ -54,9 +54,9 @@ double run_case(int case_index, bool timed) {
     for (long long size : cases[case_index]) {
         ParameterArrays t;
         for (int k = 0; k < 4; k++) {
-            t.at[k] = allocate<float>(size);
-            fill<<<(size + 255) / 256, 256>>>(t.at[k], size, k);
-            table.push_back((long long)t.at[k]);
+            t.arrays[k] = allocate<float>(size);
+            fill<<<(size + 255) / 256, 256>>>(t.arrays[k], size, k);
+            table.push_back((long long)t.arrays[k]);
         }
         table.push_back(size);
         for (int c = 0; c * CHUNK < size; c++) chunks.push_back({(int)tensors.size(), c});

@@ -15,8 +15,7 @@ from ..ladder.rung import KernelLaunch
 from ..common import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
 
-# bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; those of 8 bytes were not
-# measured.
+# bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; 8 bytes were not measured.
 _GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, vectors per thread
 _BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # threads per block, rows in flight; without dropout
 _DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # threads per block, rows in flight; with dropout
@@ -29,7 +28,7 @@ _MIN_STREAMING_STORE_BYTES = 2**25  # larger results are stored with a streaming
 
 
 def _constants(vec_size, result_bytes, **kernel_constants):
-    "Return the constants of a source, as `kernel_source` takes them"
+    "Return the constants of a source in the format of `kernel_source`"
     streaming_stores = result_bytes > _MIN_STREAMING_STORE_BYTES
     return (('VEC', vec_size), ('STREAMING_STORES', streaming_stores), *kernel_constants.items())
 

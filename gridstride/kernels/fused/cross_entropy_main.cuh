@@ -3,31 +3,31 @@
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
 void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out);
 
-constexpr long long IGNORED = -100;
+constexpr long long IGNORE_INDEX = -100;
 constexpr int CHECKED = 16;                 // rows that are checked
 
 // Makes logits from -8 to 8 and one target per row; every seventh row is ignored. They are the same in each run.
 __global__ void fill(Logit *x, long long *target, int rows, int width) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
     if (i < size) x[i] = Logit((float)(hashed(i) >> 40) / (1 << 20) - 8);
-    if (i < rows) target[i] = i % 7 == 3 ? IGNORED : (long long)(hashed(size + i) % width);
+    if (i < rows) target[i] = i % 7 == 3 ? IGNORE_INDEX : (long long)(hashed(size + i) % width);
 }
 
-void require(bool is_right, const char *what, int rows, int width, int row) {
-    if (is_right) return;
+void require(bool is_correct, const char *what, int rows, int width, int row) {
+    if (is_correct) return;
     printf("FAIL %-34s %d x %d: %s of row %d is wrong\n", NAME, rows, width, what, row);
     exit(1);
 }
 
-bool is_near(double got, double want, double relative, double absolute) {
-    return std::abs(got - want) <= relative * std::abs(want) + absolute;
+bool is_close(double actual, double expected, double relative, double absolute) {
+    return std::abs(actual - expected) <= relative * std::abs(expected) + absolute;
 }
 
 // Computes the loss of a row and its gradient on the CPU.
-double expected(const std::vector<Logit> &x, long long target, double factor, std::vector<double> &gradient) {
+double compute_expected(const std::vector<Logit> &x, long long target, double factor, std::vector<double> &gradient) {
     double row_max = -1e300, sum = 0;
-    for (Logit o : x) row_max = std::max(row_max, (double)(float)o);
-    for (Logit o : x) sum += std::exp((float)o - row_max);
+    for (Logit logit : x) row_max = std::max(row_max, (double)(float)logit);
+    for (Logit logit : x) sum += std::exp((float)logit - row_max);
     for (size_t i = 0; i < x.size(); i++)
         gradient[i] = factor * (std::exp((float)x[i] - row_max) / sum - ((long long)i == target));
     return std::log(sum) + row_max - (float)x[target];
@@ -40,21 +40,23 @@ void check(int case_index, Logit *x, const long long *target, float *scale, floa
     std::vector<std::vector<Logit>> inputs;
     for (int row = 0; row < rows; row += step) inputs.push_back(read(x + (size_t)row * width, width));
     std::vector<long long> targets = read(target, rows);
-    const int counted = rows - (int)std::count(targets.begin(), targets.end(), IGNORED);
+    const int counted = rows - (int)std::count(targets.begin(), targets.end(), IGNORE_INDEX);
     launch(case_index, x, target, scale, loss, out);
     OK(cudaDeviceSynchronize());
     std::vector<float> losses = read(loss, rows);
     double sum = 0;
-    for (float o : losses) sum += o;
-    require(is_near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
+    for (float row_loss : losses) sum += row_loss;
+    require(is_close(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
     for (int row = 0; row < rows; row += step) {
-        std::vector<Logit> got = read(x + (size_t)row * width, width);
-        std::vector<double> want(width);
-        double want_loss = targets[row] == IGNORED ? 0 : expected(inputs[row / step], targets[row], 1. / counted, want);
-        require(is_near(losses[row], want_loss, 1e-6, 1e-6), "the loss", rows, width, row);
+        std::vector<Logit> actual = read(x + (size_t)row * width, width);
+        std::vector<double> expected(width);
+        const bool is_ignored = targets[row] == IGNORE_INDEX;
+        double expected_loss = 0;
+        if (!is_ignored) expected_loss = compute_expected(inputs[row / step], targets[row], 1. / counted, expected);
+        require(is_close(losses[row], expected_loss, 1e-6, 1e-6), "the loss", rows, width, row);
         for (int i = 0; i < width; i++)
-            require(is_near((float)got[i], want[i], RELATIVE_TOLERANCE, 1e-6 / counted), "a gradient", rows, width,
-                    row);
+            require(is_close((float)actual[i], expected[i], RELATIVE_TOLERANCE, 1e-6 / counted), "a gradient", rows,
+                    width, row);
     }
 }
 

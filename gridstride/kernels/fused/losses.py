@@ -58,7 +58,7 @@ def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=51
 
 @lru_cache(1024)
 def scale_launch(problem, mean) -> KernelLaunch:
-    "Return the launch that computes `scale`, the factor of the sum of the losses: 1, or for the mean 1 / counted rows"
+    "Return the launch that computes `scale`, the factor of the sum of the losses: 1; for the mean, 1 / counted rows"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
     scalars = problem.rows, problem.width, int(mean), Long(problem.ignore_index)
     return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_REDUCE_THREADS,))
@@ -281,7 +281,7 @@ def _computes_gradient(dtype, shape, is_aligned, gpu):
 
 
 class _CrossEntropy(torch.autograd.Function):
-    "Cross entropy for autograd: saves the gradient if the forward pass computes it, else the row statistics"
+    "Cross entropy for autograd; saves the gradient if the forward pass computes it, else the row statistics"
 
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
@@ -359,11 +359,11 @@ def cross_entropy(
         cross_entropy(logits, target, in_place=True)
 
     On a Hopper GPU, float32 and bfloat16 logits are read once, and the forward pass computes the gradient, too. On
-    other GPUs, for float16, and for `reduction='none'`, the backward pass reads the logits again. With a gradient torch
-    computes up to 32 MiB of float32, except in CUDA graphs: our Python code would take longer. With `in_place` the
-    gradient overwrites the logits, which halves the memory; autograd then raises for other operations that have saved
-    the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by the
-    upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
+    other GPUs, for float16, and for `reduction='none'`, the backward pass reads the logits again. With a gradient,
+    torch computes up to 32 MiB of float32, except in CUDA graphs: our Python code would take longer. With `in_place`
+    the gradient overwrites the logits, which halves the memory; autograd then raises for other operations that have
+    saved the logits, and a leaf tensor is not allowed. The backward pass multiplies a gradient of the forward pass by
+    the upstream gradient, which rounds it again unless the factor is 1. A target that is out of range triggers a
     device-side assertion. Raises TypeError or ValueError for other unsupported operands."""
     if not (in_place or torch.compiler.is_dynamo_compiling()):
         if (loss := _run_loss.fast(logits, target, ignore_index, reduction)) is not None:
@@ -445,7 +445,7 @@ def _overwrite_with_gradient(x, target, problem, scale, loss, unit_scale):
 @untraced
 def linear_cross_entropy(
     x,  # a tensor (rows, features); operands that are not contiguous are copied first
-    weight,  # a tensor (classes, features) of the type of `x`
+    weight,  # a tensor (classes, features) of the dtype of `x`
     target,  # as for `cross_entropy`
     ignore_index=-100,  # as for `cross_entropy`
     reduction='mean',  # or 'sum'

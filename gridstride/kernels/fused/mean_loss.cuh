@@ -13,12 +13,12 @@ template<class T> __device__ T block_sum(T sum) {  // returns the sum over the b
 
 // One block. Computes the factor of the sum of all losses: 1, or for the mean 1 / (rows that are not ignored).
 __global__ void __launch_bounds__(THREADS)
-count_targets(const long long *target, Acc *scale, int rows, unsigned width, int mean, long long ignored) {
+count_targets(const long long *target, Acc *scale, int rows, unsigned width, int mean, long long ignore_index) {
     int counted = 0;
     for (int row = threadIdx.x; row < rows; row += THREADS) {
         const long long t = target[row];
-        assert(t == ignored || (0 <= t && t < width));  // fails if a target is not a class index
-        counted += t != ignored;
+        assert(t == ignore_index || (0 <= t && t < width));  // fails if a target is not a class index
+        counted += t != ignore_index;
     }
     counted = block_sum(counted);
     if (threadIdx.x == 0) *scale = mean ? Acc(1) / counted : Acc(1);

@@ -1,9 +1,9 @@
 // RMS norm divides each row by its root mean square; layer norm (CENTERED) subtracts its mean and divides by its
 // standard deviation. Then the row is multiplied by `weight` (HAS_WEIGHT), and `bias` is added (HAS_BIAS). With
-// HAS_RESIDUAL the input is x + residual, which is stored in `sum`. `row_stats` receives, unless it is null, per row, 1
-// / the root mean square or standard deviation and, with CENTERED, the mean. A thread keeps VECS_PER_THREAD vectors of
-// a row in registers, and reads the remaining vectors of a longer row again. Defined above: BLOCKS_PER_SM, and
-// LOAD_EARLY: load the weights together with the row.
+// HAS_RESIDUAL the input is x + residual, which is stored in `sum`. Unless it is null, `row_stats` receives the
+// reciprocal of the root mean square or standard deviation of each row and, with CENTERED, its mean. A thread keeps
+// VECS_PER_THREAD vectors of a row in registers, and reads the remaining vectors of a longer row again. Defined above:
+// BLOCKS_PER_SM, and LOAD_EARLY: load the weights together with the row.
 template<class F>
 __device__ void visit_vectors(const Vector (&inputs)[VECS_PER_THREAD], const Vector *row, int vectors, F f) {
     visit_registers(vectors, [&](int k, int i) { f(inputs[k], i, k); });

@@ -125,7 +125,7 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         });
     }
     if constexpr (!PARAM_GRADS) return;
-    if constexpr (ROWS_PER_BLOCK > 1) {  // add the column_grads of all groups of the block
+    if constexpr (ROWS_PER_BLOCK > 1) {  // add the column gradients of all rows of the block
         __shared__ Acc shared_grads[ROWS_PER_BLOCK > 1 ? ROWS_PER_BLOCK : 1][VECS_PER_THREAD * VEC][ROW_THREADS];
         for (int m = 0; m < COLUMN_GRADS; m++) {
             for (int k = 0; k < VECS_PER_THREAD * VEC; k++)

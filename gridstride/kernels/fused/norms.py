@@ -13,7 +13,7 @@ from ..common import check_matches, check_tensor, dtype_name, is_host_bound, lau
 
 
 def _accumulator_dtype(x):
-    "Return the torch dtype of sums of elements of `x`"
+    "Return the torch dtype of the accumulators for elements of `x`"
     return getattr(torch, accumulator_type(dtype_name(x)))
 
 
@@ -131,7 +131,7 @@ class _Norm(torch.autograd.Function):
 _apply_norm_function = make_apply(_Norm)
 
 
-# Where torch is faster on a Hopper GPU, measured by benchmarks/every_shape.py: many rows, longer than these bytes
+# Where torch is faster on a Hopper GPU, as benchmarks/every_shape.py measured: many rows, longer than these bytes
 _TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
 # With gradients, also fewer rows that are too long for registers: (centered, bytes per element) -> ((rows, bytes), ...)
 _TORCH_LONG_ROWS = {
@@ -152,7 +152,7 @@ def _is_torch_faster(x, has_gradient, centered):
 
 
 def _are_many_long_rows(x, row_bytes, has_gradient, centered):
-    "Return whether a rule leaves this many rows of `row_bytes` bytes to torch"
+    "Return whether torch is faster for this many rows of `row_bytes` bytes"
     rows = x.numel() // x.shape[-1]
     if has_gradient:
         long_rows = _TORCH_LONG_ROWS.get((centered, x.element_size()), ())
@@ -182,7 +182,7 @@ def _torch_rms_norm(x):
 
 
 def _normalize_under_autocast(x, weight, bias, residual, eps, centered):
-    "Normalize in the type that torch chooses under autocast; x + residual keeps its own type, as in torch"
+    "Normalize in the dtype that torch selects under autocast; x + residual keeps its dtype, as in torch"
     x = x if residual is None else x + residual
     torch_operator = _torch_layer_norm if centered else _torch_rms_norm
     operands = autocast_operands(torch_operator, x, weight, bias)
@@ -197,7 +197,7 @@ def _apply_norm(x, weight, bias, residual, eps, centered):
 
 
 def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
-    "Compute `_apply_norm` in the type of the operands"
+    "Compute `_apply_norm` in the dtype of the operands"
     operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
     if not needs_autograd(x, weight, bias, residual):
         return _normalize(*operands)
@@ -220,19 +220,19 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
 
 def rms_norm(
     x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
-    weight=None,  # (width,), of the same type
+    weight=None,  # (width,), of the same dtype
     residual=None,  # a tensor like `x`, which is added to `x` first
     eps=1e-6,  # added to the mean of the squares
 ):  # a tensor like `x`; with `residual` a pair: the result, and x + residual
     """Compute x / sqrt(mean(x^2) + eps) * weight along the last axis, as `F.rms_norm` does; differentiable once. With
-    `residual`, x + residual is normalized, after rounding to the type of x as torch does, and returned as the second
-    result. 16-bit types are computed in float32. Under autocast the result has the type of torch's, and the weight may
-    have another type than x.
+    `residual`, x + residual is normalized, after rounding to the dtype of x as torch does, and returned as the second
+    result. 16-bit types are computed in float32. Under autocast, the result has the dtype of torch's result, and x and
+    the weight may have different dtypes.
 
         y, x = rms_norm(x, weight, residual)
 
-    With a gradient and no residual, torch computes up to 64 MiB, except in CUDA graphs, because our Python code would
-    take longer than the kernels. torch also computes inputs of many long rows.
+    With a gradient and no residual, torch computes inputs of up to 64 MiB, except in CUDA graphs, because our Python
+    code would take longer than the kernels. torch also computes inputs of many long rows.
 
     Raises TypeError or ValueError for unsupported operands."""
     if not torch.compiler.is_dynamo_compiling():
@@ -243,8 +243,8 @@ def rms_norm(
 
 def layer_norm(
     x,  # as for `rms_norm`
-    weight=None,  # (width,), of the same type
-    bias=None,  # (width,), of the same type
+    weight=None,  # (width,), of the same dtype
+    bias=None,  # (width,), of the same dtype
     residual=None,  # as for `rms_norm`
     eps=1e-5,  # added to the variance
 ):  # as for `rms_norm`

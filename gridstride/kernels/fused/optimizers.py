@@ -2,7 +2,7 @@
 
 A step moves 28 bytes per float32 parameter: it reads the parameter, its gradient and two states, and writes all of them
 but the gradient. The step reaches the DRAM bandwidth only if a launch has enough work for the whole GPU. Therefore one
-launch updates all tensors: one table has the addresses of the tensors, and another one has the tensor and the chunk of
+launch updates all tensors: one table lists the addresses of the tensors, and another one the tensor and the chunk of
 each block.
 """
 
@@ -32,7 +32,7 @@ def adamw_launch(dtype, vec_size, maximize, blocks) -> KernelLaunch:
     return KernelLaunch(kernel_source(('adamw',), dtype, constants), 'adamw', arrays, scalars, (blocks,), (THREADS,))
 
 
-# the scalar arguments of the kernel
+# the names of the kernel's scalar arguments
 SCALARS = 'decay', 'one_minus_beta1', 'one_minus_beta2', 'step_size', 'bias_correction2_sqrt', 'eps'
 
 
@@ -67,7 +67,7 @@ class _StepLauncher(Launcher):
 
 
 @lru_cache(1024)
-def _launcher(kernel_launch, device, backend):  # `device` and `backend` are only a part of the cache key
+def _launcher(kernel_launch, device, backend):  # `device` and `backend` are only part of the cache key
     return _StepLauncher(kernel_launch)
 
 
@@ -106,7 +106,7 @@ class _AddressTable:
 
 
 def _build_tables(rows, dtype, device):
-    "Return one `_AddressTable` of the tensors whose alignment allows loads of four elements, and one of the others"
+    "Return one `_AddressTable` for the tensors whose alignment allows loads of four elements, and one for the others"
     param_bytes = 4 * DTYPE_BYTES[dtype]
     unaligned_rows = [row for row in rows if (row[0] | row[1]) % param_bytes or (row[2] | row[3]) % MAX_LOAD_BYTES]
     aligned_rows = [row for row in rows if row not in unaligned_rows] if unaligned_rows else rows
@@ -213,7 +213,7 @@ def _gradient(param):
 
 
 class AdamW(torch.optim.Optimizer):
-    """Adam with decoupled weight decay, like `torch.optim.AdamW`, in one launch for all parameters of a group and type.
+    """Adam with decoupled weight decay, like `torch.optim.AdamW`; one launch updates a group's parameters of a dtype.
 
         AdamW(model.parameters(), lr=3e-4).step()
 
@@ -266,7 +266,7 @@ class AdamW(torch.optim.Optimizer):
         return loss
 
     def _group_by_step(self, group):
-        "Group the parameters that have a gradient: (dtype, device, steps so far) -> [(parameter, state)]"
+        "Group the parameters that have a gradient: (dtype, device, steps done) -> [(parameter, state)]"
         params_by_step, steps_of_counter = {}, {}
         for param in group['params']:
             if param.grad is None:

@@ -18,7 +18,7 @@ EPS = 1e-5
 
 
 class Pass(NamedTuple):
-    "The forward or backward pass of one operator for one type"
+    "The forward or backward pass of one operator for one dtype"
 
     op_name: str  # 'gelu', 'bias_gelu', 'rms_norm', 'layer_norm'
     is_backward: bool
@@ -65,7 +65,7 @@ def pass_launches(operator_pass, rows, width) -> tuple:  # ([`KernelLaunch`], ro
 
 
 def _pass_program(operator_pass, main_file, sizes, functions, constants):
-    "Return the `Program` of a `Pass` from its parts"
+    "Return the `Program` of a `Pass`"
     direction = 'backward' if operator_pass.is_backward else 'forward'
     description = f'`gridstride.kernels.{operator_pass.op_name}` of {operator_pass.dtype}, {direction}.'
     return Program(

@@ -1,10 +1,10 @@
-// ROW_THREADS threads process a row, and each of them keeps the row's first VECS_PER_THREAD vectors of its own in
-// registers; a block of THREADS threads processes several rows. Defined above: the type Acc, these three constants, and
+// ROW_THREADS threads process a row, and each of them keeps its first VECS_PER_THREAD vectors of the row in registers;
+// a block of THREADS threads processes several rows. Defined above: the type Acc, these three constants, and
 // LONG_ROWS: a row may have more vectors than its threads keep in registers.
 constexpr int ROWS_PER_BLOCK = THREADS / ROW_THREADS, ROW_WARPS = ROW_THREADS / 32; // ROW_WARPS: warps per row
 
-// Sums N values over the threads of a row; returns the sums to all of these threads. All threads of the block must call
-// it; `buffer` alternates between 0 and 1.
+// Sums N values over the threads of a row, and returns the sums to all of them. All threads of the block must call it,
+// with `buffer` alternating between 0 and 1.
 template<int N> __device__ void row_sum(Acc (&x)[N], int buffer) {
     // double buffering: no warp overwrites values that other warps still read
     __shared__ Acc warp_sums[2][N][THREADS / 32];

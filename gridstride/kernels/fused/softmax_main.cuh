@@ -20,19 +20,19 @@ __global__ void fill(Elem *x, Elem *dy, size_t size, int width) {
 struct Expected { std::vector<double> value, terms; };
 
 Expected forward(const std::vector<double> &x) {
-    Expected want;
+    Expected expected;
     double row_max = *std::max_element(x.begin(), x.end()), sum = 0;
-    for (double o : x) sum += std::exp(o - row_max);
-    for (double o : x) {
-        double probability = std::exp(o - row_max) / sum;
-        want.value.push_back(LOG ? o - row_max - std::log(sum) : probability);
-        want.terms.push_back(LOG ? std::abs(o) + std::abs(row_max) + std::log(sum) : probability);
+    for (double score : x) sum += std::exp(score - row_max);
+    for (double score : x) {
+        double probability = std::exp(score - row_max) / sum;
+        expected.value.push_back(LOG ? score - row_max - std::log(sum) : probability);
+        expected.terms.push_back(LOG ? std::abs(score) + std::abs(row_max) + std::log(sum) : probability);
     }
-    return want;
+    return expected;
 }
 
 Expected backward(const std::vector<double> &y, const std::vector<double> &dy) {
-    Expected want;
+    Expected expected;
     double sum = 0, abs_sum = 0;
     for (size_t i = 0; i < y.size(); i++) {
         double term = LOG ? dy[i] : y[i] * dy[i];
@@ -40,10 +40,11 @@ Expected backward(const std::vector<double> &y, const std::vector<double> &dy) {
     }
     for (size_t i = 0; i < y.size(); i++) {
         double probability = LOG ? std::exp(y[i]) : y[i];
-        want.value.push_back(LOG ? dy[i] - probability * sum : probability * (dy[i] - sum));
-        want.terms.push_back(LOG ? std::abs(dy[i]) + probability * abs_sum : probability * (std::abs(dy[i]) + abs_sum));
+        double abs_dy = std::abs(dy[i]);
+        expected.value.push_back(LOG ? dy[i] - probability * sum : probability * (dy[i] - sum));
+        expected.terms.push_back(LOG ? abs_dy + probability * abs_sum : probability * (abs_dy + abs_sum));
     }
-    return want;
+    return expected;
 }
 
 // Exits if a result is wrong
@@ -51,13 +52,13 @@ void check(int case_index, const Elem *x, const Elem *dy, Elem *out) {
     auto [rows, width] = cases[case_index];
     for (int row = 0; row < rows; row += std::max(1, rows / CHECKED)) {
         size_t first = (size_t)row * width;
-        std::vector<double> row_inputs = read_doubles(x + first, width), got = read_doubles(out + first, width);
-        Expected want = BACKWARD ? backward(row_inputs, read_doubles(dy + first, width)) : forward(row_inputs);
+        std::vector<double> row_inputs = read_doubles(x + first, width), actual = read_doubles(out + first, width);
+        Expected expected = BACKWARD ? backward(row_inputs, read_doubles(dy + first, width)) : forward(row_inputs);
         for (int i = 0; i < width; i++)
-            if (!(std::abs(got[i] - want.value[i]) <=
-                  RELATIVE_TOLERANCE * std::abs(want.value[i]) + 4e-6 * want.terms[i])) {
-                printf("FAIL %-34s %d x %d: [%d, %d] is %g, expected %g\n", NAME, rows, width, row, i, got[i],
-                       want.value[i]);
+            if (!(std::abs(actual[i] - expected.value[i]) <=
+                  RELATIVE_TOLERANCE * std::abs(expected.value[i]) + 4e-6 * expected.terms[i])) {
+                printf("FAIL %-34s %d x %d: [%d, %d] is %g, expected %g\n", NAME, rows, width, row, i, actual[i],
+                       expected.value[i]);
                 exit(1);
             }
     }

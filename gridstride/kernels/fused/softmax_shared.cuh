@@ -1,7 +1,7 @@
 // Softmax of rows that are read once, but are too long for registers or have two inputs: ROW_THREADS threads of each of
 // CLUSTER blocks keep a row in shared memory, `vectors` vectors per thread, until its maximum and sum are known. A
 // thread reads only what it has copied itself, so no barrier is needed. Defined above: ROW_THREADS, and ASYNC: use
-// asynchronous copies (cp.async), all of which are in flight at once.
+// asynchronous copies (cp.async), all in flight at once.
 __device__ void copy(Vector *to, const Vector *from) {
     if constexpr (ASYNC && sizeof(Vector) >= 4) copy_async<sizeof(Vector)>(to, from, true);
     else *to = *from;

@@ -55,7 +55,7 @@ _MAX_FEW_ROWS_VECTORS = 8  # vectors of a row that a thread loads, if there are 
 
 
 def _spread_few_rows(layout, rows, gpu) -> RowLayout:
-    "Let more threads of a warp share each row, if that does not need more threads than the GPU can run at once"
+    "Assign more threads of a warp to each row, as long as the GPU can run all threads at once"
     vectors, threads_per_row = layout.vectors_per_thread, layout.threads_per_row
     while vectors > _MAX_FEW_ROWS_VECTORS and threads_per_row < 32 and rows * threads_per_row < gpu.sms * 1024:
         vectors, threads_per_row = vectors // 2, threads_per_row * 2
@@ -121,7 +121,7 @@ def choose_layout(
     vector_bytes,  # the sum over all inputs
     gpu,  # a `Device`
     dtype=None,  # None: do not keep rows in registers
-    rows=None,  # None: many
+    rows=None,  # None: enough to fill the GPU
 ) -> RowLayout:  # None if a row is too long even for shared memory
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
     if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
@@ -288,12 +288,12 @@ def softmax(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
 ):  # a tensor like `x`
     """Compute exp(x - max(x)) / sum(exp(x - max(x))) along the last axis, as `x.softmax(-1)` does; differentiable once.
-    For 16-bit inputs, the arithmetic is in float32. Under autocast the result has the type of torch's.
+    For 16-bit inputs, the arithmetic is in float32. Under autocast, the result has the dtype of torch's result.
 
         softmax(scores)
 
-    With a gradient, torch computes up to 32 MiB (`log_softmax`: 64 MiB), except in CUDA graphs, because our Python code
-    would take longer than the kernels.
+    With a gradient, torch computes inputs of up to 32 MiB (`log_softmax`: 64 MiB), except in CUDA graphs, because our
+    Python code would take longer than the kernels.
 
     Raises TypeError or ValueError for an unsupported `x`."""
     if not torch.compiler.is_dynamo_compiling() and (y := _softmax.eager.fast(x, False)) is not None:

@@ -1,17 +1,17 @@
-"""Assemble the CUDA C of the fused kernels: types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the fused kernels: types and constants, followed by the source in `*.cuh`."""
 
 from functools import lru_cache
 
 from ..ptx import primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 DTYPE_BYTES = dict(float64=8, float32=4, float16=2, bfloat16=2)  # dtype -> bytes per element
 
 
 def accumulator_type(dtype) -> str:
-    "Return the dtype of the arithmetic and the sums for elements of `dtype`"
+    "Return the dtype of the accumulators and the arithmetic for elements of `dtype`"
     return 'float64' if dtype == 'float64' else 'float32'
 
 

@@ -53,7 +53,7 @@ def _prepared_launches(kernel, count, M, N, K, device, backend):
 
 
 def _run_bmm(a, b):
-    "Compute `bmm` without a gradient by a kernel, or return NotImplemented if torch must multiply"
+    "Compute `bmm` without a gradient with a kernel, or return NotImplemented if torch must multiply"
     operands = _kernel_operands(a, b)
     if isinstance(operands, str):
         return NotImplemented
@@ -112,7 +112,7 @@ def bmm(
 
     One kernel multiplies 16-bit floats on a Hopper GPU, and tensor cores multiply float32, as in `matmul`. torch
     multiplies 16-bit batches in CUDA graphs, batches that take longer than its launch overhead, and all other operands;
-    it raises for shapes or types that do not match."""
+    it raises for shapes or dtypes that do not match."""
     if not torch.compiler.is_dynamo_compiling() and (result := _bmm_forward.fast(a, b)) is not None:
         return result
     if not needs_autograd(a, b):
@@ -195,7 +195,7 @@ class _GroupedMm(torch.autograd.Function):
 
 
 def _torch_has_kernel(a, grad_out):
-    "Return whether torch can multiply all groups by one kernel, which needs bfloat16 and 16-byte aligned rows"
+    "Return whether torch can multiply all groups with one kernel, which needs bfloat16 and 16-byte aligned rows"
     is_aligned = not ((a.shape[1] | grad_out.shape[1]) % 8 or (a.data_ptr() | grad_out.data_ptr()) & 15)
     is_supported = grad_out.is_cuda and a.dtype is torch.bfloat16 and a.is_contiguous() and len(a)
     return is_supported and is_aligned and hasattr(torch, '_grouped_mm')

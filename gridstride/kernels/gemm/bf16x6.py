@@ -7,7 +7,7 @@ value has 24 significant bits; a bf16 value has 8 and the same range of exponent
 
 $$x = x_{hi} + x_{mid} + x_{lo}$$
 
-The product of two such sums has nine parts. Six of them are computed: the other three are below $2^{-24}$ of the
+The product of two such sums has nine terms. Six of them are computed; the other three are below $2^{-24}$ of the
 result. With six bf16 products per float32 product, a speedup of two and a half remains.
 
 The result has the accuracy and the infinities of float32. But the arithmetic is not that of a chain of float32
@@ -72,35 +72,35 @@ def tensor_core(acc, a, b) -> np.ndarray:
     return acc
 
 
-# Because a step keeps two extra bits, two halves of the last bit add up to one; but three quarters of it are truncated,
-# although rounding would give one. An H100 returns exactly the bits of this model, for values of equal magnitude and
-# for values whose exponents differ by up to 28.
+# Because a step keeps two extra bits, two halves of the last bit add up to one. But three quarters of the last bit are
+# truncated to zero, although they would round to one. An H100 returns exactly the bits of this model, for values of
+# equal magnitude and for values whose exponents differ by up to 28.
 #
 # Truncation always goes towards zero. Rounding errors average out, but truncation errors add up: over K terms the
-# tensor core's error grows like K, not like its square root. The usual remedy: sum a short piece along K on the tensor
-# core, add the result to a float32 accumulator in registers, which rounds, and start the next piece from zero. Within a
-# piece the small products come first, while the sum is small and little is truncated.
+# tensor core's error grows like K, not like its square root. The usual remedy: sum a short chunk along K on the tensor
+# core, add the result to a float32 accumulator in registers, which rounds, and start the next chunk from zero. Within a
+# chunk the small products come first, while the sum is small and little is truncated.
 TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # (term of A, term of B) of the six products, small ones first
 
 
-def split_matmul(a, b, piece=32) -> np.ndarray:
-    "Compute a @ b of float32 matrices as the kernel below does, in pieces of `piece` elements along K"
+def split_matmul(a, b, chunk=32) -> np.ndarray:
+    "Compute a @ b of float32 matrices as the kernel below does, in chunks of `chunk` elements along K"
     a_terms, b_terms = split_into_terms(a), split_into_terms(b)
     out = np.zeros((a.shape[0], b.shape[1]), np.float32)
-    for i in range(0, a.shape[1], piece):
-        piece_sum = np.zeros_like(out)
+    for i in range(0, a.shape[1], chunk):
+        chunk_sum = np.zeros_like(out)
         for a_term, b_term in TERMS:
-            piece_sum = tensor_core(piece_sum, a_terms[a_term][:, i : i + piece], b_terms[b_term][i : i + piece])
-        out += piece_sum
+            chunk_sum = tensor_core(chunk_sum, a_terms[a_term][:, i : i + chunk], b_terms[b_term][i : i + chunk])
+        out += chunk_sum
     return out
 
 
-# With nine products instead of six the result is the same; with three (hi hi, hi mid, mid hi) five bits are lost.
+# Nine products instead of six give the same result; three (hi hi, hi mid, mid hi) lose five bits.
 #
 # A first kernel splits both operands into terms, and stores them in the order that the second kernel needs in shared
-# memory. A **piece** is 32 elements along K of a tile: it is contiguous, with the three terms one after the other, each
+# memory. A **chunk** is 32 elements along K of a tile: it is contiguous, with the three terms one after the other, each
 # in blocks of 8 lines by 8 elements along K, as wgmma reads a tile without swizzle. Pieces are padded with zeros. So
-# the second kernel loads a piece by one bulk copy, without tensor maps, and supports every shape at the same speed.
+# the second kernel loads a chunk with one bulk copy, without tensor maps, and supports every shape at the same speed.
 #
 # A **line** is a row of A or a column of B. Either operand may be K-major (a line is contiguous) or not, so that the
 # transposed operands of the gradients need no copy. The terms take 6 bytes per element of A and B while the product
@@ -139,18 +139,18 @@ __device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int term_stride) {
 
 template<bool K_MAJOR, int T>
 __device__ void split_block(const float *operand, __nv_bfloat16 *terms, int size, int K, int block) {
-    int pieces = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x;
-    int line, piece, group;               // eight elements: a group of 8 in a piece
+    int chunks = (K+31)/32, lines = (size+T-1)/T*T, t = threadIdx.x;
+    int line, chunk, group;               // eight elements: a group of 8 in a chunk
     if (K_MAJOR) {                        // a warp reads 8 lines x 32 elements along K
         int index = block*8+t/32;
-        piece = index%pieces; line = index/pieces*8 + t%8; group = t/8%4;
+        chunk = index%chunks; line = index/chunks*8 + t%8; group = t/8%4;
     } else {                              // a warp reads 32 lines x 8 elements along K
         int index = block*256+t;
-        line = index%lines; piece = index/lines/4; group = index/lines%4;
+        line = index%lines; chunk = index/lines/4; group = index/lines%4;
     }
     float x[8];
-    read_eight<K_MAJOR>(x, operand, line, piece*32+group*8, size, K);
-    write_eight(x, terms + ((size_t)(line/T)*pieces + piece)*3*T*32 + (group*T + line%T)*8, T*32);
+    read_eight<K_MAJOR>(x, operand, line, chunk*32+group*8, size, K);
+    write_eight(x, terms + ((size_t)(line/T)*chunks + chunk)*3*T*32 + (group*T + line%T)*8, T*32);
 }
 
 __global__ void __launch_bounds__(256)
@@ -163,8 +163,8 @@ split_operands(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bflo
 '''
 
 
-# Warp specialization: one thread of an additional warp, the producer, fills a ring of pieces (a multistage pipeline);
-# the other warps are consumers, in warpgroups of 64 rows each. Per piece of 32 elements along K a warpgroup issues six
+# Warp specialization: one thread of an additional warp, the producer, fills a ring of chunks (a multistage pipeline);
+# the other warps are consumers, in warpgroups of 64 rows each. Per chunk of 32 elements along K a warpgroup issues six
 # products of two wgmma instructions each, and then adds the sums to its accumulators. Meanwhile the other warpgroup
 # uses the tensor cores.
 #
@@ -173,9 +173,9 @@ split_operands(const float *A, const float *B, __nv_bfloat16 *A_terms, __nv_bflo
 # the same in every run.
 gemm_src = r'''
 #include <cuda_bf16.h>
-constexpr float MAX_VALID = 0x1p127f;                  // the sums of terms are right below this value
+constexpr float MAX_VALID = 0x1p127f;                  // below this value, the sums of terms are correct
 constexpr int BK = 32, CONSUMERS = BM/16;              // consumer warps; one more warp is the producer
-constexpr int PIECE_A = 3*BM*BK, PIECE_B = 3*BN*BK;    // elements of a piece
+constexpr int CHUNK_A = 3*BM*BK, CHUNK_B = 3*BN*BK;    // elements of a chunk
 constexpr int LINE = BN+8;                             // padded row of the accumulators in shared memory
 
 // Descriptor of blocks of 8 x 8 elements, 128 bytes each. next_k: bytes to the next 8 elements along K
@@ -199,38 +199,38 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
     int rows = (M+BM-1)/BM, cols = (N+BN-1)/BN;
     int first_row = blockIdx.x/(GROUP*cols)*GROUP, position = blockIdx.x%(GROUP*cols);
-    int band_rows = min(GROUP, rows-first_row);                     // bands of GROUP rows of tiles reuse pieces in L2
+    int band_rows = min(GROUP, rows-first_row);                     // bands of GROUP rows of tiles reuse chunks in L2
     int tr = first_row + position%band_rows, tc = position/band_rows;
-    int all_pieces = (K+BK-1)/BK, pieces_per_block = (all_pieces+SPLITS-1)/SPLITS;
-    int begin = min(all_pieces, (int)blockIdx.y*pieces_per_block);
-    int pieces = min(all_pieces, begin+pieces_per_block)-begin;
+    int all_chunks = (K+BK-1)/BK, chunks_per_block = (all_chunks+SPLITS-1)/SPLITS;
+    int begin = min(all_chunks, (int)blockIdx.y*chunks_per_block);
+    int chunks = min(all_chunks, begin+chunks_per_block)-begin;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), CONSUMERS);
         fence_mbarrier_init();
     }
     __syncthreads();
-    float sum[BN/2] = {}, piece_sum[BN/2];
+    float sum[BN/2] = {}, chunk_sum[BN/2];
     if (warp == CONSUMERS) {
         if (lane == 0) {                                             // producer
             asm volatile("griddepcontrol.wait;" ::: "memory");       // until the terms are stored
-            for (int c = 0; c < pieces; c++) {
+            for (int c = 0; c < chunks; c++) {
                 int s = c%STAGES;
-                __nv_bfloat16 *to = ring + s*(PIECE_A+PIECE_B);
+                __nv_bfloat16 *to = ring + s*(CHUNK_A+CHUNK_B);
                 if (c >= STAGES) while (!barrier_completed(address(empty+s), (c/STAGES-1)&1));
-                barrier_expect(address(full+s), 2*(PIECE_A+PIECE_B));
-                bulk_copy(address(to), A_terms + ((size_t)tr*all_pieces + begin+c)*PIECE_A, 2*PIECE_A, address(full+s));
-                bulk_copy(address(to+PIECE_A), B_terms + ((size_t)tc*all_pieces + begin+c)*PIECE_B, 2*PIECE_B,
+                barrier_expect(address(full+s), 2*(CHUNK_A+CHUNK_B));
+                bulk_copy(address(to), A_terms + ((size_t)tr*all_chunks + begin+c)*CHUNK_A, 2*CHUNK_A, address(full+s));
+                bulk_copy(address(to+CHUNK_A), B_terms + ((size_t)tc*all_chunks + begin+c)*CHUNK_B, 2*CHUNK_B,
                           address(full+s));
             }
         }
         __syncwarp();
     }
     else
-        for (int c = 0; c < pieces; c++) {
+        for (int c = 0; c < chunks; c++) {
             int s = c%STAGES;
-            __nv_bfloat16 *stage = ring + s*(PIECE_A+PIECE_B);
+            __nv_bfloat16 *stage = ring + s*(CHUNK_A+CHUNK_B);
             u64 a_descriptor = descriptor_of_blocks(stage + warp/4*64*8, BM*16);
-            u64 b_descriptor = descriptor_of_blocks(stage+PIECE_A, BN*16);
+            u64 b_descriptor = descriptor_of_blocks(stage+CHUNK_A, BN*16);
             while (!barrier_completed(address(full+s), c/STAGES&1));
             wgmma_fence();
             // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
@@ -241,14 +241,14 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
                 for (int kk = 0; kk < 2; kk++) {
                     u64 a_tile = a_descriptor + (A_TERM[i]*BM*BK*2 + kk*2*BM*16)/16;
                     u64 b_tile = b_descriptor + (B_TERM[i]*BN*BK*2 + kk*2*BN*16)/16;
-                    wgmma<false, false>(piece_sum, a_tile, b_tile, i+kk > 0);
+                    wgmma<false, false>(chunk_sum, a_tile, b_tile, i+kk > 0);
                 }
             wgmma_commit();
             wgmma_wait<0>();
             if (lane == 0) barrier_arrive(address(empty+s));
             // the tensor core truncates its sums, but these additions round
             #pragma unroll
-            for (int i = 0; i < BN/2; i++) sum[i] += piece_sum[i];
+            for (int i = 0; i < BN/2; i++) sum[i] += chunk_sum[i];
         }
     float *tile = (float *)ring;
     __syncthreads();                                // the ring is free: it now holds the accumulators
@@ -280,14 +280,14 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
 # before or after the anchor lines. The source for one GEMM does not have them, because after pointer arithmetic the
 # compiler would use narrower stores for the terms.
 _SPLIT_ANCHOR = '    int blocks_a = '
-_SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, pieces = (K+31)/32;
+_SPLIT_BATCH_OFFSETS = '''    size_t z = blockIdx.z, chunks = (K+31)/32;
     A += z*M*K; B += z*K*N;
-    A_terms += z*3*32*pieces*((M+BM-1)/BM*BM); B_terms += z*3*32*pieces*((N+BN-1)/BN*BN);
+    A_terms += z*3*32*chunks*((M+BM-1)/BM*BM); B_terms += z*3*32*chunks*((N+BN-1)/BN*BN);
 '''
-_GEMM_ANCHOR = '    int pieces = min(all_pieces, begin+pieces_per_block)-begin;\n'
+_GEMM_ANCHOR = '    int chunks = min(all_chunks, begin+chunks_per_block)-begin;\n'
 _GEMM_BATCH_OFFSETS = '''    size_t z = blockIdx.z;
     A += z*M*K; B += z*K*N; C += z*M*N;
-    A_terms += z*rows*all_pieces*PIECE_A; B_terms += z*cols*all_pieces*PIECE_B;
+    A_terms += z*rows*all_chunks*CHUNK_A; B_terms += z*cols*all_chunks*CHUNK_B;
 '''
 
 
@@ -321,7 +321,7 @@ class Bf16x6(GemmKernel):
 
     @property
     def src(self):
-        "CUDA C of the kernel that multiplies the terms, with its constants"
+        "The CUDA C of the kernel that multiplies the terms, with its constants"
         return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants | self._layout_constants)
 
     @property
@@ -341,8 +341,8 @@ class Bf16x6(GemmKernel):
     def launch_plan(self, M, N, K, device, count=1):
         "Return the two launches, which split the operands and multiply the terms, for `count` GEMMs"
         BM, BN, SPLITS = (self.constants[name] for name in ('BM', 'BN', 'SPLITS'))
-        rows, cols, pieces = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
-        blocks = pieces * (rows * BM + cols * BN) // 64
+        rows, cols, chunks = cdiv(M, BM), cdiv(N, BN), cdiv(K, 32)
+        blocks = chunks * (rows * BM + cols * BN) // 64
         shape = M, N, K
         split_grid, grid = (blocks,), (rows * cols, SPLITS)
         if count > 1:
@@ -354,15 +354,15 @@ class Bf16x6(GemmKernel):
         arrays = 'a_terms', 'b_terms', 'm', 'n', 'out'
         gemm_launch = KernelLaunch(src, 'multiply_terms', arrays, shape, grid, (2 * BM + 32,), self.shared)
         gemm_launch = gemm_launch._replace(pdl=True, cluster=(1, SPLITS, 1))
-        a_size, b_size = (3 * 32 * pieces * count * lines for lines in (rows * BM, cols * BN))
+        a_size, b_size = (3 * 32 * chunks * count * lines for lines in (rows * BM, cols * BN))
         workspaces = dict(a_terms=(a_size, 'bfloat16'), b_terms=(b_size, 'bfloat16'))
         return LaunchPlan([split_launch, gemm_launch], workspaces)
 
 
 # Infinity is split into infinity and NaN, a value above 3.39e38 becomes infinite in bf16, and partial sums may overflow
-# with either sign. In all these cases the element of the result is NaN or huge. So the kernel computes each element
-# that is not below 2^127 again, by a chain of float32 FMAs, when it stores it. This needs no flag and no second launch,
-# and the host does not wait. All other elements are left unchanged.
+# with either sign. In all these cases the element of the result is NaN or huge. So before the kernel stores an element
+# that is not below 2^127, it recomputes it with a chain of float32 FMAs. This needs no flag and no second launch, and
+# the host does not wait. All other elements are left unchanged.
 #
 # The result differs from such a chain for values below 1e-33, which lose bits, because their lo term, and for smaller
 # values their mid term, would be smaller than any float. If the elements of one operand are near 1e-36, the error
@@ -371,7 +371,7 @@ class Bf16x6(GemmKernel):
 # (float32: 4e-7 and 4e-6).
 #
 # `_bf16x6_time` estimates the time of a GEMM in µs on an H100. It adds the times of the two launches; the bf16
-# terms, which are stored and loaded again; the waves of blocks, each of which multiplies its pieces, with an overhead
+# terms, which are stored and loaded again; the waves of blocks, each of which multiplies its chunks, with an overhead
 # at its start and end; the store of the result. The constants were fitted to 70 measured shapes. On 60 of these, drawn
 # at random (sizes of 64 to 8192, log-uniformly distributed), the kernel that the formula selects has a speedup of 1.32
 # over torch in the geometric mean; the fastest kernels have 1.34. On 20 other shapes it was 1.30 and 1.33. Below 150
@@ -380,8 +380,8 @@ TILES = {
     (128, 128): (1, 1.01, 3.7),
     (64, 64): (2, 0.69, 1.75),
     (64, 128): (2, 1.15, 2.9),
-}  # (BM, BN): (blocks per SM, µs per piece of 32 elements along K, µs of overhead per block)
-SPLIT_COUNTS = 1, 2, 4, 8  # how many blocks may share the K of a tile
+}  # (BM, BN): (blocks per SM, µs per chunk of 32 elements along K, µs of overhead per block)
+SPLIT_COUNTS = 1, 2, 4, 8  # split-K: the number of blocks per tile
 MIN_ROWS, MIN_COLUMNS = 150, 64  # below these, splitting costs as much as the tensor cores save
 SHORT_K = 128  # for K up to this, torch may be faster as well
 # Measured for twelve batches:
@@ -392,13 +392,13 @@ COMPUTE_BOUND_COLUMNS = 20  # columns above which a skinny GEMM without tensor c
 
 def _bf16x6_time(BM, BN, SPLITS, M, N, K, sms, count=1):
     "Estimate the time of `count` GEMMs, in µs"
-    blocks_per_sm, piece_time, block_overhead = TILES[BM, BN]
-    rows, cols, pieces = cdiv(M, BM) * BM, cdiv(N, BN) * BN, cdiv(K, 32)
+    blocks_per_sm, chunk_time, block_overhead = TILES[BM, BN]
+    rows, cols, chunks = cdiv(M, BM) * BM, cdiv(N, BN) * BN, cdiv(K, 32)
     waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, blocks_per_sm * sms)
     return (
         5.1
-        + count * 10 * 32 * pieces * (rows + cols) / 2.78e6
-        + waves * (cdiv(pieces, SPLITS) * piece_time + block_overhead + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
+        + count * 10 * 32 * chunks * (rows + cols) / 2.78e6
+        + waves * (cdiv(chunks, SPLITS) * chunk_time + block_overhead + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
         + count * 4 * M * N / 3.8e6
     )
 

@@ -10,11 +10,11 @@ from ...utils import cdiv
 
 
 class GemmProblem(NamedTuple):
-    "The types, layout and sizes of a GEMM (M x K) @ (K x N), and the parts of its epilogue"
+    "The dtypes, layout and sizes of a GEMM (M x K) @ (K x N), and the operations of its epilogue"
 
     dtype: str  # of A and B
     out_dtype: str  # of the result: 'float32', or `dtype`
-    layout: str  # 'nn'; 'tn': memory holds the transpose of A; 'nt': of B
+    layout: str  # 'nn'; 'tn': A is stored transposed; 'nt': B is
     count: int  # batch size, or number of groups
     M: int  # rows per matrix, or of all groups together
     N: int
@@ -24,7 +24,7 @@ class GemmProblem(NamedTuple):
     activation: object = None  # a name, or an `Activation`
     has_multiplier: bool = False  # the result is multiplied elementwise by another matrix
     has_addend: bool = False  # another matrix is added
-    save: str = ''  # what is stored for the backward pass: 'input' or 'grad', the input or gradient of the activation
+    save: str = ''  # stored for the backward pass: 'input' or 'grad', the input or gradient of the activation
     sum_columns: bool = False  # sum the columns of the result if there is a multiplier, else those of the addend
     accumulate: bool = False  # add the result to the contents of `out`
 
@@ -66,7 +66,7 @@ BATCH_TILES = {
 }
 BK = 64  # elements along K per step
 
-# If rows do not begin at cache lines, TMA boxes straddle cache lines. The factor was measured for batches only.
+# If rows do not begin at cache lines, TMA boxes straddle cache lines; the factor was measured for batches only.
 _MODEL, _BATCH_MODEL = CostModel(unaligned=1.0), CostModel(unaligned=1.5)
 
 
@@ -92,7 +92,7 @@ def estimate_cycles(tile, problem, sms=132) -> float:
 
 
 def _correction_factors(problem):
-    "Return {tile: correction factor of its estimate} of the tiles that may be selected"
+    "Return {tile: correction factor of its estimate} for the tiles that may be selected"
     return BATCH_TILES if problem.count > 1 and not problem.is_grouped else TILES
 
 
@@ -111,7 +111,7 @@ def registers_at_launch(tile):
 
 
 def register_split(tile):
-    "Return the registers per thread after `setmaxnreg`, by which the producer releases some to the consumers"
+    "Return the registers per thread after `setmaxnreg`, with which the producer releases some to the consumers"
     launch_registers = registers_at_launch(tile)
     producer_registers = 40 if launch_registers > 80 else 24
     consumer_registers = min(240, (launch_registers + (launch_registers - producer_registers) // tile.WGS) // 8 * 8)
@@ -121,7 +121,7 @@ def register_split(tile):
 _ARRAYS = 'A', 'B', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'  # parameters of the kernel
 
 
-def stage_bytes(tile, is_b_transposed):  # whether memory holds the transpose of B
+def stage_bytes(tile, is_b_transposed):  # whether B is stored transposed
     "Return the bytes of the tiles of A and B in a stage; the tile of a B that is not transposed has whole TMA boxes"
     return BK * 2 * (tile.BM + (tile.BN if is_b_transposed else cdiv(tile.BN, 64) * 64))
 

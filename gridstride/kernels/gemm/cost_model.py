@@ -7,8 +7,8 @@ tiles, but at least that of its DRAM traffic.
 
 `benchmarks/cost.py` measures GEMMs on a GPU and fits the parameters. `benchmarks/cost.json` has the measurements,
 and `python cost.py fit` prints how much slower the selected kernels are than the fastest that were measured.
-`calls.estimate_cycles`, for GEMMs with an epilogue, in batches and in groups, uses the same model for a step. The
-lesson `every_shape` derives an early version, `stream_k.estimate_cycles`.
+`calls.estimate_cycles`, for GEMMs with an epilogue, in batches or in groups, uses the same model for a step. The lesson
+`every_shape` derives an early version, `stream_k.estimate_cycles`.
 """
 
 from functools import lru_cache
@@ -35,7 +35,7 @@ class TileConfig(NamedTuple):
 
 # The fit uses the logarithms of the parameters, so that they stay positive.
 class CostModel(NamedTuple):
-    "The parameters of the cost model: factors, or cycles. A tile has BM x BN elements; a step is 64 elements along K"
+    "The parameters of the cost model, in cycles or as factors. A tile has BM x BN elements; a step is 64 elements of K"
 
     tensor: float = 1.0  # factor: the tensor cores' time per step, relative to their peak rate
     shared: float = 0.74  # shared memory traffic of a step: cycles per 128 bytes
@@ -107,9 +107,9 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
     return model.begin + model.cluster * (cluster_size > 1) + smooth_max(compute_cycles, dram_cycles)
 
 
-# The fit for an H100, in cycles at 1,755 MHz. `CORRECTION_FACTORS` has the configurations that may be selected, and for
-# each the measured time divided by the model's prediction. A factor with only two measurements is moved half of the way
-# to 1. The factors of 128x160 and 128x256 were fitted to measurements on an H200, too.
+# The fit for an H100, in cycles at 1,755 MHz. `CORRECTION_FACTORS` lists the configurations that may be selected, each
+# with the ratio of its measured time to the model's prediction. A factor with only two measurements is moved halfway to
+# 1. The factors of 128x160 and 128x256 were also fitted to measurements on an H200.
 H100_MODEL = CostModel(
     tensor=0.8895,
     shared=0.7403,
@@ -172,7 +172,7 @@ CORRECTION_FACTORS = {
 }
 
 
-# A kernel with a lower estimate begins before the previous kernel ends, by programmatic dependent launch (see
+# Kernels with a lower estimate use programmatic dependent launch: they begin before the previous kernel ends (see
 # `hopper_f16`). In CUDA graphs on an H100 the mean speedup is 1.29 for eight GEMMs below 10,000 cycles, 1.16
 # up to 15,000 and 1.09 up to 25,000; above, it is 1.02 or less (`benchmarks/pdl.txt`). Before the measurement, the
 # results of chains of such kernels were compared bit by bit.
@@ -186,7 +186,7 @@ def build_kernel(config, pdl=False, dtype='bfloat16', layout='nn'):
 
 @lru_cache
 def available_configs(dtype='bfloat16', layout='nn') -> tuple:
-    "Return the configurations that have a kernel for a type and a layout"
+    "Return the configurations that have a kernel for a dtype and a layout"
     return tuple(config for config in CORRECTION_FACTORS if not hopper_f16.unsupported_reason(config, layout))
 
 

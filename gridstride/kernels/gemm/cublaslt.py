@@ -19,7 +19,7 @@ _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
 _TRANSPOSE_A, _TRANSPOSE_B = 3, 4  # CUBLASLT_MATMUL_DESC_TRANSA and _TRANSB
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-WORKSPACE = 32 * 2**20  # bytes of workspace per GEMM: as many as torch allocates on Hopper
+WORKSPACE = 32 * 2**20  # bytes of workspace per GEMM, as torch allocates on Hopper
 # CUBLASLT_ALGO_CONFIG_*: name -> (attribute, type of the value)
 _CONFIG = dict(
     algorithm=(0, c_int32), tile=(1, ctypes.c_uint32), split=(2, c_int32), stages=(6, ctypes.c_uint32),
@@ -62,7 +62,7 @@ _SIGNATURES = dict(
 )
 
 
-def loaded_library_path(maps: str) -> str:  # maps: the text of /proc/self/maps
+def loaded_library_path(maps: str) -> str:  # maps: the contents of /proc/self/maps
     "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
     match = re.search(r'/\S*libcublasLt\.so\S*', maps)
     if not match:
@@ -130,7 +130,7 @@ def column_major(M, N, K, layout):
 
 
 class Problem:
-    "The library's description of a GEMM (M x K) @ (K x N)"
+    "The library's descriptors of a GEMM (M x K) @ (K x N)"
 
     def __init__(self, M, N, K, dtype, layout, library=None):
         self.library, cuda_type = library or load_library(), _TYPES[dtype]
@@ -146,9 +146,9 @@ class Problem:
         max_workspace = c_size_t(WORKSPACE)
         self._set_attribute('cublasLtMatmulPreferenceSetAttribute', self.preference, _MAX_WORKSPACE, max_workspace)
 
-    def _set_attribute(self, function, description, attribute, value):
-        "Set an attribute of one of the library's objects by the library's `function`"
-        call_library(self.library, function, description, attribute, byref(value), ctypes.sizeof(value))
+    def _set_attribute(self, function, descriptor, attribute, value):
+        "Set an attribute of one of the library's descriptors with the library's `function`"
+        call_library(self.library, function, descriptor, attribute, byref(value), ctypes.sizeof(value))
 
     def proposals(self, handle, count):
         "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"

@@ -45,7 +45,7 @@ def _is_ordinary(a):
     )
 
 
-# The compiled launcher's table: the launches for operands of given shapes, strides, type, device and alignment. It is
+# The compiled launcher's table: the launches for operands of given shapes, strides, dtype, device and alignment. It is
 # None until a kernel has multiplied, so that the first call on a CPU does not compile the launcher.
 _launch_table = None
 
@@ -71,7 +71,7 @@ def _is_repeatable(a, b, kernel, stored_a, stored_b):
 
 
 def _cache_launches(a, b, kernel, stored_a, stored_b, out):
-    "Add the launches of a GEMM, or that torch computed it, to the table, if they can be repeated without Python"
+    "Add a GEMM to the table, as its launches or as torch's function, if it can be repeated without Python"
     global _launch_table
     table = _compiled_table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
     if table is None:
@@ -90,10 +90,10 @@ def _cache_launches(a, b, kernel, stored_a, stored_b, out):
     _launch_table = table
 
 
-# The operator for `torch.compile`: a traced multiplication is one operator, which selects its kernel in the same way at
-# run time.
+# The operator for `torch.compile`: a traced multiplication is one operator, which selects its kernel in the same way,
+# at run time.
 def _fake_matmul(a, b):
-    "Return an empty result, for `torch.compile`"
+    "Return a fake result, for `torch.compile`"
     return a.new_empty(*a.shape[:-1], b.shape[1])
 
 
@@ -187,8 +187,8 @@ def matmul(
     out=None,  # receives the result, instead of a new tensor
     epilogue=None,  # an `Epilogue`: operations on the product before it is stored
 ):  # (..., N)
-    """Compute `a @ b` by the fastest kernel of the course that supports it, else by torch; `explain(a, b)` returns the
-    choice.
+    """Compute `a @ b` with the fastest kernel of the course that supports it, or else with torch; `explain(a, b)`
+    returns the choice.
 
         matmul(a, b)
         matmul(a, b, epilogue=Epilogue(bias, 'gelu'))
@@ -199,7 +199,7 @@ def matmul(
 
     The first call with a shape selects and compiles a kernel; later calls find it in a table. `torch.compile`
     traces the operator `torch.ops.gridstride.matmul`, and CUDA graphs can capture the launches. Raises TypeError for an
-    epilogue of another type, and the errors of torch.matmul for operands whose shapes or types do not match."""
+    invalid epilogue, and the errors of torch.matmul for operands whose shapes or dtypes do not match."""
     if epilogue is not None:
         check_epilogue(epilogue)
         return epilogue.multiply(a, b, out)
@@ -222,4 +222,4 @@ def matmul(
         return multiply(a, b, out, _cache_launches)
     if out is None and not fallback_reason(a, b):
         return _Matmul.apply(a, b)
-    return _torch_matmul(a, b, out)  # with `out`, torch raises that it has no gradient
+    return _torch_matmul(a, b, out)  # with `out`, torch raises: `out` has no gradient

@@ -5,7 +5,7 @@
 // Defined above this source: Elem (the type of A and B), Out (float, or Elem), BM, BN, BK, STAGES, WGS (consumer
 // warpgroups), CM and CN (blocks of a cluster along M, which share tiles of B, or along N, which share tiles of A),
 // BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per thread), PDL (programmatic dependent launch: the
-// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (memory holds the transpose), wgmma.
+// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (stored transposed), wgmma.
 // For the epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input
 // of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
 // added to `out`), and the functions `active` and `active_grad`.
@@ -61,7 +61,7 @@ struct Schedule {
     }
 };
 
-// Loads part `part` of the ROWS rows of a box and multicasts it to the PARTS blocks of the cluster that need the box
+// Loads one of PARTS parts of the ROWS rows of a box, and multicasts it to the PARTS blocks of the cluster that need it
 template<int PARTS, int ROWS>
 __device__ void load_part(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar, int part) {
     static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
@@ -161,7 +161,7 @@ __device__ void tma_store(const TensorMap &x, int batch, int r, int c, u32 from)
 // Waits until at most one of the thread's TMA stores still reads shared memory
 __device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
-// Stores 16 x 64 elements of a warp by TMA, through one of two staging buffers of 2048 bytes at `buffer` (double
+// Stores 16 x 64 elements of a warp with TMA, through one of two staging buffers of 2048 bytes at `buffer` (double
 // buffering). `num_stores`: the number of earlier calls
 __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int batch, int r, int c, u32 buffer, int &num_stores) {
     int lane = threadIdx.x%32, tr = lane%16;

@@ -28,7 +28,7 @@ class Epilogue(NamedTuple):
     rounds after each step. Differentiable once, if the activation has a gradient."""
 
     bias: object = None  # a tensor (N,), added to each row
-    activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or an `Activation` of your own
+    activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or a custom `Activation`
     residual: object = None  # a tensor like the result, added to it
     scale: float = 1.0  # factor of the product
     accumulate: bool = False  # add the result to the contents of `out`, which may be float32; it has no gradient
@@ -62,7 +62,7 @@ def _activation_launches(activation, dtype, num_elements):
 
 
 def _launch_activation(x, dy, activation):
-    "Apply an `Activation` to a tensor by a separate kernel, or multiply `dy` by its gradient at `x`"
+    "Apply an `Activation` to a tensor with a separate kernel, or multiply `dy` by its gradient at `x`"
     x = x.contiguous()
     y = x.new_empty(x.shape)
     if x.numel():
@@ -108,7 +108,7 @@ def check_gradient(op_name, activation):
 
 
 def check_operand(op_name, name, x, shape, like):
-    "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, of the type and device of `like`"
+    "Raise `TypeError` or `ValueError` unless `x` is a tensor of this shape, with the dtype and device of `like`"
     expected = f'{dtype_name(like)}{tuple(shape)} on {like.device}'
     if not isinstance(x, torch.Tensor):
         raise TypeError(f'{op_name}: {name} must be a tensor {expected}; got a {type(x).__name__}')

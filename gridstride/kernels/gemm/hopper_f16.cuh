@@ -1,12 +1,12 @@
-// out (h x w) = m (h x k) @ n (k x w) for 16-bit floats, accumulated in float32; each matrix is row-major, or memory
-// holds its transpose. The names are those of the ladder: elsewhere this is C (M x N) = A (M x K) @ B (K x N).
+// out (h x w) = m (h x k) @ n (k x w) for 16-bit floats, accumulated in float32; each matrix is row-major, or stored
+// transposed. The names are those of the ladder: elsewhere this is C (M x N) = A (M x K) @ B (K x N).
 //
 // Defined above this source: BM, BN, BK, STAGES, WGS (consumer warpgroups), CM, CN and CK (blocks of a cluster along
 // wgmma's rows, along its columns, and for split-K), BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per
 // thread), SWAP_AB (swapped operands: wgmma computes the transpose of out, so that its first tile is a tile of n, and
 // its second one a tile of m), SPLIT_N (the two warpgroups split BN instead of BM), PINGPONG (they take turns at tiles,
 // so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins before the
-// previous one ends), M_TRANSPOSED, N_TRANSPOSED (memory holds the transpose), M and COLUMNS (a consumer has
+// previous one ends), M_TRANSPOSED, N_TRANSPOSED (stored transposed), M and COLUMNS (a consumer has
 // 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
 // (bytes per warpgroup to stage results, and to receive partial sums from other blocks), GROUP (rows of tiles in a
 // band), BOX (columns of the TMA boxes of an MN-major second tile); wgmma, and from ladder/hopper.py and
@@ -71,7 +71,7 @@ __device__ void send_float4(u32 to, const float *v, u32 bar) {
 }
 
 // Split-K in a cluster: each of the CK blocks has multiplied its part of k, this one `k_part`, and now reduces N
-// columns, always in the same order. The other blocks send their partial sums of these columns by st.async into
+// columns, always in the same order. The other blocks send their partial sums of these columns with st.async to
 // `buffer` of this warp, SENT_QUADS float4 per block, in the order in which a thread holds its accumulators. This
 // needs no cluster barrier and no fence, which take thousands of cycles. `position`: the index of this block among the
 // SHARING_BLOCKS.
@@ -106,7 +106,7 @@ __device__ void reduce_cluster(float (&sums)[M][N/2], const float (&d)[M][COLUMN
     }
 }
 
-// Arrives without a release of this thread's writes, which takes a thousand cycles; mbarriers synchronize the writes
+// Arrives without releasing this thread's writes, which would take a thousand cycles; mbarriers synchronize the writes
 // that other blocks read
 __device__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 

@@ -39,7 +39,7 @@ def box_columns(config):
 
 
 def rows_of_b(config, layout):
-    "Return how many rows of wgmma's second tile TMA loads: whole boxes if it is MN-major, else a multiple of eight"
+    "Return the number of rows of wgmma's second tile that TMA loads: whole boxes if MN-major, else a multiple of eight"
     granularity = box_columns(config) if are_mn_major(config.swap_ab, layout)[1] else 8 * config.CM
     return cdiv(config.BN, granularity) * granularity
 
@@ -50,18 +50,18 @@ def stage_bytes(config, layout):
 
 
 def stored_columns(config):
-    "Return how many columns of wgmma's result a warpgroup stores: all, or with split-K the block's part of them"
+    "Return the number of columns of wgmma's result that a warpgroup stores: all, or the block's part with split-K"
     columns, granularity = config.BN // 2 if config.split_n else config.BN, 8 if config.swap_ab else 16
     return columns if config.CK == 1 else cdiv(columns, granularity * config.CK) * granularity
 
 
 def _num_consumer_warpgroups(config):
-    "Return how many warpgroups of a block multiply"
+    "Return the number of consumer warpgroups of a block"
     return 2 if config.pingpong or config.BM > 64 else 1
 
 
 def _row_blocks_per_warpgroup(config):
-    "Return how many blocks of 64 rows a warpgroup multiplies"
+    "Return the number of blocks of 64 rows that a warpgroup multiplies"
     return config.BM // 64 // (1 if config.split_n or config.pingpong else _num_consumer_warpgroups(config))
 
 
@@ -94,7 +94,7 @@ def _smem_plan(config, layout):
     available = _SMEM_PER_SM // config.BLOCKS - _RESERVED_SMEM_PER_BLOCK - mbarrier_bytes
     partial_sum_bytes = (config.CK - 1) * 256 * result_columns * _row_blocks_per_warpgroup(config)
 
-    def stages_that_fit(columns):  # if this many columns of results are stored at once
+    def stages_that_fit(columns):  # `columns`: the columns of results that are stored at once
         return (
             available - num_consumers * max(partial_sum_bytes, 128 * min(result_columns, columns))
         ) // bytes_per_stage

@@ -1,7 +1,7 @@
 """Launch `epilogue_gemm.cuh`: check whether it supports the operands, and prepare its launch once per problem.
 
-`stored_a` and `stored_b` are the operands as memory holds them: row-major (M, K) and (K, N), or with the layout 'tn'
-(K, M) for A, with 'nt' (N, K) for B; or batches of these.
+`stored_a` and `stored_b` are the operands in the layout of their memory: row-major (M, K) and (K, N), but (K, M) for A
+with the layout 'tn', and (N, K) for B with 'nt'; or batches of these.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from ..common import dtype_name
 
 
 def unsupported_reason(dtype, layout, M, N, K):  # None if it can
-    "Return the reason why the kernel cannot multiply matrices of this type and these sizes"
+    "Return the reason why the kernel cannot multiply matrices of this dtype and these sizes"
     if dtype not in F16_TYPES:
         return f'the kernel multiplies {" and ".join(F16_TYPES)}, not {dtype}'
     if min(M, N, K) < 1:
@@ -62,15 +62,15 @@ def _prepared_launch(problem, scale, tile, device, backend):
 
 
 def _as_batch(x):
-    "Return a matrix as a batch of one matrix; a batch stays as it is"
+    "Return a matrix as a batch of one matrix; return a batch unchanged"
     return x if x.dim() == 3 else x[None]
 
 
 def run_gemm(
     stored_a,  # (M, K), or (K, M) with 'tn'; or a batch of these
     stored_b,  # (K, N), or (N, K) with 'nt'; or a batch of these
-    out=None,  # receives the result, instead of a new tensor: of the same type, or float32
-    layout='nn',  # 'tn': memory holds the transpose of A; 'nt': of B
+    out=None,  # receives the result, instead of a new tensor: of the same dtype, or float32
+    layout='nn',  # 'tn': A is stored transposed; 'nt': B is
     *,
     group_ends=None,  # int32: the ends of the groups of rows of A; `stored_b` has one matrix per group
     bias=None,  # (N,)

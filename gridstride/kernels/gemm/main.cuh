@@ -1,7 +1,7 @@
 // Host code of an exported GEMM with an epilogue: makes random inputs, checks the results in double, and measures the
 // time. Defined above: the types Elem (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B, the
-// parts of the epilogue (its activation is GELU), and the sizes (cases: batch size or groups, M, N, K; the last one
-// is timed). The launches are defined below.
+// operations of the epilogue (the activation is GELU), and the sizes (cases: batch size or groups, M, N, K; the last
+// one is timed). The launches are defined below.
 struct Arrays {
     Elem *A, *B, *bias, *other, *saved;
     Out *out, *initial_out;
@@ -44,8 +44,8 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
         abs_sum += fabs(product * SCALE);
     }
     size_t index = (size_t)row * N + c;
-    auto check_element = [&](double got, double expected, double sum_error, double rounding) {
-        if (!(fabs(got - expected) <= rounding * fabs(expected) + sum_error)) atomicAdd(num_wrong, 1);
+    auto check_element = [&](double actual, double expected, double sum_error, double rounding) {
+        if (!(fabs(actual - expected) <= rounding * fabs(expected) + sum_error)) atomicAdd(num_wrong, 1);
     };
     if (BIASED) { sum += (float)x.bias[c]; abs_sum += fabs((float)x.bias[c]); }
     if (SAVES) check_element((float)x.saved[index], gelu_grad(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * abs_sum, 0x1p-8);
@@ -62,14 +62,14 @@ __global__ void compare(Arrays x, int count, int M, int N, int K, int row_step, 
 __global__ void compare_sums(Arrays x, int M, int N, int rows, int *num_wrong) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= N) return;
-    double got = 0, expected = 0, abs_sum = 0;
-    for (int r = 0; r < rows; r++) got += x.sums[(size_t)r * N + c];
+    double actual = 0, expected = 0, abs_sum = 0;
+    for (int r = 0; r < rows; r++) actual += x.sums[(size_t)r * N + c];
     for (int r = 0; r < M; r++) {
         double value = MULTIPLIES ? (float)x.out[(size_t)r * N + c] : (float)x.other[(size_t)r * N + c];
         expected += value;
         abs_sum += fabs(value);
     }
-    if (!(fabs(got - expected) <= (MULTIPLIES ? UNIT_ROUNDOFF : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
+    if (!(fabs(actual - expected) <= (MULTIPLIES ? UNIT_ROUNDOFF : 16 * 0x1p-24) * abs_sum)) atomicAdd(num_wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results, and a sample of large ones

@@ -1,7 +1,8 @@
 """Select the kernel that multiplies two matrices, or torch, with the reason: `plan`, `explain`, `tune`, `using`.
 
 A GEMM is C = A @ B, with A of M x K, B of K x N and C of M x N elements. `stored_a` and `stored_b` are the operands
-as their memory holds them: row-major (M, K) and (K, N), or with the layout 'tn' (K, M) for A, with 'nt' (N, K) for B.
+in the layout of their memory: row-major (M, K) and (K, N), but (K, M) for A with the layout 'tn', and (N, K) for B
+with 'nt'.
 """
 
 from collections import namedtuple
@@ -14,22 +15,22 @@ from ...cpp.launcher import torch_has
 from ...utils import backend, gpu_count
 
 
-# (type, layout) -> function of (M, N, K, sms) that returns the kernel with the lowest estimate, or the reason why torch
-# multiplies. It selects large tiles if there is work for every SM, smaller tiles or split-K if there is not. A plan is
-# made once per shape and cached.
+# (dtype, layout) -> function of (M, N, K, sms) that returns the kernel with the lowest estimate, or the reason why
+# torch multiplies. It selects large tiles if there is work for every SM, smaller tiles or split-K if there is not. A
+# plan is made once per shape and cached.
 SELECTORS = {
     ('float32', 'nn'): bf16x6.choose,
-    ('float32', 'tn'): bf16x6.choose_tn,  # A is column-major: its memory holds the transpose
+    ('float32', 'tn'): bf16x6.choose_tn,  # A is column-major: it is stored transposed
     ('float32', 'nt'): bf16x6.choose_nt,  # B is column-major
 }
 _F16_KINDS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
 SELECTORS |= {kind: partial(cost_model.choose, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
-# (type, layout) -> function of (M, N, K, sms, count) that returns the `count` kernels with the lowest estimates
+# (dtype, layout) -> function of (M, N, K, sms, count) that returns the `count` kernels with the lowest estimates
 RANKINGS = {kind: partial(cost_model.rank_kernels, dtype=kind[0], layout=kind[1]) for kind in _F16_KINDS}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in SELECTORS))
 MAX_PLANS = 4096  # cached plans
-MAX_CANDIDATES = 1000  # more than the kernels of any shape: all candidates
-TUNE_SECONDS = 0.05  # per kernel and condition: `tune` times with a cold L2 cache, and in a CUDA graph
+MAX_CANDIDATES = 1000  # more than the candidates of any shape, so it returns all of them
+TUNE_SECONDS = 0.05  # per kernel and condition: with a cold L2 cache, and in a CUDA graph
 
 
 class Plan(namedtuple('Plan', 'kernel reason')):
@@ -100,8 +101,8 @@ def _capability_and_sms(device):
 # by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than torch's launch overhead,
 # which is larger than that of this package.
 _FEW_ROWS = (128, 3 * 2**21), (256, 3 * 2**22)
-# Likewise with many rows and a result too small to occupy all SMs: (largest M * N, smallest M * N * K); for smaller
-# products launch overhead matters more, and torch's is larger
+# Likewise with many rows and a result too small to occupy all SMs: (largest M * N, smallest M * N * K). For smaller
+# products, launch overhead matters more, and torch's is larger
 _SMALL_RESULTS = (9 * 2**17, 3 * 2**29), (3 * 2**20, 2**32)
 
 
@@ -158,9 +159,9 @@ def plan(
     K,  # of (M x K) @ (K x N)
     dtype='float32',  # its name, or torch's dtype
     device=None,  # index of the GPU; None: the current one, if there is one
-    layout='nn',  # 'tn': A is column-major, that is, memory holds its transpose; 'nt': B is column-major
+    layout='nn',  # 'tn': A is column-major, that is, stored transposed; 'nt': B is column-major
 ) -> Plan:
-    """Return the kernel that multiplies matrices of this shape, type and layout, and the reason.
+    """Return the kernel that multiplies matrices of this shape, dtype and layout, and the reason.
 
     plan(4096, 4096, 4096, 'bfloat16')"""
     if device is None and gpu_count() and backend() == 'gpu':
@@ -205,7 +206,7 @@ def _tuned_plan_for(*key):
 # all other operands: vectors, batches on both sides, other types, other devices, autocast, float32 where TF32 is
 # allowed, and GEMMs that `torch.compile` traces.
 #
-# Rates on an H100, by which `_is_copy_cheap` compares the times of a transpose's copy and of the GEMM:
+# Rates on an H100, from which `_is_copy_cheap` estimates the times of copying a transpose and of the GEMM:
 COPY_RATE = 6e11  # bytes per second of torch's copy of a transpose
 FLOP_RATES = dict(float32=5e13, bfloat16=7e14, float16=7e14)  # FLOP/s of GEMMs
 
@@ -229,7 +230,7 @@ def fallback_reason(a, b):
     "Return the reason why no kernel can multiply these operands; None if one may"
     import torch
 
-    # This is checked first, because dynamo warns if it traces a function with a cache, as those below.
+    # This is checked first, because dynamo warns if it traces a cached function, such as those below.
     if torch.compiler.is_compiling():
         return 'torch.compile traces the call'
     torch = _import_torch()
@@ -258,15 +259,15 @@ def fallback_reason(a, b):
 
 
 def allows_tf32(settings):
-    "Return whether torch may use TF32, by the settings `torch.backends.cuda.matmul`"
-    # Older versions have one name for the setting, newer ones two, of which the first may raise.
+    "Return whether torch may use TF32 according to the settings `torch.backends.cuda.matmul`"
+    # Older versions have one name for the setting; newer ones have two, and reading `allow_tf32` may raise.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
 
 
 @lru_cache
 def _missing_torch_name():
-    "Return the private name for transforms that this torch does not have; None if it has all of them"
+    "Return the private name that detects transforms and that this torch lacks; None if it has all of them"
     names = '_C._functorch.is_functorch_wrapped_tensor', 'autograd.forward_ad._current_level'
     return next((name for name in names if not torch_has(name)), None)
 
@@ -290,7 +291,7 @@ def _row_major(x, other_size):
 
 
 def _operands_in_memory(a, b):
-    "Return (layout, A and B as their memory holds them) if at most one of them is a transpose, else None"
+    "Return (layout, stored_a, stored_b) if one of the operands is a transpose and the other is contiguous, else None"
     is_transpose = [x.dim() == 2 and x.t().is_contiguous() and not x.is_contiguous() for x in (a, b)]
     if is_transpose == [True, False] and b.is_contiguous():
         return 'tn', a.t(), b
@@ -355,7 +356,7 @@ def multiply(
     out=None,
     on_multiply=None,  # called with (a, b, kernel, stored_a, stored_b, out); kernel None: torch multiplies
 ):
-    "Multiply by a kernel or by torch, without a gradient"
+    "Multiply with a kernel or with torch, without a gradient"
     reason = fallback_reason(a, b)
     selected_plan, stored_a, stored_b = (None, None, None) if reason else _plan_for(a, b)
     if on_multiply and stored_a is None and not reason:
@@ -382,16 +383,16 @@ def _is_writable(out, a, b):
     )
 
 
-# An estimate is not a measurement, and for many shapes several kernels have almost the same estimate. For a shape that
-# is used often, `tune` measures them once: the kernels passed to `using`, else those that `RANKINGS` returns. In the
-# second case, the name of the fastest one is stored on disk for later processes.
+# For many shapes several kernels have almost the same estimate. For a shape that is used often, `tune` measures them
+# once: the kernels passed to `using`, else those that `RANKINGS` returns. In the second case, the name of the fastest
+# one is stored on disk for later processes.
 def tune(
     a,
     b,  # as for `matmul`
     max_kernels=6,  # to measure: those with the lowest estimates; within `using` all of its kernels
     measure_again=False,  # measure again even if a result is stored
 ) -> Plan:  # that `matmul` uses for such operands from now on, in all processes or within `using`
-    """Measure the kernels that can multiply `a` and `b`, and let `matmul` use the fastest for their shape and type.
+    """Measure the kernels that can multiply `a` and `b`, and make `matmul` use the fastest for their shape and dtype.
 
     This takes some seconds if there are several kernels, as for 16-bit floats; each is timed with a cold L2 cache and
     in a CUDA graph.

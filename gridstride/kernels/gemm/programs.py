@@ -131,7 +131,7 @@ constexpr double SCALE = {_SCALE}, UNIT_ROUNDOFF = {_UNIT_ROUNDOFF[first_problem
 
 
 def _c_bool(value):
-    "Return a bool as C++ writes it: true or false"
+    "Return the C++ literal of a bool: true or false"
     return str(bool(value)).lower()
 
 

@@ -19,7 +19,7 @@ from ...utils import cdiv
 MAX_SHARED_BYTES = 200 * 1024  # per block, for rows of A and for B
 MAX_TERM_BYTES = 226 * 1024  # of shared memory, for the terms of B and the pipelines
 FEW_COLUMNS = 16  # up to this many columns, FMAs are as fast as tensor cores
-MIN_TERMS_ELEMENTS = 2**24  # of A, for `skinny_terms`; with fewer elements it was not measured
+MIN_TERMS_ELEMENTS = 2**24  # of A, for `skinny_terms`, which was not measured with fewer
 # whether there are at most FEW_COLUMNS columns -> (minimum K, minimum elements of A) for `skinny_stages`
 MIN_STAGES_SIZES = {True: (768, 2**22), False: (256, 1_600_000)}
 BYTES_IN_FLIGHT = 50_000  # per SM, of rows that are being copied
@@ -54,7 +54,7 @@ class Skinny(GemmKernel):
         many_columns = dict(LANES=8 if N > 16 or vec < 4 or row_length < LONG_ROW else 32, R=4, WARPS=8, STAGES=4)
         return {'COLUMNS': N, 'VEC': vec, **(few_columns if N <= 12 else many_columns), **self.constants}
 
-    def _allows_special_kernels(self, K, device):
+    def _allows_hopper_kernels(self, K, device):
         "Return whether the layout and the GPU allow the kernels with bulk copies or tensor cores"
         return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
 
@@ -68,7 +68,7 @@ class Skinny(GemmKernel):
 
     def rows_launch(self, M, N, K, device):
         "Return the launch with bulk copies of whole rows; None if that is unsupported, or there are too few rows"
-        config = self._allows_special_kernels(K, device) and self.rows_config(N, K)
+        config = self._allows_hopper_kernels(K, device) and self.rows_config(N, K)
         if not config or M < device.sms * config['WARPS'] * config['R']:
             return
         src = with_constants(PTX + vector_src + reduce_src + rows_src, config)
@@ -80,7 +80,7 @@ class Skinny(GemmKernel):
         this kernel is not known to be faster"""
         WARPS = 8
         STAGES = (MAX_TERM_BYTES - self._term_bytes(N, K)) // (WARPS * 2048)
-        if not (self._allows_special_kernels(K, device) and STAGES >= 3):
+        if not (self._allows_hopper_kernels(K, device) and STAGES >= 3):
             return
         if FEW_COLUMNS < N <= self.MAX_COLUMNS and M >= device.sms * WARPS * 16 and M * K >= MIN_TERMS_ELEMENTS:
             return dict(COLUMNS=N, WARPS=WARPS, STAGES=min(STAGES, 7))
@@ -110,7 +110,7 @@ class Skinny(GemmKernel):
         config = dict(COLUMNS=N, PARTS=PARTS, K_STEPS=K_STEPS, WARP_GROUPS=WARP_GROUPS)
         config |= dict(REDUCERS=min(2, 15 - WORKERS), STAGES=STAGES)
         min_k, min_elements = MIN_STAGES_SIZES[N <= FEW_COLUMNS]
-        if not self._allows_special_kernels(K, device) or PARTS > MAX_WARPS:
+        if not self._allows_hopper_kernels(K, device) or PARTS > MAX_WARPS:
             return
         if 12 < N <= self.MAX_COLUMNS and K >= min_k and M * K >= min_elements:
             return dict(config, IN_FLIGHT=min(STAGES, max(2, cdiv(BYTES_IN_FLIGHT, 32 * K))))
@@ -151,10 +151,10 @@ class Skinny(GemmKernel):
         if num_splits == 1:
             return LaunchPlan([launch])
         add_launch = KernelLaunch(
-            add_src, 'add_splits', ('parts', 'out'), (M * N, num_splits), (cdiv(M * N, 256),), (256,)
+            add_src, 'add_splits', ('partials', 'out'), (M * N, num_splits), (cdiv(M * N, 256),), (256,)
         )
-        launch = launch._replace(arrays=('m', 'n', 'parts'))
-        return LaunchPlan([launch, add_launch], dict(parts=(num_splits * M * N, 'float32')))
+        launch = launch._replace(arrays=('m', 'n', 'partials'))
+        return LaunchPlan([launch, add_launch], dict(partials=(num_splits * M * N, 'float32')))
 
     def partition(self, M, N, K, sms, COLUMNS, VEC, LANES, R, WARPS, STAGES):
         """Return (blocks along M, elements of K per split, bytes of shared memory). There are several splits if B does

@@ -1,4 +1,4 @@
-"""The CUDA C of the kernels of `skinny`, and why each of them exists. Their constants are defined above them."""
+"""The CUDA C of the `skinny` kernels, with the rationale for each. The constants are defined above each source."""
 
 from importlib.resources import files
 
@@ -171,17 +171,17 @@ skinny_rows(const float *A, const float *B, float *C, int M, int N, int K) {
 # With more columns the GEMM becomes compute-bound: for 50000x784 and 32 columns the FMAs alone take 74,000 cycles,
 # and the loads of A and B from shared memory 57,000. So tensor cores multiply three bf16 terms of both operands, as in
 # `bf16x6`: six products, small ones first, of 32 elements along K at a time. Float32 additions, which round, accumulate
-# the sums, and elements that may be wrong are computed again. On an H100 this takes 71 µs with other data in L2, where
-# torch takes 76, and reading A alone 53.
+# the sums, and elements that may be wrong are recomputed. On an H100, with a cold L2 cache, this takes 71 µs; torch
+# takes 76, and reading A alone 53.
 #
 # A warp multiplies 16 rows of A and has its own pipeline, as above. Its lanes split the elements that they have read
-# into terms: lane 4g+q elements 8q to 8q+7 of a step in rows g and g+8, without bank conflicts. The terms of B are
-# computed once per block, and stored in the order in which the lanes read them. B is loaded before A, and its terms are
-# computed while A is in flight.
+# into terms: lane 4g+q splits elements 8q to 8q+7 of a step in rows g and g+8, without bank conflicts. The terms of B
+# are computed once per block, and stored in the order in which the lanes read them. B is loaded before A, and its terms
+# are computed while A is in flight.
 #
-# The remaining cost is mostly that rows are loaded in pieces of 128 bytes: with 10 columns the kernel takes 66 µs.
+# The remaining cost is mostly that rows are loaded in chunks of 128 bytes: with 10 columns the kernel takes 66 µs.
 terms_src = r'''
-constexpr float MAX_VALID = 0x1p127f;                               // the sums of terms are right below this value
+constexpr float MAX_VALID = 0x1p127f;                               // below this value, the sums of terms are correct
 
 // Splits two values into three bf16 terms each: every term is the rounded remainder after the previous terms
 __device__ void split_terms(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
@@ -303,18 +303,18 @@ skinny_terms(const float *A, const float *B, float *C, int M, int N, int K) {
 # that it alone has read with its partial sums, so that these need no extra shared memory, and a stage is released once,
 # when all parts are added. If K is short, groups of warps take turns at stages.
 #
-# With 16 columns this takes 60 µs, where FMAs take 66, and with 32 columns 61. All three terms in registers would take
-# 96 of 128 registers; then the compiler serializes most of the products, because each waits for the accumulators of the
-# previous one: 76 µs. So the third term is in shared memory, and small and large products have separate accumulators.
+# This takes 60 µs with 16 columns (FMAs: 66), and 61 with 32 columns. All three terms in registers would take 96 of 128
+# registers; then the compiler serializes most of the products, because each waits for the accumulators of the previous
+# one: 76 µs. So the third term is in shared memory, and small and large products have separate accumulators.
 stages_src = files(__package__).joinpath('skinny_stages.cuh').read_text(encoding='utf-8')
 
 
 add_src = r'''
-__global__ void add_splits(const float *parts, float *C, int size, int splits) {
+__global__ void add_splits(const float *partials, float *C, int size, int splits) {
     int i = blockIdx.x*blockDim.x + threadIdx.x;
     if (i >= size) return;
     float o = 0;
-    for (int s = 0; s < splits; s++) o += parts[(size_t)s*size + i];
+    for (int s = 0; s < splits; s++) o += partials[(size_t)s*size + i];
     C[i] = o;
 }
 '''

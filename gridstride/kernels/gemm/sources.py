@@ -8,7 +8,7 @@ from ..fused.sources import source as fused_source
 from ..ptx import PTX, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # the text of NAME.cuh in this package
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit float types -> their names in PTX
 
@@ -44,9 +44,9 @@ def activation_source(
         return ''
     expressions = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
     helpers = f'constexpr bool TANH = {str(activation == "gelu_tanh").lower()};\n{fused_source("gelu")}{_SIGMOID}'
-    text = f'{helpers}__device__ float active(float x) {{ return {expressions.value}; }}\n'
+    value = f'{helpers}__device__ float active(float x) {{ return {expressions.value}; }}\n'
     gradient = f'__device__ float active_grad(float x) {{ return {expressions.grad}; }}\n'
-    return text + gradient * bool(expressions.grad)
+    return value + gradient * bool(expressions.grad)
 
 
 @lru_cache(1024)

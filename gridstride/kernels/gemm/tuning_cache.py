@@ -1,4 +1,4 @@
-"""Caches the results of `tune` on disk: the fastest kernel per shape, keyed by GPU, driver and package version."""
+"""Cache the results of `tune` on disk: the fastest kernel per shape, keyed by GPU, driver and package version."""
 
 import json
 from datetime import date
@@ -45,7 +45,7 @@ def _problem_key(M, N, K, dtype, layout):
 
 
 def _read():
-    "Return all entries, {machine: {shape: entry}}; none if the file is missing, truncated or of another format"
+    "Return all entries, {machine: {shape: entry}}; none if the file is missing, truncated or in another format"
     try:
         entries = json.loads(path().read_text(encoding='utf-8'))
     except (OSError, ValueError):

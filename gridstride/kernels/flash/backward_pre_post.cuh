@@ -1,12 +1,12 @@
-// The kernels before and after the products of the backward pass: the first computes delta and converts lse, per row;
-// the last one converts dq to bfloat16.
+// The kernels before and after the GEMMs of the backward pass: the first computes delta and converts lse, per row; the
+// last one converts dq to bfloat16.
 #define PLUS_INFINITY __int_as_float(0x7f800000)
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr int LANE_ELEMENTS = HD/32;                           // elements of a row per lane
 
-// One warp per row: computes delta = sum(dout*out), and lse in base 2, which is plus infinity for a row without keys,
-// so that its P is 0. Rows are padded to complete tiles. Also zeros dq, to which blocks add, and the semaphores that
-// order these additions.
+// Computes delta = sum(dout*out) and lse in base 2, one warp per row; lse is plus infinity for a row without keys, so
+// that its P is 0. Rows are padded to complete tiles. Also zeros dq, to which blocks add, and the semaphores that order
+// these additions.
 __global__ void __launch_bounds__(256)
 prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse_log2, float *delta, float4 *dq_sums,
                  int *semaphores, int heads, int rows, int padded,
