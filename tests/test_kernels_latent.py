@@ -1,4 +1,4 @@
-"""`gridstride.kernels.latent_attention` on the emulator: lengths around the pages' borders, shuffled pages, parts of
+"""`gridstride.kernels.latent_attention` on the emulator: lengths around the pages' borders, shuffled pages, splits of
 any number, several new tokens, what is left to torch, what is refused, and kernels that are wrong on purpose."""
 import math, re, sys
 from itertools import pairwise
@@ -60,7 +60,7 @@ def both(given, **how):
 def test_hopper_around_pages():
     assert latent_attention_backend(made((1,), 16)[0]).name == 'hopper'
     for heads, splits in ((48, None), (16, 1), (16, 40)): both(made(LENS, heads), splits=splits)
-    both(made((2200,), 16), splits=40)                                 # more parts than lanes that merge them
+    both(made((2200,), 16), splits=40)                                 # more splits than lanes that merge them
     with emulator.options(order='reverse'): both(made(LENS, 48), splits=5)
 
 
@@ -184,8 +184,8 @@ def test_a_stage_released_before_it_was_read_is_found(late, back, want, monkeypa
 
 
 @pytest.mark.slow
-def test_parts_that_forget_the_larger_score_are_wrong(monkeypatch):
-    "A merge that adds parts up as they come: what was there is worth less once a part brings a larger score"
+def test_partials_that_forget_the_larger_score_are_wrong(monkeypatch):
+    "A merge that adds partial results as they come: what was there is worth less once one brings a larger score"
     whole = sources.merge_source('bfloat16', True, 4)
     cases = ('exp2_fast(lse - base)', '(lse > MINUS_INFINITY)', 200, 3), ('m.o[c] *= rescale', '', 2200, 40)
     for right, wrong, keys, splits in cases:
@@ -210,7 +210,7 @@ def test_torch_compile_keeps_it_whole():
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
-    "And one whose parts forget the larger score wrong"
+    "And one whose partial results forget the larger score wrong"
     monkeypatch.setattr(programs, 'CHECKED_SIZES', ((3, 300),))
     monkeypatch.setattr(programs, 'TIMED_SIZE', (1, 70))
     monkeypatch.setattr(programs, 'H100', Device(4, True))
@@ -237,23 +237,23 @@ def test_what_is_exported_is_what_is_launched(way, monkeypatch):
         seen.clear()
 
 
-def test_parts_are_as_many_as_blocks_or_as_texts():
-    def parts(batch, rows, splits=0, wide=128):
-        return calls.choose_parts(DecodeProblem('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
-    assert parts(128, 64) == 128                                       # of 132: a text each, and nothing to merge
-    assert (parts(128, 128), parts(264, 64)) == (64, 132)              # two texts each
-    assert parts(128, 128, wide=512) == 66                             # whose merge takes less than two idle SMs
-    assert (parts(100, 64), parts(140, 64), parts(120, 128)) == (132, 132, 66)
-    assert parts(128, 64, splits=5) == 5 and parts(1, 64, wide=3) == 3
+def test_splits_are_as_many_as_blocks_or_as_sequences():
+    def chosen(batch, rows, requested=0, wide=128):
+        return calls.choose_splits(DecodeProblem('bfloat16', batch, rows, rows, 2**14, wide), requested, 64, 132)
+    assert chosen(128, 64) == 128                                     # of 132: a sequence each, and nothing to merge
+    assert (chosen(128, 128), chosen(264, 64)) == (64, 132)            # two sequences each
+    assert chosen(128, 128, wide=512) == 66                           # whose merge takes less than two idle SMs
+    assert (chosen(100, 64), chosen(140, 64), chosen(120, 128)) == (132, 132, 66)
+    assert chosen(128, 64, requested=5) == 5 and chosen(1, 64, wide=3) == 3
 
 
-def test_parts_have_a_few_pages_unless_they_are_few():
+def test_splits_have_a_few_pages_unless_they_are_few():
     "What was fastest on an H100, of 128 heads"
-    def parts(batch, keys):
-        return calls.choose_parts(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
+    def chosen(batch, keys):
+        return calls.choose_splits(DecodeProblem('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
 
-    assert [parts(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
-    assert [parts(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]
+    assert [chosen(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
+    assert [chosen(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]
 
 
 def test_blocks_share_copies_of_many_pages():
@@ -284,8 +284,8 @@ def compiled(ask, call, arch, **how):
 @pytest.mark.slow
 def test_compiles_without_spills():
     c = DecodeProblem('bfloat16', 128, 128, 128, 2**14, 128)
-    plain, parts = calls.decode_ampere(c, .1, 0, H100)
-    wanted = [(plain, 'sm_80', 2), (calls.merge_launch(c, parts, H100._replace(hopper=False)), 'sm_80', 1)]
+    plain, splits = calls.decode_ampere(c, .1, 0, H100)
+    wanted = [(plain, 'sm_80', 2), (calls.merge_launch(c, splits, H100._replace(hopper=False)), 'sm_80', 1)]
     wanted += [(calls.decode_hopper(o, .1, 0, H100)[0], 'sm_90a', 1) for o in (c, c._replace(rows=64, heads=64))]
     for call, arch, blocks in wanted:
         took = compiled(resources, call, arch, block=call.block[0], shared_bytes=call.shared)

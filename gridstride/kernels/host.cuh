@@ -136,11 +136,11 @@ template <class F> double run_cases(int count, cudaDeviceProp &gpu, F run_case) 
 }
 
 // Exits unless an array contains these elements
-template <class T> void require_equal(const T *got, const std::vector<T> &want, int rows, int width) {
-    std::vector<T> values = read(got, want.size());
-    for (size_t i = 0; i < want.size(); i++)
-        if (!(values[i] == want[i])) {
-            printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, want.size());
+template <class T> void require_equal(const T *actual, const std::vector<T> &expected, int rows, int width) {
+    std::vector<T> values = read(actual, expected.size());
+    for (size_t i = 0; i < expected.size(); i++)
+        if (!(values[i] == expected[i])) {
+            printf("FAIL %-34s %d x %d: element %zu of %zu is wrong\n", NAME, rows, width, i, expected.size());
             exit(1);
         }
 }

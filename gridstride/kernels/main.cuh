@@ -76,21 +76,21 @@ double check(int case_index, const Elem *m, const Elem *n, Elem *out) {
     auto [h, w, k] = cases[case_index];
     size_t size = (size_t)h * w;
     static Errors *wrong = allocate<Errors>(1);
-    Errors no_errors = {0, ~0ull, 0}, got;
+    Errors no_errors = {0, ~0ull, 0}, errors;
     OK(cudaMemcpy(wrong, &no_errors, sizeof no_errors, cudaMemcpyDefault));
     OK(cudaMemset(out, 0xff, size * sizeof(Elem)));
     multiply(case_index, m, n, out);
     OK(cudaDeviceSynchronize());
     compare<<<dim3((w + TILE - 1) / TILE, (h + TILE - 1) / TILE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
     OK(cudaGetLastError());                    // if the comparison did not run, every result would pass
-    OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
-    if (got.count) {
+    OK(cudaMemcpy(&errors, wrong, sizeof errors, cudaMemcpyDefault));
+    if (errors.count) {
         printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu elements are wrong, the first at [%llu, %llu]\n", NAME, h, k, k,
-               w, got.count, size, got.first / w, got.first % w);
+               w, errors.count, size, errors.first / w, errors.first % w);
         exit(1);
     }
     float max_ratio;
-    memcpy(&max_ratio, &got.max_ratio, 4);
+    memcpy(&max_ratio, &errors.max_ratio, 4);
     return max_ratio;
 }
 

@@ -40,7 +40,7 @@ inline const uint4 *copy_to_gpu(const std::vector<unsigned char> &bytes) {
 
 // Returns the largest error, divided by its bound: the rounding error of a few float additions, as in main.cuh
 inline double check(const Operand &a, const Operand &b, const float *out) {
-    const std::vector<float> got = read(out, H * W);
+    const std::vector<float> actual = read(out, H * W);
     double max_ratio = 0;
     for (int i = 0; i < H * W; i++) {
         double sum = 0, abs_sum = 0;
@@ -48,9 +48,9 @@ inline double check(const Operand &a, const Operand &b, const float *out) {
             const double product = a.values[i / W * K + k] * b.values[i % W * K + k] * FACTOR;
             sum += product, abs_sum += std::fabs(product);
         }
-        const double error = std::fabs(got[i] - sum) / (16 * 0x1p-24 * abs_sum);
+        const double error = std::fabs(actual[i] - sum) / (16 * 0x1p-24 * abs_sum);
         if (!(error <= 1)) {
-            printf("FAIL %-34s element [%d, %d] is %g, not %g\n", NAME, i / W, i % W, got[i], sum);
+            printf("FAIL %-34s element [%d, %d] is %g, expected %g\n", NAME, i / W, i % W, actual[i], sum);
             exit(1);
         }
         max_ratio = std::max(max_ratio, error);

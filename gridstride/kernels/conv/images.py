@@ -87,9 +87,7 @@ def _torch_gradients(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
 
 
 @operator(
-    f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}) -> {_GRADIENTS}',
-    _empty_gradients,
-    _torch_gradients,
+    f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}) -> {_GRADIENTS}', _empty_gradients, _torch_gradients
 )
 def _conv2d_backward(x, weight, dy, *sizes):
     problem = _problem(x, weight, *sizes)

@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
     }
 }
 
-// Calls visit(r, c, tap, x) for each product of this thread: output (r, c), tap of the kernel, element of the input
+// Calls visit(r, c, tap, x) once per product of this thread: output (r, c), tap of the kernel, element of the input
 template <class Visit> __device__ __forceinline__ void visit_taps(const float (*tile)[PITCH], int column, Visit visit) {
     #pragma unroll
     for (int i = 0; i < IN_ROWS; i++) {

@@ -1,4 +1,4 @@
-"""The CUDA C of the `skinny` kernels, with the rationale for each. The constants are defined above each source."""
+"""CUDA C of the `skinny` kernels, with the reasons for their design. The constants are defined above each source."""
 
 from importlib.resources import files
 

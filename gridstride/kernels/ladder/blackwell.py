@@ -1,6 +1,6 @@
-"""The ladder of Blackwell: bfloat16 GEMMs by TMA and `tcgen05.mma`, whose accumulators are in tensor memory. Names
-that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels have run on the emulator, but not on a
-GPU."""
+"""The ladder for Blackwell GPUs: bfloat16 GEMMs with TMA and `tcgen05.mma`, whose accumulators are in tensor memory.
+Names that end in `_src` are CUDA C, which `nvcc -arch=sm_100a` compiles. The kernels have run on the emulator, but not
+on a GPU."""
 
 from contextlib import nullcontext
 
@@ -13,14 +13,14 @@ from ...utils import backend, cdiv
 
 
 class BlackwellVersion(Rung):
-    "A version with `tcgen05` instructions: tensors on the CPU are multiplied on the emulator, even if there is a GPU"
+    "A version with `tcgen05` instructions: the emulator multiplies tensors on the CPU, even if there is a GPU"
 
     def __call__(self, m, n, out=None):
         with nullcontext() if getattr(m, 'is_cuda', False) else on_emulator():
             return super().__call__(m, n, out)
 
     def require_gpu(self):
-        "Raise `Unavailable` if kernels run on a GPU that has no tensor memory"
+        "Raise `Unavailable` if kernels run on a GPU without tensor memory"
         import torch
 
         if backend() != 'gpu' or (gpu := torch.cuda.get_device_properties()).major == 10:

@@ -10,7 +10,7 @@ from ...prof.counters import ncu
 
 
 # The driver reports registers and shared memory, from which the occupancy follows. Nsight Compute counts sectors per
-# request of a warp, wavefronts per load from shared memory, issue slots used, and the stall reasons of warps.
+# request of a warp, wavefronts per load from shared memory, used issue slots, and the stall reasons of warps.
 # CU_FUNC_ATTRIBUTE_NUM_REGS, _LOCAL_SIZE_BYTES, _SHARED_SIZE_BYTES:
 _NUM_REGS, _LOCAL_BYTES, _STATIC_SHARED_BYTES = 4, 3, 1
 

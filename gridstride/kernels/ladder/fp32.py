@@ -1,6 +1,6 @@
 """The ladder of the chapter `matmul_ladder`: float32 GEMMs; each step applies one more optimization.
 
-A name that ends in `_src` is CUDA C, and one that ends in `_changes` is a dict for `changed`, old text -> new text. The
+A name that ends in `_src` is CUDA C, and one that ends in `_changes` is a dict for `changed`: old text -> new text. The
 other objects are kernels.
 """
 

@@ -1,4 +1,4 @@
-"""The ladder of the chapter `hopper_gemm`: bfloat16 GEMMs by TMA and `wgmma`; each step applies one more
+"""The ladder of the chapter `hopper_gemm`: bfloat16 GEMMs with TMA and `wgmma`; each step applies one more
 optimization. Names that end in `_src` are CUDA C.
 """
 

@@ -16,9 +16,9 @@ from ...bench.recording import Unavailable, is_recording, machine, mark_partly_r
 from ...utils import backend, check
 
 
-# The reference is computed in float64. The error bound follows from the arithmetic: for values of random sign, the sum
-# of $k$ products $m_i n_i$ in float32, in any order, has an error of a few $2^{-24} \sum |m_i n_i|$ at most, and
-# rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or an additional product far exceeds this bound.
+# The reference is computed in float64. The error bound follows from the arithmetic: for values with random signs,
+# the sum of $k$ products $m_i n_i$ in float32, in any order, has an error of at most a few $2^{-24} \sum |m_i n_i|$,
+# and rounding the result to bfloat16 adds up to $2^{-8}$ of it. A missing or extra product far exceeds this bound.
 #
 # The unit of the bound is $2^{-24} \sum |m_i n_i|$. In this unit, the largest error among 16 million sums of 4096 to
 # 8192 terms was 3.
@@ -33,11 +33,11 @@ class Reference:
         self.shape = m.shape[0], n.shape[1], m.shape[1]
         m, n = m.double(), n.double()
         self.expected = m @ n
-        # In float32, because in float64 it would take as long as the product.
+        # in float32, because in float64 it would take as long as the product
         self.abs_sum = (m.abs().float() @ n.abs().float()).double()
 
     def error_bound(self, dtype):
-        "Return the error bound of each element for results of type `dtype`, as a tensor like `expected`"
+        "Return the error bound of each element for results of this dtype, as a tensor like `expected`"
         return _UNIT_ROUNDOFF[dtype] * self.expected.abs() + MAX_SUM_ERROR * 2.0**-24 * self.abs_sum
 
     def relative_error(self, result) -> float:  # 0 is exact
@@ -52,7 +52,7 @@ class Reference:
 
 
 def inputs(h, w, k, dtype='float32', device=None, seed=0):
-    "Return two matrices of normal random values: h x k and k x w"
+    "Return two matrices of normally distributed random values: h x k and k x w"
     import torch
 
     generator = torch.Generator(device or 'cpu').manual_seed(seed)
@@ -154,7 +154,7 @@ STEP_DEFAULTS = dict(
 
 
 class Step:
-    """The measurements of a kernel: the fields of `STEP_DEFAULTS`, and figures that are derived from them. `ratio` is
+    """The measurements of a kernel: the fields of `STEP_DEFAULTS`, and values derived from them. `ratio` is
     the speedup over the library, `low` and `high` are its confidence interval, `seconds` and `library` are the times
     of both"""
 
@@ -209,7 +209,7 @@ def tf32_disabled():
 
 
 def multiply_by_torch(m, n, out):
-    "Compute m @ n by torch, into `out`"
+    "Compute m @ n with torch, into `out`"
     import torch
 
     return torch.matmul(m, n, out=out)
@@ -269,8 +269,8 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
 
 
 # In a lesson each rung has its own cell, which shows the ladder up to this rung. Without a GPU, the row of a rung comes
-# from the recording for exactly this source and these constants. An edited kernel has no recording: this is reported,
-# and the other rows stay.
+# from the recording for exactly this source and these constants. If there is none, because the kernel was edited, that
+# is reported, and the other rows stay.
 def _file_name(text):
     "Convert a kernel's name to a part of a file name"
     return re.sub(r'\W+', '_', text).strip('_')
@@ -299,7 +299,7 @@ class Ladder:
         baseline='torch.matmul',  # name of the library in the table
         record=None,  # CHAPTER_TOPIC: without a GPU, the recordings CHAPTER_TOPIC_RUNG are shown
         seconds=0.5,  # time limit for a rung, and for the library
-        counters=True,  # also count events by Nsight Compute
+        counters=True,  # also count events with Nsight Compute
         metrics={},  # additional metrics: {head of the column: name in Nsight Compute}
         folder='recorded',
     ):

@@ -53,7 +53,7 @@ def active_recorder():  # a `CallRecorder`, or None
 
 
 def set_recorder(recorder):
-    "Count and record the following launches of this thread; None ends it"
+    "Count and record the following launches of this thread; with None, stop"
     _thread_state.recorder = recorder
 
 
@@ -67,8 +67,8 @@ _C_TYPES = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_dou
 
 
 class Launcher:
-    """A kernel with its scalar arguments bound. On a GPU call it with the addresses of its arrays and a stream handle,
-    on the emulator with tensors"""
+    """A kernel with its scalar arguments bound. On a GPU it is called with the addresses of its arrays and a stream
+    handle, on the emulator with tensors"""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Launcher:
                 call_driver(lambda: self.driver_launch(*self.launch_args), self.kernel.__name__)
 
     def launch(self, launch_object, *launch_args):
-        "Launch by the compiled launcher (`launcher.cpp`); `launch_args`: a stream handle and addresses of the arrays"
+        "Launch with the compiled launcher (`launcher.cpp`); `launch_args`: a stream handle and addresses of the arrays"
         if recorder := active_recorder():
             recorder.num_launches += 1
         if launch_object.run(*launch_args):  # a second call reports the error
@@ -153,7 +153,7 @@ class MappedLauncher(Launcher):
         self,
         kernel,
         mapped_args,  # (index of the argument, box, swizzle) per tensor map
-        *launch_options,  # the further arguments of `Launcher`
+        *launch_options,  # the other arguments of `Launcher`
     ):
         super().__init__(kernel, *launch_options)
         self.mapped_args, self.maps, self.current_maps, self.launch_objects = mapped_args, {}, [], {}

@@ -60,7 +60,7 @@ class LessonLadder:
         unit='multiply-add',  # the multiplying instruction, as the output calls it
         multiply_adds=32,  # per multiplying instruction
         op='FFMA',  # the prefix of its name in machine code
-        extra_shapes=(),  # additional shapes (h, w, k) for which a rung is checked
+        extra_shapes=(),  # additional shapes (h, w, k) with which a rung is checked
         stall_reasons={},  # additional stall reasons: {name in Nsight Compute: text in the table}
     ):
         self.bound, self.unit, self.op = bound, unit, op
@@ -149,7 +149,7 @@ class LessonLadder:
         return Table((), rows, title, f'[compiled for {static_resources.arch} by {compiler_name}]')
 
     def stall_table(self, *names) -> Table:
-        "Tabulate the stall reasons of some rungs, each as a fraction of all waiting"
+        "Tabulate the stall reasons of some rungs, each as a fraction of all stalls"
         stalls = {name: self.ladder[name].counters.get('stalls') or {} for name in names}
         rows = []
         for reason, text in self.stall_reasons.items():
@@ -322,7 +322,7 @@ def count_quads(
     patterns,  # name -> 32 indices from 0 to 63: the group of four floats that each lane loads
     record,  # name of the recording that is shown without a GPU, CHAPTER_TOPIC
 ) -> dict:  # name -> wavefronts
-    "Count the wavefronts of a warp whose lanes load four floats each from shared memory by one instruction"
+    "Count the wavefronts of a warp whose lanes load four floats each from shared memory with one instruction"
     metric = 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum'
     script = _QUADS_SCRIPT.format(patterns=[list(map(int, quads)) for quads in patterns.values()])
     report = ncu(script, sections=[], metrics=[metric], kernel='lanes_k', record=record)

@@ -27,7 +27,7 @@ def line_of(trace, text):
 
 
 def owners(version, result='o[y][x];', **constants):
-    "Return the number of the thread that computes each result of a tile, as written by the kernel"
+    "Return the index of the thread that computes each result of a tile, as the kernel writes it"
     signed_version = changed(version, {result: 'threadIdx.x + blockDim.x*threadIdx.y;'}, name='signed', **constants)
     h, w = signed_version.constants['BM'], signed_version.constants['BN']
     import torch
@@ -79,7 +79,7 @@ def _versions_so_far():
 
 
 def climb_to(last, record):
-    """Return the ladder with all versions up to the one called `last`, checked and measured without their output;
+    """Return the ladder with all versions up to the one called `last`, checked and measured without output;
     raises KeyError for an unknown name"""
     versions = _versions_so_far()
     if last not in versions:

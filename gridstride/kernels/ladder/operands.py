@@ -7,7 +7,7 @@ from ...utils import backend
 
 
 def _check_matrix(label, tensor, dtype, shape=None):
-    "Raise `TypeError` or `ValueError` unless `tensor` is a matrix of this type and shape; messages call it `label`"
+    "Raise `TypeError` or `ValueError` unless `tensor` is a matrix of this dtype and shape; messages call it `label`"
     if not hasattr(tensor, 'data_ptr'):
         raise TypeError(f'{label} must be a torch tensor, such as torch.tensor(...); got a {type(tensor).__name__}')
     if tensor.ndim != 2:
@@ -74,7 +74,7 @@ def raise_invalid_operands(
     n,
     out,  # None: the kernel allocates it
     dtype,  # the dtype that all of them must have
-    layout='nn',  # 'tn': `m` is passed as its transpose, 'nt': `n` is
+    layout='nn',  # 'tn': the transpose of `m` is passed; 'nt': that of `n`
 ):
     "Raise `TypeError` or `ValueError` for the first requirement that `m`, `n` or `out` does not meet"
     for operand, tensor in (('m', m), ('n', n)):

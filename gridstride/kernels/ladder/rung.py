@@ -55,7 +55,7 @@ def runs_hopper() -> bool:
 
 def require_hopper(name, emulated=False):
     """Raise `Unavailable` unless the current device is a Hopper GPU, which the kernel `name` needs for TMA, bulk copies
-    or wgmma; if the kernel may be `emulated`, the emulator is accepted, too"""
+    or wgmma; with `emulated`, the emulator is accepted, too"""
     if on_hopper() or emulated and runs_hopper():
         return
     requirement = 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma'
@@ -158,7 +158,7 @@ def _gpu_properties(index):
 
 @lru_cache
 def compile_kernel(src, name, backend):
-    "Compile a kernel of a source, once per backend; on the emulator, all checks are enabled"
+    "Compile a kernel, once per source and backend; on the emulator, all checks are enabled"
     return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
@@ -202,7 +202,7 @@ class PreparedLaunches:
         ), self.workspace_bytes
 
     def _allocate_workspaces(self, m):
-        "Return {name: workspace}: slices of one allocation; on the emulator, for its checks, an allocation each"
+        "Return {name: workspace}: slices of one allocation; on the emulator, one allocation each, for its checks"
         torch, workspaces = _import_torch(), self.workspaces.items()
         if not m.is_cuda:
             return {
@@ -228,7 +228,7 @@ class GemmKernel:
 
     name, dtype = 'gemm', 'float32'
     layout = 'nn'  # 'tn': m is passed transposed; 'nt': n is passed transposed
-    # whether it has a static buffer in global memory, so that launches on different streams must be serialized
+    # whether it has a static buffer in global memory; then launches on different streams must be serialized
     has_static_buffer = False
     needs_hopper = False  # whether it uses TMA, bulk copies or wgmma
     needs_ampere = False  # whether it uses asynchronous copies

@@ -65,8 +65,8 @@ struct Schedule {
 
 
 # Another SM reads the partial sums, so they bypass the L1 cache. The flag is stored with release and loaded with
-# acquire: writes before the release are visible after the acquire. One slot per block is enough, because a part has
-# partial sums of at most one tile.
+# acquire semantics: writes before the release are visible after the acquire. One slot per block is enough, because a
+# part has partial sums of at most one tile.
 partial_sums_src = r'''
 __device__ float4 partial[STREAM_K ? 132*BM*BN/4 : 1];     // partial sums, one slot per block
 __device__ u32 ready[132*WGS*4];                        // one flag per warp: its partial sums are stored

@@ -1,4 +1,4 @@
-"""The ladder of the chapter `tensor_cores`: bfloat16 GEMMs by `wmma` and `mma.sync`; each step applies one more
+"""The ladder of the chapter `tensor_cores`: bfloat16 GEMMs with `wmma` and `mma.sync`; each step applies one more
 optimization. Names that end in `_src` are CUDA C.
 """
 

@@ -18,7 +18,7 @@ __all__ += ['LAYOUT_KERNELS', 'dump_layouts', 'layouts_to_json', 'layouts_from_j
 
 # Without a swizzle a box is row-major in shared memory. Then a column of a box with rows of 128 bytes is in one bank
 # group, and the tensor cores, which read eight rows of 16 bytes at once, have 8-way bank conflicts. So TMA permutes the
-# 16-byte pieces: the index of a piece within its 128 bytes is XORed with the index of the 128-byte line. A swizzle of
+# 16-byte chunks: the index of a chunk within its 128 bytes is XORed with the index of the 128-byte line. A swizzle of
 # 128 bytes uses three bits of the line, 64 two, 32 one.
 def swizzle_offsets(
     offset,  # offsets in a row-major box, which begins at a multiple of 1024
@@ -36,7 +36,7 @@ def box_offsets(rows, cols, element_bytes=2, swizzle=128):
 
 
 def bank_group(offset):
-    """Return the index of the group of four banks, from 0 to 7, that an offset belongs to.
+    """Return the index, from 0 to 7, of the group of four banks to which an offset belongs.
 
     >>> bank_group([0, 16, 112, 128]).tolist()
     [0, 1, 7, 0]"""
@@ -44,7 +44,7 @@ def bank_group(offset):
 
 
 def swizzle_panel(rows=8, swizzle=128, title=None, size=30):
-    "Draw the 16-byte pieces of a box, labelled and coloured by their bank group"
+    "Draw the 16-byte chunks of a box, labelled and coloured by their bank group"
     groups = bank_group(box_offsets(rows, (swizzle or 128) // 16, 16, swizzle))
     title = title or f'swizzle {swizzle}'
     return cells(groups, groups, title, rows=range(rows), cols=range(groups.shape[1]), size=size)

@@ -1,5 +1,5 @@
 """Tests and measurements of the kernels for Hopper: correctness on the GPU or the emulator, a ladder with the expected
-L2 traffic, timestamps, the effect of a missing wait, and a comparison with the library on many shapes."""
+L2 traffic, timestamps, the effect of a missing wait, and a comparison with the library for many shapes."""
 
 import json
 from contextlib import nullcontext
@@ -182,7 +182,7 @@ def compare_with_torch(
 
 
 def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over torch
-    "Time kernels interleaved with torch on random inputs, without a check: for kernels that omit a part of the work"
+    "Time kernels interleaved with torch on random inputs, without a check: for kernels that omit part of the work"
     require_hopper('The timing')
     m, n, out = _operands(shape)
     functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
@@ -203,7 +203,7 @@ def with_timestamps(rung, *lines) -> str:
 
 
 def _replace_once(src, old, new):
-    "Replace a text that occurs once in a source; raises `ValueError` for any other number"
+    "Replace a string that occurs exactly once in a source; raises `ValueError` otherwise"
     if src.count(old) != 1:
         raise ValueError(f'{old!r} must occur once in the source; it occurs {src.count(old)} times')
     return src.replace(old, new)
@@ -313,7 +313,7 @@ def plot_speeds(panels):
 
 
 class Comparison(NamedTuple):
-    "The speeds of our kernels compared with the library's, on many shapes"
+    "The speeds of our kernels compared with the library's, for many shapes"
 
     machine: str  # GPU and date
     baseline: str  # the library, and how it was timed
@@ -336,7 +336,7 @@ def load_comparison(path) -> Comparison:
 
 
 def plot_comparison(comparison):
-    "Plot one bar per shape, from the library's speed to the kernels'; label the shapes on which the library is faster"
+    "Plot one bar per shape, from the library's speed to ours; label the shapes for which the library is faster"
     import matplotlib.pyplot as plt
 
     with plots.styled():

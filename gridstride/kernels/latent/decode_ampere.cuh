@@ -1,5 +1,5 @@
-// Decoding with a latent KV cache by `mma.sync`, for GPUs from Ampere on; a block processes BM rows of q, BN keys per
-// step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
+// Decoding with a latent KV cache, with `mma.sync`, for Ampere and later GPUs; a block processes BM rows of q, BN keys
+// per step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
 constexpr int ROW_BYTES = 2*DIM, WARPS = 4, THREADS = 32*WARPS;
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
 constexpr int COLUMNS = V_DIM/WARPS;                           // of the result, per warp
@@ -68,7 +68,7 @@ __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum,
         new_max = fmaxf(new_max, x[i]);
     }
     new_max = quad_max(new_max);
-    float base = new_max == MINUS_INFINITY ? 0 : new_max;              // avoids NaN for a row without a key so far
+    float base = new_max == MINUS_INFINITY ? 0 : new_max;              // avoids NaN while a row has no key
     float rescale = exp2_fast(row_max - base);
     sum *= rescale;
     row_max = new_max;
@@ -131,11 +131,11 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
 
 __global__ void __launch_bounds__(THREADS, 2)
 decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem *out, float *lse,
-       float *part_out, float *part_lse, float factor, int batch, int rows, int heads, int pages, int table_columns,
-       int parts) {
+       float *partial_out, float *partial_lse, float factor, int batch, int rows, int heads, int pages,
+       int table_columns, int splits) {
     extern __shared__ __align__(128) char smem[];
-    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
-    Results to = {out, lse, part_out, part_lse};
+    Sizes dims = {batch, rows, heads, pages, table_columns, splits};
+    Results to = {out, lse, partial_out, partial_lse};
     Shared s = shared_layout(smem);
     int row = blockIdx.x*BM;
     for (PieceIterator it = pieces_of_block(lens, dims); it.has_next();) {

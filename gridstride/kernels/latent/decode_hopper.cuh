@@ -122,7 +122,7 @@ __device__ void online_softmax_step(float (&x)[32], OnlineSoftmax &r, float fact
         #pragma unroll
         for (int i = 2*y; i < 32; i += 4) row_max = fmaxf(row_max, fmaxf(x[i], x[i + 1]));
         row_max = quad_max(row_max);
-        float base = row_max == MINUS_INFINITY ? 0 : row_max*factor;    // avoids NaN for a row without a key so far
+        float base = row_max == MINUS_INFINITY ? 0 : row_max*factor;    // avoids NaN while a row has no key
         r.rescale[y] = exp2_fast(r.row_max[y]*factor - base);
         r.row_max[y] = row_max;
         r.row_sum[y] *= r.rescale[y];
@@ -264,15 +264,15 @@ __device__ void accumulate_pv(const Shared &s, const Work &work, int half) {
 
 __global__ void __launch_bounds__(512, 1)
 decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap cache, const int *table, const int *lens,
-       Elem *out, float *lse, float *part_out, float *part_lse,
-       float factor, int batch, int rows, int heads, int pages, int table_columns, int parts) {
+       Elem *out, float *lse, float *partial_out, float *partial_lse,
+       float factor, int batch, int rows, int heads, int pages, int table_columns, int splits) {
     asm volatile("griddepcontrol.launch_dependents;");         // PDL: the merge may start when blocks of this grid end
     extern __shared__ __align__(1024) char smem[];
     Shared s = shared_layout(smem);
     if (threadIdx.x == 384) { prefetch(q); prefetch(cache); init_barriers(s); }
-    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
+    Sizes dims = {batch, rows, heads, pages, table_columns, splits};
     PieceIterator pieces = pieces_of_block(lens, dims);
-    Work work = {pieces, table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, dims};
+    Work work = {pieces, table, lens, {out, lse, partial_out, partial_lse}, factor, (int)blockIdx.x*64, dims};
     if (CLUSTER > 1) cluster_sync();                           // the barriers of the other block are initialized, too
     int wg = uniform(threadIdx.x/128);
     if (wg == 0) { setmaxnreg_dec<112>(); compute_probabilities(s, work); }

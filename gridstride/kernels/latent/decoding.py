@@ -93,7 +93,7 @@ def _check_scale(scale):
 
 
 def _check_splits(splits):
-    "Return the requested number of parts, 0 for None; raise `ValueError` for an invalid one"
+    "Return the requested number of splits, 0 for None; raise `ValueError` for an invalid one"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
         raise ValueError(f'{_OP_NAME}: splits is {splits!r}; expected None or an integer from 1 to 65535')
     return splits or 0
@@ -123,18 +123,17 @@ def _latent_attention(q, cache, table, lens, scale, splits):
     problem = _decode_problem(q, cache, table)
     gpu, boxes = this_device(), ()
     if gpu.hopper:
-        kernel_launch, boxes, num_parts = calls.decode_hopper(problem, scale, splits, gpu)
+        kernel_launch, boxes, num_splits = calls.decode_hopper(problem, scale, splits, gpu)
     else:
-        kernel_launch, num_parts = calls.decode_ampere(problem, scale, splits, gpu)
-    workspaces = {
-        name: q.new_empty(size, dtype=torch.float32) for name, size in calls.workspace_sizes(problem, num_parts).items()
-    }
+        kernel_launch, num_splits = calls.decode_ampere(problem, scale, splits, gpu)
+    sizes = calls.workspace_sizes(problem, num_splits)
+    workspaces = {name: q.new_empty(size, dtype=torch.float32) for name, size in sizes.items()}
     arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **workspaces)
     if boxes:
         launch_mapped(kernel_launch, boxes, q, **arrays)
     else:
         launch([kernel_launch], q, **arrays)
-    launch([calls.merge_launch(problem, num_parts, gpu)], q, **arrays)
+    launch([calls.merge_launch(problem, num_splits, gpu)], q, **arrays)
     return out, lse
 
 
@@ -171,7 +170,7 @@ def latent_attention(
     table,  # int32 [batch, columns]: the pages of each sequence, in order; entries past its end are not read
     lens,  # int32 [batch]: context lengths, including the new tokens; 0 gives zeros, and an lse of minus infinity
     scale=None,  # of q @ k^T; None: 1/sqrt(192), because the head dimension before absorption is 128 + 64
-    splits=None,  # split-K: number of parts of the pages of all sequences; None: about one per resident block
+    splits=None,  # split-K: number of splits of all pages; None: about one per resident block
 ) -> tuple:  # out, like q with 512 columns; lse, float32: the log-sum-exp of the scores
     """Compute a decode step of multi-head latent attention (MLA) with absorbed projections: per sequence,
     softmax(q @ k^T * scale) @ k[:, :512], where all heads share one latent KV cache. If there are several new tokens,

@@ -20,10 +20,11 @@ int page_of(int case_index, int b, int i) {
 }
 
 // Exits if a value differs from the expected one by more than `tolerance`
-void compare(const char *what, int case_index, int b, int head, int column, double got, double want, double tolerance) {
-    if (got == want || std::abs(got - want) <= tolerance) return;
+void compare(const char *what, int case_index, int b, int head, int column, double actual, double expected,
+             double tolerance) {
+    if (actual == expected || std::abs(actual - expected) <= tolerance) return;
     printf("FAIL %-34s batch %d, %d keys: %s[%d, %d, %d] is %g, expected %g\n", NAME, cases[case_index].batch,
-           length_of(case_index, b), what, b, head, column, got, want);
+           length_of(case_index, b), what, b, head, column, actual, expected);
     exit(1);
 }
 
@@ -39,13 +40,13 @@ void check_row(int case_index, int b, int head, const std::vector<double> &keys,
     }
     compare("lse", case_index, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
     for (int c = 0; c < V_DIM; c++) {
-        double want = 0, tolerance = 1e-30;                              // P and results are rounded to bfloat16
+        double expected = 0, tolerance = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
             double x = p[j] / sum * keys[(size_t)j * DIM + c];
-            want += x;
+            expected += x;
             tolerance += std::abs(x) * 0x1p-7;
         }
-        compare("out", case_index, b, head, c, out[c], want, tolerance + 0x1p-8 * std::abs(want));
+        compare("out", case_index, b, head, c, out[c], expected, tolerance + 0x1p-8 * std::abs(expected));
     }
 }
 

@@ -1,5 +1,5 @@
-// Merges the partial results of sequences whose pages were split; a warp merges a row, or 1/SPLIT of its columns.
-constexpr int COLUMNS = V_DIM/SPLIT, LANE_COLUMNS = COLUMNS/32;  // columns per warp, and per lane
+// Merges the partial results of sequences whose pages were split; ROW_WARPS warps share the columns of a row.
+constexpr int COLUMNS = V_DIM/ROW_WARPS, LANE_COLUMNS = COLUMNS/32;  // columns per warp, and per lane
 
 __device__ float warp_max(float x) {
     for (int distance = 16; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, distance));
@@ -9,11 +9,12 @@ __device__ float warp_max(float x) {
 // Returns the first of four columns of this lane, in the group of 128 columns that contains c*32.
 __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
-// The result of the parts of a row that are merged so far, relative to their highest lse.
+// The merged result of the first splits of a row, relative to their highest lse.
 struct Merged { float o[LANE_COLUMNS], row_max, sum; };
 
-// Adds up to 32 parts: each lane has the lse of one part, and the slot of its partial result.
-__device__ void add_parts(Merged &m, float lse, int slot, int count, const float *part_out, int i, const Sizes &dims) {
+// Adds up to 32 splits: each lane has the lse of one split, and the slot of its partial result.
+__device__ void add_partials(Merged &m, float lse, int slot, int count, const float *partial_out, int i,
+                             const Sizes &dims) {
     float row_max = fmaxf(m.row_max, warp_max(lse));
     // Finite even for a row without keys, to avoid NaN
     float base = row_max == MINUS_INFINITY ? 0 : row_max;
@@ -22,14 +23,14 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     m.row_max = row_max;
     #pragma unroll
     for (int c = 0; c < LANE_COLUMNS; c++) m.o[c] *= rescale;
-    #pragma unroll (4*SPLIT)
+    #pragma unroll (4*ROW_WARPS)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, own_weight, k);
-        long long part_row = (long long)__shfl_sync(~0u, slot, k)*dims.rows + i;
+        long long partial_row = (long long)__shfl_sync(~0u, slot, k)*dims.rows + i;
         #pragma unroll
         for (int c = 0; c < LANE_COLUMNS; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
-            if (weight > 0) x = *(const float4 *)(part_out + part_row*V_DIM + column(c));
+            if (weight > 0) x = *(const float4 *)(partial_out + partial_row*V_DIM + column(c));
             m.o[c] += x.x*weight;
             m.o[c + 1] += x.y*weight;
             m.o[c + 2] += x.z*weight;
@@ -48,25 +49,25 @@ __device__ void store_merged(const Merged &m, Elem *out, float *lse, long long r
                        pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }
 
-__global__ void __launch_bounds__(256, 2)                       // enough registers to load four parts at once
-merge_parts(Elem *out, float *lse, const float *part_out, const float *part_lse, const int *lens,
-            int batch, int rows, int heads, int pages, int table_columns, int parts) {
-    Sizes dims = {batch, rows, heads, pages, table_columns, parts};
+__global__ void __launch_bounds__(256, 2)                       // enough registers to load four splits at once
+merge_splits(Elem *out, float *lse, const float *partial_out, const float *partial_lse, const int *lens,
+             int batch, int rows, int heads, int pages, int table_columns, int splits) {
+    Sizes dims = {batch, rows, heads, pages, table_columns, splits};
     int i = blockIdx.y*8 + threadIdx.x/32, b = blockIdx.x;     // the number of rows is a multiple of 16
     int total = count_pages(lens, batch, dims), begin = count_pages(lens, b, dims), num_pages = pages_of(lens[b], dims);
-    int first = num_pages ? part_of(begin, total, dims) : 0;
-    int end = num_pages ? part_of(begin + num_pages - 1, total, dims) + 1 : 0;
+    int first = num_pages ? split_of(begin, total, dims) : 0;
+    int end = num_pages ? split_of(begin + num_pages - 1, total, dims) + 1 : 0;
     // Waits until the partial results are written. All blocks wait, because a later launch must not begin before
     // decoding has ended.
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (end - first == 1) return;  // one block computed the whole sequence, and has stored the result
     Merged m = {{}, MINUS_INFINITY, 0};
     for (int from = first; from < end; from += 32) {
-        int part = from + threadIdx.x%32, slot = 2*part + (part_begin(part, total, dims) < begin);
-        // A part is empty if there are more parts than pages
-        bool in_bounds = part < end && part_begin(part, total, dims) < part_begin(part + 1, total, dims);
-        float own_lse = in_bounds ? part_lse[(long long)slot*rows + i] : MINUS_INFINITY;
-        add_parts(m, own_lse, slot, min(32, end - from), part_out, i, dims);
+        int split = from + threadIdx.x%32, slot = 2*split + (split_begin(split, total, dims) < begin);
+        // A split is empty if there are more splits than pages
+        bool in_bounds = split < end && split_begin(split, total, dims) < split_begin(split + 1, total, dims);
+        float own_lse = in_bounds ? partial_lse[(long long)slot*rows + i] : MINUS_INFINITY;
+        add_partials(m, own_lse, slot, min(32, end - from), partial_out, i, dims);
     }
     store_merged(m, out, lse, (long long)b*rows + i);
 }

@@ -40,17 +40,17 @@ def variant_launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes
     problem = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, pages, table_columns)
     gpu = H100._replace(hopper=variant.kernel == 'hopper')
     if gpu.hopper:
-        kernel_launch, boxes, num_parts = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
+        kernel_launch, boxes, num_splits = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
     else:
-        kernel_launch, num_parts = calls.decode_ampere(problem, calls.SCALE, 0, gpu)
-    return [(kernel_launch, boxes), (calls.merge_launch(problem, num_parts, gpu), ())], calls.workspace_sizes(
-        problem, num_parts
+        kernel_launch, num_splits = calls.decode_ampere(problem, calls.SCALE, 0, gpu)
+    return [(kernel_launch, boxes), (calls.merge_launch(problem, num_splits, gpu), ())], calls.workspace_sizes(
+        problem, num_splits
     )
 
 
 def _make_launch(kernel_launch, boxes, rows):
     "Return the `Launch` of a `KernelLaunch`; `rows`: number of rows of each array that is passed as a tensor map"
-    args = [array if array in ('part_out', 'part_lse') else f'a.{array}' for array in kernel_launch.arrays]
+    args = [array if array in ('partial_out', 'partial_lse') else f'a.{array}' for array in kernel_launch.arrays]
     for i, (box, num_rows) in enumerate(zip(boxes, rows)):
         args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {num_rows}, {DIM}, {box[0]}, {box[1]}, 128)'
     return Launch(kernel_launch, args)

@@ -1,4 +1,4 @@
-// Stores accumulators to the result, or to a slot of partial results that `merge_parts` merges.
+// Stores accumulators to the result, or to a slot of partial results that `merge_splits` merges.
 #define MINUS_INFINITY __int_as_float(0xff800000)
 constexpr float LN2 = 0.6931471805599453f;
 
@@ -18,13 +18,13 @@ __device__ float quad_sum(float x) {
 }
 
 // The lse of a partial result is a base-2 logarithm, the lse of the result is a natural logarithm.
-struct Results { Elem *out; float *lse, *part_out, *part_lse; };
+struct Results { Elem *out; float *lse, *partial_out, *partial_lse; };
 
 __device__ long long row_in(const Piece &p, int i, const Sizes &dims) {
     return (long long)(p.slot < 0 ? p.b : p.slot)*dims.rows + i;
 }
 __device__ void store_lse(const Results &to, const Piece &p, int i, float lse, const Sizes &dims) {
-    (p.slot < 0 ? to.lse : to.part_lse)[row_in(p, i, dims)] = p.slot < 0 ? lse*LN2 : lse;
+    (p.slot < 0 ? to.lse : to.partial_lse)[row_in(p, i, dims)] = p.slot < 0 ? lse*LN2 : lse;
 }
 
 // Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on.
@@ -35,6 +35,6 @@ template<int N> __device__ void store_output(const float (&o)[N], int y, float s
     for (int c = 0; c < N/4; c++) {
         float a = o[4*c + 2*y]*scale, b = o[4*c + 2*y + 1]*scale;
         if (p.slot < 0) *(u32 *)(to.out + offset + c*8) = pack(a, b);
-        else *(float2 *)(to.part_out + offset + c*8) = make_float2(a, b);
+        else *(float2 *)(to.partial_out + offset + c*8) = make_float2(a, b);
     }
 }

@@ -1,6 +1,6 @@
-// Split-K: the pages of all sequences, one sequence after the other, are split into equal parts, one per block with the
-// same rows of q. A block processes its part in pieces, each of which has consecutive pages of one sequence.
-struct Sizes { int batch, rows, heads, pages, table_columns, parts; };  // rows: of q per sequence
+// Split-K: the pages of all sequences, one sequence after the other, are divided into equal splits. Each of the blocks
+// with the same rows of q processes one split, in pieces: consecutive pages of one sequence.
+struct Sizes { int batch, rows, heads, pages, table_columns, splits; };  // rows: of q per sequence
 struct Piece { int b, first, end, num_pages, slot; };          // pages `first` to `end - 1` of `num_pages`; result slot
 
 __device__ int pages_of(int len, const Sizes &dims) {
@@ -13,8 +13,10 @@ __device__ int page_at(const int *table, int b, int i, const Sizes &dims) {
     if (page < 0 || page >= dims.pages) __trap();
     return page;
 }
-__device__ int part_begin(int part, int total, const Sizes &dims) { return (long long)part*total/dims.parts; }
-__device__ int part_of(int page, int total, const Sizes &dims) { return (((long long)page + 1)*dims.parts - 1)/total; }
+__device__ int split_begin(int split, int total, const Sizes &dims) { return (long long)split*total/dims.splits; }
+__device__ int split_of(int page, int total, const Sizes &dims) {
+    return (((long long)page + 1)*dims.splits - 1)/total;
+}
 
 template<class T> __device__ T warp_sum(T x) {
     for (int distance = 16; distance; distance /= 2) x += __shfl_xor_sync(~0u, x, distance);
@@ -34,9 +36,9 @@ __device__ int count_pages(const int *lens, int count, const Sizes &dims) {
     return warp_sum(sum);
 }
 
-// An iterator over the pieces of a part. `before`: pages of the sequences before b.
+// An iterator over the pieces of a split. `before`: pages of the sequences before b.
 struct PieceIterator {
-    int b, before, page, end, part, start;
+    int b, before, page, end, split, start;
     __device__ bool has_next() const { return page < end; }
     __device__ Piece next(const int *lens, const Sizes &dims) {
         int num_pages;
@@ -44,19 +46,19 @@ struct PieceIterator {
         bool starts_sequence = page == before, is_first = page == start;
         Piece p = {b, page - before, min(end - before, num_pages), num_pages, 0};
         // -1: the sequence is not split, so this is the final result
-        p.slot = starts_sequence && p.end == num_pages ? -1 : 2*part + !is_first;
+        p.slot = starts_sequence && p.end == num_pages ? -1 : 2*split + !is_first;
         page = before += num_pages;
         b++;
         return p;
     }
 };
 
-// Creates the iterator of a part; called by all lanes of a warp. A prefix sum of pages finds the sequence in which the
-// part begins.
-__device__ PieceIterator pieces_of_part(int part, const int *lens, const Sizes &dims) {
-    int total = count_pages(lens, dims.batch, dims), from = part_begin(part, total, dims), before = 0;
+// Creates the iterator of a split; called by all lanes of a warp. A prefix sum of pages finds the sequence in which the
+// split begins.
+__device__ PieceIterator pieces_of_split(int split, const int *lens, const Sizes &dims) {
+    int total = count_pages(lens, dims.batch, dims), from = split_begin(split, total, dims), before = 0;
     int lane = threadIdx.x%32;
-    PieceIterator it = {0, 0, from, part_begin(part + 1, total, dims), part, from};
+    PieceIterator it = {0, 0, from, split_begin(split + 1, total, dims), split, from};
     if (!it.has_next()) return it;
     for (;; it.b += 32) {
         int own_pages = it.b + lane < dims.batch ? pages_of(lens[it.b + lane], dims) : 0;
@@ -74,7 +76,7 @@ __device__ PieceIterator pieces_of_part(int part, const int *lens, const Sizes &
 __device__ PieceIterator pieces_of_block(const int *lens, const Sizes &dims) {
     __shared__ PieceIterator shared;
     if (threadIdx.x < 32) {
-        PieceIterator it = pieces_of_part(blockIdx.y, lens, dims);
+        PieceIterator it = pieces_of_split(blockIdx.y, lens, dims);
         if (threadIdx.x == 0) shared = it;
     }
     __syncthreads();

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the decode kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the decode kernels: PTX wrappers, types and constants, followed by the contents of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -6,7 +6,7 @@ from ..flash.sources import source as flash_source, wgmma_from_registers
 from ..ptx import PTX, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 DIM, V_DIM, PAGE = 576, 512, 64  # elements of a key; elements of a value (the first ones of a key); keys per page
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
@@ -15,9 +15,9 @@ F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name i
 def _assemble(dtype, name, constants, preamble, header=''):
     "Return the source of the kernel in the file `name`; `preamble`: PTX wrappers, written for bf16"
     all_constants = (('V_DIM', V_DIM), ('PAGE', PAGE), *constants)
-    text = header + '\n'.join(map(source, ('schedule', 'results', name)))
+    body = header + '\n'.join(map(source, ('schedule', 'results', name)))
     ptx = preamble.replace('bf16', F16_TYPES[dtype])
-    return assemble_source(text, (('Elem', C_TYPES[dtype]),), all_constants, ptx)
+    return assemble_source(body, (('Elem', C_TYPES[dtype]),), all_constants, ptx)
 
 
 _TYPEDEFS = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
@@ -28,7 +28,7 @@ def ampere_source(
     dtype,  # 'bfloat16' or 'float16'
     constants,  # ((name in the source, its integer value), ...)
 ) -> str:
-    "Return the source of the decode kernel for GPUs from Ampere on"
+    "Return the source of the decode kernel for Ampere and later GPUs"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
     return _assemble(dtype, 'decode_ampere', (('DIM', DIM), *constants), _TYPEDEFS + primitives(*primitive_names))
 
@@ -47,4 +47,4 @@ def merge_source(
     row_warps,  # warps per row
 ) -> str:
     "Return the source of the kernel that merges partial results"
-    return _assemble(dtype, 'merge', (('PDL', pdl), ('SPLIT', row_warps)), _TYPEDEFS + primitives('pack'))
+    return _assemble(dtype, 'merge', (('PDL', pdl), ('ROW_WARPS', row_warps)), _TYPEDEFS + primitives('pack'))

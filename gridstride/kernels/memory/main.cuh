@@ -15,7 +15,7 @@ __global__ void fill(Elem *x, size_t size) {
 }
 
 // Computes the expected result on the CPU
-std::vector<Out> expected(const std::vector<Elem> &x, size_t rows, size_t width) {
+std::vector<Out> compute_expected(const std::vector<Elem> &x, size_t rows, size_t width) {
     std::vector<Out> out(KIND == HISTOGRAM ? BINS : KIND == SUM || KIND == ARGMAX ? rows : rows * width);
     for (size_t r = 0; r < rows; r++) {
         const Elem *row = x.data() + r * width;
@@ -39,9 +39,9 @@ double run_case(int case_index, bool timed) {
     Elem *x = allocate<Elem>(size);
     Out *out = allocate<Out>(std::max(size, (size_t)BINS));
     fill<<<(size + 255) / 256, 256>>>(x, size);
-    const std::vector<Out> want = expected(read(x, size), rows, width);
-    return check_and_time(timed, [&] { fill_with_nan(out, want.size()); }, [&] { launch(case_index, x, out); },
-                          [&] { require_equal(out, want, rows, width); });
+    const std::vector<Out> expected = compute_expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { fill_with_nan(out, expected.size()); }, [&] { launch(case_index, x, out); },
+                          [&] { require_equal(out, expected, rows, width); });
 }
 
 int run() {

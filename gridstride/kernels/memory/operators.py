@@ -61,13 +61,13 @@ def _rows_and_width(op_name, x, axis):
 
 
 # DRAM bandwidth is highest with many short-lived blocks, each of which reads some consecutive KiB: an SM that finishes
-# early gets the next block. Several blocks share a long row. Their results are combined by a second launch or, if the
-# blocks form a cluster, by one of the blocks. Small inputs use small blocks, so that each SM gets some. The constants
-# are the fastest that were measured.
+# early gets the next block. A long row is divided among several blocks. Their results are combined by a second launch
+# or, if the blocks form a cluster, by one of the blocks. Small inputs use small blocks, so that each SM gets some.
+# These constants were the fastest in measurements.
 class LoadPlan(NamedTuple):
     "How a kernel distributes the loads of its input among blocks and threads"
 
-    block_bytes: int  # bytes that each block reads, if several blocks share a row
+    block_bytes: int  # bytes that each block reads of a row that is divided among several blocks
     max_threads: int  # per block
     in_flight: int  # loads in flight per thread
 
@@ -83,7 +83,7 @@ _MAX_CLUSTER_SIZE = 8  # blocks
 
 
 class RowPartition(NamedTuple):
-    "How a row is distributed among blocks and threads. A vector is the elements that one load reads"
+    "How a row is distributed among blocks and threads. A vector is the elements of one load"
 
     threads: int  # per block
     in_flight: int  # loads in flight per thread
@@ -97,7 +97,8 @@ def _plan_for(rows, width, element_bytes):
 
 
 def _sum_plan_for(rows, width, element_bytes):
-    "The same for sums: with one large block per row, small inputs need no second launch, which takes longer than a sum"
+    """Return the `LoadPlan` of a sum. Long rows of small inputs have one large block each, because a second launch
+    would take longer than the sum."""
     plan = _plan_for(rows, width, element_bytes)
     is_long_row = _LONG_ROW_BYTES <= width * element_bytes < 4 * _LONG_ROW_BYTES
     return _LONG_ROW_PLAN if plan is _SMALL_PLAN and is_long_row else plan
@@ -108,7 +109,7 @@ def _partition(
     vec_size,  # elements per load
     element_bytes,
     plan,  # a `LoadPlan`
-    max_blocks=None,  # per row; None: as many as the plan gives
+    max_blocks=None,  # per row; None: as the plan implies
 ) -> RowPartition:
     "Apply a plan to rows of `width` elements"
     vectors, row_bytes = cdiv(width, vec_size), width * element_bytes
@@ -205,7 +206,7 @@ def _sum(x, axis, make_launches):
 def sum(
     x,  # a tensor of float32, float16, bfloat16, int32, int16 or uint8; if it is not contiguous, it is copied first
     axis=None,  # -1: along the last axis; None: of all elements
-):  # a tensor of the type of `x` for floats, accumulated in float32; of int64 for integers, as in torch
+):  # a tensor with the dtype of `x` for floats, accumulated in float32; int64 for integers, as in torch
     """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The order of additions, and therefore the result, is the same
     in each run, bit for bit.
 
@@ -292,9 +293,9 @@ def argmax_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches
 def argmax(
     x,  # as for `sum`
     axis=None,  # -1: along the last axis; None: among all elements
-):  # a tensor of int64
-    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does. Of equal elements it is
-    the first one. NaN counts as the largest.
+):  # an int64 tensor
+    """Return the index of the largest element, as `x.argmax()` or `x.argmax(-1)` does; for ties, the lowest index.
+    NaN counts as the largest.
 
         argmax(x, axis=-1)
 
@@ -386,7 +387,7 @@ def scan(
     axis=-1,  # along the last axis; None: along all elements, row-major
 ):  # a tensor like `x`
     """Compute an inclusive scan (running sums), as `x.cumsum(-1)` does. The result has the dtype of `x`: integers wrap
-    around. 16-bit floats are added in float32. The last bits of floats may differ from run to run.
+    around. 16-bit floats are added in float32. Sums of floats may differ in the last bits from run to run.
 
         scan(x)
 
@@ -405,7 +406,7 @@ def _run_scan(x, axis):
         dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
-    # their tiles (the ticket). The kernels of rows that have a single tile use neither.
+    # their tiles (the ticket). Kernels for rows with a single tile use neither.
     has_status = row_tiles > 1 or kernel_launches[0].name == 'scan_bulk'
     status = torch.zeros(rows * row_tiles + 1 if has_status else 0, dtype=torch.int64, device=x.device)
     launch(kernel_launches, x, out=out, status=status[1:], ticket=status[:1])
@@ -493,8 +494,8 @@ def transpose_launches(element_bytes, matrices, rows, columns, device) -> list: 
 
 
 def transpose(
-    x,  # a tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes; if it is not contiguous, it is copied first
-):  # a tensor of the type of `x`
+    x,  # a tensor of two axes or more, of any dtype of 1, 2, 4 or 8 bytes; if it is not contiguous, it is copied first
+):  # a tensor with the dtype of `x`
     """Transpose the last two axes, as `x.mT.contiguous()` does. The result is a new tensor, unless x has a single row
     or column.
 

@@ -1,11 +1,11 @@
-"""Assemble the CUDA C of the memory-bound kernels: types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the memory-bound kernels: types and constants, followed by the contents of `*.cuh`."""
 
 from functools import lru_cache
 
 from ..ptx import primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 # dtype -> (C type of an element, C type of sums and comparisons)
 TYPES = {

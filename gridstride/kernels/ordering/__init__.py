@@ -1,4 +1,4 @@
-"""Order and selection: `sort`, `argsort`, `topk`, `compact`, `unique`, in the order that torch gives to keys.
+"""Order and selection: `sort`, `argsort`, `topk`, `compact`, `unique`, with torch's order of keys.
 
 The modules: `keys` (the types of keys, and their rows), `sorts` (`sort`, `argsort`), `top_k` (`topk`), `compaction`
 (`compact`, `unique`), `sources` (assembles the CUDA C of `*.cuh`), `programs` (standalone programs for `export`).

@@ -18,7 +18,7 @@ _ITEMS = 16  # elements per thread, as in compact.cuh
 _V = 4  # elements per load, as in compact.cuh
 
 
-# On a Hopper GPU bulk copies prefetch the tiles of blocks that are all resident, for inputs of a few rounds
+# On a Hopper GPU, for inputs of a few rounds: all blocks are resident, and bulk copies prefetch their tiles
 class Bulk(NamedTuple):
     "The tiling of compact_bulk.cuh"
 
@@ -28,7 +28,7 @@ class Bulk(NamedTuple):
     blocks_per_sm: int
 
     def smem_bytes(self, element_bytes):
-        "Return the bytes of the stages, and of the elements that are exchanged"
+        "Return the bytes of the stages and of the elements that threads exchange"
         tile_elements = self.threads * self.lines * _V
         return tile_elements * (self.stages * (element_bytes + 1) + element_bytes) + MAX_LOAD_BYTES
 
@@ -50,7 +50,7 @@ def _bulk_launches(key, size, device) -> tuple:  # (launches, tiles)
     return [bulk_launch._replace(cooperative=True)], tiles
 
 
-# Larger inputs: the warps of resident blocks count several rounds ahead, which takes longer to begin
+# For larger inputs: the warps of resident blocks count several rounds ahead, which has a higher startup cost
 class Resident(NamedTuple):
     "The constants of compact_resident.cuh"
 
@@ -59,7 +59,7 @@ class Resident(NamedTuple):
     stages: int  # chunks in shared memory per warp, or 0: elements are loaded to registers
     loaded: int  # rounds between loading elements to registers and writing them
     ahead: int  # rounds between counting and writing
-    lag: int  # rounds that are counted before the counts of the first one are added up
+    lag: int  # rounds that are counted before the counts of the first of them are summed
 
     @property
     def tile(self):
@@ -71,7 +71,7 @@ class Resident(NamedTuple):
         return self.stages * self.tile * element_bytes
 
 
-# bytes per element -> the fastest of about ten for 2^28 elements on an H200
+# bytes per element -> the fastest of about ten candidates for 2^28 elements on an H200
 _RESIDENT = {
     1: Resident(16, 4, 4, 1, 4, 2),
     2: Resident(16, 2, 6, 1, 4, 2),
@@ -102,7 +102,7 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
     threads = _THREADS[key.bytes]
     threads = threads if size >= 2 * device.sms * threads * _ITEMS else _SMALL_THREADS
     constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=alignment > 1, WITH_POSITIONS=with_positions)
-    key = key if is_unique else KeyType(key.bytes, 0)  # otherwise elements are only moved
+    key = key if is_unique else KeyType(key.bytes, 0)  # `compact` only moves elements
     src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS)
     arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
     shared = dynamic_smem_bytes(threads * _ITEMS * (key.bytes + 2 * with_positions), 1024)
@@ -110,7 +110,7 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
 
 
 def _alignment(bits, keep):
-    "Return `MAX_LOAD_BYTES` if the arrays begin at its multiples; `_V` if a thread can load `_V` elements; else 1"
+    "Return `MAX_LOAD_BYTES` if the arrays are aligned to it, `_V` if a thread can load `_V` elements at once, else 1"
     load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
     address, flags_address = bits.data_ptr(), 0 if keep is None else keep.data_ptr()
     if address % MAX_LOAD_BYTES == 0 and flags_address % MAX_LOAD_BYTES == 0:
@@ -153,10 +153,10 @@ _repeated_compact = repeated(_compact)
 
 
 def compact(
-    x,  # a tensor of a type of 1, 2, 4 or 8 bytes
+    x,  # a tensor with a dtype of 1, 2, 4 or 8 bytes
     keep,  # a bool tensor of its shape
     padded=False,  # True: do not wait for the GPU; return (a tensor of x.numel() elements, the number of selected ones)
-):  # a tensor of one axis
+):  # a 1-D tensor
     """Return the elements of `x` where `keep` is True, in their order, as `x[keep]` does (stream compaction).
 
         compact(x, x > 0)
@@ -171,9 +171,9 @@ def compact(
 
 def unique(
     x,  # a tensor of integers or floats
-    return_counts=False,  # True: return how often each element occurs, too
-):  # a sorted tensor of one axis; with `return_counts`: (elements, counts)
-    """Return the distinct elements, sorted, as `x.unique()` does: a sort, then a compaction. NaN differs from NaN.
+    return_counts=False,  # True: also return how often each element occurs
+):  # a sorted 1-D tensor; with `return_counts`: (elements, counts)
+    """Return the distinct elements, sorted, as `x.unique()` does: a sort, then a compaction. Each NaN is distinct.
 
         elements, counts = unique(x, return_counts=True)
 

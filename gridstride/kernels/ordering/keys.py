@@ -8,7 +8,7 @@ UNSIGNED, SIGNED, FLOATING = range(3)  # as in order.cuh
 
 
 class KeyType(NamedTuple):
-    "The properties of a type of keys that a kernel depends on"
+    "The properties of a key type on which a kernel depends"
 
     bytes: int
     kind: int
@@ -54,12 +54,12 @@ def check_axis(op_name, x, axis) -> int:
 
 
 def as_bits(x):
-    "Return a contiguous tensor as integers of the same size, without a copy"
+    "Reinterpret the bits of a contiguous tensor as integers of the same size, without a copy"
     return x.view(getattr(import_torch(), _INTEGERS[x.element_size()]))
 
 
 def move_last(x, axis):
-    "Return the tensor, contiguous, with this axis as the last one"
+    "Return a contiguous tensor with this axis moved to the end"
     return (x.movedim(axis, -1) if x.dim() else x.reshape(1)).contiguous()
 
 

@@ -18,7 +18,7 @@ __global__ void mark(const Key *x, unsigned char *keep, size_t size) {
 }
 
 // Computes the expected result on the CPU; for a compaction, only the elements that it keeps
-std::vector<Out> expected(const std::vector<Key> &x, size_t rows, size_t width) {
+std::vector<Out> compute_expected(const std::vector<Key> &x, size_t rows, size_t width) {
     std::vector<Out> out;
     std::vector<size_t> order(width);
     for (size_t r = 0; r < rows; r++) {
@@ -41,9 +41,9 @@ double run_case(int case_index, bool timed) {
     Key *x = allocate<Key>(size);
     Out *out = allocate<Out>(size);
     fill<<<(size + 255) / 256, 256>>>(x, size);
-    const std::vector<Out> expected_out = expected(read(x, size), rows, width);
-    return check_and_time(timed, [&] { fill_with_nan(out, expected_out.size()); }, [&] { launch(case_index, x, out); },
-                          [&] { require_equal(out, expected_out, rows, width); });
+    const std::vector<Out> expected = compute_expected(read(x, size), rows, width);
+    return check_and_time(timed, [&] { fill_with_nan(out, expected.size()); }, [&] { launch(case_index, x, out); },
+                          [&] { require_equal(out, expected, rows, width); });
 }
 
 int run() {

@@ -1,5 +1,5 @@
-"""`sort` and `argsort`: a stable radix sort. Short rows are sorted by a warp or a block each; longer rows by a pass per
-byte of the keys, in which blocks find their output positions by decoupled look-back (onesweep)."""
+"""`sort` and `argsort`: a stable radix sort. A warp or a block sorts each short row; longer rows take one pass per byte
+of the keys, in which blocks find their output positions by decoupled look-back (onesweep)."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -35,15 +35,15 @@ class SortProblem(NamedTuple):
         return max(self.key.bytes, self.value_bytes)
 
 
-# The larger a tile, the longer the runs of keys that its block writes, and the fewer tiles there are. The constants are
-# the fastest that were measured.
+# The larger a tile, the longer the runs of keys that its block writes, and the fewer tiles there are. These constants
+# were the fastest in measurements.
 class Tile(NamedTuple):
     "The tile of a block in a pass"
 
     threads: int
     items: int  # keys per thread
     min_blocks: int  # resident blocks per SM, for the compiler
-    separate: bool = True  # values have shared memory other than that of the keys
+    separate: bool = True  # values and keys have separate shared memory
 
 
 # payload -> bytes of a key or a value, whichever is larger -> `Tile`
@@ -52,14 +52,14 @@ _TILES = {
     'values': dict.fromkeys((1, 2, 4), Tile(384, 32, 2, False)) | {8: Tile(384, 20, 2, False)},
     'positions': {4: Tile(384, 26, 2), 8: Tile(384, 20, 2, False)},
 }
-_MIN_WAVES = 4  # of these tiles; with fewer, too many SMs would be idle in the last wave
+_MIN_WAVES = 4  # of tiles; with fewer waves, too many SMs would be idle in the last one
 _MEDIUM_TILES = {1: Tile(384, 22, 2), 2: Tile(384, 22, 2), 4: Tile(384, 22, 2), 8: Tile(384, 17, 2, False)}
 _SMALL_TILE = Tile(256, 8, 2)  # if medium tiles would leave SMs idle
 _PRE_HOPPER_TILE = Tile(256, 11, 2)  # older GPUs have less shared memory, a T4 64 KiB
 
 
 def _static_bytes(threads):
-    "Return the most static shared memory of a block: the counters of all warps, and some words per digit"
+    "Return an upper bound of the static shared memory of a block: the counters of all warps, and words per digit"
     return threads // 32 * _DIGITS * 4 + 2048
 
 
@@ -93,7 +93,7 @@ def _value_arguments(problem, index):
     if problem.payload == 'values':
         arrays[0] = arrays[0] if index else 'values'
         return 2, (UNSIGNED_TYPES[problem.value_bytes],) * 2, tuple(arrays)
-    # positions have 32 bits until the last pass; before it, half of the result is the second buffer
+    # positions have 32 bits until the last pass; until then, half of the result serves as the second buffer
     arrays = [f'{array}_32' if array == 'out_values' else array for array in arrays]
     is_last = index == passes - 1
     arrays = arrays[0] if index else 'x', 'out_values' if is_last else arrays[1]
@@ -135,7 +135,7 @@ def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (laun
 
 
 def _sort_long(problem, x, arrays):
-    "Sort rows by onesweep; `arrays`: `out`, and with a payload `values` and `out_values`"
+    "Sort rows with onesweep; `arrays`: `out`, and with a payload `values` and `out_values`"
     torch, key = import_torch(), problem.key
     vec_size = vector_width(x.data_ptr(), key.bytes, problem.rows, problem.width)
     kernel_launches, tiles = onesweep_launches(problem, vec_size, this_device())
@@ -174,7 +174,7 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
 
 
 def _sort_short(problem, x, arrays):
-    "Sort each row by a warp or a block; `arrays` as for `_sort_long`"
+    "Sort each row with a warp or a block; `arrays` as for `_sort_long`"
     unused = import_torch().empty(1, dtype=import_torch().int64, device=x.device)
     used = dict(out=x, values=x, out_values=x, positions=unused) | arrays
     if problem.payload == 'positions':
@@ -196,7 +196,7 @@ def _problem(x, axis, payload, value_bytes, descending):
 
 
 def _run(problem, x, values=None):
-    "Sort rows of bits; returns (keys, values), of which one may be None"
+    "Sort rows of `as_bits`; returns (keys, values), one of which may be None"
     torch = import_torch()
     arrays = dict(out=torch.empty_like(x))
     if problem.payload == 'values':
@@ -239,7 +239,7 @@ _repeated_sort = repeated(_sort)
 
 def sort(
     x,  # a tensor of integers or floats
-    values=None,  # a tensor of the same shape, of any of these types, which is permuted as `x` is
+    values=None,  # a tensor of integers or floats with the shape of `x`, which is permuted like `x`
     axis=-1,  # along which to sort
     descending=False,
 ):  # the sorted tensor; with `values`: (the sorted tensor, the permuted values)
@@ -275,7 +275,7 @@ def argsort(
     x,  # as for `sort`
     axis=-1,
     descending=False,
-):  # int64, of the shape of `x`
+):  # int64, with the shape of `x`
     """Return the indices that sort `x` along an axis, as `x.argsort(axis, stable=True)` does.
 
         argsort(x)
@@ -300,7 +300,7 @@ def explain_sort(
     if reason := _fallback_reason(problem):
         return Explanation((), reason)
     if not x.numel():
-        return Explanation((), 'there is nothing to sort')
+        return Explanation((), 'x is empty')
     if problem.width <= _MAX_SHORT:
         return Explanation(('sort_short_rows',), f'a warp sorts each row of up to {_MAX_SHORT} keys')
     if problem.width <= _MAX_ROW:

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the kernels that order and select: types, constants, and the text of `*.cuh`."""
+"""Assemble the CUDA C of the kernels that order and select: types, constants, and the contents of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -6,10 +6,10 @@ from .keys import KeyType
 from ..ptx import primitives
 from ..source_assembly import assemble_source, source_loader
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 UNSIGNED_TYPES = {1: 'unsigned char', 2: 'unsigned short', 4: 'unsigned', 8: 'unsigned long long'}  # of n bytes
-_PARTS = {  # kernel -> the texts that precede its own
+_INCLUDES = {  # kernel -> the files that precede its own
     'count_digits': ('order',),
     'onesweep': ('order', 'rank'),
     'sort_rows': ('order', 'rank'),
@@ -34,7 +34,7 @@ def kernel_source(
     "Return the source of a kernel with its types and constants"
     constants = (('KIND', key.kind), ('MANTISSA', key.mantissa), ('DESCENDING', descending), *constants)
     types = ('Bits', UNSIGNED_TYPES[key.bytes]), *types
-    preamble = ''.join(source(part) for part in _PARTS[name])
+    preamble = ''.join(source(included) for included in _INCLUDES[name])
     if name in ('compact_bulk', 'compact_resident'):
         preamble = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*_BULK_PRIMITIVES)
     return assemble_source(source(name), types, constants, preamble)
@@ -45,9 +45,10 @@ _DEFAULT_SMEM_BYTES = 48 * 1024  # static and dynamic; a kernel that needs more 
 
 def dynamic_smem_bytes(
     needed,  # bytes of dynamic shared memory
-    static,  # bytes of static shared memory, at most
+    static,  # upper bound of the bytes of static shared memory
 ) -> int:
-    """Return the dynamic shared memory to request: more than the default limit, which raises it, if the sum needs that.
+    """Return the dynamic shared memory to request. If the sum exceeds the default limit, that is more than this limit,
+    because such a request raises the limit.
 
     >>> dynamic_smem_bytes(40 * 1024, 16 * 1024) > 48 * 1024
     True"""

@@ -1,5 +1,5 @@
-"""`topk`: the kernel reads each row once, keeps the elements that may be among the first k, and sorts them by a bitonic
-network. torch computes a large k."""
+"""`topk`: the kernel reads each row once, keeps the elements that may be among the first k, and sorts them with a
+bitonic network. For a large k, torch selects."""
 
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ from ...utils import cdiv
 
 _MAX_K = 256  # for a larger k, torch is faster
 _ITEMS = 8  # elements per thread and iteration
-_MIN_BLOCK_ELEMENTS = 4096  # elements of a row per block, if several blocks share it
+_MIN_BLOCK_ELEMENTS = 4096  # elements per block of a row that is divided among several blocks
 
 
 def _fallback_reason(key, k, width):
@@ -34,7 +34,7 @@ def pow2_at_least(n):
 
 
 def _source(key, k, threads, vec_size, largest, reads_candidates=False, is_final=True, pdl=False):
-    "Return (source, bytes of shared memory) of the kernel; `reads_candidates`: those of another launch"
+    "Return (source, bytes of shared memory) of the kernel; `reads_candidates`: it merges those of another launch"
     items = max(vec_size, _ITEMS)
     min_capacity = k + min(k, threads) * items
     capacity = pow2_at_least(min_capacity)
@@ -108,8 +108,8 @@ def topk(
     axis=-1,
     largest=True,  # False: the smallest elements
 ):  # (values, indices), sorted; indices are int64
-    """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest. Of
-    equal elements the first ones are taken, and come first, unless torch selects, which it does for k above 256.
+    """Find the k largest elements along an axis and their indices, sorted, as `torch.topk` does: NaN is the largest.
+    Ties are broken by index, the lowest first, except for k above 256, where torch selects.
 
         values, indices = topk(logits, 8)
 
@@ -119,7 +119,7 @@ def topk(
 
 
 def _launch(bits, values, indices, key, k, width, largest):
-    "Launch for rows of bits"
+    "Launch the kernels for rows of `as_bits`"
     torch, rows = import_torch(), bits.numel() // width
     vec_size = vector_width(bits.data_ptr(), key.bytes, rows, width)
     kernel_launches, num_candidates = topk_launches(key, k, rows, width, largest, vec_size, this_device())
@@ -141,7 +141,7 @@ def explain_topk(
     if reason := _fallback_reason(key, k, width):
         return Explanation((), reason)
     if not x.numel() or not k:
-        return Explanation((), 'there is nothing to select')
+        return Explanation((), 'x is empty' if k else 'k is 0')
     launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, this_device())
     blocks = launches[0].scalars[2]
     reason = (

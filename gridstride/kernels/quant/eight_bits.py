@@ -101,7 +101,7 @@ def dp4a_launches(
 
 
 @lru_cache(1024)
-def _launcher(kernel_launch, device, backend):  # `device` is only a part of the cache key
+def _launcher(kernel_launch, device, backend):  # `device` is only part of the cache key
     "Return the launcher of the `wgmma` kernel; it passes the first arrays as tensor maps"
     mapped_args = [(i, box, 128) for i, box in enumerate(BOXES)]
     # kernel_launch[3:7]: scalars, grid, block, shared

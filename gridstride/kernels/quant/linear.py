@@ -109,7 +109,7 @@ class QuantLinear(torch.nn.Module):
         return _linear(*operands)
 
     def extra_repr(self):
-        "Return the text that the module's repr shows in parentheses"
+        "Return the string that the module's repr shows in parentheses"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         zeros = ', zeros=True' * (self.zeros is not None)
         return f'{shape}, bias={self.bias is not None}, kind={self.kind!r}, group={self.group!r}{zeros}'
@@ -125,7 +125,7 @@ class QuantLinear(torch.nn.Module):
             raise ValueError(f'the saved layer has format {state}; expected {expected}, the format of this layer')
 
     def _apply(self, fn, recurse=True):
-        "Apply `fn` to all tensors, as `module.to()` does, but keep dtypes of scales and zero points that kernels read"
+        "Apply `fn` to all tensors, as `module.to()` does, but keep scales and zero points in a dtype that kernels read"
         old_arrays = self.scales, self.zeros, self.matrix_scale
         super()._apply(fn, recurse)
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype

@@ -1,6 +1,6 @@
 // Computes y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
 // memory-bound, because w is read once. Defined above: BATCH_TILES (groups of 8 rows of x), TILES (tiles of 16 rows of
-// w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (warps that share the columns: split-K), IN_FLIGHT (steps
+// w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (split-K: warps that split the columns), IN_FLIGHT (steps
 // in flight per warp), BLOCKS (per SM), BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
 constexpr int ROWS = 16 * TILES * ROW_WARPS;                // rows of w per block
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
@@ -95,7 +95,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
                         add_scaled(total[i][c], d[i][c], decode_scales(current[i].scales[p]));
         }
     };
-    auto finish = [&](int row_block) {  // adds the partial sums of the warps that share the columns of w
+    auto finish = [&](int row_block) {  // adds the partial sums of the warps that split the columns of w
         #pragma unroll
         for (int i = 0; i < TILES; i++)
             #pragma unroll

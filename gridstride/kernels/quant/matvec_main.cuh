@@ -61,10 +61,10 @@ void check(int case_index, const std::vector<Elem> &x, const std::vector<unsigne
                 sum += p;
                 abs_sum += std::abs(p);
             }
-            double got = (float)y[(size_t)b * rows + row];
-            if (!(std::abs(got - sum) <= UNIT_ROUNDOFF * std::abs(sum) + 1e-6 * abs_sum)) {
+            double actual = (float)y[(size_t)b * rows + row];
+            if (!(std::abs(actual - sum) <= UNIT_ROUNDOFF * std::abs(sum) + 1e-6 * abs_sum)) {
                 printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, expected %g\n", NAME, batch, rows, columns, b,
-                       row, got, sum);
+                       row, actual, sum);
                 exit(1);
             }
         }

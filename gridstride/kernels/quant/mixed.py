@@ -1,8 +1,8 @@
 """GEMMs with a quantized matrix for many rows of x: a mixed-input GEMM on a Hopper GPU, and dequantization.
 
-`matvec` (module `packed`) is memory-bound, and the fastest for up to 16 rows. With more rows the tensor cores are
+`matvec` (module `packed`) is memory-bound, and is the fastest for up to 16 rows. With more rows the tensor cores are
 the limiter: `mixed_gemm.cuh` dequantizes w in registers, from which `wgmma` reads it. With very many rows, and on GPUs
-without `wgmma`, it is faster to dequantize w to memory and to let torch multiply.
+without `wgmma`, it is faster to dequantize w to memory and let torch multiply.
 """
 
 from functools import lru_cache
@@ -31,15 +31,15 @@ _STAGE_COLUMNS = 64  # columns of w per pipeline stage: half a step
 
 
 class MixedTile(NamedTuple):
-    "The tile of a block, and the number of blocks that share the columns of w (split-K)"
+    "The tile of a block, and the number of blocks among which the columns of w are divided (split-K)"
 
     BN: int  # rows of x
     WGS: int = 2  # consumer warpgroups, each with 64 rows of w
-    CK: int = 1  # split-K: the blocks of a cluster, which share the columns
+    CK: int = 1  # split-K: blocks of a cluster, each of which multiplies 1/CK of the columns
 
 
 def dequantizes_per_product(kind, tile) -> bool:
-    "Return whether w is dequantized a product at a time, not a stage at a time, for speed, as measured on an H200"
+    "Return whether w is dequantized by product instead of by stage, where that was faster on an H200"
     if tile.WGS == 2:
         return tile.BN >= 224 and tile.CK == 1
     return tile.BN >= 128 and kind != 'nf4'
@@ -79,19 +79,19 @@ def stages_of(tile, kind, group, has_zeros, rows) -> int:
 
 
 def _tiles_of(splits):
-    "Return the tiles whose columns are shared by so many blocks, one of `splits`"
+    "Return the tiles of all sizes, per number of splits in `splits`"
     heights = 64, 96, 128, 160, 192, 224, 256
     return tuple(MixedTile(BN, WGS, CK) for BN in heights for WGS in (1, 2) for CK in splits)
 
 
 TILES = _tiles_of((1, 2, 4, 8))
-# Clusters of five and six blocks use more SMs if w has few rows and many columns; fewer of them are resident
+# Clusters of five and six blocks use more SMs if w has few rows and many columns, but fewer of them are resident
 _OTHER_TILES, _RESIDENT_CLUSTERS = _tiles_of((5, 6)), {5: 20, 6: 16}  # blocks -> clusters, as measured on an H200
 _MIN_GAIN = 0.06  # of the estimate, because estimates differ from times
 
 
 class KindCost(NamedTuple):
-    "Times that depend on the kind of the weights, in microseconds"
+    "Times in microseconds that depend on the kind of the weights"
 
     launch: float  # per GEMM
     stage: float  # per stage, for any tile, if the tensor cores are not the limiter
@@ -107,14 +107,14 @@ _KIND_COSTS = dict(
     nf4=KindCost(3.12, 0.191, 0.106, 0.00129),
     fp8=KindCost(3.18, 0.165, 0.066, 0.00123),
 )
-# not fitted: kinds whose elements are dequantized with as many instructions
+# Not fitted: these kinds take as many instructions to dequantize as those on the right
 _KIND_COSTS |= dict(mxfp8=_KIND_COSTS['fp8'], nvfp4=_KIND_COSTS['int4'])
 _WAVE_US, _SPLIT_K_US = 2.85, 1.55  # per wave of blocks, per GEMM with split-K
 _STORE_ROW_US, _MERGE_ROW_US = 0.0051, 0.0094  # per row of x and warpgroup: stores by TMA, stores with split-K
 _W_BYTES_PER_US = 2.73e6
 # Dequantization to memory, and torch's GEMM, fitted to the same weights
 _UNPACK_US, _CODEBOOK_US, _UNPACK_BYTES_PER_US = 4.17, 2.1, 3.55e6
-_MIN_UNPACK_US = 50  # the overhead of Python's calls of both
+_MIN_UNPACK_US = 50  # the overhead of both calls from Python
 _TORCH_US, _TORCH_BYTES_PER_US, _TORCH_FLOP_PER_US = 4.17, 3.59e6, 7.9e8
 
 
@@ -146,7 +146,7 @@ def estimate_unpacked(kind, batch, rows, columns) -> float:
     return unpack_us + _TORCH_US + _overlapped_time(memory_us, 2 * w_elements * batch / _TORCH_FLOP_PER_US)
 
 
-_MAX_MATVEC_ROWS = 16  # rows of x for which `matvec` is chosen, at most
+_MAX_MATVEC_ROWS = 16  # `matvec` is chosen for at most this many rows of x
 
 
 @lru_cache(4096)
@@ -226,7 +226,7 @@ def _mapped_args(tile, kind, group, rows, has_zeros):
 
 
 @lru_cache(1024)
-def _mapped_launcher(kernel_launch, mapped_args, device, backend):  # `device` is only a part of the cache key
+def _mapped_launcher(kernel_launch, mapped_args, device, backend):  # `device` is only part of the cache key
     "Return the launcher of `multiply_mixed`, whose first arrays are passed as tensor maps"
     # kernel_launch[3:7]: scalars, grid, block, shared
     return MappedLauncher(

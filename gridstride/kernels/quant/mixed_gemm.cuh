@@ -8,10 +8,10 @@
 // computed, otherwise a stage while the one before it is computed: that is faster for small tiles, whose products take
 // less time than their dequantization.
 //
-// Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK (blocks of a cluster that share the columns:
-// split-K), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES (persistent
+// Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK (split-K: blocks of a cluster that split
+// the columns), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES (persistent
 // blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER (tiles of x
-// that blocks share), and the names of store_transposed.cuh and store_split_k.cuh.
+// that blocks process at the same time), and the names of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;

@@ -15,7 +15,7 @@ from ..ladder.rung import this_device
 from ..common import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
-# ways to choose scales: from the largest magnitude of a group, or by a search for the least squared error
+# how scales are chosen: from the largest magnitude of a group, or by a search for the least squared error
 FITS = 'absmax', 'mse'
 DEFAULT_GROUP = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> group; see `default_group`
 DEFAULT_GROUP |= {kind: BLOCK_FORMATS[kind].block for kind in KINDS if kind in BLOCK_FORMATS}
@@ -41,8 +41,8 @@ class PackedMatrix(NamedTuple):
 
 
 def default_group(kind, columns):
-    """Return the group of a kind: 'row', but for int4 128 columns and for NF4 64, or the largest smaller group that
-    divides the number of columns
+    """Return the default group of a kind: 'row', except 128 columns for int4 and 64 for NF4. If these do not divide the
+    number of columns, the largest smaller group that does.
 
     >>> [default_group('int4', columns) for columns in (4096, 1600, 1632)], default_group('int8', 1600)
     ([128, 64, 32], 'row')"""
@@ -149,8 +149,8 @@ def unpack(packed: PackedMatrix):  # (rows, columns) of float32
 
 
 @lru_cache(1024)
-def _cached_matvec_launches(device, backend, *problem):  # `device` and `backend` are only a part of the cache key
-    "Return `matvec_launches` on the current device; cached, because queries of the device take long"
+def _cached_matvec_launches(device, backend, *problem):  # `device` and `backend` are only part of the cache key
+    "Return `matvec_launches` on the current device; cached, because querying the device is slow"
     return matvec_launches(*problem, this_device())
 
 
@@ -197,7 +197,7 @@ def matvec(
     x,  # (batch, columns), contiguous, with the dtype of the scales: float16 or bfloat16; at most 64 rows
     packed,  # a `PackedMatrix`
     bias=None,  # (rows,)
-):  # (batch, rows), of the type of x
+):  # (batch, rows), with the dtype of x
     """Compute x @ w.T (+ bias) for a packed matrix w on tensor cores, with float32 accumulators.
 
         matvec(x, pack(w, 'int4'))

@@ -33,15 +33,16 @@ void check(int case_index, const Arrays &arrays) {
     int row_step = M > 1000 ? 211 : 1, column_step = N > 1000 ? 97 : 1;
     for (int r = 0; r < M; r += row_step)
         for (int c = 0; c < N; c += column_step) {
-            double sum = 0, abs_sum = 0, scale = (double)a_scales[r] * b_scales[c], got = (float)out[(size_t)r * N + c];
+            double sum = 0, abs_sum = 0, scale = (double)a_scales[r] * b_scales[c];
             for (int i = 0; i < K; i++) {
                 double p = (double)decode(a[(size_t)r * K + i]) * decode(b[(size_t)c * K + i]);
                 sum += p;
                 abs_sum += std::abs(p);
             }
-            if (!(std::abs(got - sum * scale) <= 0x1p-8 * std::abs(sum * scale) + TERM_TOLERANCE * abs_sum * scale)) {
-                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, expected %g\n", NAME, M, N, K, r, c, got,
-                       sum * scale);
+            double actual = (float)out[(size_t)r * N + c], expected = sum * scale;
+            if (!(std::abs(actual - expected) <= 0x1p-8 * std::abs(expected) + TERM_TOLERANCE * abs_sum * scale)) {
+                printf("FAIL %-34s %d x %d x %d: [%d, %d] is %g, expected %g\n", NAME, M, N, K, r, c, actual,
+                       expected);
                 exit(1);
             }
         }

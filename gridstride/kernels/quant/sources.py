@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the quantized GEMMs: types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the quantized GEMMs: types and constants, followed by the contents of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -7,7 +7,7 @@ from ..flash.sources import wgmma_from_registers
 from ..ptx import PTX, STORE_SPLIT_K, STORE_TRANSPOSED, primitives
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 # dtype -> (C type of a pair, bits of a pair of 128.0 or 1024.0, number of fraction bits, name in PTX)
 _FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}

@@ -115,7 +115,7 @@ def blocks_launch(
 
 
 @lru_cache(1024)
-def _prepare(problem, device, backend):  # `backend` is only a part of the cache key
+def _prepare(problem, device, backend):  # `backend` is only part of the cache key
     "Prepare the launch for `problem`, the arguments of `blocks_launch` without the `Device`"
     return prepare_launch(*blocks_launch(*problem, this_device()), device)
 

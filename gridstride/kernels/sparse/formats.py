@@ -114,7 +114,7 @@ def decompress(matrix: CompressedMatrix):  # (rows, columns)
 def to_words(
     metadata,  # (rows, columns/4) of uint8
 ):  # (tiles along rows, tiles along columns, 4 warps, 32 lanes, 2 words) of int32
-    "Convert metadata to the order in which the kernels load it; groups of padding have positions 0 and 1"
+    "Convert metadata to the order in which the kernels load it; padding groups have positions 0 and 1"
     rows, groups = metadata.shape
     nibbles = torch.nn.functional.pad(
         metadata, (0, -groups % (TILE_COLUMNS // 4), 0, -rows % TILE_ROWS), value=FIRST_TWO_NIBBLE

@@ -12,7 +12,7 @@ from ...utils import backend
 
 
 @lru_cache(1024)
-def _launcher(kernel_launch, boxes, device, backend):  # `device` is only a part of the cache key
+def _launcher(kernel_launch, boxes, device, backend):  # `device` is only part of the cache key
     "Return the launcher of a `KernelLaunch`; each source is compiled once"
     kernel = rung.compile_kernel(kernel_launch.src, kernel_launch.name, backend)
     mapped_args = [(i, box, swizzle) for i, (box, swizzle) in enumerate(boxes)]

@@ -102,6 +102,6 @@ class TwoFourLinear(torch.nn.Module):
         return _linear(*operands)
 
     def extra_repr(self):
-        "Return the text that the module's repr shows in parentheses"
+        "Return the string that the module's repr shows in parentheses"
         shape = f'in_features={self.in_features}, out_features={self.out_features}'
         return f'{shape}, bias={self.bias is not None}' + ', ordered=True' * (self.order is not None)

@@ -102,8 +102,8 @@ __global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n,
         sum += p;
         abs_sum += fabs(p);
     }
-    double got = (float)y[KIND == CSR ? (size_t)r * n + c : (size_t)c * rows + r];
-    if (!(fabs(got - sum) <= UNIT_ROUNDOFF * fabs(sum) + 16 * 0x1p-24 * abs_sum)) atomicAdd(wrong, 1);
+    double actual = (float)y[KIND == CSR ? (size_t)r * n + c : (size_t)c * rows + r];
+    if (!(fabs(actual - sum) <= UNIT_ROUNDOFF * fabs(sum) + 16 * 0x1p-24 * abs_sum)) atomicAdd(wrong, 1);
 }
 
 // Exits if a result is wrong; checks all elements of small results.
@@ -114,9 +114,9 @@ void check(int case_index, const Matrix &w, const Elem *x, const Elem *y) {
     OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
     dim3 grid((rows / row_step + 256) / 256, (n + x_step - 1) / x_step);
     compare<<<grid, 256>>>(w, x, y, rows, n, k, row_step, x_step, wrong);
-    int got = read(wrong);
-    if (!got) return;
-    printf("FAIL %-34s %dx%d, %d: %d elements are wrong\n", NAME, rows, k, n, got);
+    int num_wrong = read(wrong);
+    if (!num_wrong) return;
+    printf("FAIL %-34s %dx%d, %d: %d elements are wrong\n", NAME, rows, k, n, num_wrong);
     exit(1);
 }
 

@@ -1,11 +1,11 @@
-"""Assemble the CUDA C of the SpMM kernels: PTX wrappers, types and constants, followed by the text of `*.cuh`."""
+"""Assemble the CUDA C of the SpMM kernels: PTX wrappers, types and constants, followed by the contents of `*.cuh`."""
 
 from functools import lru_cache
 
 from ..ptx import PTX, STORE_SPLIT_K, STORE_TRANSPOSED, primitives, wgmma
 from ..source_assembly import C_TYPES, source_loader, assemble_source
 
-source = source_loader(__package__)  # source(name) -> the text of name.cuh
+source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
@@ -55,8 +55,8 @@ def hopper_source(
     "Return the source of an SpMM on a Hopper GPU"
     preamble = (PTX + mma_functions).replace('bf16', F16_TYPES[dtype])
     types = (('Elem', C_TYPES[dtype]),)
-    text = '\n'.join((store, *map(source, file_names)))
-    return assemble_source(text, types, constants, preamble)
+    body = '\n'.join((store, *map(source, file_names)))
+    return assemble_source(body, types, constants, preamble)
 
 
 @lru_cache(1024)

@@ -1,5 +1,5 @@
 """Multiply by a 2:4 sparse matrix: with `wgmma.sp` on a Hopper GPU, in persistent blocks or with split-K; with `mma.sp`
-for few rows of x and on other GPUs from Ampere on."""
+for few rows of x and on other GPUs since Ampere."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -228,7 +228,7 @@ def few_rows_launch(dtype, rows, n, k, has_bias, sms) -> KernelLaunch:
 
 
 @lru_cache(1024)
-def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only a part of the cache key
+def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only part of the cache key
     "Prepare the launch for `problem`, the arguments of `mma_sp_launch`"
     dtype, rows, n, k, has_bias = problem
     if _is_few_rows_faster(rows, n) and not (use_mma_sp or tile):

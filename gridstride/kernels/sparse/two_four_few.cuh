@@ -1,5 +1,5 @@
-// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k and few rows of x, by `mma.sp`. The product is
-// memory-bound: each byte of w is loaded once, straight into registers, and the warps of a block share the columns of
+// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k and few rows of x, with `mma.sp`. The product is
+// memory-bound: each byte of w is loaded once, straight into registers, and the warps of a block split the columns of
 // 16 rows of w, so that many loads are in flight. `values` (rows x k/2) has the nonzero elements, `metadata` their
 // positions, two words per thread and 128 elements along k. x is n x k, y is n x rows. Defined above: N_TILES (tiles of
 // 8 rows of x), WARPS, BIAS, Elem (a 16-bit float), and mma_sp.

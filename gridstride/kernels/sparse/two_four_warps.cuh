@@ -1,7 +1,7 @@
-// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, by `mma.sp`, for GPUs from Ampere on. `values` (rows
-// x k/2) has the nonzero elements, `metadata` their positions, one word per thread and 64 elements along k. x is n x k,
-// y is n x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64. Defined above:
-// STAGES, BIAS, Elem (a 16-bit float), and mma_sp.
+// Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, with `mma.sp`, for Ampere and later GPUs. `values`
+// (rows x k/2) has the nonzero elements, `metadata` their positions, one word per thread and 64 elements along k. x is
+// n x k, y is n x rows. A block computes 128 rows of w by 128 rows of x, each of its eight warps 32 by 64. Defined
+// above: STAGES, BIAS, Elem (a 16-bit float), and mma_sp.
 constexpr int BM = 128, BN = 128, BK = 64;
 constexpr int A_ROW_BYTES = BK/2*2 + 16, B_ROW_BYTES = BK*2 + 16;   // padded against bank conflicts
 constexpr int A_BYTES = BM*A_ROW_BYTES, STAGE_BYTES = A_BYTES + BN*B_ROW_BYTES;
