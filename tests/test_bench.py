@@ -575,8 +575,8 @@ def test_what_cannot_be_read_is_found():
     ax.plot([0, 1], [0, 1])
     for x, words in ((.5, 'first'), (.52, 'second'), (.97, 'far too long for this place')): ax.text(x, .5, words)
     ax.set_title('tiny', fontsize=8)
-    assert plots.illegible_labels(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes",
-                                 "'first' and 'second' cover each other"]
+    assert plots.illegible_labels(fig) == [
+        "'tiny' has 8 points", "'far too long for this place' extends beyond its axes", "'first' and 'second' overlap"]
     plt.close(fig)
 
 

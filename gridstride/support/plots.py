@@ -1,9 +1,9 @@
 """One style for all plots: readable text, colours that colour-blind readers can distinguish, an opaque background.
 
 `plots.use()` sets it for a notebook; plots of the package always have it. In a notebook a plot is also an SVG image,
-which has dark colours on a dark page. `label_points` labels points so that no label covers another one or leaves the
-axes. `illegible_labels` lists illegible text. To keep notebooks small, plots of many points are rasterized in the SVG
-image, and images of many colours are reduced to 256.
+which has dark colours on a dark page. `label_points` labels points so that no label overlaps another one or extends
+beyond the axes. `illegible_labels` lists illegible text. To keep notebooks small, plots of many points are rasterized
+in the SVG image, and images of many colours are reduced to 256.
 """
 
 import re
@@ -142,7 +142,7 @@ def _svg_of(figure):
 
     buffer = StringIO()
     no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
-    dpi = _RASTER_DPI if _rasterize_crowds(figure) else figure.dpi
+    dpi = _RASTER_DPI if _rasterize_if_many_shapes(figure) else figure.dpi
     with matplotlib.rc_context({'svg.hashsalt': 'gridstride'}):
         figure.savefig(buffer, format='svg', bbox_inches='tight', metadata=no_metadata, dpi=dpi)
     return buffer.getvalue()
@@ -163,8 +163,8 @@ def _num_shapes(artist):
     return artist.get_array().size if isinstance(artist, QuadMesh) else len(artist.get_offsets())
 
 
-def _rasterize_crowds(figure):
-    "Rasterize the points and cells of a figure if there are too many; return whether there are"
+def _rasterize_if_many_shapes(figure):
+    "Rasterize the points and cells of a figure if there are more than `MAX_SHAPES`; return whether there are"
     from matplotlib.collections import PathCollection, QuadMesh
     from matplotlib.lines import Line2D
 
@@ -174,10 +174,10 @@ def _rasterize_crowds(figure):
         for artist in ax.get_children()
         if isinstance(artist, (Line2D, PathCollection, QuadMesh))
     }
-    is_crowded = sum(counts.values()) > MAX_SHAPES
+    has_many_shapes = sum(counts.values()) > MAX_SHAPES
     for artist, count in counts.items():
-        artist.set_rasterized(is_crowded and count > 0)
-    return is_crowded
+        artist.set_rasterized(has_many_shapes and count > 0)
+    return has_many_shapes
 
 
 _MAX_EXACT_BYTES = 50_000  # of a PNG image; a larger one, such as noise, is reduced to 256 colours
@@ -243,7 +243,7 @@ def label_points(
     ax,  # the axes, with their limits and scales already set
     points,  # a list of (name, x, y), in the units of the axes
 ):
-    "Label each point inside the axes, at a position where the label does not cover other labels, points and lines"
+    "Label each point inside the axes, at a position where the label does not overlap other labels, points and lines"
     ax.figure.canvas.draw()
     axes_box = ax.get_window_extent()
     occupied_boxes = [_marker_box(ax, x, y) for _, x, y in points]
@@ -317,18 +317,18 @@ def _texts(fig):
 def illegible_labels(
     fig,  # a matplotlib figure
 ) -> list:  # of sentences
-    "List illegible labels of a plot: they are too small, leave their axes, or cover each other"
+    "List illegible labels of a plot: they are too small, extend beyond their axes, or overlap"
     fig.canvas.draw()
     texts = list(_texts(fig))
     annotations = {t for ax in fig.axes for t in ax.texts}
     too_small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in texts if t.get_size() < MIN_FONT_SIZE]
     points_outside = [
-        f'{t.get_text()!r} leaves its axes'
+        f'{t.get_text()!r} extends beyond its axes'
         for t, b in texts
         if t in annotations and _overhang(b, t.axes.get_window_extent()) > 1
     ]
     overlapping = [
-        f'{a.get_text()!r} and {b.get_text()!r} cover each other'
+        f'{a.get_text()!r} and {b.get_text()!r} overlap'
         for (a, box_a), (b, box_b) in combinations(texts, 2)
         if _overlap_area(box_a, box_b) > 0.05 * min(box_a.width * box_a.height, box_b.width * box_b.height)
     ]

@@ -32,8 +32,8 @@ from ..sim.arguments import convert_arguments
 from ..sim.memory import View
 from ..sim.records import Records
 from ..support.array_memory import address, byte_bounds, strided_view
-from .codegen.expressions import Expressions
 from .codegen.code import PRIMARY, Code
+from .codegen.expressions import Expressions
 from .kernel import translate
 from .launcher import HOST_GUARD
 from .lowering import Unit, convert
