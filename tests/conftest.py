@@ -47,6 +47,25 @@ def pytest_runtestloop():
     gc.enable()
 
 
+def num_full_collections(): return gc.get_stats()[2]['collections']
+
+
+num_collections_seen = 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """Exempt what outlives a test from later garbage collections, once the test has caused a full one. The package
+    collects after every 16 modules that it loads, which takes a second in a process with the objects of many tests."""
+    global num_collections_seen
+    result = yield
+    if num_full_collections() > num_collections_seen:
+        gc.collect()
+        gc.freeze()
+        num_collections_seen = num_full_collections()
+    return result
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session):
     """Import part of the test modules in each worker, so that together they rewrite the assertions of all edited
