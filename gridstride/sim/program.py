@@ -132,7 +132,7 @@ class Program:
             ctx.program, ctx.call_sites = caller_state
 
     def _complete(self, args, keywords):
-        "Return one argument per parameter: those of the call, and defaults; raises `TypeError` if they do not fit"
+        "Return one argument per parameter: those of the call, and defaults; raises `TypeError` for a mismatch"
         other_params = self.params[len(args) :]
         values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **keywords}
         if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):

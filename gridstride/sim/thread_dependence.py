@@ -1,7 +1,8 @@
 """Finds out whether an index depends on the thread, such as `i - 1` after `i = cuda.grid(1)`.
 
 In a launch of several threads such an index has a value per lane. With one lane every value is a scalar, so only the
-source shows it. The analysis follows assignments within a function; its parameters do not count.
+source shows it. The analysis follows assignments within a function; it assumes that parameters do not depend on the
+thread.
 """
 
 import ast

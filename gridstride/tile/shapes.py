@@ -199,13 +199,13 @@ def split(a):
     "Split a block into two along its last axis, which must have size 2"
     if not a.data.ndim or a.data.shape[-1] != 2:
         raise compile_error(f'the last axis of the block of tl.split must have size 2; got shape {list(a.data.shape)}')
-    return map_elements(a, lambda a: a[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
+    return map_elements(a, lambda pairs: pairs[..., 0][()]), map_elements(a, lambda pairs: pairs[..., 1][()])
 
 
 def interleave(a, b):
     "Interleave the elements of two blocks along the last axis"
     pairs = join(a, b)
-    return map_elements(pairs, lambda a: a.reshape(*a.shape[:-2], -1))
+    return map_elements(pairs, lambda data: data.reshape(*data.shape[:-2], -1))
 
 
 def flip(x, dim=None):
