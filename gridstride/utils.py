@@ -75,7 +75,7 @@ def _as_numpy(x):
     return x, x.dtype.name
 
 def _match_dtypes(got, want):
-    "Convert both as `_as_numpy` does; a number or a list gets the dtype of the other one, if that fits"
+    "Convert both as `_as_numpy` does; a number or a list gets the dtype of the other operand, if that fits"
     (g, g_dtype), (w, w_dtype) = _as_numpy(got), _as_numpy(want)
     lacks_dtype = [not hasattr(x, 'dtype') for x in (got, want)]
     if all(lacks_dtype):
