@@ -411,6 +411,6 @@ def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
     said[:] = ['nothing that is measured here']
     capsys.readouterr()
     print_on_gpu('06_a', show, 'source')
-    assert (capsys.readouterr().out == 'This needs an NVIDIA GPU, and none is here. '
+    assert (capsys.readouterr().out == 'This needs an NVIDIA GPU, and none was found. '
                                        'What follows was recorded on an NVIDIA H100, 2026-11-21\n1.63 ms\n')
     with pytest.raises(Unavailable, match='another source'): print_on_gpu('06_a', show, 'another')

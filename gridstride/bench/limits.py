@@ -1,6 +1,6 @@
 """The measured ceilings of a machine: the rates of a copy, of reads, and of matrix products of each type.
 
-No program reaches the rates of a data sheet. So a kernel is compared with the rates that a copy, a read-only kernel and
+No program reaches the rates in a data sheet. So a kernel is compared with the rates that a copy, a read-only kernel and
 the vendor's matrix product reach on this machine. These ceilings are measured once per GPU, driver and version of
 PyTorch, and cached.
 """
@@ -178,7 +178,7 @@ def ceilings(
 
         ceilings()['copy']  # GB/s"""
     if not key and backend() == 'sim':
-        print(f'No GPU is here, so the ceilings are not this machine\'s: {H100.mark}')
+        print(f"No GPU was found, so these are not this machine's ceilings: {H100.mark}")
         return H100
     path = cache_dir() / 'ceilings.json'
     key = key or _this_machine()

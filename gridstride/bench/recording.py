@@ -39,8 +39,8 @@ __all__ = [
     'Unavailable',
     'no_gpu',
     'machine',
-    'mark',
-    'brief_mark',
+    'provenance',
+    'brief_provenance',
     'mime_representations',
     'Recording',
     'recorded_file',
@@ -101,16 +101,16 @@ def machine(
     return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
 
 
-def brief_mark(machine_info: dict) -> str:  # as `machine` returns it
+def brief_provenance(machine_info: dict) -> str:  # as `machine` returns it
     "Return the GPU and date of a recording, for the title of a table or plot"
     gpu_text = f"on an {machine_info['gpu']}, " if machine_info['gpu'] else ''
     return f"recorded {gpu_text}{machine_info['date']}"
 
 
-def mark(machine_info: dict) -> str:  # as `machine` returns it
-    "Return the line that marks a recording"
+def provenance(machine_info: dict) -> str:  # as `machine` returns it
+    "Return the provenance of a recording: GPU, date and versions"
     versions = ', '.join(f'{k} {v}' for k, v in machine_info['versions'].items())
-    return f'{brief_mark(machine_info)} ({versions})' if versions else brief_mark(machine_info)
+    return f'{brief_provenance(machine_info)} ({versions})' if versions else brief_provenance(machine_info)
 
 
 # A value is stored in each MIME type in which a notebook can show it (text, HTML, SVG, PNG), and also as data if JSON
@@ -170,13 +170,13 @@ class Recording:
     @property
     def mark(self) -> str:
         "The line with the GPU, the date and the versions"
-        return mark(self.made)
+        return provenance(self.made)
 
     def __repr__(self):
         return f"{self.forms['text/plain']}\n[{self.mark}]"
 
     def _html(self):
-        "Return the HTML that a notebook shows, with the mark below it; None if there is only text"
+        "Return the HTML that a notebook shows, with the provenance below it; None if there is only text"
         html = self.forms.get('text/html') or self.forms.get('image/svg+xml')
         if not html and 'image/png' in self.forms:
             html = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
@@ -301,7 +301,7 @@ def recorded(
     make,  # called without arguments: returns the value, or raises `Unavailable`
     *parts,  # everything that determines the result: sources, functions, sizes; see `keys.key`
     save=None,  # value of `make` -> JSON data; None: the value itself, if JSON can represent it
-    load=None,  # (JSON data, mark) -> the value on other machines; None: a `Recording`
+    load=None,  # (JSON data, provenance) -> the value on other machines; None: a `Recording`
     tools=None,  # versions of other programs that are used, or a function that returns them
     folder='recorded',  # of recordings
 ):
@@ -335,21 +335,21 @@ def recorded(
     return value
 
 
-_printed = set()  # the reasons and marks that were printed; each is printed only once
+_printed = set()  # the reasons and provenances that were printed; each is printed only once
 _last_origin = 'here'  # of the values that `recorded` returned last: 'here', 'recorded'
 _last_machine = None  # `made` of the recording that `recorded` returned last, None for a value that was computed here
 
 
 def _replay(name, recording_key, folder, reason):
-    "Print the reason and the mark, and return the recording. Raises Unavailable if there is none"
+    "Print the reason and the provenance, and return the recording. Raises Unavailable if there is none"
     try:
         recording = read(name, recording_key, folder)
     except Unavailable as e:
         raise Unavailable(f'{reason}; and {e}') from None
     sentence = f'{reason}. '  # a string, because a reason may be an error, and equal errors are different objects
-    short_mark = f'R{brief_mark(recording.made)[1:]}, as above'
-    shown_mark = short_mark if recording.mark in _printed else f'What follows was {recording.mark}'
-    print(f"{'' if sentence in _printed else sentence}{shown_mark}")
+    short_provenance = f'R{brief_provenance(recording.made)[1:]}, as above'
+    shown_provenance = short_provenance if recording.mark in _printed else f'What follows was {recording.mark}'
+    print(f"{'' if sentence in _printed else sentence}{shown_provenance}")
     _printed.update((sentence, recording.mark))
     return recording
 
@@ -360,7 +360,7 @@ def no_gpu() -> str:
 
     if backend() == 'gpu':
         return ''
-    return 'no GPU is used (GRIDSTRIDE_BACKEND is sim)' if gpu_count() else 'no GPU is here'
+    return 'no GPU is used (GRIDSTRIDE_BACKEND is sim)' if gpu_count() else 'no GPU was found'
 
 
 def _require_gpu():
@@ -406,11 +406,11 @@ def print_on_gpu(
     print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
 
 
-# The titles of tables and plots contain this mark, too, because they may be shown without the printed line.
+# The titles of tables and plots contain the provenance, too, because they may be shown without the printed line.
 def made_on() -> str:
     "Return the GPU and date of the last value that `recorded` returned, for the title of a table or plot"
     if _last_machine:
-        return brief_mark(_last_machine)
+        return brief_provenance(_last_machine)
     this_machine = machine()
     return ', '.join(filter(None, [this_machine['gpu'], this_machine['date']]))
 
@@ -489,7 +489,7 @@ def claim(
     measured,  # the value, measured here or recorded; None if it was not measured
     high,  # the expected maximum; None: no maximum
     unit='',  # of these values: 'x' for a speedup, '%', 'ms', 'GB/s', 'TFLOP/s'
-    mark=None,  # of the recording of `measured`, '' if it was measured here; None: as for the last value of `recorded`
+    mark=None,  # provenance of `measured` if it was recorded, '' if not; None: as for the last value of `recorded`
     guess=None,  # the reader's guess, which is printed, too; `...` while there is none
     where=REFERENCE_GPU,  # the GPU on which the range was measured
 ):
@@ -511,7 +511,7 @@ def expected(
     mark=None,
     guess=None,
 ) -> str:
-    """Return a claim as the text of a table's cell: the expected range, and whether the value is out of it.
+    """Format a claim for a cell of a table: the expected range, and whether the value is out of it.
 
         Table(['<kernel', 'ms', EXPECTED], [['tiled', f'{ms:.2f}', expected(1.1, ms, 1.4, 'ms')]])
 
@@ -520,7 +520,7 @@ def expected(
 
 
 def _expected_text(low, measured, high, unit, mark, guess, over=''):
-    "Return the text of `expected`. The measured value is part of it if it is a speedup over another row, `over`"
+    "Format `expected`; the measured value is included if it is a speedup over another row, `over`"
     actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
     if not (holds := _within(low, measured, high)) and _is_enforced(mark):
         raise AssertionError(f'The text expects {_range(low, high, unit)}, but this is {actual}')
@@ -584,7 +584,7 @@ class Expectations:
 
     @property
     def expectations(self):
-        "Row -> the claims about it, as text"
+        "Row -> the formatted claims about it"
         return self.__dict__.setdefault('_expectations', {})
 
     @property

@@ -107,7 +107,7 @@ class Roofline(Expectations):
         self.points = points
         self.roof = roof
         self.peak = peak
-        self.mark = mark  # of the recording that it was read from; empty: measured here
+        self.mark = mark  # provenance of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
         "Return the values as JSON data, for a recording"
@@ -115,7 +115,7 @@ class Roofline(Expectations):
 
     @classmethod
     def load(cls, data, mark=''):
-        "Return the `Roofline` from the data of `plain`; `mark`: of the recording"
+        "Return the `Roofline` from the data of `plain`; `mark`: the provenance of the recording"
         roof = limits.Ceilings(data['roof'], recorded=True)
         return cls([Point(*p) for p in data['points']], roof, data['peak'], mark)
 

@@ -89,7 +89,7 @@ class Comparison(Expectations):
         self.ratios = ratios
         self.baseline = baseline
         self.size = size
-        self.mark = mark  # of the recording that it was read from; empty: measured here
+        self.mark = mark  # provenance of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
         "Return the values as JSON data, for a recording"
@@ -99,7 +99,7 @@ class Comparison(Expectations):
 
     @classmethod
     def load(cls, data, mark=''):
-        "Return the `Comparison` from the data of `plain`; `mark`: of the recording"
+        "Return the `Comparison` from the data of `plain`; `mark`: the provenance of the recording"
         timings = {name: StoredTiming(**t) for name, t in data['timings'].items()}
         return cls(timings, data['ratios'], data['baseline'], data['size'], mark)
 

@@ -7,7 +7,7 @@ import pytest
 from gridstride.bench import recording
 from gridstride.bench.keys import key
 from gridstride.bench.recording import (
-    Unavailable, mime_representations, is_recording, machine, mark, read, recorded, write)
+    Unavailable, mime_representations, is_recording, machine, provenance, read, recorded, write)
 from found import names
 
 
@@ -37,8 +37,8 @@ def test_what_has_no_stable_text_is_refused():
 
 def test_a_mark_says_where_when_and_with_what():
     made = dict(gpu='NVIDIA A1', date='2026-01-02', versions={'torch': '2.0', 'ncu': '2025.3'})
-    assert names(mark(made), 'recorded', 'NVIDIA A1, 2026-01-02 (torch 2.0, ncu 2025.3)')
-    assert mark({**made, 'gpu': None, 'versions': {'nvcc': '13.0'}}) == 'recorded 2026-01-02 (nvcc 13.0)'
+    assert names(provenance(made), 'recorded', 'NVIDIA A1, 2026-01-02 (torch 2.0, ncu 2025.3)')
+    assert provenance({**made, 'gpu': None, 'versions': {'nvcc': '13.0'}}) == 'recorded 2026-01-02 (nvcc 13.0)'
 
 
 def test_a_recording_knows_the_versions_of_what_is_installed(monkeypatch):
