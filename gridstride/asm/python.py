@@ -94,7 +94,7 @@ def _captured_values(function):
 
 
 def _key_of_value(value, visited_functions):
-    "Return a text that identifies the value of a captured variable"
+    "Return a string that identifies the value of a captured variable"
     function = unwrap_kernel(value)
     if isinstance(function, types.FunctionType):
         return '' if function in visited_functions else _key_of_function(function, visited_functions)

@@ -186,7 +186,7 @@ class CheckedTests:
         for f in findings:
             f.test = item.nodeid
         self.totals['findings'] += len(findings)
-        text = '\n\n'.join(_test_text(f, call.excinfo if f is finding else None) for f in findings)
+        text = '\n\n'.join(_failure_text(f, call.excinfo if f is finding else None) for f in findings)
         if report.passed or finding:
             report.outcome, report.longrepr = 'failed', text
         else:
@@ -253,7 +253,7 @@ def _replay_line(test, schedule):
     return f"To reproduce it: pytest '{test}' --gridstride{replay}"
 
 
-def _test_text(finding, excinfo):
+def _failure_text(finding, excinfo):
     "Format a finding as the failure of a test"
     from .formats import details, location_text
 

@@ -1,6 +1,6 @@
 """Schedules: the orders in which blocks and threads run.
 
-A schedule is `forward`, `reverse` or `shuffle:SEED`. They are run in this order, from simple to complex, so the first
+A schedule is `forward`, `reverse` or `shuffle:SEED`. Schedules run in this order, from simple to complex, so the first
 one with a finding is the simplest that reproduces it. `shuffle:SEED:SWAPS` swaps at most SWAPS random pairs; all other
 threads run in order."""
 
@@ -68,7 +68,7 @@ def shrink_sizes(
     reproduces,  # a function of sizes that returns whether a launch with them has the finding
     min_size=1,
 ) -> dict:
-    """Return smaller sizes that still reproduce a finding; decreasing any of them by one does not.
+    """Return the smallest sizes found that still reproduce a finding: decreasing any of them by one does not.
 
     >>> shrink_sizes(dict(n=1000, block=256), lambda sizes: sizes['n'] > 10 and sizes['block'] > 1)
     {'n': 11, 'block': 2}"""
@@ -90,7 +90,7 @@ def minimize_swaps(
     reproduces,  # a function of a schedule that returns whether it reproduces the finding
     max_swaps=4096,  # a shuffle that needs more swaps is returned unchanged
 ) -> Schedule:
-    """Return a schedule with few swaps that still reproduces a finding; with one swap fewer it does not.
+    """Return a schedule with few swaps that still reproduces a finding; with one swap fewer, it does not.
 
     >>> str(minimize_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
     'shuffle:3:5'"""

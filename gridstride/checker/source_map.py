@@ -78,7 +78,7 @@ def _cuda_files(folder):
 
 
 def _read(file):
-    "Return the text of a file; '' if it cannot be read"
+    "Read a file; return '' if it cannot be read"
     try:
         return Path(file).read_text(encoding='utf-8', errors='replace')
     except OSError:

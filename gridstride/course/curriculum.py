@@ -1288,7 +1288,7 @@ def _pages_with_links(root):
 def generated_texts(
     root,  # of the repository
 ) -> dict:  # {path: text}
-    "Return the text of each page and notebook with its generated parts updated, as `--write` writes it"
+    "Return the content of each page and notebook with its generated parts updated, as `--write` writes it"
     page_texts = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
     page_texts[readme] = _insert_table(page_texts[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')

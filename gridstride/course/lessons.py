@@ -404,7 +404,7 @@ def main(
         return print(_USAGE) or 0
     if command not in ('run', 'progress', 'trust'):
         return print(_USAGE, file=sys.stderr) or 2
-    if command != 'run' and {'-h', '--help'} & set(arguments):  # `run` has a help of its own
+    if command != 'run' and {'-h', '--help'} & set(arguments):  # `run` has its own help
         return print(_USAGE) or 0
     try:
         if command == 'trust':

@@ -469,7 +469,7 @@ def _lines_of_calls(finding, file, sources):
 
 
 def _name_local(finding, line):
-    "Set the array whose index is out of bounds, and the kind of access, from the text of the line"
+    "Set the array whose index is out of bounds, and the kind of access, from the source line"
     column = _learners_column(finding, line)
     finding.fields = dict(finding.fields, access=access_at(line, column))
     if array := array_at(line, column):

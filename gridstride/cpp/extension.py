@@ -143,7 +143,7 @@ def _join(files, folders):
 
 
 def _expand(file, folders, expanded_files):
-    "Return the text of a file in which its own headers are expanded, except those in `expanded_files`"
+    "Return the source of a file with its own headers expanded, except those in `expanded_files`"
 
     def expand_include(match):
         path = next(

@@ -223,7 +223,7 @@ class RuntimeFinding:
 
         The emulator runs one thread up to a barrier, then the next, so the order in which it finds the accesses is
         arbitrary. Lines after the last barrier count as earlier than lines before it, because the latter belong to the
-        next iteration of a loop, or to the next call of a function. `line_of(n)` returns the text of line n."""
+        next iteration of a loop, or to the next call of a function. `line_of(n)` returns source line n."""
         barrier, other_access = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other_access or _is_other_file(self.file, self.other_file):
             return

@@ -32,7 +32,7 @@ class Module(Library):
         self.command = '\n'.join(' '.join(command) for command in build_result.commands)
 
     def sources(self) -> dict:  # file name -> text
-        "Return the text of each compiled file; a learner's header has the text before rewriting"
+        "Return the source of each compiled file; that of a learner's header is from before rewriting"
         folder = Path(self.build_directory)
         if not folder.is_dir():  # the cache was emptied
             return {f'{self.__name__}.cu': self.src or ''}

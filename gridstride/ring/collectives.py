@@ -339,7 +339,7 @@ def _gather(x):
 
 
 def _add_in_order(tensors):
-    "Add tensors in float32, one after the other, and round once"
+    "Add tensors in float32, one after another, and round once"
     total = torch.zeros(tensors[0].shape, dtype=torch.float32, device=tensors[0].device)
     for tensor in tensors:
         total += tensor

@@ -143,11 +143,11 @@ def slowed(
 
 # The results of attention to two disjoint parts of the keys determine the result for both parts: lse is the logarithm
 # of the sum of both sums of exponentials, and out is the mean of both outputs, weighted by these sums.
-def _merge_plain(out, lse, part, part_lse):
+def _merge_plain(out, lse, partial_out, partial_lse):
     "Merge with torch, in place"
-    merged_lse = torch.logaddexp(lse, part_lse)
-    weight, part_weight = (lse - merged_lse).exp()[..., None], (part_lse - merged_lse).exp()[..., None]
-    out.copy_(out * weight.to(out.dtype) + part.to(out.dtype) * part_weight.to(out.dtype))
+    merged_lse = torch.logaddexp(lse, partial_lse)
+    weight, partial_weight = (lse - merged_lse).exp()[..., None], (partial_lse - merged_lse).exp()[..., None]
+    out.copy_(out * weight.to(out.dtype) + partial_out.to(out.dtype) * partial_weight.to(out.dtype))
     lse.copy_(merged_lse)
 
 
@@ -160,8 +160,8 @@ def _merge_kernel(out_type):
 def merge(
     out,  # [batch, heads, rows, dim], contiguous; updated in place
     lse,  # [batch, heads, rows], float32 or the dtype of `out`; updated in place
-    part,  # `out` of the rows from `first` on, for other keys
-    part_lse,  # `lse` of these rows
+    partial_out,  # `out` of the rows from `first` on, for other keys
+    partial_lse,  # `lse` of these rows
     first=0,  # rows before this one do not change
 ):
     """Merge the results of attention to two disjoint parts of the keys, weighted by their sums of exponentials.
@@ -169,14 +169,14 @@ def merge(
         merge(out, lse, *attend(q, more_k, more_v))
 
     A row that attends to no key of a part has an `lse` of -inf there; it must attend to a key of the other part."""
-    if not out.is_cuda or part.dtype != torch.bfloat16 or out.shape[-1] not in (64, 128, 256):
-        return _merge_plain(out[:, :, first:], lse[:, :, first:], part, part_lse)
-    _launch_merge(out, lse, part.contiguous(), part_lse.contiguous(), first)
+    if not out.is_cuda or partial_out.dtype != torch.bfloat16 or out.shape[-1] not in (64, 128, 256):
+        return _merge_plain(out[:, :, first:], lse[:, :, first:], partial_out, partial_lse)
+    _launch_merge(out, lse, partial_out.contiguous(), partial_lse.contiguous(), first)
 
 
-def _launch_merge(out, lse, part, part_lse, first):
+def _launch_merge(out, lse, partial_out, partial_lse, first):
     batch, heads, rows, dim = out.shape
     kernel = _merge_kernel({torch.bfloat16: '__nv_bfloat16', torch.float32: 'float'}[out.dtype])
     vectors = dim // 8
     grid = cdiv((rows - first) * vectors, 256), heads * batch
-    kernel[grid, 256](out, lse, part, part_lse, vectors, rows, first)
+    kernel[grid, 256](out, lse, partial_out, partial_lse, vectors, rows, first)

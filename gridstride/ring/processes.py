@@ -334,7 +334,7 @@ def _collect_results(processes, timeout):
 
 
 def _end_processes(processes):
-    "End all processes; kill those that do not end by themselves"
+    "Terminate all processes; kill those that do not exit by themselves"
     for child in processes:
         with suppress(OSError):
             child.pipe.send('end')

@@ -88,7 +88,7 @@ def _(fn, rng, name, arguments, results):
 
 # A fake tensor
 def pad_columns(x, multiple):
-    "Compute what the operator of the exercise computes"
+    "Compute the result of the operator of the exercise"
     rows, columns = x.shape
     padded = x.new_zeros(rows, -(-columns // multiple) * multiple)
     padded[:, :columns] = x
@@ -204,7 +204,7 @@ def _(fn, rng, shape, cap):
 
 # vmap
 def rescale(x, weight):
-    "Compute what the operator of the exercise computes, row by row"
+    "Compute the result of the operator of the exercise, row by row"
     return x * weight / x.norm(dim=-1, keepdim=True)
 
 

@@ -80,7 +80,7 @@ def bank_groups(
     hints=[
         'Two rows of 64 bytes fill the 32 banks once. So rows 0 and 1 never conflict; rows 0 and 2 do, if their '
         'chunks are in the same order.',
-        'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs an order of its own.',
+        'There are four chunks in a row, and four pairs of rows in an 8x8 matrix. Each pair needs its own order.',
         'The pair is `r//2%4`; as in the lesson, change the index of the chunk by exclusive or: `32*r + (c ^ '
         'r//2%4*8)`.',
     ],

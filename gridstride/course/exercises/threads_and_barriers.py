@@ -51,7 +51,7 @@ class RecordingMemory(Memory):
         self.log = []
 
     def note(self, indices, verb):
-        "Record an access to `indices` with its thread, the waits that the thread has passed, and its line"
+        "Record an access to `indices` with its thread, the barriers that the thread has passed, and its line"
         super().note(indices, verb)
         current_thread = threading.current_thread()
         if position := getattr(current_thread, 'where', None):
