@@ -13,7 +13,7 @@ from . import block as _block, types as _types
 from . import elements, libdevice, memory, products, randoms, reductions, shapes, hints_and_debug
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
-from .rewrite import check_types_kept, types_of
+from .hooks import check_types_kept, types_of
 from .run import current, learner_frame, unknown_name, unsupported_name, compile_error, warn_of_undefined
 from .types import DTYPES, const
 

@@ -6,7 +6,8 @@ import builtins
 import types
 
 from . import language, libdevice
-from .rewrite import HOOKS, code_of
+from .hooks import HOOKS
+from .rewrite import code_of
 from .run import Names, compile_error
 from .types import const, dtype, to_dtype
 
