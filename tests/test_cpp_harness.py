@@ -3,6 +3,8 @@ import json
 
 import numpy as np
 import pytest
+from gridstride.checker import worker
+from gridstride.checker.worker import ProgramFailed
 from gridstride.cpp.__main__ import main
 from gridstride.cpp.frontend.reader import kernels
 from gridstride.cpp.harness import ArgumentError, launch, make_arguments, parse_value, read_values
@@ -84,6 +86,11 @@ def test_the_command(source, capsys, tmp_path):
 @pytest.mark.slow
 def test_a_program_without_main_names_the_option(source, capsys):
     assert main([str(source)]) == 1 and '--launch' in capsys.readouterr().err
+
+
+def test_the_option_comes_with_a_command_for_the_file_as_it_was_given():
+    with pytest.raises(ProgramFailed, match=' --launch add src/kernels.cu$'):
+        worker._check_main('src/kernels.cu', ['__global__ void add(float *x) { x[0] += 1; }'])
 
 
 def test_a_compile_error_names_the_file_of_the_command_line(tmp_path, capsys):

@@ -40,6 +40,11 @@ def test_a_kernel_made_by_exec_is_read(compile_first):
     assert launched(two, np.zeros(3), block=4).tolist() == [2]*3  # same name, same line, same file name
 
 
+def test_pytest_does_not_show_that_exec_is_replaced():
+    with recorded_sources(), pytest.raises(ZeroDivisionError) as error: exec('1/0')
+    assert {'_exec_and_record'} == {e.name for e in error.traceback} - {e.name for e in error.traceback.filter(error)}
+
+
 def test_a_finding_in_a_kernel_made_by_exec_shows_its_line():
     with recorded_sources(): f = made(False, 'x[i + 1]')
     with finding('memcheck outside', line=4, source='if i < x.size: x[i] = x[i + 1]'): launched(f, np.zeros(3), block=4)

@@ -125,7 +125,7 @@ def _run_cuda(job):
         name = ''.join(c if c.isalnum() else '_' for c in path.stem)
         units = {Path(u).name: Path(u).read_text(encoding='utf-8-sig', errors='replace') for u in job.units}
         include = [Path(folder).resolve() for folder in (*job.include, *(Path(u).parent for u in job.units))]
-        _check_main(path.name, [src, *units.values()])
+        _check_main(job.file, [src, *units.values()])
         sources = dict(folder=path.resolve().parent, include=include, units=units, defines=job.define)
         if status := run(src, name, job.args, is_host_only=path.suffix != '.cu', **sources):
             raise ProgramFailed(f'the program ended with exit status {status}')
@@ -139,8 +139,10 @@ def _check_main(file, sources):
         return
     names = [kernel.name for source in sources for kernel in kernels(source)]
     if names:
-        command = f'gridstride check --launch {names[0]} {file}'
-        raise ProgramFailed(f'there is no main; to launch a kernel with random arguments, run `{command}`')
+        raise ProgramFailed(
+            'there is no main: check the program that launches these kernels, or launch one with random arguments: '
+            f'gridstride check --launch {names[0]} {file}'
+        )
 
 
 def _launch_kernel(job, src, seed):

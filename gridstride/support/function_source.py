@@ -90,6 +90,7 @@ def _compile_and_record(source, filename, mode, flags=0, dont_inherit=False, *ar
 
 def _exec_and_record(source, globals=None, locals=None, /, **options):
     "Execute as the builtin does, in the namespace of the caller if none is given, and record the source"
+    __tracebackhide__ = True  # pytest imports test modules with `exec`: their tracebacks must not show this frame
     caller = sys._getframe(1)
     if isinstance(source, str):
         source = _record(source, _compile(source, '<string>', 'exec', caller.f_code.co_flags & _FUTURE_FLAGS, True))
