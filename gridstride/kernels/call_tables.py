@@ -3,12 +3,12 @@
 The Python code of an operator checks its operands, selects kernels, and allocates results and workspaces; this takes
 much longer than a small kernel. All of it depends only on the shapes, strides, dtypes, devices and alignments of the
 tensors, and on the values of the other arguments. So the first call with such arguments is recorded: its
-allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. Later calls are
-made by the compiled launcher's table (`cpp/launcher.cpp`).
+allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. The table of the
+compiled launcher (`cpp/launcher.cpp`) makes later calls.
 
-A call is only repeated if its recording is complete. It is not if the call ran other torch operations, or if a launch
-accesses memory that is neither an argument nor allocated by the call: then the Python code runs each time. A call whose
-operands overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
+A call is repeated only if its recording is complete. If the call ran other torch operations, or a launch accessed
+memory that is neither an argument nor allocated by the call, the Python code runs each time. A call whose operands
+overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
 call must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory.
 """
 

@@ -26,7 +26,7 @@ constexpr double UNIT_ROUNDOFF = sizeof(Elem) == 2 ? 0x1p-8 : 0x1p-24, TERM_TOLE
 
 struct Errors {
     unsigned long long count, first;        // how many elements are wrong, and the index of the first
-    unsigned max_ratio;                         // the largest error, divided by its bound, as the bits of a float
+    unsigned max_ratio;                     // the largest error, divided by its bound, as the bits of a float
 };
 
 // A block of 16 x 16 threads computes TILE x TILE elements of out, TILE_K steps along k at a time; a thread computes

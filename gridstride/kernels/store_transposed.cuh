@@ -14,7 +14,7 @@ __device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_gr
 // Transposes the 64*M x N accumulators of a warpgroup into y at row r and column c, and adds the bias of the columns:
 // OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `staging`.
 __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const Elem *bias, int columns, int r, int c,
-                             u32 staging, int wg) {
+                                 u32 staging, int wg) {
     static_assert(N%OUT == 0 && OUT%16 == 0 && M*(N/OUT)%2 == 0,
                   "the first store of the next tile must use the other buffer");
     int lane = threadIdx.x%32, warp = threadIdx.x/32%4;

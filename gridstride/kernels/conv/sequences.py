@@ -14,7 +14,7 @@ from ..operators import operator
 from ...utils import cdiv
 
 _THREADS = 128
-_PACKS = 2  # vectors per thread, at most; more spill
+_PACKS = 2  # vectors per thread, at most; with more, registers spill
 _MAX_TAPS = 8
 _ACTIVATIONS = None, 'silu'
 
@@ -145,7 +145,7 @@ def conv1d(
     bias=None,  # (channels,)
     activation=None,  # 'silu': y * sigmoid(y)
     initial_state=None,  # (sequences, channels, taps - 1): the elements before x; None: zeros
-    return_final_state=False,  # True: return (y, the last taps - 1 elements), with which the next call continues
+    return_final_state=False,  # True: return (y, the last taps - 1 elements), from which the next call continues
 ):  # a tensor like x
     """Convolve each channel of the sequences causally with its own kernel, as Mamba's layers do: y[t] = bias + the sum
     of weight[k] * x[t - (taps - 1) + k]; differentiable once, accumulated in float32.

@@ -70,7 +70,7 @@ _SDPA_MAX_ROWS = {
 }
 
 
-# With gradients and head dimension 64: the maximum number of rows if it is a multiple of the rows of cuDNN's tiles
+# With gradients and head dimension 64: the largest number of rows that is a multiple of the rows of cuDNN's tiles
 _SDPA_MAX_EVEN_ROWS, _SDPA_TILE_ROWS = 1024, 128
 
 
@@ -169,7 +169,7 @@ def _empty_out(q):
 
 
 def _allocate_results(q, *other_arguments):
-    "Return the uninitialized output and lse"
+    "Return the output and lse, uninitialized"
     return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -239,7 +239,7 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
     fits_grid = q.shape[0] * q.shape[1] < 2**16  # the limit of gridDim.y
     is_supported = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
     if method == 'sdpa' or not is_supported:
-        if bias or method == 'ordered':
+        if bias or method == 'deterministic':
             option = 'a bias' if bias else 'deterministic=True'
             raise ValueError(f'attention: gradients with {option} need head dimension 64 or 128, and a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
@@ -250,7 +250,7 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
 def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads):
     "Compute dq, dk and dv with our kernel, and write them to `grads`"
     dq, dk, dv = grads
-    backward_pass = _BackwardPass(dout, q, out, lse, scale, dq, method == 'ordered')
+    backward_pass = _BackwardPass(dout, q, out, lse, scale, dq, method == 'deterministic')
     backward_pass.add_keys(k, v, _attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
     return backward_pass.finish(), dk, dv
 
@@ -351,7 +351,7 @@ def _check_lse(op_name, lse, like, shape):
 
 
 def _check_first(op_name, first, rows=math.inf):
-    "Raise `ValueError` unless `first` is the index of one of `rows` rows"
+    "Raise `ValueError` unless `first` is a row index below `rows`"
     if not isinstance(first, int) or not 0 <= first < rows:
         raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row')
 
@@ -668,7 +668,7 @@ def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradient
         has_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v))
         if bias and gradients == 'sdpa' and has_gradient:
             raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
-        method = 'ordered' if deterministic else gradients
+        method = 'deterministic' if deterministic else gradients
         out_and_lse = _apply_attention(q, k, v, bool(causal), scale, window, lens, bias, method)
         return out_and_lse if lse else out_and_lse[0]
     for name, option in dict(bias=bias, lse=lse).items():

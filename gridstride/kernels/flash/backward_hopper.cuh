@@ -2,9 +2,9 @@
 // dq; it recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline
 // loads tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @
 // K; S and dS are transposed.
-constexpr int PARTS = HD/64, TILE_BYTES = 64*HD*2;               // boxes of 64 columns; bytes of 64 rows
+constexpr int PARTS = HD/64, TILE_BYTES = 64*HD*2;                // boxes of 64 columns; bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, DS_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
-constexpr int CONSUMER_BARRIER = 1;         // named barrier of both warpgroups; the next two are for one warpgroup each
+constexpr int CONSUMER_BARRIER = 1;  // named barrier of both warpgroups; the next two are for one warpgroup each
 constexpr bool SKIPS_EARLY_ROWS = CAUSAL || WINDOW;              // later keys have a later first row
 
 struct Shared { u32 k, v, q, dout, ds, lse_log2, delta, kv_full, q_full, dout_full, empty; };
@@ -23,7 +23,7 @@ struct Keys { Tile t; int head, key, first, end; };              // head of k an
 
 __device__ Keys keys_of(int n, const Sizes &dims, const int *lens) {
     int tiles = cdiv(dims.keys, BN), kv_heads = dims.heads/dims.group, head = n/tiles;
-    int tile = ORDERED && SKIPS_EARLY_ROWS ? tiles - 1 - n%tiles : n%tiles;
+    int tile = DETERMINISTIC && SKIPS_EARLY_ROWS ? tiles - 1 - n%tiles : n%tiles;
     Keys k = {{head/kv_heads, 0, 0, dims.rows, dims.keys, 0, 0}, head%kv_heads, tile*BN, 0, 0};
     if (LENS) {
         k.t.rows = min(dims.rows, lens[k.t.batch]);
@@ -142,9 +142,9 @@ __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
         atomicAdd(sums + c*128 + threadIdx.x%128, make_float4(dq[4*c], dq[4*c + 1], dq[4*c + 2], dq[4*c + 3]));
 }
 
-// For ORDERED (deterministic dq): returns the number of blocks that add to the BM rows from `row` on before this block.
-// A block waits only for blocks with a lower index, which have started. Blocks that begin with later rows come first,
-// so waits are rare.
+// With DETERMINISTIC, for a deterministic dq: returns the number of blocks that add to the BM rows from `row` on before
+// this block. A block waits only for blocks with a lower index, which have started. Blocks that begin with later rows
+// come first, so waits are rare.
 __device__ int rank_of(const Keys &keys, const Sizes &dims, int row) {
     if (!SKIPS_EARLY_ROWS) return keys.key/BN;
     // the last key that these rows attend to
@@ -223,14 +223,14 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             pipe.next();
             long long head = (long long)keys.t.batch*dims.heads + keys.head*dims.group + g;
             long long half_tile = (head*tiles + tiles_before + i)*2 + wg;
-            if (ORDERED) {
+            if (DETERMINISTIC) {
                 if (pending) signal_added(pending);
                 pending = semaphores + half_tile;
                 wait_for_rank(pending, rank_of(keys, dims, i*BM));
             }
             add_dq(dq_sums + half_tile*(HD/16)*128, dq);
         }
-    if (ORDERED && pending) signal_added(pending);
+    if (DETERMINISTIC && pending) signal_added(pending);
     store_gradients(out, dk, dv, keys, first_key, dims.keys, scale);
 }
 

@@ -27,7 +27,7 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     for (int distance = 16; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
     long long row_index = (long long)blockIdx.y*padded + row;
     if (lane == 0) { lse_log2[row_index] = value; delta[row_index] = sum; }
-    if (ORDERED && lane < 2 && row%64 == 0) semaphores[row_index/64*2 + lane] = 0;
+    if (DETERMINISTIC && lane < 2 && row%64 == 0) semaphores[row_index/64*2 + lane] = 0;
     if (lane < HD/4) dq_sums[row_index*(HD/4) + lane] = make_float4(0, 0, 0, 0);
 }
 

@@ -278,7 +278,7 @@ def backward_main_launch(
     "Return the launch that computes dk and dv, and adds to dq"
     output_rows = output_rows or OutputRows(0, problem.rows)
     constants = dict(
-        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, ORDERED=deterministic
+        _constants(problem), BM=_BACKWARD_ROWS, BN=_BACKWARD_KEYS, STAGES=_BACKWARD_STAGES, DETERMINISTIC=deterministic
     )
     smem_columns = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
     file_names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'

@@ -100,7 +100,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     }
     #pragma unroll 1
     for (int j = t.first; j < t.end; j++) {
-        copies_wait<0>();                        // this thread's copies for this step have arrived
+        copies_wait<0>();                       // this thread's copies for this step have arrived
         __syncthreads();                        // all threads' copies have arrived, and the previous stage is free
         fetch(j + 1);
         u32 ks = stages + (j - t.first)%2*2*K_BYTES, p[2][BN/4];

@@ -74,4 +74,4 @@ def pre_post_source(
 ) -> str:
     "Return the source of the preprocessing and postprocessing kernels of the backward pass"
     body = source('stores') + source('backward_pre_post')
-    return assemble_source(body, _TYPES, (('HD', dim), ('ORDERED', deterministic)), _preamble('pack'))
+    return assemble_source(body, _TYPES, (('HD', dim), ('DETERMINISTIC', deterministic)), _preamble('pack'))

@@ -13,7 +13,7 @@ constexpr int ARRAYS = HAS_RESIDUAL ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
 
 template<class F>  // f(x, dy, weights, index in the row, index in the registers or -1)
 __device__ void visit_vectors(const Row &row, const Vector (&weights_in_registers)[VECS_PER_THREAD], const Vector *x,
-                                const Vector *dy, const Vector *weights, int vectors, F f) {
+                              const Vector *dy, const Vector *weights, int vectors, F f) {
     visit_registers(vectors, [&](int k, int i) { f(row.x[k], row.dy[k], weights_in_registers[k], i, k); });
     visit_remaining(vectors, [&](int i) { f(x[i], dy[i], HAS_WEIGHT ? weights[i] : Vector(), i, -1); });
 }
@@ -53,7 +53,7 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         barrier_expect(address(full_barriers + iteration % STAGES), ARRAYS * bytes);
         for (int a = 0; a < ARRAYS; a++)
             bulk_copy_evict_first(address((Vector *)stages + (iteration % STAGES * ARRAYS + a) * stage_vectors),
-                           arrays[a] + row * vectors, bytes, address(full_barriers + iteration % STAGES));
+                                  arrays[a] + row * vectors, bytes, address(full_barriers + iteration % STAGES));
     };
     if constexpr (PIPELINED) {
         if (threadIdx.x == 0) {

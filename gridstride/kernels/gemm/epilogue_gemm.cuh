@@ -92,7 +92,7 @@ __device__ void multiply_step(float (&d)[M_BLOCKS][BN/2], u64 da, u64 db, bool a
         #pragma unroll
         for (int x = 0; x < M_BLOCKS; x++)
             wgmma<A_TRANSPOSED, !B_TRANSPOSED>(d[x], da + x*64*128/16 + i*(A_TRANSPOSED ? 16*128 : 32)/16,
-                                       db + i*(B_TRANSPOSED ? 32 : 16*128)/16, accumulate || i > 0);
+                                               db + i*(B_TRANSPOSED ? 32 : 16*128)/16, accumulate || i > 0);
     wgmma_commit();
 }
 
@@ -117,7 +117,7 @@ __device__ float2 unpack(u32 x) { return make_float2(float(((Elem *)&x)[0]), flo
 struct EpilogueOperands {
     const Elem *__restrict__ bias, *__restrict__ other;   // bias: (N); other: the addend or factor, of the shape of out
     Elem *saved;                                          // like out: receives the activation's input or gradient
-    float *sums;                                            // partial column sums: one row per warp of rows of out
+    float *sums;                                          // partial column sums: one row per warp of rows of out
     float scale;
 };
 
@@ -194,8 +194,9 @@ __device__ void store_rows(u32 (&v)[2][8], Elem *to, int rows, int columns, int 
 // `out`
 template<int BLOCKS_M, int REGS>
 __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_map, const TensorMap &saved_map,
-                       Out *out, const EpilogueOperands &o, const Tile &t, int row, int top, LoadedOperand loaded,
-                       u32 buffer, int &num_stores, size_t first_row, int column_end, int N) {
+                               Out *out, const EpilogueOperands &o, const Tile &t, int row, int top,
+                               LoadedOperand loaded, u32 buffer, int &num_stores, size_t first_row, int column_end,
+                               int N) {
     int q = threadIdx.x%4, lane = threadIdx.x%32, warp = threadIdx.x%128/32;
     LoadedOperand next;
     #pragma unroll

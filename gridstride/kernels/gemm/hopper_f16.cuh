@@ -54,8 +54,8 @@ __device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 a_descriptor, u32 b_
         #pragma unroll
         for (int x = 0; x < M; x++)
             wgmma<A_MN_MAJOR, B_MN_MAJOR>(d[x], UPPER | (a_descriptor + (x*64*128 + i*A_STEP)/16),
-                                  B_UPPER | (b_descriptor + i*B_STEP/16),
-                                  accumulate || i > 0);
+                                          B_UPPER | (b_descriptor + i*B_STEP/16),
+                                          accumulate || i > 0);
     wgmma_commit();
 }
 
@@ -123,7 +123,7 @@ __device__ void release_warpgroup(int wg) { asm volatile("bar.arrive %0, 256;" :
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 gemm_f16_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
-         const __grid_constant__ TensorMap out, int h, int w, int k) {
+           const __grid_constant__ TensorMap out, int h, int w, int k) {
     static_assert(BUFFER >= 128*OUT_COLS && BUFFER >= (CK - 1)*SENT_QUADS*4*16, "BUFFER is too small");
     static_assert(SWAP_AB || N%16 == 0, "the number of columns of a box of results must be a multiple of 16");
     static_assert(!SPLIT_N || !B_MN_MAJOR || COLUMNS%BOX == 0, "each warpgroup must have complete boxes");

@@ -119,12 +119,12 @@ skinny_stages(const float *A, const float *B, float *C, int M, int N, int K) {
                 for (int j = 0; j < 4; j++)
                     #pragma unroll
                     for (int t = 0; t < TILES; t++) mma(small_sum[t], a[c][B_TERM[j]][t],
-                                                            b[A_TERM[j]][0], b[A_TERM[j]][1]);
+                                                        b[A_TERM[j]][0], b[A_TERM[j]][1]);
             }
         #pragma unroll
         for (int t = 0; t < TILES; t++)                             // only this lane reads these addresses
             elements[t*4] = make_float4(small_sum[t][0]+large_sum[t][0], small_sum[t][1]+large_sum[t][1],
-                                  small_sum[t][2]+large_sum[t][2], small_sum[t][3]+large_sum[t][3]);
+                                        small_sum[t][2]+large_sum[t][2], small_sum[t][3]+large_sum[t][3]);
         barrier_arrive(address(summed+s));
         if ((s += WARP_GROUPS) >= STAGES) s -= STAGES, phase ^= 1;
     }

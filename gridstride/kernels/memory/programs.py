@@ -31,7 +31,7 @@ OPERATORS = [
 
 
 class Launches(NamedTuple):
-    "The kernel launches of a case, and their workspaces"
+    "The kernel launches of a case and their workspaces"
 
     kernel_launches: list  # of `KernelLaunch`
     workspaces: dict  # name -> (C type, elements, is_zeroed: set to 0 before each launch)

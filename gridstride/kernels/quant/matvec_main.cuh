@@ -30,8 +30,8 @@ float from_e4m3(unsigned byte) {
 
 // Returns an element of w without its scale; fragments.py describes the layout.
 float weight_at(const std::vector<unsigned char> &words, int steps, int row, int column) {
-    int at = column % STEP, product = at / 32 * 2 + at % 8 / 4, lane = row % 8 * 4 + at % 32 / 8;
-    int reg = at % 4 / 2 * 2 + row % 16 / 8, element = at % 2;
+    int c = column % STEP, product = c / 32 * 2 + c % 8 / 4, lane = row % 8 * 4 + c % 32 / 8;
+    int reg = c % 4 / 2 * 2 + row % 16 / 8, element = c % 2;
     int bit = KIND == INT4 ? 4 * (reg + 4 * element) : KIND == NF4 ? 8 * reg + 4 * element
                                                                   : reg / 2 * 32 + (reg % 2 + 2 * element) * 8;
     int byte = product * BITS + bit / 8;            // index of the byte in the thread's bytes; a product has BITS bytes
