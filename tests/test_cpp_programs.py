@@ -128,13 +128,17 @@ def test_right(path, capfd):
     assert 'cudaSuccess' in want
     for order in ORDERS: assert output(path, capfd, order)==want, order
 
+def documented(path): return ''.join(re.findall(r'^//> (.*\n)', path.read_text(), re.M))
+
+@pytest.mark.one_order
 @pytest.mark.parametrize('path', programs('documented'))
-def test_as_documented(path, capfd):
+def test_as_documented(path, order, capfd):
     "What has not run on a GPU yet prints what NVIDIA's documents say, which the first lines have"
-    want = ''.join(re.findall(r'^//> (.*\n)', path.read_text(), re.M))
-    assert want
-    for order in ORDERS: assert output(path, capfd, order)==want, order
-    assert output(path, capfd, checks=(), threads=2)==want
+    assert documented(path)
+    assert output(path, capfd, order)==documented(path)
+
+@pytest.mark.parametrize('path', programs('documented'))
+def test_without_checks_as_documented(path, capfd): assert output(path, capfd, checks=(), threads=2)==documented(path)
 
 @pytest.mark.slow
 def test_kernels_launched_by_addresses_and_products_of_other_types(capfd):

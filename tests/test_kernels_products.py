@@ -16,7 +16,7 @@ from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProbl
 from gridstride.kernels.gemm.launches import run_gemm
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
-from exhaustive import some
+from exhaustive import mark_exhaustive, some
 from found import names, saying
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
@@ -372,8 +372,10 @@ MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST),
-                                       *some([(o, dict(layout='nn', count=4)) for o in BATCH_TILES], 3)], ids=str)
+@pytest.mark.parametrize('tile,more', [(TILES[0], MOST[0]), mark_exhaustive((TILES[0], MOST[1])),
+                                       *zip(TILES[5:7], MOST[2:]),
+                                       *some([(o, dict(layout='nn', count=4)) for o in BATCH_TILES], 7, 3)],
+                         ids=str)
 def test_the_compiler_spills_nothing(tile, more):
     usual = dict(dtype='bfloat16', out_dtype='bfloat16', layout='nt', count=1, M=8192, N=8192, K=4096)
     case = GemmProblem(**usual | more)

@@ -338,7 +338,7 @@ def browser_page():
 def is_here(url): return url.startswith(('http://127.0.0.1', 'data:', 'blob:', 'about:'))
 
 
-SHOWN = '''() => [...document.querySelectorAll('.bd-article img')].filter(i => !i.complete || !i.naturalWidth).length'''
+NOT_SHOWN = '''() => [...document.querySelectorAll('.bd-article img')].filter(i => !i.complete || !i.naturalWidth).length'''
 TOO_WIDE = '() => document.documentElement.scrollWidth - document.documentElement.clientWidth'
 SOME = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'reference/sim', 'messages/index',
         'messages/launch-dynamic_size', 'benchmarks/README', 'ARCHITECTURE', 'gridstride/sim/counters.py']
@@ -357,12 +357,12 @@ def test_folded_code_is_folded_on_the_site(tags, outputs, kept):
     assert pages.cell_metadata(dict(metadata=dict(tags=tags), outputs=outputs)) == kept
 
 
-@pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])
-def test_pages_load_nothing_from_elsewhere_and_fit(site, address, browser_page, size):
-    with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
+def test_pages_load_nothing_from_elsewhere_and_fit_a_phone(site, address, browser_page):
+    "`test_site_browsers` visits them on a desk"
+    with browser_page(viewport=dict(width=390, height=800)) as page:
         for name in to_visit(site, SOME):
             page.goto(f'{address}/{name}.html')
-            assert page.evaluate(SHOWN) == 0, name
+            assert page.evaluate(NOT_SHOWN) == 0, name
             assert page.evaluate(TOO_WIDE) <= 0, name
         assert page.asked == [] and page.errors == []
 
@@ -390,16 +390,6 @@ def test_what_a_lesson_does_has_the_widest_column(address, browser_page):
         tables = page.evaluate(HEADS)
         assert len(tables) == 7
         for columns in tables: assert columns[1][0] > .35 and all(fits for _, fits in columns), columns
-
-
-@todays_theme
-def test_search_finds_bank_conflicts(address, browser_page):
-    with browser_page() as page:
-        page.goto(f'{address}/search.html?q=bank+conflict')
-        page.wait_for_selector('ul.search li a')
-        page.wait_for_function("""() => /Search finished/.test(document.querySelector('#search-results').innerText)""")
-        assert any('10_memory' in o.get_attribute('href') for o in page.query_selector_all('ul.search li a'))
-        assert page.asked == [] and page.errors == []
 
 
 GROWN = "width => document.querySelector('.video-box').getBoundingClientRect().width > width"

@@ -8,7 +8,7 @@ import test_site
 import websocket
 from browsers import chromium
 from exhaustive import mark_exhaustive
-from test_site import EVERY, HERE_ALONE, films, is_here, page_of, to_visit, todays_theme
+from test_site import EVERY, HERE_ALONE, NOT_SHOWN, SOME, TOO_WIDE, films, is_here, page_of, to_visit, todays_theme
 
 pytestmark = todays_theme
 
@@ -184,19 +184,19 @@ PICTURES = """async () => {
     }
     return Promise.all([...document.querySelectorAll('.bd-article img')].map(of))
 }"""
-PAGES = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'nbs/08b_profilers', 'nbs/inside/simulator',
-         'messages/index', 'reference/sim', 'benchmarks/sim', 'search']
+PAGES = [*SOME, 'nbs/08b_profilers', 'nbs/inside/simulator', 'benchmarks/sim', 'search']
 
 
 in_firefox_with_all = pytest.mark.parametrize('window', ['chromium', mark_exhaustive('firefox')], indirect=True)
 
 
 @in_firefox_with_all
-def test_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
+def test_pages_fit_consoles_are_quiet_and_pictures_have_cards(browser, site, address):
     "A picture has an opaque card of its own, in the colours of the theme, whatever style sheets do to it"
     shown = 0
     for name in to_visit(site, PAGES):
         browser.go(f'{address}/{name}.html')
+        assert browser.js(NOT_SHOWN) == 0 and browser.js(TOO_WIDE) <= 0, name
         for picture, size, out, clear, contrast in browser.js(PICTURES):
             assert size > .7 and out <= .5 and clear < .02 and contrast > 7, (name, picture, size, out, clear, contrast)
             shown += 1
@@ -216,6 +216,7 @@ def test_themes_leave_pictures_alone(browser, address):
         assert set(browser.js(FILTERS)) == {'none,normal,1'}, theme
 
 
+@in_firefox_with_all
 def test_columns_of_a_cell_s_table_are_apart(browser, address):
     "Two figures next to each other are not read as one"
     browser.go(f'{address}/nbs/12_latency_and_roofline.html')
