@@ -111,7 +111,7 @@ def refusal(name, fn):
     assert read_progress() == {}
     return str(e.value)
 
-def cases_of_each(answers, count=3):
+def cases_of_each(answers, count=2):
     "Cases of a test, of which the first `count` answers to each exercise run each time"
     seen = Counter()
     for answer in answers:

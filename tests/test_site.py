@@ -338,7 +338,8 @@ def browser_page():
 def is_here(url): return url.startswith(('http://127.0.0.1', 'data:', 'blob:', 'about:'))
 
 
-NOT_SHOWN = '''() => [...document.querySelectorAll('.bd-article img')].filter(i => !i.complete || !i.naturalWidth).length'''
+NOT_SHOWN = '''() => [...document.querySelectorAll('.bd-article img')]
+    .filter(i => !i.complete || !i.naturalWidth).length'''
 TOO_WIDE = '() => document.documentElement.scrollWidth - document.documentElement.clientWidth'
 SOME = ['index', 'nbs/03_shared_memory', 'nbs/08a_timing', 'reference/sim', 'messages/index',
         'messages/launch-dynamic_size', 'benchmarks/README', 'ARCHITECTURE', 'gridstride/sim/counters.py']
