@@ -112,9 +112,9 @@ def _minimize_swaps(job, finding, seconds, workers):
         if time.monotonic() > deadline:
             return False
         findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
-        same = [f for f in findings if _is_same_finding(f, finding)]
-        reproductions.extend(same)
-        return bool(same)
+        matching = [f for f in findings if _is_same_finding(f, finding)]
+        reproductions.extend(matching)
+        return bool(matching)
 
     schedule = str(minimize_swaps(parse_schedule(finding.schedule), reproduces))
     return next((f for f in reversed(reproductions) if f.schedule == schedule), finding)
@@ -127,9 +127,10 @@ def _minimize_launch(job, finding, workers):
 
     def reproduces(smaller):
         smaller = {**job.sizes, **smaller}
-        same = [f for f in _run_worker(replace(job, sizes=smaller), workers)[0] if _is_same_finding(f, finding)]
-        reproductions.extend(replace(f, launch=_format_sizes(smaller)) for f in same)
-        return bool(same)
+        findings = _run_worker(replace(job, sizes=smaller), workers)[0]
+        matching = [f for f in findings if _is_same_finding(f, finding)]
+        reproductions.extend(replace(f, launch=_format_sizes(smaller)) for f in matching)
+        return bool(matching)
 
     shrink_sizes(sizes, reproduces)
     return reproductions[-1]

@@ -16,7 +16,7 @@ from .publishing import without_links
 __all__ = ['STUDENT_FOLDER', 'is_solution', 'student_edition', 'write_student_editions']
 
 STUDENT_FOLDER = ROOT / 'student'
-# Sentences of lessons that are not true of the student edition
+# Sentences of lessons that do not hold for the student edition
 _PROMISE = 'Each exercise has a folded solution below it, but you learn more if you try first.'
 _OUTPUTS = ' (The outputs are already there; *Edit → Clear Outputs of All Cells* removes them.)'
 
@@ -34,7 +34,7 @@ def _student_cell(cell):
 
 
 def _answers(nb):
-    "Return the statements of each exercise's solution, by the exercise's name: what replaces the stub's `...`"
+    "Return {exercise: the statements of its solution, which replace the stub's `...`}"
     solutions = [''.join(cell['source']) for cell in nb['cells'] if is_solution(cell)]
     blocks = [block for text in solutions for block in re.findall(r'```python\n(.*?)```', text, re.S)]
     pattern = r"@exercise\('(.*?)'\)\n(?:@.*\n)*def .*:\n"
@@ -66,7 +66,7 @@ def _with_nbgrader(cell, answers):
 
 def student_edition(
     nb: dict,  # a lesson, as `read` returns it
-    nbgrader=False,  # whether this is the source of an assignment of nbgrader, which has solutions
+    nbgrader=False,  # whether to return the source of an nbgrader assignment, which includes the solutions
 ) -> dict:
     """Return a lesson without solutions and outputs; hints stay, because `hint` prints them.
 
@@ -87,7 +87,7 @@ def write_student_editions(
     chosen,  # lessons, as typed: '03', '08a'
     folder=STUDENT_FOLDER,
     nbs=NBS,  # the folder of the course's lessons
-    nbgrader=False,  # whether to write sources of an assignment of nbgrader
+    nbgrader=False,  # whether to write the sources of nbgrader assignments
 ) -> list:  # of paths
     """Write the student edition of lessons to a folder. Raises `LookupError` for a number that no lesson has, and
     `ValueError` if the folder is that of the course's lessons"""

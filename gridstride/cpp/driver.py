@@ -13,7 +13,7 @@ from ..diagnostics.errors import LaunchError, learner_stacklevel
 COOPERATIVE_ATTRIBUTE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_LARGE_CLUSTERS_ALLOWED = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_NON_PORTABLE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 
 
 @lru_cache
@@ -50,7 +50,7 @@ def arch() -> str:
 
 @lru_cache
 def _stream_getter():
-    "Return the function that returns a device's current stream: torch's internal one, else a slower public one"
+    "Return a function that returns a device's current stream: torch's internal function, or else a slower public one"
     import torch
 
     return getattr(torch._C, '_cuda_getCurrentRawStream', None) or (
@@ -82,11 +82,11 @@ def set_max_dynamic_smem(handle: int, name: str, shared: int):
         raise LaunchError(message, kernel=name)
 
 
-def set_large_clusters_allowed(handle: int, name: str):
+def allow_large_clusters(handle: int, name: str):
     "Allow a kernel's clusters to have more than 8 blocks; raises `LaunchError` if the GPU does not support it"
     import torch
 
-    if error := driver().cuKernelSetAttribute(_LARGE_CLUSTERS_ALLOWED, 1, handle, torch.cuda.current_device()):
+    if error := driver().cuKernelSetAttribute(_NON_PORTABLE_CLUSTERS, 1, handle, torch.cuda.current_device()):
         raise LaunchError(f'clusters of more than 8 blocks are not supported here: {error_string(error)}', kernel=name)
 
 
@@ -113,7 +113,7 @@ def ensure_max_dynamic_smem(
 
 
 def make_context_current():
-    "Make the context of torch's current GPU the current one of this thread"
+    "Make the context of torch's current GPU current in this thread"
     import torch
 
     core().Device(torch.cuda.current_device()).set_current()
@@ -173,7 +173,7 @@ def size_of_parameter(handle: int, i: int) -> int:
 # The output of `printf` in a kernel stays in a buffer of the GPU until the host synchronizes. The driver then writes it
 # to C's stdout, which a notebook does not show; wurlitzer forwards it to Python's.
 @contextmanager
-def show_prints(has_printf: bool):  # whether the source calls printf
+def forward_printf(has_printf: bool):  # whether the source calls printf
     "Forward the output of kernels that run in the `with` block to Python's stdout, at the end of the block"
     if not has_printf:
         return (yield)

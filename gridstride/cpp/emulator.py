@@ -282,7 +282,7 @@ def prepare(
     seconds=None,  # the time limit per kernel; None: that of `options`
     sources=dict,  # a function that returns {file name -> the learner's source}, for the files of warnings
 ):
-    """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enable it.
+    """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enables it.
 
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
     _pending_errors.clear()

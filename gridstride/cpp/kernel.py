@@ -19,8 +19,8 @@ from .driver import (
     core,
     launch_by_driver,
     ensure_max_dynamic_smem,
-    set_large_clusters_allowed,
-    show_prints,
+    allow_large_clusters,
+    forward_printf,
     size_of_parameter,
     warn_unchecked,
 )
@@ -117,7 +117,7 @@ class Kernel:
             kernel.allow_large_clusters()
             kernel.launch(args, 16, 128, cluster=16)"""
         if self.handle:
-            set_large_clusters_allowed(self.handle, self.__name__)
+            allow_large_clusters(self.handle, self.__name__)
         self._large_clusters = True
 
 
@@ -230,7 +230,7 @@ def _resolve_kernels(src, name):
 
 # A scalar is converted to its parameter's type, so the type of `real eps` must be known before the launch.
 def _with_resolved_types(code, requested_name, kernel):
-    "Return the kernel with the types that aliases and type parameters stand for in its parameters"
+    "Return the kernel with aliases and type parameters resolved in the types of its parameters"
     types = type_names(code, kernel.template, requested_name)
     return kernel._replace(params=[_with_resolved_type(p, types) for p in kernel.params])
 
@@ -431,7 +431,7 @@ def _make_launcher(kernel, name, params, src):
                 problem = f'has {n} bytes, got {ctypes.sizeof(values[i])}'
                 raise argument_error(name, i, format_param(params[i]), problem)
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        with show_prints(has_printf):
+        with forward_printf(has_printf):
             stream_handle = int(getattr(stream, 'cuda_stream', stream) or 0)
             launch_by_driver(handle, name, grid, block, shared, stream_handle, pointers, cooperative)
 

@@ -56,7 +56,7 @@ def show_source(
 
 
 def _text_of(src):
-    "Return the learner's lines of a source"
+    "Return the source of an object, without `cuda_begin`"
     text = source_of(src).text if inspect.isfunction(src) else getattr(src, 'src', src)
     if not isinstance(text, str):
         type_name = type(src).__name__
@@ -251,22 +251,22 @@ def _color_source(text):
         return escape(text)
     is_python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
     lexer = (PythonLexer if is_python else CppLexer)(stripnl=False, ensurenl=False)
-    return ''.join(_format_word(_token_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
+    return ''.join(_format_token(_token_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
 
 
-def _token_kind(token, word):
+def _token_kind(token, text):
     "Return the kind of a token, a key of `COLORS`; None if it has no colour"
     if token.startswith('Token.Comment.Preproc'):
         return 'preprocessor'
-    if token.startswith('Token.Name') and _CUDA_NAME.fullmatch(word):
+    if token.startswith('Token.Name') and _CUDA_NAME.fullmatch(text):
         return 'cuda'
     kinds = {'Comment': 'comment', 'Keyword': 'keyword', 'Literal.Number': 'number', 'Literal.String': 'string'}
     return next((v for k, v in kinds.items() if token.startswith(f'Token.{k}')), None)
 
 
-def _format_word(kind, word):
+def _format_token(kind, text):
     "Format a token as HTML in the colour of its kind, with one span per line"
     if not kind:
-        return escape(word)
+        return escape(text)
     style = f'<span style="color:{COLORS[kind]}">'
-    return '\n'.join(item and f'{style}{escape(item)}</span>' for item in word.split('\n'))
+    return '\n'.join(item and f'{style}{escape(item)}</span>' for item in text.split('\n'))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from . import emulator, open_libraries
 from .toolchain.build import CONSTRUCTORS_MARKER, ORIGINALS_FOLDER, CompileError, compile_native, emulate
-from .driver import arch, show_prints, warn_unchecked
+from .driver import arch, forward_printf, warn_unchecked
 from .frontend.reader import functions, host_functions, not_on_host_error
 from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource
@@ -111,7 +111,7 @@ class GpuModule(Module):
         self.has_printf = has_printf
 
     def call(self, entry, call):
-        with show_prints(self.has_printf):
+        with forward_printf(self.has_printf):
             return super().call(entry, call)
 
 

@@ -140,7 +140,7 @@ def _read_object(path):
 
 
 def _merged(sources, key):
-    "Return the values of all sources; raises `ValueError` for macros that have several values"
+    "Merge the values of a key of all sources; raises `ValueError` for macros that have several values"
     values = tuple(dict.fromkeys(value for source in sources for value in source[key]))
     names = [value.partition('=')[0] for value in values]
     if key == 'defines' and (wrong := next((name for name in names if names.count(name) > 1), None)):

@@ -1,4 +1,4 @@
-"Judge a submission: make its calls, time them, and return a verdict."
+"Judge a submission: call it, time the calls, and return a verdict."
 
 from contextlib import ExitStack
 

@@ -37,7 +37,7 @@ def positions(
     ranks: int,  # the number of ranks
     rank: int,
 ) -> torch.Tensor:  # int64 [length/ranks], in the order of the rank's rows
-    """Return the positions of the sequence that a rank has.
+    """Return the positions of the sequence that a rank owns.
 
     >>> positions('zigzag', 8, 2, 0).tolist()
     [0, 1, 6, 7]

@@ -69,9 +69,9 @@ def launch(
 
 def run(kernel, blocks, threads, **args):
     "Launch a compiled kernel as `launch` does"
-    result, name = [p.name for p in kernel.params], kernel.__name__
-    if sorted(result) == sorted(args) and result != list(args):
-        raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(result)})')
+    actual, name = [p.name for p in kernel.params], kernel.__name__
+    if sorted(actual) == sorted(args) and actual != list(args):
+        raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(actual)})')
     arrays = {k: v for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
     initial_arrays = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
     final_arrays = {k: v.clone() for k, v in initial_arrays.items()}

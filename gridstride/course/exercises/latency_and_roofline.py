@@ -54,7 +54,7 @@ LAYERS = (
 
 
 def is_compute_bound(tokens, k, n, size, gbs, tflops):
-    "Return whether the product takes longer to compute than to move"
+    "Return whether computing the product takes at least as long as moving its operands and result"
     return 2 * tokens * k * n * gbs >= size * (tokens * k + k * n + tokens * n) * tflops * 1000
 
 
@@ -105,8 +105,8 @@ KERNELS = (
     dict(bytes=302_000_000, flops=549_760_000_000, **H100),
     dict(bytes=134_000_000, flops=134_000_000, **H100),
     dict(bytes=16_000, flops=25_000, **H100),
-    dict(bytes=12_000_000, flops=3_000_000_000, **H100),  # the memory needs less than the latency
-    dict(bytes=15_000_000, flops=3_000_000_000, **H100),  # here it needs more
+    dict(bytes=12_000_000, flops=3_000_000_000, **H100),  # the memory time is below the latency
+    dict(bytes=15_000_000, flops=3_000_000_000, **H100),  # the memory time is above the latency
     dict(bytes=3000, flops=8_000_000_000, us=2, gbs=300, tflops=10),
 )
 
@@ -130,11 +130,11 @@ def predict_time(bytes, flops, us, gbs, tflops):
 def _(fn, rng, bytes, flops, us, gbs, tflops):
     time, limiter = predict_time(bytes, flops, us, gbs, tflops)
     result = fn(bytes, flops, us, gbs, tflops)
-    if not isinstance(result, (tuple, list)) or len(result) != 2 or (took := number(result[0])) is None:
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or (actual_time := number(result[0])) is None:
         raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {result!r}')
     parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, compute {flops / tflops / 1e6:.4g} µs'
-    if not math.isclose(took, time, rel_tol=1e-6):
-        message = f'{parts}: the latency plus the longer of the other two is {time:.5g} µs; got {took:.5g} µs'
+    if not math.isclose(actual_time, time, rel_tol=1e-6):
+        message = f'{parts}: the latency plus the longer of the other two is {time:.5g} µs; got {actual_time:.5g} µs'
         raise AssertionError(message)
     if result[1] != limiter:
         raise AssertionError(f"{parts}: the limiter is '{limiter}'; got {result[1]!r}")

@@ -96,8 +96,8 @@ def _(fn, rng, sizes, spread, level):
         copies = [o.copy() for *_, o in parts]
         result = fn(*parts)
         _check_is_triple(result)
-        for ordinal, (*_, o), was in zip(('first', 'second'), parts, copies):
-            if not np.array_equal(o, was):
+        for ordinal, (*_, o), copy in zip(('first', 'second'), parts, copies):
+            if not np.array_equal(o, copy):
                 raise AssertionError(f'`o` of the {ordinal} part was changed, but it is an input: make a new array')
     for name, actual, expected in zip('mso', result, expected_value):
         if not np.allclose(actual, expected, rtol=1e-11, atol=1e-12):

@@ -100,8 +100,8 @@ def _(fn, rng, n, bins):
     out = torch.zeros(bins, dtype=torch.int32)
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     if (total := int(out.sum())) != n:
-        less = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
-        why = less if total < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
+        too_few = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
+        why = too_few if total < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
         raise AssertionError(f'the bins hold {total} elements in total, but there are {n}: {why}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
@@ -160,8 +160,8 @@ def _(fn, rng, rows, cols, th, tw, programs):
 
 def blocked_layout(each, lanes, warps, order) -> str:
     "Return a layout as TTGIR writes it"
-    named = dict(sizePerThread=each, threadsPerWarp=lanes, warpsPerCTA=warps, order=order)
-    return f'#blocked = #ttg.blocked<{{{", ".join(f"{k} = {list(v)}" for k, v in named.items())}}}>'
+    fields = dict(sizePerThread=each, threadsPerWarp=lanes, warpsPerCTA=warps, order=order)
+    return f'#blocked = #ttg.blocked<{{{", ".join(f"{k} = {list(v)}" for k, v in fields.items())}}}>'
 
 
 def owner(shape, each, lanes, warps, order) -> Linear:
