@@ -8,7 +8,8 @@ import re
 from contextlib import contextmanager
 
 import pytest
-from gridstride.diagnostics.errors import KernelError, Phrase
+from gridstride.diagnostics.errors import KernelError
+from gridstride.diagnostics.formatting import Phrase
 
 
 def codes(error):

@@ -10,7 +10,8 @@ from gridstride.bench.variants import changed
 from gridstride.cpp import cuda_kernel, emulator, finding
 from gridstride.cpp.toolchain import runtime_library
 from gridstride.cpp.toolchain.compilers import CPP_FOLDER
-from gridstride.diagnostics.errors import Phrase, RacecheckError, field_names, text_of
+from gridstride.diagnostics.errors import RacecheckError
+from gridstride.diagnostics.formatting import Phrase, field_names, text_of
 from gridstride.diagnostics.messages import PHRASES, WORDS
 
 SOURCES = [*(CPP_FOLDER/'runtime').glob('*.cpp'), *(CPP_FOLDER/'runtime').glob('*.h')]
@@ -36,7 +37,7 @@ def test_each_code_of_the_runtime_has_its_words(codes):
 @pytest.mark.slow
 def test_every_message_belongs_to_a_finding_that_is_made(codes):
     package = Path(gridstride.__file__).parent
-    tables = [package/'diagnostics'/o for o in ('errors.py', 'messages.py')]
+    tables = [package/'diagnostics'/o for o in ('errors.py', 'formatting.py', 'messages.py')]
     modules = [p for p in package.rglob('*.py') if p not in tables]
     strings = {node.value for p in modules
                for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}

@@ -7,7 +7,8 @@ import pytest
 from gridstride import sim
 from gridstride.course import lessons, translations as T
 from gridstride.diagnostics import catalogues
-from gridstride.diagnostics.errors import exception_of, text_of
+from gridstride.diagnostics.errors import exception_of
+from gridstride.diagnostics.formatting import text_of
 from gridstride.diagnostics.messages import PARTS, WORDS
 from gridstride.diagnostics.settings import settings
 from gridstride.support import lazy_exports
@@ -233,7 +234,7 @@ def test_english_can_be_selected_and_another_thread_keeps_its_own_language():
 @pytest.mark.parametrize('lang', ['zh_CN', 'xx'])
 def test_the_environment_selects_the_language_without_babel(lang):
     code = ('import sys; sys.modules["babel"] = None\n'
-            'from gridstride.diagnostics.errors import text_of\n'
+            'from gridstride.diagnostics.formatting import text_of\n'
             'sys.stdout.buffer.write(text_of("crash", "division", "cuda")[0].encode())')
     done = subprocess.run([sys.executable, '-c', code], env={**os.environ, 'GRIDSTRIDE_LANG': lang},
                           capture_output=True, check=True)

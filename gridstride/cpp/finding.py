@@ -14,7 +14,8 @@ from .toolchain.runtime_library import interface_version
 from ..diagnostics.accessed_arrays import accessed_arrays
 from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import find_uses
-from ..diagnostics.errors import Access, Call, KernelCrash, Location, Phrase, exception_of, text_of
+from ..diagnostics.errors import Access, Call, KernelCrash, Location, exception_of
+from ..diagnostics.formatting import Phrase, text_of
 
 INTERFACE = interface_version()  # of the headers that this module was written for
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck', 'launch', 'assert')

@@ -1,10 +1,10 @@
 """The message templates of each finding, per dialect: a summary of the event, and a hint on how to fix it.
 
-This module contains only data; `errors` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row of
-`HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES` are
-parts of sentences that a `Phrase` selects; from `PARTS`, `errors` derives fields such as `extent`. Templates use the
-syntax of `str.format`; `errors` documents the fields that mean the same in every row. `course.translations` writes
-catalogues of all templates.
+This module contains only data; `formatting` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row
+of `HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES`
+are parts of sentences that a `Phrase` selects; from `PARTS`, `formatting` derives fields such as `extent`. Templates
+use the syntax of `str.format`; `formatting` documents the fields that mean the same in every row. `course.translations`
+writes catalogues of all templates.
 """
 
 from collections import namedtuple

@@ -21,7 +21,8 @@ from weakref import ref
 
 import numpy as np
 
-from ..diagnostics.errors import Access, Phrase, Location, exception_of, learner_stacklevel
+from ..diagnostics.errors import Access, Location, exception_of, learner_stacklevel
+from ..diagnostics.formatting import Phrase
 from ..diagnostics.settings import is_check_enabled
 from ..support import array_memory
 from ..support.array_memory import address

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from ..diagnostics.errors import position
+from ..diagnostics.formatting import position
 from ..diagnostics.settings import settings
 from .arithmetic import binary, cast, fold, kind_of, widen_integers
 from .lanes import truth

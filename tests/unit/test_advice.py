@@ -4,7 +4,8 @@ import pytest
 from gridstride.diagnostics.hints import hint_for
 from gridstride.diagnostics.race_hints import update_of
 from gridstride.cpp.emulator import access_at, array_at
-from gridstride.diagnostics.errors import Access, Call, Location, exception_of, text_of
+from gridstride.diagnostics.errors import Access, Call, Location, exception_of
+from gridstride.diagnostics.formatting import text_of
 from gridstride.diagnostics.messages import DIALECTS
 
 UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),

@@ -5,8 +5,9 @@ import pytest
 
 from gridstride.diagnostics import errors
 from gridstride import sim
-from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Phrase, Location, RacecheckError,
-                                           element, exception_of, field_names, text_of)
+from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Location, RacecheckError,
+                                           exception_of)
+from gridstride.diagnostics.formatting import Phrase, element, field_names, text_of
 from gridstride.diagnostics.messages import DIALECTS, WORDS
 from found import names
 
