@@ -75,7 +75,7 @@ def run_exported(text, checks=None):
     return program.run(text, 'exported', ('small',), checks, defines=('GRIDSTRIDE_ARCH=sm_100a',))
 
 
-@pytest.mark.parametrize('name', [pytest.param(name, marks=[pytest.mark.exhaustive]*(name not in ('pair', 'nvfp4')))
+@pytest.mark.parametrize('name', [pytest.param(name, marks=[pytest.mark.exhaustive]*(name != 'nvfp4'))
                                   for name in EXPORTED])
 def test_the_exported_programs_are_right_on_the_emulator(name): assert run_exported(exported_program(name)) == 0
 

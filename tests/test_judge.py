@@ -90,6 +90,7 @@ def test_nothing_is_left_of_a_submission(): look_at_what_is_left('600.25')
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_at_what_is_left('600.5')
 
 

@@ -69,9 +69,10 @@ def test_kernels_that_are_there_give_the_same(there, way):
 def test_kernels_that_are_there_give_the_same_in_every_way(there, way): same(there, **MODES[way])
 
 @pytest.mark.slow
-def test_checked_kernels_have_no_findings():
-    "The generated kernels once more, optimised, under all detectors, some of them"
-    same(GENERATED[::10], checks=True, flags=('-O2',), doubles=True)
+@pytest.mark.parametrize('flags', [(), mark_exhaustive((('-O2',),))], ids=['', 'optimised'])
+def test_checked_kernels_have_no_findings(flags):
+    "Some of the generated kernels once more, under all detectors"
+    same(GENERATED[::10], checks=True, flags=flags, doubles=True)
 
 def test_a_difference_is_seen():
     case = next(c for c in GENERATED if 'out[i] = ' in c.source and c.compare=='bits' and not c.source.count('bool'))
