@@ -113,10 +113,19 @@ def _value_of(c_field, remaining_fields):
     return values if c_field.type == _LIST else values[0]
 
 
+_ARRAY_TYPE = re.compile(r"'(?:.*' \(aka ')?([^']*?) ?(\[[^']*\])'\)?")
+
+
+def name_type(text):
+    "Return GCC's name of an array type: Clang calls `'int [12]'` `'int[12]'`, and adds it to the name of an alias"
+    return f"'{m[1]} {m[2]}'" if (m := _ARRAY_TYPE.fullmatch(text)) else text
+
+
 def fields_of(fields) -> dict:  # name -> value
     "Return the fields of a finding or phrase as {name: value}"
     remaining_fields = iter(fields)
-    return {c_field.name.decode(): _value_of(c_field, remaining_fields) for c_field in remaining_fields}
+    values = {c_field.name.decode(): _value_of(c_field, remaining_fields) for c_field in remaining_fields}
+    return {name: name_type(value) if name == 'type' else value for name, value in values.items()}
 
 
 def _calls_of(location):

@@ -11,20 +11,21 @@ from ..diagnostics.errors import KernelCrash
 from ..diagnostics.settings import checks_to_compile
 
 
-# The program's `main` is called like any function of a library, so that a crash in it can be reported.
+# The program's `main` is called like any function of a library, so that a crash in it can be reported. Its arguments
+# are one string, each with a terminating 0: a list of strings would take half of a small program's compile time.
 _ENTRY = r'''
 #ifdef __APPLE__
 extern "C" int gs_program(int, char **) __asm__("_main");
 #else
 extern "C" int gs_program(int, char **) __asm__("main");
 #endif
-static int gs_run(std::vector<std::string> arguments) {
+static int gs_run(std::string arguments, int n) {
     ::gridstride::handle_assertions(%s);
     cudaGetLastError();  // clears the error of an earlier program in this process
-    std::vector<char *> argv;
-    for (auto &argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    return gs_program(int(arguments.size()), argv.data());
+    char *next = arguments.data(), **argv = static_cast<char **>(__builtin_alloca((n + 1) * sizeof next));
+    for (int i = 0; i < n; i++) argv[i] = next, next += __builtin_strlen(next) + 1;
+    argv[n] = nullptr;
+    return gs_program(n, argv);
 }
 GRIDSTRIDE_EXPORT(gs_run)
 '''
@@ -87,7 +88,8 @@ def run_compiled(
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
         try:
-            return EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks).gs_run([*argv])
+            module = EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks)
+            return module.gs_run(''.join(f'{arg}\0' for arg in argv), len(argv))
         except OSError as e:
             if m := re.search(r'undefined symbol: (\S+)', str(e)):
                 raise ValueError(_describe_undefined(m[1])) from None

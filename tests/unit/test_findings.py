@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+from gridstride.cpp.finding import name_type
 from gridstride.diagnostics import errors
 from gridstride import sim
 from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Location, RacecheckError,
@@ -23,6 +24,13 @@ def test_the_lines_of_a_message():
         '  in reverse, block (0), thread (4)',
         '  against line 11, block (0), thread (3): s[t] = x[i]',
         "  Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other."]
+
+
+def test_array_types_have_one_name():
+    "Compilers name them differently"
+    for text in ("'int [12]'", "'int[12]'", "'decltype(gs_init_days)' (aka 'int[12]')"):
+        assert name_type(text) == "'int [12]'"
+    assert name_type("'Row' (aka 'float[4][8]')") == "'float [4][8]'" and name_type('float*') == 'float*'
 
 
 def test_a_message_has_at_most_six_lines():

@@ -49,7 +49,8 @@ def prepare():
 
 def emulated_flags(c, src, checks):
     "Return the flags that `build.emulated_flags` adds to those of cuda/compile.js"
-    alignment = ['-Xclang', '-fsanitize=alignment'] if checks and compilers._VECTOR_TYPES.search(src) else []
+    has_vectors = checks and compilers._VECTOR_TYPES.search(src)
+    alignment = ['-Xclang', '-fsanitize=alignment', '-Xclang', '-fsanitize-recover=alignment'] if has_vectors else []
     warnings = [f'-W{warning}' for warning in (*WARNINGS, 'vla')]
     return ['-DGRIDSTRIDE_WITHOUT_AT', *warnings, *alignment, f'checks={checks}']
 
