@@ -16,7 +16,7 @@ from ..frontend.edits import apply
 from ..frontend.reader import declaration_heads, parameter, parameters_start, read
 
 _BARRIER = '__syncthreads'
-_INDICES = frozenset(('threadIdx', 'blockIdx', 'blockDim', 'gridDim'))
+INDICES = frozenset(('threadIdx', 'blockIdx', 'blockDim', 'gridDim'))
 _ASSIGNMENTS = frozenset(('=', '+=', '-=', '*=', '/=', '%=', '<<=', '>>=', '&=', '|=', '^=', '++', '--'))
 _CONTROL_KEYWORDS = frozenset(('if', 'for', 'while', 'switch'))
 _CASTS = frozenset(('static_cast', 'reinterpret_cast', 'const_cast'))
@@ -24,7 +24,7 @@ _UNSUPPORTED_KEYWORDS = frozenset(
     'asm __asm__ goto try throw static thread_local new delete volatile extern operator this typeid co_await do '
     'typedef using struct class union enum template namespace __shared__'.split()
 )
-_TYPES = frozenset(
+TYPES = frozenset(
     'unsigned signed int float double long short char bool size_t ptrdiff_t uint8_t uint16_t uint32_t uint64_t int8_t '
     'int16_t int32_t int64_t uint uchar'.split()
     + [f'{t}{n}' for t in 'char uchar short ushort int uint float double'.split() for n in (2, 3, 4)]
@@ -43,14 +43,14 @@ _ATOMICS = frozenset(
     for operation in 'Add Sub Min Max And Or Xor Inc Dec'.split()
     for scope in ('', '_block', '_system')
 )
-_FUNCTIONS = frozenset(
+FUNCTIONS = frozenset(
     [f'{name}{suffix}' for name in _MATH for suffix in ('', 'f')]
     + 'min max umin umax abs labs llabs sincos sincosf __sincosf isnan isinf isfinite signbit __expf __logf __log2f '
     '__log10f __sinf __cosf __tanf __powf '
     '__exp10f __fdividef __saturatef __mul24 __umul24 __mulhi __umulhi __fmaf_rn __fadd_rn __fmul_rn __fsqrt_rn '
     '__frcp_rn __frsqrt_rn __fdiv_rn __popc __clz __ffs __brev __float2int_rn __float2int_rd __int2float_rn '
     '__float_as_int __int_as_float __float_as_uint __uint_as_float __ldg'.split()
-    + [f'make_{t}' for t in _TYPES]
+    + [f'make_{t}' for t in TYPES]
 )
 
 
@@ -105,7 +105,7 @@ class _Source:
         if name not in self._plain:
             self._plain[name] = False  # also if it is recursive
             self._plain[name] = name in self.bodies and all(
-                not {_BARRIER, *_INDICES} & {*self.code.texts[body.start : body.stop]} and self.needs_no_thread(body)
+                not {_BARRIER, *INDICES} & {*self.code.texts[body.start : body.stop]} and self.needs_no_thread(body)
                 for paren, body in self.bodies[name]
             )
         return self._plain[name]
@@ -120,7 +120,7 @@ class _Source:
         if not value or not depth or re.search(r'[\\;{}=]|::|\+\+|--', value):
             return False
         called = re.findall(r'\b([A-Za-z_]\w*)\s*\(', value[value.find(')') :])
-        return all(word in _FUNCTIONS | _TYPES or self.macro_needs_no_thread(word, depth - 1) for word in called)
+        return all(word in FUNCTIONS | TYPES or self.macro_needs_no_thread(word, depth - 1) for word in called)
 
     def needs_no_thread(self, tokens):
         "Return whether these tokens use nothing that needs a fiber, except barriers"
@@ -170,7 +170,7 @@ class _Source:
             return not is_call or code[opening - 1] in _CASTS | _TEXTURE_FUNCTIONS
         if before in (')', ']'):
             opening = code.match[i - 1]
-            is_cast = before == ')' and {*code.texts[opening + 1 : i - 1]} <= _TYPES | {'*', 'const'}
+            is_cast = before == ')' and {*code.texts[opening + 1 : i - 1]} <= TYPES | {'*', 'const'}
             return code[opening - 1] in _CONTROL_KEYWORDS or is_cast
         if not code.is_word(i - 1) or before in _CONTROL_KEYWORDS or before in ('return', 'sizeof', 'else', 'case'):
             return True
@@ -178,7 +178,7 @@ class _Source:
             return before == 'record_return'
         if before in _ATOMICS:
             return code[i - 2] in (';', '{', '}', ')') and code[code.match[i] + 1] == ';'
-        is_known = before in _TYPES | _FUNCTIONS | _TEXTURE_FUNCTIONS or before == _BARRIER
+        is_known = before in TYPES | FUNCTIONS | _TEXTURE_FUNCTIONS or before == _BARRIER
         return is_known or self.macro_needs_no_thread(before) or self.function_needs_no_thread(before)
 
 
@@ -384,9 +384,9 @@ class _Kernel:
             return True
         return (
             text
-            in _INDICES
-            | _TYPES
-            | _FUNCTIONS
+            in INDICES
+            | TYPES
+            | FUNCTIONS
             | self.constants
             | self.params.difference(self.copied)
             | self.loop_variables
@@ -506,7 +506,7 @@ def _is_expression(code, statement):
     "Return whether a statement declares nothing that the next statements could use"
     first, second = code[statement.start], code[statement.start + 1]
     is_simple = first in _CONTROL_KEYWORDS or first in ('{', '*', '(', ';', '++', '--', 'break', 'continue')
-    return is_simple or first not in _TYPES and (second in ('(', '[', '.', '->') or second in _ASSIGNMENTS)
+    return is_simple or first not in TYPES and (second in ('(', '[', '.', '->') or second in _ASSIGNMENTS)
 
 
 def _declared_variables(code, statement):
@@ -515,7 +515,7 @@ def _declared_variables(code, statement):
     while code[i] in ('const', 'constexpr'):
         i += 1
     first = i
-    while code[i] in _TYPES or code[i] == 'auto' or i > first and code[i] == 'const':
+    while code[i] in TYPES or code[i] == 'auto' or i > first and code[i] == 'const':
         i += 1
     if i == first or not statement.start <= i < statement.stop or code[i] in ('(', ';'):
         return []

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 #include "block_clock.h"
+#include "loop_reads.h"
 #include "memory.h"
 #include "shadow.h"
 #include "state.h"
@@ -263,7 +264,10 @@ struct Detector : BlockClock {
     }
     // Returns whether a further read by the current thread would not change the cell of this word.
     inline __attribute__((always_inline)) bool is_tagged(uintptr_t off) const {
-        const uint32_t distance = shared_cells.tags[off / 4] ^ read_key;
+        return is_covered(shared_cells.tags[off / 4]);
+    }
+    inline __attribute__((always_inline)) bool is_covered(uint32_t tag) const {
+        const uint32_t distance = tag ^ read_key;
         return (distance - 1 < 31) | ((distance ^ block_tag) - 1 < max_threads - 1);
     }
     // Returns whether both reads of a cell are by the same warp and the current thread is in another warp. Its read
@@ -393,12 +397,51 @@ struct Detector : BlockClock {
         }
         return true;
     }
+    // Records reads of `count` elements of n bytes; returns false if one of them must be checked by `access`.
+    template <unsigned n> bool record_strided_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
+        const uintptr_t last = r.first + uintptr_t(r.stride) * (count - 1);
+        const uintptr_t low = std::min(r.first, last), high = std::max(r.first, last);
+        const auto is_within = [=](uintptr_t base, size_t size) { return low - base < size && high - base < size; };
+        if ((r.first | uintptr_t(r.stride)) % n) return false;
+        if (is_within(shared_base, shared_cap - n)) return record_shared_reads<n>(r, count, location);
+        if (is_within(own_stack, stack_bytes)) return r.is_array;      // a pointer may point to the loop's own variable
+        const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
+        if (!is_within(base, memory.size) || has_unordered_operations) return false;
+        uintptr_t offset = r.first - base;
+        for (size_t i = 0; i < count; i++, offset += uintptr_t(r.stride))
+            if (!record_global_read<n>(offset, location)) return false;
+        return true;
+    }
+    template <unsigned n> bool record_global_read(uintptr_t offset, uint32_t location) {
+        Line &line = cells.line_at(offset);
+        return (!line.has(Run::expanded_bit) && (continues_run<n, false>(line, offset, location) ||
+                                                    access_line<n, false>(line, offset, location))) ||
+               (line.has(Run::expanded_bit) && access_cells<n, false>(offset, location));
+    }
+    // `range_tags` remembers reads whose words had one tag, because the threads of a block read the same tiles.
+    template <unsigned n> bool record_shared_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
+        const uint32_t offset = uint32_t(r.first - shared_base);
+        RangeTag &known = range_tags[offset / 4 * 0x9E3779B1u >> 24];
+        const bool is_known = known.offset == offset && known.stride == r.stride && known.count == count;
+        if (is_known && known.generation == range_generation && is_covered(known.tag)) return true;
+        const uint32_t *const tags = shared_cells.tags;
+        bool has_one_tag = n == 4;
+        uintptr_t at = offset;
+        for (size_t i = 0; i < count; i++, at += uintptr_t(r.stride))
+            for (unsigned word = 0; word < n; word += 4) {
+                if (!is_tagged(at + word) && !fast_shared_access(at + word, false, location)) return false;
+                has_one_tag &= tags[at / 4] == tags[offset / 4];
+            }
+        const uint32_t tag = tags[offset / 4];
+        if (has_one_tag) known = {offset, int32_t(r.stride), uint32_t(count), tag, range_generation};
+        return true;
+    }
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t location) {
         // The copy of a struct calls the hook of its write, then the hook of its read, then stores.
         if (__builtin_expect(write && pending.active, 0)) record_store(a, n, location);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) {
-            shared_cells.discard_tags(off, n);
+            shared_cells.discard_tags(off, n), range_generation++;
             return access_words(shared_cells, off, n, write, location, a, nullptr);
         }
         if (memory.holds(a)) {

@@ -3,6 +3,7 @@
 // -fsanitize=alignment).
 #include "detector.h"
 #include "findings.h"
+#include "loop_reads.h"
 #include "ubsan.h"
 
 using gridstride::detector;
@@ -101,6 +102,15 @@ void copy_unchecked(void *to, const void *from, size_t n) { memcpy(to, from, n);
 void *fill_memory(void *to, int value, size_t n, void *pc) {
     if (n) check_access(to, unsigned(n), true, pc);
     return memset(to, value, n);
+}
+bool record_reads(const LoopReads &loop) {
+    if (!checks_enabled || !loop.fits) return false;
+    const uint32_t location = location_of(__builtin_return_address(0));
+    for (const LoopReads::Read *r = loop.reads; r < loop.reads + loop.size; r++)
+        if (!(r->bytes == 4 ? detector.record_strided_reads<4>(*r, size_t(loop.count), location)
+                            : detector.record_strided_reads<8>(*r, size_t(loop.count), location)))
+            return false;
+    return true;
 }
 }
 // the data that the compiler passes to the handlers of -fsanitize=bounds and -fsanitize=alignment

@@ -42,6 +42,7 @@ from .host_only_files import OUTPUT_HEADER, OUTPUT_HEADER_TEXT, is_host_only
 from .runtime_library import runtime_is_built, prepare_runtime
 from ..rewriters.block_loops import loop_blocks
 from ..rewriters.branches import record_branches
+from ..rewriters.loop_reads import record_loop_reads
 from ..rewriters.rewrite import to_cpp
 from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
@@ -372,9 +373,16 @@ def emulate_rewritten(
         marked_sources = {k: record_branches(text) for k, text in marked_sources.items()}
     elif not checks:
         marked_sources = {k: loop_blocks(text) for k, text in marked_sources.items()}
+    # Not in `marked_sources`, whose lines are the learner's
+    compiled_texts = marked_sources
+    if checks and not _tracing.flags:
+        compiled_texts = {
+            k: text if k in learners_headers.libraries else record_loop_reads(text)
+            for k, text in marked_sources.items()
+        }
     sources = {
         **{k: learners_headers.redirect(text) for k, text in learners_files.items()},
-        **{k: marked_sources[k] for k in own_headers},
+        **{k: compiled_texts[k] for k in own_headers},
         **({OUTPUT_HEADER: OUTPUT_HEADER_TEXT} if host_only_files else {}),
     }
     sources |= {f'{ORIGINALS_FOLDER}/{k}': text for k, text in own_headers.items()}
@@ -388,7 +396,7 @@ def emulate_rewritten(
         at_alias = 'namespace at = torch;' if _uses_at_namespace(text) else ''
         nvcc_macros = _NVCC_MACROS if path.endswith('.cu') else ''
         preamble = f'{_include_first(texts)}{at_alias}\n{nvcc_macros}{macros}'
-        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{marked_sources[path]}'
+        sources[f'{unit}.cpp'] = f'{preamble}#line 1 "{path}"\n{compiled_texts[path]}'
 
     def warn(log):
         marked_units = [Unit(marked_sources[k], k, originals[k]) for k in linted_texts]

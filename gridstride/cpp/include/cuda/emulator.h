@@ -27,6 +27,7 @@
 #include "block_loops.h"
 #include "capture.h"
 #include "heap.h"
+#include "loop_reads.h"
 #include "runtime.h"
 
 #define __global__
