@@ -102,6 +102,8 @@ def make_kernels():
         'block_sum': ('tree reduction in shared memory, 16 blocks', block_sum, (16, 256),
                       (rng.normal(size=4000), np.zeros(16))),
         'stencil': ('4-point stencil, 64 x 64', stencil, ((4, 4), (16, 16)), (rng.normal(size=(64, 64)),) * 2),
+        'stencil 256': ('the same, 128 x 256: 32,768 threads, which run as two groups of blocks', stencil,
+                        ((16, 8), (16, 16)), (rng.normal(size=(128, 256)),) * 2),
         'trajectories 256': ('ODE, 256 threads, 200 steps each', trajectories, (8, 32), (many, 200, np.zeros(256))),
         'midpoint 32': ('ODE in local arrays and device functions, 32 threads', midpoint, (1, 32),
                         (many[:32], 50, np.zeros(32))),
