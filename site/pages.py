@@ -8,7 +8,7 @@ that changed.
 import ast, json, os, re
 from pathlib import Path
 
-import findings_pages, reference
+import browser_page, findings_pages, reference
 from gridstride.course import curriculum, lanes, translations
 from gridstride.course.publishing import clone_commands, is_setup, launch_links, settings, without_links
 
@@ -42,7 +42,8 @@ BUTTONS = """
 LIVE = """
 <div class="live"><button type="button" data-page="{race}">Edit and run it here</button>
 <span>in your browser, nothing to install: loads {megabytes} MB the first time.
-<a href="{scratch}">An empty page</a>, <a href="lite/playground/index.html">a playground for CUDA C</a></span>
+<a href="{scratch}">An empty page</a>, <a href="lite/playground/index.html">a playground for CUDA C</a>,
+<a href="in_the_browser.html">what runs there</a></span>
 </div>
 """
 
@@ -324,6 +325,7 @@ def sources(
     page = adapt_markdown(home_page(readme), 'README.md')
     pages['index.md'] = add_buttons(page, lite, run_here).replace('<!-- menus -->', lesson_toctrees())
     pages |= reference.pages(reference_cache) | findings_pages.pages(run_here)
+    pages |= browser_page.pages() if run_here else {}
     pages |= source_pages(pages)
     return pages
 

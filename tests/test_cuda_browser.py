@@ -1,14 +1,15 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
-import base64, re, zlib
+import base64, json, re, zlib
 from pathlib import Path
 
 import pytest
 from browsers import chromium, needs_chromium
 from exhaustive import mark_exhaustive
-from test_lite import build, lite, served  # noqa: F401  (`lite` is a fixture)
+from test_lite import SETTINGS, build, lite, load, served  # noqa: F401  (`lite` is a fixture)
 from test_site_browsers import AXE, VIOLATIONS
 
+browser_page = load('browser_page', build.HERE.parent/'browser_page.py')
 compiler = build.compiler
 NOT_FETCHED = 'the compiler of CUDA C for the browser was never fetched: run `python site/lite/build.py`'
 
@@ -129,7 +130,22 @@ def differences(page, url, path):
     return [(path.stem, code, line, said)]*(code.split(' ')[0] != kind or line not in wanted.split(' or '))
 
 
-ALL_PROGRAMS = [p for kind in ('wrong', 'right') for p in sorted((PROGRAMS/kind).glob('*.cu'))]
+RECORDED = json.loads((compiler.HERE/'programs.json').read_text())
+
+
+def test_each_program_ends_as_natively_or_the_reason_is_recorded():
+    "`run_programs.mjs` compares what programs of tests/cuda print, and the findings"
+    paths = [p for kind in ('wrong', 'right') for p in (PROGRAMS/kind).glob('*.cu')]
+    assert not {f'{p.parent.name}/{p.stem}' for p in paths} ^ RECORDED.keys(), 'run site/lite/run_programs.mjs'
+    others = [entry for entry in RECORDED.values() if entry != 'as natively']
+    assert len(others) < 10 and all(entry['reason'] for entry in others)
+    page = browser_page.pages()['in_the_browser.md']
+    assert all(f'](nbs/{name}.ipynb)' in page for name in SETTINGS['lessons'])
+    assert all(f'| {entry["reason"]} |' in page for entry in others)
+
+
+ALL_PROGRAMS = [p for kind in ('wrong', 'right') for p in sorted((PROGRAMS/kind).glob('*.cu'))
+                if RECORDED.get(f'{kind}/{p.stem}') == 'as natively']
 
 
 @pytest.mark.browser

@@ -6,8 +6,8 @@ import {createEditor} from './EDITOR'
 const byId = id => document.getElementById(id)
 const [result, status, choice] = ['result', 'status', 'example'].map(byId)
 const editor = createEditor(byId('editor'), () => byId('run').click())
-const SECONDS = 60      // after the time limit of a kernel, which is shorter, the worker is ended
-let worker = null, answer = null
+const SECONDS = 180     // the worker is ended if it reports nothing for that long; the time limit of a kernel is shorter
+let worker = null, answer = null, timer = null
 
 // The fragment: `#example=NAME`, or `#program=` and the text, compressed, in base64 for addresses
 async function convert(bytes, stream) {
@@ -34,8 +34,9 @@ function show(text) { result.textContent = text }
 function start() {
     worker = new Worker('worker.js')
     worker.onmessage = ({data}) => {
-        if (data.status !== undefined) status.textContent = data.status
-        else answer?.(data)
+        if (data.status === undefined) return answer?.(data)
+        status.textContent = data.status
+        if (timer) watch()
     }
     worker.onerror = event => answer?.({error: `The worker cannot start (${event.message || 'blocked'}). `
         + 'Reload the page; if an extension of the browser blocks workers, allow this site.'})
@@ -44,15 +45,19 @@ function stop() {
     worker?.terminate()
     worker = null
 }
+function watch() {
+    clearTimeout(timer)
+    timer = setTimeout(() => { stop(), answer({error: `Stopped after ${SECONDS} s without an answer.`}) }, 1000 * SECONDS)
+}
 async function run() {
     byId('run').disabled = true
     editor.mark(null)
     show('')
     if (!worker) start()
-    const timer = setTimeout(() => { stop(), answer({error: `Stopped after ${SECONDS} s.`}) }, 1000 * SECONDS * 3)
+    watch()
     worker.postMessage(editor.text())
     const data = await new Promise(resolve => answer = resolve)
-    clearTimeout(timer)
+    timer = clearTimeout(timer)
     status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
     show([data.printed, data.message ?? data.error].filter(Boolean).join('\n') || 'No finding, and nothing was printed.')
     result.dataset.code = data.code ?? ''
