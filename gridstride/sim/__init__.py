@@ -4,7 +4,7 @@
 
 - threads and their values: `lanes` (threads under masks), `arithmetic` (operators with Numba's types), `types` (Numba's
   names of types), `memory` (arrays), `records`;
-- checks: `detectors` (memcheck, initcheck, racecheck, synccheck), `order` (happens-before of accesses),
+- checks: `detectors` (memcheck, initcheck, racecheck), `synccheck`, `order` (happens-before of accesses),
   `happens_before` (of launches and copies), `errors` (explains Python's own errors);
 - rewriting a thread's function for many lanes: `constants` (values known at compile time), `spin_wait` (finds kernels
   whose blocks wait for each other), `definition` (reads the `def`), `unassigned` (finds variables that may be read

@@ -1,7 +1,7 @@
-"""memcheck, initcheck, racecheck and synccheck: each with its shadow memory, its rule, and its findings.
+"""memcheck, initcheck and racecheck: each with its shadow memory, its rule, and its findings; and all four detectors.
 
-memcheck finds out-of-bounds accesses, initcheck uninitialized reads, racecheck data races, synccheck barriers that not
-all threads reach, and deadlocks. The context of the launch, `ctx`, reports each access and barrier to them; a detector
+memcheck finds out-of-bounds accesses, initcheck uninitialized reads, racecheck data races; `synccheck` has its own
+module. The context of the launch, `ctx`, reports each access and barrier to them; a detector
 reads the group of threads and the time from it, and keeps no reference to it. The time is the number of accesses so
 far, over all launches. `active` is the mask of the active lanes; `lanes` are their indices, in the order in which they
 run.
@@ -10,19 +10,16 @@ CUDA C's detectors are in `cpp/runtime`, Triton's in `tile/shadow.py`.
 """
 
 import sys
-import time
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from ..diagnostics.errors import Access, Call, exception_of, warn_of
-from ..diagnostics.settings import is_check_enabled, settings
+from ..diagnostics.settings import is_check_enabled
+from .synccheck import Synccheck
 
-__all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
-
-# The CPU time of this thread, because other processes also use the CPU. A browser has no such clock.
-cpu_time = getattr(time, 'thread_time', time.monotonic)
+__all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Detectors', 'calls_of']
 
 
 class Shadow:
@@ -464,168 +461,6 @@ class Racecheck:
         self.warned_sites.add(location)
         fields = dict(line=location.line, kernel=ctx.kernel, **element_at(view, offset))
         warn_of('same_value', 'python', fields)
-
-
-# A loop counts as spinning after this many iterations without a write to memory: SPIN_LIMIT in a kernel whose blocks
-# run in lockstep, POLL_LIMIT in a kernel whose blocks wait for other blocks.
-SPIN_LIMIT, POLL_LIMIT = 1000, 2
-
-
-class Synccheck:
-    "Reports barriers and warp operations that not all threads reach, deadlocks and livelocks"
-
-    def __init__(self, enabled):
-        self.enabled = enabled
-        self.warned_barriers = set()  # source locations of barriers before which threads have returned
-
-    def check_barrier(self, ctx, active, site):
-        "Check that all threads of each block are at its barrier; returns the number of lanes that arrived, per block"
-        group = ctx.group
-        num_arrived = np.bincount(group.block_in_group[active], minlength=group.num_blocks)
-        incomplete = (num_arrived > 0) & (num_arrived < group.threads_per_block)
-        if incomplete.any() and self.enabled:
-            diverged = incomplete & (
-                num_arrived < np.bincount(group.block_in_group[group.live], minlength=group.num_blocks)
-            )
-            self.report_missing(
-                ctx, active, int(np.argmax(diverged if diverged.any() else incomplete)), num_arrived, site
-            )
-        return num_arrived
-
-    def report_missing(self, ctx, active, block, num_arrived, site):
-        "Report that threads of a block are not at its barrier: raise if one of them still runs, else warn"
-        group = ctx.group
-        location = ctx.program.sites[site]
-        absent_lanes, running_lanes = (
-            np.flatnonzero((group.block_in_group == block) & ~active & mask) for mask in (group.all_lanes, group.live)
-        )
-        fields = dict(
-            here=int(num_arrived[block]),
-            threads=group.threads_per_block,
-            thread=group.position((*running_lanes, *absent_lanes)[0])[1],
-        )
-        if len(running_lanes):
-            raise ctx.finding(
-                'synccheck',
-                'diverged',
-                site,
-                by_lane=int(np.argmax((group.block_in_group == block) & active)),
-                **fields,
-            )
-        if location not in self.warned_barriers:
-            self.warned_barriers.add(location)
-            warn_of('returned', 'python', dict(fields, line=location.line, kernel=ctx.kernel))
-
-    def check_grid_barrier(self, ctx, active, site):
-        """Check that all threads of the grid reach its barrier, whether the detector is enabled or not.
-
-        As on a GPU, a thread that has returned does not count if the first thread of its block is there."""
-        group = ctx.group
-        if active is group.all_lanes or active.all():
-            return
-        absent = ~active & (group.live | (group.thread_index == 0))
-        if absent.any():
-            block, thread = group.position(int(np.argmax(absent)))
-            self.raise_grid_diverged(ctx, active, site, block, thread)
-
-    def raise_grid_diverged(self, ctx, active, site, block, thread):
-        "Raise the finding that a thread is not at the grid barrier, where the lanes of `active` wait"
-        raise ctx.finding('synccheck', 'grid_diverged', site, active, in_block=block, thread=thread)
-
-    def check_mask(self, ctx, active, mask, site, operation):
-        "Check a warp operation: each lane is in its own mask, and every lane in a mask takes part"
-        group = ctx.group
-        mask_bits = np.broadcast_to(_mask_bits(mask, group.warp_size), group.size)
-        full_mask = 2**group.warp_size - 1
-        if not self.enabled or active is group.all_lanes and (mask_bits == full_mask).all():
-            return
-        not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
-        if not_in_own_mask.any():
-            lane = int(np.argmax(not_in_own_mask))
-            fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
-            raise ctx.finding('synccheck', 'thread_not_in_mask', site, by_lane=lane, **fields)
-        lanes_by_warp = group.lanes_by_warp()
-        alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
-        arrived = alive & active[lanes_by_warp]
-        absent = (_bits_of_masks(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
-        if absent.any():
-            warp, lane = (int(i) for i in np.argwhere(absent)[0])
-            by_lane = int(lanes_by_warp[warp][arrived[warp]][0])
-            raise ctx.finding(
-                'synccheck', 'lane_in_other_branch', site, by_lane=by_lane, operation=operation, lane=lane
-            )
-
-    def check_sources(self, ctx, active, source_lanes, source_index, site):
-        """Check that a shuffle reads from active lanes only.
-
-        `source_lanes` are lanes of the group, -1 for none; `source_index` are their indices within the warp."""
-        missing = active & ((source_lanes < 0) | ~active[source_lanes])
-        if self.enabled and missing.any():
-            lane = int(np.argmax(missing))
-            raise ctx.finding('synccheck', 'source_lane', site, by_lane=lane, lane=int(source_index[lane]))
-
-    def check_deadlock(self, ctx, site, active):
-        "Raise the finding if all resident blocks are in a deadlock"
-        if ctx.deadlock is not None:
-            code, fields = ctx.deadlock
-            raise ctx.finding('synccheck', code, site, active, threads=np.count_nonzero(active), **fields)
-
-    def check_iteration(self, ctx, loop, site, frame):
-        """Check, at the beginning of an iteration of a `while` loop of the kernel's `frame`, that the loop can end.
-
-        If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
-        is checked even if the detector is disabled, because the launch would hang."""
-        if cpu_time() > ctx.deadline:
-            raise ctx.finding('timeout', 'time_limit', site, loop.mask, seconds=f'{settings.seconds:g}')
-        if loop.progress_count != ctx.progress_count:
-            loop.iterations = 0
-            loop.progress_count = ctx.progress_count
-            loop.is_spinning = False
-            loop.is_stuck = False
-            return
-        self.check_deadlock(ctx, site, loop.mask)
-        loop.iterations += 1
-        limit = POLL_LIMIT if ctx.program.may_spin else SPIN_LIMIT
-        loop.is_spinning = loop.iterations >= POLL_LIMIT
-        if loop.iterations % limit == 0:
-            loop.variables = _variables(frame)
-        elif loop.iterations > limit and loop.iterations % limit == 1:
-            loop.is_stuck = _are_equal(loop.variables, _variables(frame))
-            if loop.is_stuck and not ctx.program.may_spin:
-                code = 'endless_wait' if ctx.grid.size == 1 else 'blocks_wait'
-                raise ctx.finding('synccheck', code, site, loop.mask, threads=np.count_nonzero(loop.mask))
-
-
-def _variables(frame):
-    "Return {name: value} of the variables of the kernel; names of the rewritten code begin with `__`"
-    return {
-        name: value
-        for name, value in frame.f_locals.items()
-        if not name.startswith('__') and isinstance(value, (np.ndarray, np.generic))
-    }
-
-
-def _are_equal(a, b):
-    "Return whether two dicts of arrays are equal, with NaN equal to NaN"
-    return a.keys() == b.keys() and all(
-        value is b[k] or np.array_equal(value, b[k], equal_nan=value.dtype.kind in 'fc') for k, value in a.items()
-    )
-
-
-def _mask_bits(mask, warp_size):
-    "Convert a mask that a kernel passes to uint64; bits past the size of the warp become 0"
-    mask = np.asarray(mask)
-    bits = mask if mask.dtype == np.uint64 else mask.astype(np.int64).view(np.uint64)
-    return bits & np.uint64(2**warp_size - 1)
-
-
-def _bits_of_masks(lanes_by_warp, arrived, mask_bits):
-    "Return bits of shape (warps, lanes per warp): the mask of the first lane that arrived in each warp"
-    if (mask_bits != mask_bits[0]).any():
-        first_arrived = lanes_by_warp[np.arange(len(lanes_by_warp)), np.argmax(arrived, 1)]
-    else:
-        first_arrived = lanes_by_warp[:, 0]
-    return (mask_bits[first_arrived][:, None] >> np.arange(lanes_by_warp.shape[1], dtype=np.uint64)) & 1
 
 
 class Detectors:

@@ -8,8 +8,9 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated, Location, exception_of
 from ..diagnostics.launch_config import launch_error, max_resident_blocks
 from ..diagnostics.settings import settings, shuffle
-from .detectors import Detectors, calls_of, cpu_time
+from .detectors import Detectors, calls_of
 from .order import MemoryOrder
+from .synccheck import cpu_time
 
 __all__ = ['LaunchContext']
 
