@@ -9,8 +9,9 @@
 - rewriting a thread's function for many lanes: `constants` (values known at compile time), `spin_wait` (finds kernels
   whose blocks wait for each other), `definition` (reads the `def`), `unassigned` (finds variables that may be read
   unassigned), `thread_dependence` (of indices), `trees` (walks syntax trees), `templates` (code as trees),
-  `unsupported_syntax`, `rewrite`, `program` (a rewritten function); and the functions that rewritten kernels call:
-  `operations`, `python_functions` (`print`, `range`, `len`, ...), `array_loops` (loops and ufuncs over arrays);
+  `unsupported_syntax`, `rewrite` (of statements), `rewrite_expressions`, `program` (a rewritten function); and the
+  functions that rewritten kernels call: `operations`, `python_functions` (`print`, `range`, `len`, ...), `array_loops`
+  (loops and ufuncs over arrays);
 - CUDA's own functions: `intrinsics` (indices, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `cache_hints`, `scalars`, `vectors` (`float32x4` and the other vector types);
 - a launch: `kernel` (the result of `jit`), `signatures` (declared parameter types), `arguments`, `launch`, `residents`

@@ -1,7 +1,7 @@
 """The operations that a rewritten kernel calls, as attributes of the class `Operations`; kernels access it as `__gs`.
 
 An operation gets `ctx`, the context of the launch (`run`); `active`, the mask of the active lanes (`lanes`); and
-`site`, the index of its source location (`rewrite.Site`).
+`site`, the index of its source location (`rewrite_expressions.Site`).
 """
 
 import functools
