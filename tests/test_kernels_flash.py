@@ -7,7 +7,7 @@ import pytest
 import torch
 from gridstride.kernels import attention, attention_backend
 from gridstride.cpp import emulator
-from gridstride.kernels.flash import attentions, calls, programs, schedule, sources
+from gridstride.kernels.flash import attentions, calls, key_parts, programs, schedule, sources
 from gridstride.kernels import operators, standalone
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
@@ -263,7 +263,7 @@ def test_gradients_of_parts_of_the_keys_add_up():
     dout = normal(1, 1, 70, 64, seed=3)
     out, lse = attention(q, k, v, lse=True)
     into = [torch.full_like(x, torch.nan) for x in (q, k[:, :, :40], v[:, :, :40])]
-    parts = [attentions.attention_gradients(dout, q, k[:, :, p], v[:, :, p], out, lse, outputs=o)
+    parts = [key_parts.attention_gradients(dout, q, k[:, :, p], v[:, :, p], out, lse, outputs=o)
              for p, o in ((slice(40), into), (slice(40, None), None))]
     assert all(a is b for a, b in zip(parts[0], into))
     given = [x.double().requires_grad_() for x in (q, k, v)]
@@ -288,7 +288,7 @@ def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causa
     before = [x[:, :, :50].flip(2).contiguous() for x in (k, v)]
     out, lse = attend_all(scores(q, before[0]), before[1])
     out, lse = out.to(torch.float32 if wide else torch.bfloat16).contiguous(), lse.float().contiguous()
-    attentions.attend_and_merge(out, lse, first, q[:, :, first:].contiguous(), k, v, causal)
+    key_parts.attend_and_merge(out, lse, first, q[:, :, first:].contiguous(), k, v, causal)
     more = scores(q, k)
     if causal: more = more.masked_fill(torch.ones(rows, keys, dtype=torch.bool).triu(1), -math.inf)
     more[:, :, :first] = -math.inf
@@ -303,7 +303,7 @@ def test_keys_without_queries_get_queries():
     want, wanted = attend_all(scores(q, k), v)
     for fresh, lse in ((False, torch.full((1, 1, 70), -math.inf)), (True, torch.full((1, 1, 70), torch.nan))):
         out = torch.full((1, 1, 70, 64), torch.nan, dtype=torch.bfloat16)
-        attentions.attend_and_merge(out, lse, 0, q, k, v, overwrite=fresh)
+        key_parts.attend_and_merge(out, lse, 0, q, k, v, overwrite=fresh)
         is_near(out, want)
         torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -316,7 +316,7 @@ def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide
     q, k, v = qkv(batch, 2, group, rows, rows, dim)
     more = [x.flip(2).contiguous() for x in qkv(batch, 2, group, rows, others, dim)[1:]]
     there = torch.tensor([7], dtype=torch.int32)
-    out, lse = attentions.attention_pair(q, k, v, *more, first, there, there.clone(), causal,
+    out, lse = key_parts.attention_pair(q, k, v, *more, first, there, there.clone(), causal,
                                          float32_out=wide, num_parts=parts)
     k, v, *more = (x.repeat_interleave(group, 1) for x in (k, v, *more))
     own, other = scores(q, k), scores(q, more[0])
@@ -374,7 +374,7 @@ def test_dq_of_parts_is_summed_in_one_buffer():
     s = s.masked_fill((torch.arange(150)[:, None] < 64) & (torch.arange(150) >= 40), -math.inf)
     out, lse = attend_all(s, given[2])
     wants = torch.autograd.grad(out, given, dout.double())
-    rows = attentions.PartGradients(dout, q, out.detach().bfloat16(), lse.detach().float())
+    rows = key_parts.PartGradients(dout, q, out.detach().bfloat16(), lse.detach().float())
     parts = [rows.add(k[:, :, p].contiguous(), v[:, :, p].contiguous(), first)
              for p, first in ((slice(40), 0), (slice(40, None), 64))]
     is_near(rows.dq(), wants[0])
@@ -389,10 +389,10 @@ def test_gradients_go_to_any_buffer():
     q, k, v = qkv(2, 2, 1, 70, 70, 64)
     dout = normal(2, 2, 70, 64, seed=3)
     out, lse = attention(q, k, v, lse=True)
-    want = attentions.attention_gradients(dout, q, k, v, out, lse)
+    want = key_parts.attention_gradients(dout, q, k, v, out, lse)
     into = [torch.full((*x.shape[:3], 65), torch.nan, dtype=x.dtype)[..., 1:] for x in (q, k, v)]
-    got = attentions.attention_gradients(dout, q, k, v, out, lse, outputs=into)
-    rows = attentions.PartGradients(dout, q, out, lse)
+    got = key_parts.attention_gradients(dout, q, k, v, out, lse, outputs=into)
+    rows = key_parts.PartGradients(dout, q, out, lse)
     more = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in want[1:]]
     parts = rows.add(k, v, outputs=more)
     assert all(a is b for a, b in zip([*got, *parts], [*into, *more]))
@@ -402,7 +402,7 @@ def test_gradients_go_to_any_buffer():
 def test_output_buffers_that_do_not_fit():
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
     out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
-    onto, pair, parts = attentions.attend_and_merge, attentions.attention_pair, attentions.PartGradients
+    onto, pair, parts = key_parts.attend_and_merge, key_parts.attention_pair, key_parts.PartGradients
     wrong = {
         r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu; .*torch.bfloat16 or torch.float32 \(1, 1, 71, ':
             lambda: onto(out, lse, 1, q, k, v),
@@ -424,7 +424,7 @@ def test_output_buffers_that_do_not_fit():
         'PartGradients: it needs a Hopper GPU, and head dimension 64, 128':
             lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
         'attention_gradients: out is torch.float32':
-            lambda: attentions.attention_gradients(q, q, k, v, out.float(), lse),
+            lambda: key_parts.attention_gradients(q, q, k, v, out.float(), lse),
     }
     for why, call in wrong.items():
         with pytest.raises(ValueError, match=why): call()

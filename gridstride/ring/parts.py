@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple
 import torch
 
 from ..cpp import cuda_kernel
-from ..kernels.flash import attentions
+from ..kernels.flash import attentions, key_parts
 from ..utils import cdiv
 
 _SCORE_DTYPES = torch.float64, torch.float32
@@ -23,8 +23,8 @@ class Kernels(NamedTuple):
     gradients: Callable
     # (out, lse, first, q, k, v, causal, scale, overwrite): attends, and merges the result into out and lse
     attend_and_merge: Callable = None
-    attend_pair: Callable = None  # `attentions.attention_pair`: attends to two parts of the keys -> out, lse
-    gradient_accumulator: Callable = None  # (dout, q, out, lse, scale) -> `attentions.PartGradients`
+    attend_pair: Callable = None  # `key_parts.attention_pair`: attends to two parts of the keys -> out, lse
+    gradient_accumulator: Callable = None  # (dout, q, out, lse, scale) -> `key_parts.PartGradients`
 
 
 def _scores(q, k, causal, scale):
@@ -65,10 +65,10 @@ def _attend_hopper(q, k, v, causal, scale):
 
 hopper = Kernels(  # `kernels.attention`
     _attend_hopper,
-    attentions.attention_gradients,
-    attentions.attend_and_merge,
-    attentions.attention_pair,
-    attentions.PartGradients,
+    key_parts.attention_gradients,
+    key_parts.attend_and_merge,
+    key_parts.attention_pair,
+    key_parts.PartGradients,
 )
 
 

@@ -14,7 +14,7 @@ import torch
 from checking import run
 from gridstride.kernels import attention
 from gridstride.kernels.ladder import launches
-from gridstride.kernels.flash import attentions
+from gridstride.kernels.flash import attentions, key_parts
 from gridstride.kernels.ladder.rung import Device
 from gridstride.utils import cdiv
 
@@ -158,7 +158,7 @@ def by_one_kernel(q, k, v, more, first, causal, wide, parts):
     "out and lse: it begins before the other keys have come"
     flag, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
     other, held = sent_late(more, flag, 11, parts)
-    got = attentions.attention_pair(q, k, v, *other, first, flag, wanted, causal, float32_out=wide, num_parts=parts)
+    got = key_parts.attention_pair(q, k, v, *other, first, flag, wanted, causal, float32_out=wide, num_parts=parts)
     torch.cuda.synchronize()
     return got
 
@@ -167,8 +167,8 @@ def by_two(q, k, v, more, first, causal, wide, _):
     "The same by one kernel after the other"
     out = torch.full(q.shape, math.nan, dtype=torch.float32 if wide else q.dtype, device='cuda')
     lse = torch.full(q.shape[:3], math.nan, device='cuda')
-    attentions.attend_and_merge(out, lse, 0, q, k, v, causal, overwrite=True)
-    attentions.attend_and_merge(out, lse, first, q[:, :, first:], *more)
+    key_parts.attend_and_merge(out, lse, 0, q, k, v, causal, overwrite=True)
+    key_parts.attend_and_merge(out, lse, first, q[:, :, first:], *more)
     return out, lse
 
 
@@ -189,7 +189,7 @@ def differences_of_parts(kind, sizes, others, first, causal, wide, parts):
         yield f'lse, {name}', far(got[1], *want['lse'])
     if dim > 128 or first % 64: return
     fill_with_nan()
-    slopes = attentions.PartGradients(dout, q, want['out'][0].bfloat16(), want['lse'][0].float())
+    slopes = key_parts.PartGradients(dout, q, want['out'][0].bfloat16(), want['lse'][0].float())
     found = [slopes.add(k, v, 0, causal), slopes.add(*more, first)]
     yield 'dq', far(slopes.dq(), *want['dq'])
     for what, both in zip(('dk', 'dv'), zip(*found)): yield what, far(torch.cat(both, 2), *want[what])

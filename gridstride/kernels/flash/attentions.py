@@ -1,7 +1,6 @@
 """The torch operator `attention` and its backward pass: check operands, and choose a kernel for the GPU."""
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -39,7 +38,7 @@ def has_ampere():
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
 
-def _choose_backend(q):
+def choose_backend(q):
     "Choose the `Backend` for q"
     if q.dtype != torch.bfloat16:
         return Backend('sdpa', f'our kernels support bfloat16; q is {str(q.dtype)[6:]}')
@@ -80,7 +79,7 @@ def _is_sdpa_faster(q, causal, has_gradient):
     max_rows = _SDPA_MAX_ROWS.get((dim, has_gradient, causal), 0)
     if has_gradient and dim == 64 and rows % _SDPA_TILE_ROWS == 0:
         max_rows = _SDPA_MAX_EVEN_ROWS
-    return q.is_cuda and rows <= max_rows and _choose_backend(q).name == 'hopper'
+    return q.is_cuda and rows <= max_rows and choose_backend(q).name == 'hopper'
 
 
 # With gradients and fewer floating-point operations, our kernels finish before the Python code that launches them
@@ -93,7 +92,7 @@ def _is_host_bound(q, k, causal):
     return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP
 
 
-def _check_qkv(q, k, v):
+def check_qkv(q, k, v):
     "Raise `TypeError` or `ValueError` unless q, k and v have matching shapes and dtypes, on a device where kernels run"
     for name, tensor in dict(q=q, k=k, v=v).items():
         if not torch.compiler.is_compiling():
@@ -117,7 +116,7 @@ def _check_qkv(q, k, v):
         )
 
 
-def _check_scale(q, scale):
+def check_scale(q, scale):
     "Return the scale of the scores as a float, by default 1/sqrt(dim); raise `ValueError` unless it is positive"
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, str) or not 0 < float(scale) < math.inf:
@@ -153,7 +152,7 @@ def _check_window(window):
     return window
 
 
-def _aligned_rows(tensor):
+def aligned_rows(tensor):
     "Return the tensor if its rows are contiguous and begin at multiples of 16 bytes, else a contiguous copy"
     strides_are_aligned = all(stride * tensor.element_size() % 16 == 0 for stride in tensor.stride()[:3])
     return (
@@ -161,7 +160,7 @@ def _aligned_rows(tensor):
     )
 
 
-def _empty_out(q):
+def empty_out(q):
     "Return an uninitialized tensor like q, with the memory order of q if possible; the emulator needs a contiguous one"
     out = torch.empty_like(q)
     is_supported = out.stride(3) == 1 and q.is_cuda
@@ -170,10 +169,11 @@ def _empty_out(q):
 
 def _allocate_results(q, *other_arguments):
     "Return the output and lse, uninitialized"
-    return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+    return empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _attention_problem(q, k, causal, window, lens, bias):
+def attention_problem(q, k, causal, window, lens, bias):
+    "Return the `AttentionProblem` of q, k and these options"
     batch, heads, rows, dim = q.shape
     return AttentionProblem(
         batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None, bias
@@ -186,11 +186,11 @@ def _attention_problem(q, k, causal, window, lens, bias):
     _allocate_results,
 )
 def _attention(q, k, v, causal, scale, window, lens, bias):
-    q, k, v = map(_aligned_rows, (q, k, v))
+    q, k, v = map(aligned_rows, (q, k, v))
     out, lse = _allocate_results(q)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    problem, gpu = _attention_problem(q, k, causal, window, lens, bias), this_device()
+    problem, gpu = attention_problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if gpu.hopper:
         kernel_launch, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
@@ -233,7 +233,7 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 @operator(
     'attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, bool causal, float scale, '
     'int window, Tensor? lens, str bias, str method) -> (Tensor, Tensor, Tensor)',
-    lambda dout, q, k, v, *other_arguments: tuple(map(_empty_out, (q, k, v))),
+    lambda dout, q, k, v, *other_arguments: tuple(map(empty_out, (q, k, v))),
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
     fits_grid = q.shape[0] * q.shape[1] < 2**16  # the limit of gridDim.y
@@ -243,24 +243,24 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
             option = 'a bias' if bias else 'deterministic=True'
             raise ValueError(f'attention: gradients with {option} need head dimension 64 or 128, and a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
-    grads = tuple(map(_empty_out, (q, k, v)))
-    return _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads)
+    grads = tuple(map(empty_out, (q, k, v)))
+    return kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads)
 
 
-def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads):
+def kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method, grads):
     "Compute dq, dk and dv with our kernel, and write them to `grads`"
     dq, dk, dv = grads
-    backward_pass = _BackwardPass(dout, q, out, lse, scale, dq, method == 'deterministic')
-    backward_pass.add_keys(k, v, _attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
+    backward_pass = BackwardPass(dout, q, out, lse, scale, dq, method == 'deterministic')
+    backward_pass.add_keys(k, v, attention_problem(q, k, causal, window, lens, bias), (dk, dv), lens)
     return backward_pass.finish(), dk, dv
 
 
-class _BackwardPass:
+class BackwardPass:
     """The backward pass of attention for one q. The constructor computes delta = rowsum(dO * O) per row, `add_keys`
     computes dk and dv of some keys and accumulates their contribution to dq in float32, and `finish` returns dq."""
 
     def __init__(self, dout, q, out, lse, scale, dq, deterministic=False):
-        self.q, self.dout, out = map(_aligned_rows, (q, dout, out))
+        self.q, self.dout, out = map(aligned_rows, (q, dout, out))
         self.dq, self.scale, self.deterministic = dq, scale, deterministic
         if not q.is_cuda:
             self.dout, out = self.dout.contiguous(), out.contiguous()
@@ -273,13 +273,13 @@ class _BackwardPass:
         self.workspaces = dict(lse_log2=lse_log2, delta=delta, dq_sums=dq_sums, semaphores=semaphores)
         strides = tuple(tensor.stride()[:3] for tensor in (out, self.dout, dq))
         prepare_launch, self.finish_launch = calls.pre_and_postprocess_launches(
-            _attention_problem(q, q, False, 0, None, ''), scale, strides, deterministic
+            attention_problem(q, q, False, 0, None, ''), scale, strides, deterministic
         )
         launch([prepare_launch], q, **self.workspaces, out=out, dout=self.dout, lse=lse)
 
     def add_keys(self, k, v, problem, grads, lens=None, rows=slice(None)):
         "Compute dk and dv of these keys from some of the rows, write them to `grads`, and add to dq of the rows"
-        q, k, v, dout = (_aligned_rows(tensor) for tensor in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
+        q, k, v, dout = (aligned_rows(tensor) for tensor in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
         if not q.is_cuda:
             q, dout = q.contiguous(), dout.contiguous()
         strides, output_rows = (
@@ -322,218 +322,6 @@ class _Attention(torch.autograd.Function):
 _apply_attention = make_apply(_Attention)
 
 
-def _check_hopper(op_name, q, k, v, max_dim=256):
-    "Raise `ValueError` unless our Hopper kernels support these operands, with head dimension up to `max_dim`"
-    _check_qkv(q, k, v)
-    if _choose_backend(q).name != 'hopper' or q.shape[3] > max_dim:
-        dims = ', '.join(str(dim) for dim in DIMS if dim <= max_dim)
-        raise ValueError(
-            f'{op_name}: {_choose_backend(q).reason or f"it needs a Hopper GPU, and head dimension {dims}"}'
-        )
-    if not q.numel() or not k.numel():
-        raise ValueError(f'{op_name}: q has shape {tuple(q.shape)} and k {tuple(k.shape)}; neither may be empty')
-
-
-def _check_array(op_name, name, tensor, like, shape, dtypes):
-    "Raise `ValueError` unless the tensor has this shape, one of these dtypes, and the device of `like`"
-    if tensor.shape != shape or tensor.dtype not in dtypes or tensor.device != like.device:
-        expected = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
-        raise ValueError(
-            f'{op_name}: {name} is {tensor.dtype} {tuple(tensor.shape)} on {tensor.device}; expected {expected}'
-        )
-
-
-def _check_lse(op_name, lse, like, shape):
-    "Raise `ValueError` unless lse is a contiguous float32 tensor of this shape, on the device of `like`"
-    _check_array(op_name, 'lse', lse, like, shape, (torch.float32,))
-    if not lse.is_contiguous():
-        raise ValueError(f'{op_name}: lse must be contiguous: use lse.contiguous()')
-
-
-def _check_first(op_name, first, rows=math.inf):
-    "Raise `ValueError` unless `first` is a row index below `rows`"
-    if not isinstance(first, int) or not 0 <= first < rows:
-        raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row')
-
-
-def _check_saved_results(op_name, dout, q, out, lse):
-    "Raise `ValueError` unless dout, out and lse match q"
-    for name, tensor in dict(dout=dout, out=out).items():
-        _check_array(op_name, name, tensor, q, q.shape, (q.dtype,))
-    _check_lse(op_name, lse, q, q.shape[:3])
-
-
-def _writable_or_empty(tensor):
-    "Return the tensor if kernels can write to it, else an uninitialized tensor like it"
-    return (
-        tensor if _aligned_rows(tensor) is tensor and (tensor.is_cuda or tensor.is_contiguous()) else _empty_out(tensor)
-    )
-
-
-def _copy_grads(outputs, grads):
-    "Copy each gradient to its output, unless the kernel has written it there; return the outputs"
-    for output, grad in zip(outputs, grads):
-        if output is not grad:
-            output.copy_(grad)
-    return outputs
-
-
-def attention_gradients(
-    dout,  # [batch, heads, rows, dim]: the gradient of the result
-    q,
-    k,
-    v,
-    out,  # the result, from these keys or from these and other keys
-    lse,  # the lse of the result
-    causal=False,
-    scale=None,
-    outputs=None,  # three tensors like q, k and v, with any strides, for the results; None: new ones
-):  # dq, dk, dv
-    """Compute the gradients of `attention` with our kernel: bfloat16, head dimension 64 or 128, on a Hopper GPU.
-
-    With P = exp(scale * q @ k^T - lse): dV = P^T @ dout, dP = dout @ v^T, dS = P * (dP - rowsum(dout * out)), dQ =
-    scale * dS @ k, dK = scale * dS^T @ q. If `out` and `lse` were computed from other keys as well, the results are the
-    contributions of the keys in `k`. Raises ValueError if the kernel does not support the operands."""
-    _check_hopper('attention_gradients', q, k, v, 128)
-    _check_saved_results('attention_gradients', dout, q, out, lse)
-    outputs = outputs or tuple(map(_empty_out, (q, k, v)))
-    grads = tuple(map(_writable_or_empty, outputs))
-    options = dict(causal=bool(causal), scale=_check_scale(q, scale), window=0, lens=None, bias='', method='kernel')
-    return _copy_grads(outputs, _kernel_backward(dout, q, k, v, out, lse, **options, grads=grads))
-
-
-class PartGradients:
-    """Compute the gradients of attention to keys that arrive in parts: `add` returns dk and dv of a part, and `dq`
-    returns the sum over all parts, accumulated in float32. Raises ValueError if the kernel does not support the
-    operands."""
-
-    def __init__(
-        self,
-        dout,  # as for `attention_gradients`
-        q,
-        out,
-        lse,
-        scale=None,
-    ):
-        _check_hopper('PartGradients', q, q, q, 128)
-        _check_saved_results('PartGradients', dout, q, out, lse)
-        self.backward_pass = _BackwardPass(dout, q, out, lse, _check_scale(q, scale), _empty_out(q))
-
-    @staticmethod
-    def fits(first) -> bool:
-        "Return whether a part may begin at row `first`"
-        return calls.fits_backward(first)
-
-    def add(
-        self,
-        k,  # [batch, heads, keys, dim], with the heads of q, or fewer
-        v,  # like k
-        first=0,  # rows before this one attend to none of these keys; see `fits`
-        causal=False,  # row first + i attends only to keys 0 to i
-        outputs=None,  # two tensors like k and v, with any strides, for the results; None: new ones
-    ):  # dk, dv
-        "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
-        _check_first('PartGradients', first, self.backward_pass.q.shape[2])
-        if not self.fits(first):
-            raise ValueError(
-                f'PartGradients: first is {first}; expected a multiple of 64, the number of rows of a tile'
-            )
-        q = self.backward_pass.q[:, :, first:]
-        _check_hopper('PartGradients', q, k, v, 128)
-        outputs = outputs or tuple(map(_empty_out, (k, v)))
-        grads = tuple(map(_writable_or_empty, outputs))
-        problem = _attention_problem(q, k, bool(causal), 0, None, '')
-        self.backward_pass.add_keys(k, v, problem, grads, rows=slice(first, None))
-        return _copy_grads(outputs, grads)
-
-    def dq(self):  # like q
-        "Return dq, summed over all added parts; call it on a stream that waits for the kernels of `add`"
-        return self.backward_pass.finish()
-
-
-def attend_and_merge(
-    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result of other keys; updated in place
-    lse,  # float32 [batch, heads, rows], contiguous; updated in place
-    first,  # rows before this one do not change
-    q,  # [batch, heads, rows - first, dim]; the following arguments are those of `attention`
-    k,
-    v,
-    causal=False,
-    scale=None,
-    overwrite=False,  # overwrite `out` and `lse`, which may be uninitialized
-):
-    """Compute `attention` to more keys, and merge the result into `out` and `lse` in the same kernel. Supports bfloat16
-    and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
-    _check_hopper('attend_and_merge', q, k, v)
-    _check_first('attend_and_merge', first)
-    shape = *q.shape[:2], first + q.shape[2], q.shape[3]
-    _check_array('attend_and_merge', 'out', out, q, shape, (q.dtype, torch.float32))
-    if not out.is_contiguous() or out.data_ptr() % 16:
-        raise ValueError('attend_and_merge: out must be contiguous, and begin at a multiple of 16 bytes')
-    _check_lse('attend_and_merge', lse, q, shape[:3])
-    q, k, v = map(_aligned_rows, (q, k, v))
-    output_rows = calls.OutputRows(first, out.shape[2], not overwrite, out.dtype == torch.float32)
-    problem = _attention_problem(q, k, bool(causal), 0, None, '')
-    kernel_launch, boxes = calls.forward_hopper(
-        problem, _check_scale(q, scale), out.stride()[:3], this_device(), output_rows
-    )
-    launch_mapped(kernel_launch, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
-
-
-@lru_cache(256)
-def _pair_order(device, *arguments):
-    "Return the result of `calls.pair_order` as a tensor on a device"
-    return torch.tensor(calls.pair_order(*arguments), dtype=torch.int32, device=device)
-
-
-def attention_pair(
-    q,  # [batch, heads, rows, dim]; k, v, causal and scale as for `attention`
-    k,
-    v,
-    other_k,  # a second array of keys
-    other_v,  # the values of the second array
-    first,  # rows from this one on attend to all keys of the second array, even if `causal`
-    arrival_counter,  # int32 [1]: when it equals `expected_count`, other_k and other_v have been written
-    expected_count,  # int32 [1]
-    causal=False,
-    scale=None,
-    float32_out=False,  # return out in float32
-    num_parts=1,  # number of groups of heads in which the second array arrives; each group increments `arrival_counter`
-):  # like q, contiguous, and lse, float32 [batch, heads, rows]
-    """Compute `attention` to two arrays of keys, the second of which may still be in flight: the kernel waits for it
-    only when no other work is left. Supports bfloat16 and head dimension 64, 128 or 256 on a Hopper GPU; otherwise
-    raises ValueError."""
-    _check_hopper('attention_pair', q, k, v)
-    _check_hopper('attention_pair', q, other_k, other_v)
-    if other_k.shape[1] != k.shape[1]:
-        raise ValueError(
-            f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; both must have the same number'
-        )
-    _check_first('attention_pair', first, q.shape[2])
-    if not isinstance(num_parts, int) or num_parts < 1:
-        raise ValueError(f'attention_pair: num_parts is {num_parts!r}; expected a positive integer')
-    for name, tensor in dict(arrival_counter=arrival_counter, expected_count=expected_count).items():
-        _check_array('attention_pair', name, tensor, q, (1,), (torch.int32,))
-    for name, tensor in dict(other_k=other_k, other_v=other_v).items():
-        if _aligned_rows(tensor) is not tensor:
-            raise ValueError(
-                f'attention_pair: {name} may still be in flight, so it is not copied: its rows must begin at multiples '
-                'of 16 bytes'
-            )
-    q, k, v = map(_aligned_rows, (q, k, v))
-    out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
-    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    problem = _attention_problem(q, k, bool(causal), 0, None, '')
-    pair_options = this_device(), first, other_k.shape[2]
-    kernel_launch, boxes = calls.forward_pair(
-        problem, _check_scale(q, scale), *pair_options, bool(float32_out), num_parts
-    )
-    arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse)
-    arrays |= dict(arrived=arrival_counter, expected=expected_count)
-    launch_mapped(kernel_launch, boxes, q, **arrays, order=_pair_order(q.device, problem, *pair_options, num_parts))
-    return out, lse
-
-
 def attention_backend(
     q,  # q, k and v as for `attention`
     k,
@@ -543,13 +331,13 @@ def attention_backend(
     """Return the `Backend` that computes `attention` of these operands: 'hopper', 'mma.sync', or 'sdpa' and the reason.
 
     attention_backend(q, k, v, causal=True).name"""
-    _check_qkv(q, k, v)
+    check_qkv(q, k, v)
     has_gradient = needs_autograd(q, k, v)
     if causal is not None and _is_sdpa_faster(q, bool(causal), has_gradient):
         return Backend('sdpa', f'it is faster with head dimension {q.shape[3]} and {q.shape[2]} rows')
     if causal is not None and has_gradient and q.is_cuda and _is_host_bound(q, k, bool(causal)):
         return Backend('sdpa', 'Python would take longer than our kernels; CUDA graphs capture them')
-    return _choose_backend(q)
+    return choose_backend(q)
 
 
 def attention(
@@ -602,15 +390,15 @@ def _check_options(q, scale, window, bias, gradients, deterministic):
         raise ValueError(f"attention: gradients is {gradients!r}; expected 'sdpa' or 'kernel'")
     if deterministic and gradients == 'sdpa':
         raise ValueError("attention: SDPA does not support deterministic=True: use gradients='kernel'")
-    return _check_scale(q, scale), _check_window(window)
+    return check_scale(q, scale), _check_window(window)
 
 
 def _run_attention(q, k, v, causal, scale, window, bias, gradients, deterministic):
     "Compute `attention` without lengths and gradients with our kernels; return NotImplemented if torch must compute it"
-    _check_qkv(q, k, v)
+    check_qkv(q, k, v)
     _check_options(q, scale, window, bias, gradients, deterministic)
     is_plain = window is None and not bias and not deterministic
-    if not bias and _choose_backend(q).name == 'sdpa' or is_plain and _is_sdpa_faster(q, bool(causal), False):
+    if not bias and choose_backend(q).name == 'sdpa' or is_plain and _is_sdpa_faster(q, bool(causal), False):
         return NotImplemented
     return _checked_attention(q, k, v, causal, scale, window, None, bias, False, gradients, deterministic)
 
@@ -622,10 +410,10 @@ def _kernel_attention(q, k, v, causal, scale, *other_options):
 
 def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the arguments of `_attend`
     "Compute `attention` with gradients and default options, with the fastest implementation"
-    _check_qkv(q, k, v)
-    _check_scale(q, scale)
+    check_qkv(q, k, v)
+    check_scale(q, scale)
     args, is_traced = (q, k, v, causal, scale, *other_options), torch.compiler.is_compiling()
-    if _choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
+    if choose_backend(q).name == 'sdpa' or _is_sdpa_faster(q, bool(causal), True):
         table = None if is_traced else _attend.table_for(*args)
         if table is not None:
             table.use_function(_make_torch_attention(*args), args, True)
@@ -639,7 +427,7 @@ def _torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths, with torch"
     if window is None:
         return _make_torch_attention(q, k, v, causal, scale)(q, k, v)
-    return _sdpa(q, k, v, bool(causal), _check_scale(q, scale), _check_window(window), None)
+    return _sdpa(q, k, v, bool(causal), check_scale(q, scale), _check_window(window), None)
 
 
 def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
@@ -661,10 +449,10 @@ _attend = repeated(_run_attention, _torch_attention, make_torch_function=_make_t
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):
     "Compute `attention` after checks of all operands and options"
-    _check_qkv(q, k, v)
+    check_qkv(q, k, v)
     scale, window = _check_options(q, scale, window, bias, gradients, deterministic)
     lens = _pack_lens(q, k, lens)
-    if _choose_backend(q).name != 'sdpa':
+    if choose_backend(q).name != 'sdpa':
         has_gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (q, k, v))
         if bias and gradients == 'sdpa' and has_gradient:
             raise ValueError("attention: SDPA does not support a bias in C: use gradients='kernel'")
@@ -673,6 +461,6 @@ def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradient
         return out_and_lse if lse else out_and_lse[0]
     for name, option in dict(bias=bias, lse=lse).items():
         if option:
-            reason = _choose_backend(q).reason
+            reason = choose_backend(q).reason
             raise ValueError(f'attention: {name} needs our kernels, but SDPA computes this: {reason}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

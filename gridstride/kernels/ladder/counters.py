@@ -82,7 +82,7 @@ torch.cuda.synchronize()
 
 
 def count_events(rung, h, w, k, metrics={}) -> dict:  # metrics: additional ones, {short name: name in Nsight Compute}
-    "Count events with Nsight Compute while the rung multiplies h x k by k x w; returns {short name: value}"
+    "Count events with Nsight Compute while the kernel multiplies h x k by k x w; returns {short name: value}"
     script = _SCRIPT.format(
         shape=(h, w, k),
         dtype=rung.dtype,
