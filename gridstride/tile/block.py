@@ -16,7 +16,6 @@ __all__ = [
     'bitcast',
     'is_number',
     'broadcast',
-    'where',
     'compute',
     'scalar',
     'to_common_type',
@@ -503,32 +502,6 @@ def broadcast(*values):
             f'blocks of shapes {shape_list} cannot be broadcast',
             'The sizes along each axis must be equal, or one of them must be 1; x[:, None] and x[None, :] add an axis.',
         ) from None
-
-
-def where(condition, x, y):
-    "Select elements of `x` where the condition is true, else of `y`"
-    condition = convert(block_of(condition), _I1)
-    if any(type(value) is tensor and value.dtype.is_ptr() for value in (x, y)):
-        a, b, dtype, region = _common_pointers(block_of(x), block_of(y))
-    else:
-        a, b, dtype, region = *to_common_type(x, y), None
-    is_true, a, b = broadcast(condition, tensor(a, dtype), tensor(b, dtype))
-    out = tensor(np.where(is_true, a, b)[()], dtype, region)
-    undef_masks = [getattr(value, 'undef_mask', None) for value in (condition, x, y)]
-    if any(mask is not None for mask in undef_masks):
-        condition_mask, x_mask, y_mask = (np.False_ if mask is None else mask for mask in undef_masks)
-        undef_mask = np.broadcast_to(np.where(condition.data, x_mask, y_mask) | condition_mask, out.data.shape)
-        out.undef_mask = undef_mask if undef_mask.any() else None
-    return out
-
-
-def _common_pointers(x, y):
-    "Return (data, data, type, region) of two pointers: addresses in bytes if their regions differ"
-    if x.dtype is not y.dtype:
-        raise compile_error(f'the values of tl.where must have the same type; got {x.dtype} and {y.dtype}')
-    if x.region is y.region:
-        return x.data, y.data, x.dtype, x.region
-    return addresses(x), addresses(y), x.dtype, None
 
 
 # Conversions

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from . import block as _block, types as _types
+from . import types as _types
 from . import elements, libdevice, memory, products, randoms, reductions, shapes, hints_and_debug
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
@@ -21,7 +21,6 @@ globals().update(DTYPES)
 for _module in (elements, randoms, reductions, shapes, hints_and_debug):
     globals().update({k: getattr(_module, k) for k in _module.__all__})
 dtype, block_type, pointer_type = _types.dtype, _types.block_type, _types.pointer_type
-where = _block.where
 tensor_descriptor = Descriptor
 tuple = builtins.tuple
 slice = builtins.slice

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .block import block_of, broadcast, with_undef, tensor, where
+from .block import block_of, broadcast, with_undef, tensor
+from .elements import where
 from .elements import log, maximum
 from .types import DTYPES
 
