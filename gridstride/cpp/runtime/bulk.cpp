@@ -73,11 +73,11 @@ void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t b
     char *shared = shared_pointer(target, bytes, "st.async", line);
     if (&block_at(barrier_address, line) != &block)
         fail(Code::no_mbarrier, {{"operation", "st.async to another block"}}, line);
-    // This does not count as a use of the other block's shared memory by this one, because that block waits for the
-    // bytes; if it does not, the missing wait is reported.
-    const Access previous_use = detector.on ? block.clock->last_cluster_access : Access{};
+    // This is not recorded as a use of the other block's shared memory, because that block waits for the bytes; if it
+    // does not, the missing wait is reported.
+    const Access previous_use = detector.on ? block.detector_state->last_cluster_access : Access{};
     start_bulk_copy(block, target, bytes, barrier_address, line);
-    if (detector.on) block.clock->last_cluster_access = previous_use;
+    if (detector.on) block.detector_state->last_cluster_access = previous_use;
     memcpy(shared, source, bytes);
 }
 // Checks the source of a copy to global memory, and records that the copy reads it until the thread has waited; returns

@@ -1,11 +1,11 @@
 // The logical clock of racecheck, which advances at barriers, fences and launches.
 //
-// `now` counts these events, and each access is stored with the current value of `now`, its time. A barrier of the
-// block sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before later
-// accesses. So whether a barrier orders two accesses takes one comparison of integers (`happens_before`, detector.h).
-// `warp_synced` is the corresponding time per warp, `lanes_synced` per pair of lanes, for barriers of some lanes, and
-// `launch_start` for launches and the barrier of the grid. Only accesses that a thread acquires through a flag or an
-// mbarrier require a vector clock (vector_clock.h).
+// `now` counts these events, and each access is stored with the current value of `now`, its time. A block-wide barrier
+// sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before later accesses. So
+// whether a barrier orders two accesses takes one comparison of integers (`happens_before`, detector.h). `warp_synced`
+// is the corresponding time per warp, `lanes_synced` per pair of lanes, for barriers of some lanes, and `launch_start`
+// for launches and grid barriers. Only accesses that a thread acquires through a flag or an mbarrier require a
+// vector clock (vector_clock.h).
 #include "detector.h"
 #include "undefined.h"
 
@@ -36,7 +36,7 @@ void Detector::begin_block(Worker &worker) {
     for (auto &time : warp_synced) time = now;
 }
 
-// Records a barrier of the block. It is also a fence: the block acquires all that flags released to its threads.
+// Records a block-wide barrier. It is also a fence: the block acquires all that flags released to its threads.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     report_uninitialized(uninitialized_read);
@@ -85,9 +85,10 @@ void Detector::fence_proxy() {
 }
 bool Detector::is_proxy_fenced(const Access &access) const {
     if (access.time < block_start || is_engine(access)) return true;
-    const BlockClock *holder = this;
+    const BlockDetectorState *holder = this;
     for (const Worker *block : w->leader->cluster)
-        if (block != w && thread_id(*block, 0) / max_threads == access.thread / max_threads) holder = block->clock;
+        if (block != w && thread_id(*block, 0) / max_threads == access.thread / max_threads)
+            holder = block->detector_state;
     const uint32_t rank = access.thread % max_threads;
     return holder->proxy_fenced_others.includes(access.thread, access.time) ||
            access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],

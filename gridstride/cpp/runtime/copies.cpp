@@ -94,13 +94,13 @@ void Detector::complete_mma_groups(uint32_t groups) {
 // wgmma-groups, and the current thread must have synchronized with it since.
 void Detector::check_mma_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
     const Worker &holder = holder_of(a);
-    const BlockClock &holder_clock = &holder == w ? *this : *holder.clock;
+    const BlockDetectorState &holder_state = &holder == w ? *this : *holder.detector_state;
     const size_t index = (a - reinterpret_cast<uintptr_t>(holder.shared)) / 16;
     check_operand_reads(previous_write, write, a, owner);
-    for (int warpgroup = 0; warpgroup * 128 < holder.num_threads && !holder_clock.mma_reads.empty(); warpgroup++) {
-        const MmaRead &mma_read = holder_clock.mma_reads[size_t(warpgroup) * shared_cap / 16 + index];
-        if (mma_read.time < std::max(previous_write.time, holder_clock.block_start)) continue;
-        const auto &completion_times = holder_clock.mma_groups_completed[warpgroup];
+    for (int warpgroup = 0; warpgroup * 128 < holder.num_threads && !holder_state.mma_reads.empty(); warpgroup++) {
+        const MmaRead &mma_read = holder_state.mma_reads[size_t(warpgroup) * shared_cap / 16 + index];
+        if (mma_read.time < std::max(previous_write.time, holder_state.block_start)) continue;
+        const auto &completion_times = holder_state.mma_groups_completed[warpgroup];
         const uint32_t completed_at = mma_read.group < completion_times.size()
             ? completion_times[mma_read.group] : not_completed;
         const Access read = {thread_id(holder, warpgroup * 128), completed_at, mma_read.location};
@@ -115,13 +115,13 @@ void Detector::check_mma_reads(const Access &previous_write, const Access &write
 // block of its CTA pair. Instructions of two threads may read the same bytes.
 void Detector::read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRead &read, Access &checked_write) {
     finish_pending_writes();
-    BlockClock &clock = &holder == w ? *this : *holder.clock;
+    BlockDetectorState &holder_state = &holder == w ? *this : *holder.detector_state;
     const uintptr_t base = reinterpret_cast<uintptr_t>(holder.shared);
     const Access access = {self, not_completed, read.location};
     const size_t offset = a - base;
     for (size_t i = offset; i < offset + 16; i += 4) {
-        Cell &word = clock.shared_cells.word_cells[i / 4],
-             *cells_of_word = word.has_byte_cells ? clock.shared_cells.byte_cells + i : &word;
+        Cell &word = holder_state.shared_cells.word_cells[i / 4],
+             *cells_of_word = word.has_byte_cells ? holder_state.shared_cells.byte_cells + i : &word;
         if (!word.owner) return report_out_of_bounds_shared(i, false, read.location);
         for (size_t byte = 0; byte < (word.has_byte_cells ? 4 : 1); byte++) {
             if (memcmp(&cells_of_word[byte].write, &checked_write, sizeof checked_write)) {
@@ -131,19 +131,20 @@ void Detector::read_by_tensor_cores(Worker &holder, uintptr_t a, const OperandRe
             cells_of_word[byte].read_by_mma |= 2;
         }
     }
-    if (clock.operand_reads.empty()) clock.operand_reads.resize(shared_cap / 16 * 2);
-    OperandRead *const slots = &clock.operand_reads[offset / 16 * 2];
-    slots[slots[0].time < clock.block_start || slots[0].pipe == read.pipe ? 0 : 1] = read;
+    if (holder_state.operand_reads.empty()) holder_state.operand_reads.resize(shared_cap / 16 * 2);
+    OperandRead *const slots = &holder_state.operand_reads[offset / 16 * 2];
+    slots[slots[0].time < holder_state.block_start || slots[0].pipe == read.pipe ? 0 : 1] = read;
 }
 void Detector::check_operand_reads(const Access &previous_write, const Access &write, uintptr_t a, unsigned owner) {
     const Worker &holder = holder_of(a);
-    const BlockClock &clock = &holder == w ? *this : *holder.clock;
-    if (clock.operand_reads.empty()) return;
-    const OperandRead *const slots = &clock.operand_reads[(a - reinterpret_cast<uintptr_t>(holder.shared)) / 16 * 2];
+    const BlockDetectorState &holder_state = &holder == w ? *this : *holder.detector_state;
+    if (holder_state.operand_reads.empty()) return;
+    const uintptr_t base = reinterpret_cast<uintptr_t>(holder.shared);
+    const OperandRead *const slots = &holder_state.operand_reads[(a - base) / 16 * 2];
     for (int slot = 0; slot < 2; slot++) {
         const OperandRead &read = slots[slot];
         const uint32_t since = previous_write.time == not_completed ? 0 : previous_write.time;
-        if (!read.pipe || read.time < std::max(since, clock.block_start)) continue;
+        if (!read.pipe || read.time < std::max(since, holder_state.block_start)) continue;
         const auto &completed = read.pipe->completed;
         const uint32_t completed_at = read.commit < completed.size() ? completed[read.commit] : not_completed;
         if (happens_before({read.pipe->thread, completed_at, read.location}, block_start)) continue;

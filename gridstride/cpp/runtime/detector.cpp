@@ -119,7 +119,7 @@ Detector::Scope::~Scope() {
     detector.on = checks_enabled = detector.has_unordered_operations = false;
     detector.shared_base = detector.own_stack = no_address;
     detector.several_devices = false;
-    // A finding that a stopped launch did not report does not belong to a later launch, which may run without checks.
+    // discards findings that a stopped launch did not report, because a later launch may run without checks
     detector.uninitialized_read.reset(), detector.uninitialized_in_launch.reset();
     detector.restore_variables(stops_launch);
 }
@@ -133,14 +133,14 @@ void Detector::abandon() {
 
 void Detector::enter(Worker &block) {
     if (!on || w == &block) return;
-    if (!w->clock) w->clock = new BlockClock();
-    if (!block.clock) {
-        block.clock = new BlockClock();
-        block.clock->w = &block, block.clock->shared_base = reinterpret_cast<uintptr_t>(block.shared);
-        if (!block.clock->shared_cells.reserve(shared_cap)) fail(Code::no_addresses, {});
+    if (!w->detector_state) w->detector_state = new BlockDetectorState();
+    if (!block.detector_state) {
+        block.detector_state = new BlockDetectorState();
+        block.detector_state->w = &block, block.detector_state->shared_base = reinterpret_cast<uintptr_t>(block.shared);
+        if (!block.detector_state->shared_cells.reserve(shared_cap)) fail(Code::no_addresses, {});
     }
-    std::swap(*w->clock, static_cast<BlockClock &>(*this));
-    std::swap(*block.clock, static_cast<BlockClock &>(*this));
+    std::swap(*w->detector_state, static_cast<BlockDetectorState &>(*this));
+    std::swap(*block.detector_state, static_cast<BlockDetectorState &>(*this));
 }
 
 // Checks an access to the shared memory of another block of the cluster.
@@ -152,21 +152,21 @@ void Detector::access_other_block(Worker &block, uintptr_t address, unsigned byt
         (offset >= shared_cap - scope.used || (!w->has_declared_dynamic && !scope.dynamic.empty() &&
             offset < launch->shared)))
         report_finding(Code::cluster_variable, {}, {self, now, location});
-    block.clock->last_cluster_access = {self, now, location};
-    block.clock->discard_read_tags();
-    access_words(block.clock->shared_cells, offset, bytes, write, location, address, nullptr);
+    block.detector_state->last_cluster_access = {self, now, location};
+    block.detector_state->discard_read_tags();
+    access_words(block.detector_state->shared_cells, offset, bytes, write, location, address, nullptr);
     if (checks(racecheck) && !has_acquired_start(block))
         report_finding(Code::block_not_begun, {}, {self, now, location});
 }
 // Returns whether the current thread has acquired the start of `block`, through a cluster barrier or otherwise.
 bool Detector::has_acquired_start(const Worker &block) const {
     for (int rank = 0; rank < block.num_threads; rank++)
-        if (is_acquired({thread_id(block, rank), block.clock->block_start, 0})) return true;
+        if (is_acquired({thread_id(block, rank), block.detector_state->block_start, 0})) return true;
     return false;
 }
 
 // Clears the cells of arrays of an earlier launch.
-void BlockClock::discard_arrays() {
+void BlockDetectorState::discard_arrays() {
     for (size_t i = 0; i < low_cells; i++) shared_cells.word_cells[i] = {};
     for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.word_cells[i] = {};
     low_cells = 0, high_cells = shared_cap / 4;

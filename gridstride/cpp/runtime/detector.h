@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unordered_map>
 #include <vector>
-#include "block_clock.h"
+#include "block_detector_state.h"
 #include "loop_reads.h"
 #include "memory.h"
 #include "shadow.h"
@@ -33,7 +33,7 @@ struct LaunchChecks {
     uint32_t launch_id = 0, unordered_since = 1;
 };
 
-struct Detector : BlockClock {
+struct Detector : BlockDetectorState {
     uint32_t now = 1, launch_start = 1, self = 0, launch_id = 0;
     uint32_t tag_epoch = 0;              // for global memory: tags of an earlier epoch are stale
     bool on = false, after_fence = false; // after_fence: whether a fence directly precedes the current atomic access
@@ -49,8 +49,8 @@ struct Detector : BlockClock {
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
     struct PendingWrite {
-        uintptr_t a;
-        unsigned n;
+        uintptr_t address;
+        unsigned bytes;
         char old[4];
         Access other;
     };
@@ -61,13 +61,13 @@ struct Detector : BlockClock {
         Access current;
         std::vector<PendingWrite> words;
         struct {
-            uintptr_t a;
-            unsigned n;
+            uintptr_t address;
+            unsigned bytes;
             uint32_t location;
         } store;                           // the last store by a thread with an undefined value
         struct {
-            uintptr_t a;
-            size_t n;
+            uintptr_t address;
+            size_t bytes;
         } range;                           // of a struct write, which its hook has checked
     } pending = {};
     std::vector<DeferredRace> deferred_races;
@@ -148,8 +148,8 @@ struct Detector : BlockClock {
     }
 
     static bool is_engine(const Access &a) { return a.location & engine_bit; }
-    // Returns whether an earlier access happens before the next access of the current thread: if there was a barrier of
-    // the block or the warp in between, or if the thread has acquired it. All accesses before `since` happen before it;
+    // Returns whether an earlier access happens before the next access of the current thread: if the block or the warp
+    // has synchronized in between, or if the thread has acquired it. All accesses before `since` happen before it;
     // `since` is the start of the launch, or, for shared memory, of the block.
     bool happens_before(const Access &a, uint32_t since) const {
         if (a.time < since) return true;
@@ -469,7 +469,7 @@ struct Detector : BlockClock {
     }
     const Cell &shared_cell(uintptr_t a) const {
         const Worker &holder = holder_of(a);
-        return (&holder == w ? shared_cells : holder.clock->shared_cells)
+        return (&holder == w ? shared_cells : holder.detector_state->shared_cells)
             .word_cells[(a - reinterpret_cast<uintptr_t>(holder.shared)) / 4];
     }
     inline void access_words(
@@ -533,9 +533,9 @@ struct Detector : BlockClock {
             if (r->thread == self && !(r->location & atomic_bit) && r->time >= block_synced) return true;
         return current.location & modify_bit;
     }
-    // Returns whether no barrier of the block orders a read before the next access. `record_plain_read` is
-    // `record_read` for plain reads of global memory in blocks whose threads synchronize only by barriers of the block;
-    // the common case calls no function.
+    // Returns whether no block-wide barrier orders a read before the next access. `record_plain_read` is `record_read`
+    // for plain reads of global memory in blocks whose threads synchronize only by block-wide barriers; the common case
+    // calls no function.
     bool is_unordered_by_barriers(const Access &a) const {
         return a.time >= block_synced || a.thread / max_threads != self / max_threads;
     }
@@ -672,7 +672,7 @@ private:
     }
     template <class F> void visit_cells(const Copy &c, F f) {
         const Worker &holder = holder_of(c.to);
-        const Cells &holder_cells = &holder == w ? shared_cells : holder.clock->shared_cells;
+        const Cells &holder_cells = &holder == w ? shared_cells : holder.detector_state->shared_cells;
         const uintptr_t begin = c.to - reinterpret_cast<uintptr_t>(holder.shared);
         for (uintptr_t i = begin; i < begin + c.bytes; i += 4)
             if (Cell &word = holder_cells.word_cells[i / 4]; !word.has_byte_cells) f(word);

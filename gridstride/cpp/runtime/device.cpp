@@ -28,7 +28,7 @@ static char *alloc_within_limit(size_t bytes, size_t itemsize, bool is_uninitial
 static void report_out_of_memory(size_t bytes, int line) {
     {
         DeviceLock device_lock;
-        memory.failed.emplace_back(bytes, line);
+        memory.failed_allocations.emplace_back(bytes, line);
     }
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
@@ -273,7 +273,7 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
     if (!p) return p;
     memory.at(reinterpret_cast<uintptr_t>(p))->device = 0;
     memcpy(p, init, bytes);
-    if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, has_small_gap);
+    if (kind != 'm') host = memory.reserve_named_range(bytes, itemsize, name, has_small_gap);
     std::lock_guard<std::mutex> guard(symbols_lock);
     symbols.push_back({p, host ? host : p, bytes, slot, init});
     return p;
@@ -312,7 +312,7 @@ void restore_device_variables(const std::vector<Symbol> &taken) {
 }
 void drop_device_variables(const std::vector<Symbol> &dropped) {
     for (auto &s : dropped) {
-        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
+        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->is_host_alias = false;
         free_allocation(s.device);
         for (char *variable : s.peers)
             if (variable) free_allocation(variable);
@@ -361,7 +361,7 @@ int last_error(bool clear) {
     const int e = error_code;
     if (clear && e) {
         error_code = 0;
-        memory.failed.clear();
+        memory.failed_allocations.clear();
         if (was_launch_rejected()) current_finding.kind = nothing;   // because the host has read the error
     }
     return e;

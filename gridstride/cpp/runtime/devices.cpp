@@ -104,7 +104,7 @@ void *multicast_address(const void *p) {
     DeviceLock device_lock;
     SymmetricArray *const array = symmetric_array_at(p);
     if (!array) return nullptr;
-    if (!array->multicast) array->multicast = memory.alloc_name(array->bytes, 1, "a multicast address", false);
+    if (!array->multicast) array->multicast = memory.reserve_named_range(array->bytes, 1, "a multicast address", false);
     return array->multicast + offset_in(*array, p);
 }
 int multicast_replicas(const void *address, void *(&replicas)[8]) {

@@ -33,7 +33,7 @@ static void check_end_of_block(Worker &w) {
 }
 void end_thread(Worker &w) {
     Engines &cluster_engines = engines_of(*w.leader);
-    // the barrier of the cluster does not wait for an exited thread
+    // the cluster barrier does not wait for an exited thread
     if (!cluster_engines.cluster_arrived_in.empty() && arrival_phase() == cluster_engines.cluster_phase + 1)
         cluster_engines.cluster_arrived--;
     if (!detector.on) return;

@@ -30,8 +30,8 @@ bool Worker::waits_for_grid() const {
         if (state[i] == on_condition && condition[rank[i]].describe == describe_grid_wait) return true;
     return false;
 }
-// Returns whether all threads of the block wait at the barrier of the grid, so that their conditions need not be
-// evaluated one by one.
+// Returns whether all threads of the block wait at the grid barrier, so that their conditions need not be evaluated one
+// by one.
 bool Worker::waits_only_for_grid() const {
     return live && num_at_grid == live && running_launch->phase == grid_phase;
 }
@@ -40,7 +40,7 @@ static VectorClock all_threads_of(const RunningLaunch &running) {
     const uint32_t first = running.first_block + 1;
     return VectorClock::of_blocks(first, first + uint32_t(blocks_of(*running.launch)), ++detector.now);
 }
-// The barrier of the grid orders all accesses before it before all accesses after it.
+// The grid barrier orders all accesses before it before all accesses after it.
 static void order_all_accesses(Worker &current) {
     std::vector<Worker *> blocks;
     for (Worker *leader : cluster_leaders())

@@ -91,7 +91,7 @@ namespace gridstride {
 // hooks.
 static bool was_checked_by_hook(const void *to, size_t n) {
     const auto &range = detector.pending.range;
-    return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
+    return range.address == reinterpret_cast<uintptr_t>(to) && range.bytes == n;
 }
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
     if (n) check_access(from, unsigned(n), false, pc);

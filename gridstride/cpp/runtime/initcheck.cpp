@@ -1,6 +1,6 @@
 // initcheck: reports reads of uninitialized elements. A finding is deferred: if another thread writes the element
 // later, unordered, it is a data race instead, which Detector::conflicts detects at that write. So the first such read
-// is stored with its finding, and reported when no later write can race with it: at the next barrier of the block for
+// is stored with its finding, and reported when no later write can race with it: at the next block-wide barrier for
 // shared memory, at the end of the launch for memory that other blocks may write.
 #include "detector.h"
 #include "findings.h"

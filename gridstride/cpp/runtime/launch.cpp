@@ -143,7 +143,7 @@ void Worker::begin_block(uint64_t linear_index) {
     detector.begin_block(*this);
     if (detector.several_devices) detector.begin_after(running_launch->released_before);
 }
-void Worker::begin_single(uint64_t linear_index) {
+void Worker::begin_single_block(uint64_t linear_index) {
     begin_block(linear_index);
     blockIdx = block_index;
     Fiber *first_fiber = take_fiber();
@@ -229,8 +229,8 @@ Worker::~Worker() {
         sigaltstack(&none, nullptr);
         munmap(signal_stack, signal_stack_bytes);
     }
-    if (clock) clock->shared_cells.release();
-    delete clock;
+    if (detector_state) detector_state->shared_cells.release();
+    delete detector_state;
     delete engines;
 }
 // The Workers of an OS thread, which are destroyed with it
@@ -514,7 +514,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     flush_printed();
     if (was_launch_rejected()) error_code = 0;        // because the finding reports it
     ok = ok && current_finding.kind == nothing;
-    if (!ok) memory.failed.clear(), error_code = 0;  // because the finding reports them
+    if (!ok) memory.failed_allocations.clear(), error_code = 0;  // because the finding reports them
     const SignalDeferral until_end;
     for (size_t i = 0; ok && warn && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
     return ok;

@@ -115,7 +115,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
                 {"owner", target->device}},
             record);
     }
-    if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->host_name)
+    if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->is_host_alias)
         return report_finding(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {
         return !has_all_addresses || allocation.symbol || allocation.usable_in == launch_id;
@@ -247,7 +247,7 @@ void Detector::check_host_access(uintptr_t address, unsigned bytes, bool write, 
     DeviceLock device_lock;
     Allocation *allocation = memory.at(address);
     if (allocation && allocation->live && (allocation->host || host_accesses_device)) {
-        // the access of a library function, which synchronizes first
+        // an access by a library function, which synchronizes first
         if (host_accesses_device || allocation->accessed_by_thrust) operations.host_waits();
         else operations.host_access(address, bytes, write, is_atomic, pc);
         if (write) allocation->uninitialized = false;

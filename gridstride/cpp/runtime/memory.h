@@ -37,8 +37,8 @@ struct Allocation {
     uint32_t usable_in = 0; // the ID of the last launch that may access it, through an argument or a stored address
     uintptr_t address_found_at = 0; // the location at which the last search found its address
     bool has_huge_cells = false; // whether `Cells::use_huge_pages` was called for it
-    bool host_name = false; // whether it is an unmapped range that represents a device variable's address in host code
-    int device = 0; // the device to which it belongs
+    bool is_host_alias = false; // whether it is an unmapped range that stands for a device variable in host code
+    int device = 0; // the device that owns it
     bool is_symmetric = false; // whether all devices may access it
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }
@@ -86,7 +86,7 @@ struct Memory {
     // never freed, from its end. After `middle` another hole is chosen, so that addresses are rarely reused.
     size_t used = 0, middle = 0, end = 0;
     std::vector<std::pair<size_t, size_t>> holes; // the other holes that `find_holes` has found last: (width, start)
-    std::vector<std::pair<size_t, int>> failed; // failed allocations whose error the host has not read: (bytes, line)
+    std::vector<std::pair<size_t, int>> failed_allocations; // those whose error the host has not read: (bytes, line)
     size_t max_allocations = 0; // the number of allocations at which `find_holes` runs
     std::vector<Allocation> allocations;
     uint32_t *allocation_of_page = nullptr; // per page: 1 + the index of its allocation, or 0
@@ -148,11 +148,11 @@ struct Memory {
         return p;
     }
     // Reserves `n` unmapped bytes that findings call `name`.
-    char *alloc_name(size_t n, size_t itemsize, const char *name, bool has_small_gap) {
+    char *reserve_named_range(size_t n, size_t itemsize, const char *name, bool has_small_gap) {
         char *const p = alloc(n, itemsize, false, false, false, name, has_small_gap, 0, true);
         if (!p) return nullptr;
         free(allocations.back());
-        allocations.back().host_name = true;
+        allocations.back().is_host_alias = true;
         return p;
     }
     // Maps the pages of `p` to an allocation: 1 + its index, or 0 for none.
@@ -180,7 +180,7 @@ struct Memory {
         std::vector<std::pair<size_t, size_t>> occupied = {{size, size}};
         size_t n = 0;
         for (const Allocation &p : allocations) {
-            if (!p.live && !p.host_name) {
+            if (!p.live && !p.is_host_alias) {
                 set_pages(p, 0);
                 continue;
             }
@@ -210,7 +210,7 @@ struct Memory {
         Allocation *best = nullptr;
         uintptr_t min_distance = ~uintptr_t(0);
         for (auto &p : allocations) {
-            if (p.host_name || !is_candidate(p)) continue;
+            if (p.is_host_alias || !is_candidate(p)) continue;
             const uintptr_t distance = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
             if (distance < min_distance) min_distance = distance, best = &p;
         }
@@ -218,7 +218,7 @@ struct Memory {
     }
     // Returns the failed allocation that would contain `a` as an offset from its null pointer.
     const std::pair<size_t, int> *failed_at(uintptr_t a) const {
-        for (auto f = failed.rbegin(); f != failed.rend(); ++f)
+        for (auto f = failed_allocations.rbegin(); f != failed_allocations.rend(); ++f)
             if (a < std::min(std::max(f->first, size_t(4096)), size_t(1) << 40)) return &*f;
         return nullptr;
     }

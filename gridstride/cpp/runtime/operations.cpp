@@ -147,7 +147,7 @@ void Operations::end_call() {
 
 // Operations
 
-Operations::Reserved Operations::reserve(const void *stream) {
+Operations::Reservation Operations::reserve(const void *stream) {
     const uint32_t s = stream_index(stream);
     StreamClock &clock = join_into_next_clock(s);
     clock.raise(s, ++streams[s].count);

@@ -100,14 +100,14 @@ class Operations {
     void add_unordered_regions(const Operation &);
 
 public:
-    struct Reserved {
+    struct Reservation {
         uint32_t stream, sequence_number;
         StreamClock clock;                   // the operations that happen before it, including itself
     };
     Operations() { streams[0].is_default = true; }
     uint32_t stream_index(const void *stream);
     int device_of_stream(const void *stream) { return streams[stream_index(stream)].device; }
-    Reserved reserve(const void *stream);
+    Reservation reserve(const void *stream);
     Operation &start(const char *name, uint32_t stream, uint32_t sequence_number, int line, const StreamClock &);
     StreamClock clock_of_stream(uint32_t stream) { return join_into_next_clock(stream); }
     StreamClock clock_of_event(const void *event) const;

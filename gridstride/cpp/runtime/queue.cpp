@@ -210,8 +210,8 @@ void end_operation(RunningLaunch &running) {
     operation.released = running.released;
     end(operation);
 }
-// Returns whether the stall has lasted longer than the limit. A kernel that reads a clock may end its wait by itself,
-// so it is not stalled. If other host threads launch, or may launch soon, the limit is longer.
+// Returns whether the stall has lasted longer than the limit. A kernel that reads a clock may time out by itself, so
+// it is not stalled. If other host threads launch, or may launch soon, the limit is longer.
 bool Stall::lasts(const std::vector<Worker *> &suspended_leaders) {
     constexpr double stall_limit = 0.5, stall_limit_with_threads = 5;       // seconds
     const double now = seconds_now();

@@ -81,7 +81,7 @@ bool Detector::may_be_validated(const Access &earlier, const Access &later, cons
 void Detector::defer_race(DeferredRace race) {                // reports the race if the reader has too many
     size_t num_races_of_reader = 0;
     for (const DeferredRace &deferred : deferred_races) {
-        if (deferred.reader == race.reader && deferred.a == race.a) return;
+        if (deferred.reader == race.reader && deferred.address == race.address) return;
         num_races_of_reader += deferred.reader == race.reader;
     }
     if (num_races_of_reader == max_deferred_races) return report_race(race);
@@ -94,7 +94,7 @@ void Detector::defer_race(DeferredRace race) {                // reports the rac
 void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
     const auto is_validated = [&](const DeferredRace &deferred) {
-        return deferred.reader == self && deferred.a - a < bytes;
+        return deferred.reader == self && deferred.address - a < bytes;
     };
     auto &races = deferred_races;
     if (has_deferred_races) races.erase(std::remove_if(races.begin(), races.end(), is_validated), races.end());
@@ -104,8 +104,8 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
     if (!global && offset >= shared_cap) return;
     if (global) cells.expand(offset, bytes), cells.discard_tags(offset, bytes);
-    else (&holder == w ? *this : *holder.clock).discard_read_tags();
-    const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.clock->shared_cells;
+    else (&holder == w ? *this : *holder.detector_state).discard_read_tags();
+    const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.detector_state->shared_cells;
     for (uintptr_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
         if (Cell &word = cells_of_memory.word_cells[i]; !word.has_byte_cells) discard_read(word);
         else
@@ -120,7 +120,7 @@ void Detector::discard_read(Cell &cell) {
 // Reports the deferred races of the current thread at these addresses: no compare-and-swap has validated its reads.
 void Detector::report_deferred_races(uintptr_t from, uintptr_t to) {
     for (const DeferredRace &deferred : deferred_races)
-        if (deferred.reader == self && deferred.a - from < to - from) report_race(deferred);
+        if (deferred.reader == self && deferred.address - from < to - from) report_race(deferred);
 }
 void Detector::report_race(const DeferredRace &deferred) {
     const ElementName &element = deferred.element;
@@ -209,22 +209,24 @@ void Detector::finish_step(bool reports) {
 }
 void Detector::compare_pending_writes() {
     pending.range = {};
-    if (pending.store.n) check_stored_value();
+    if (pending.store.bytes) check_stored_value();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;
-    const auto owner = [&](const PendingWrite &write) { return memory.at(write.a) ? 0u : shared_cell(write.a).owner; };
+    const auto owner = [&](const PendingWrite &write) {
+        return memory.at(write.address) ? 0u : shared_cell(write.address).owner;
+    };
     for (const PendingWrite &write : pending.words)
-        if (memcmp(write.old, reinterpret_cast<const void *>(write.a), write.n))
+        if (memcmp(write.old, reinterpret_cast<const void *>(write.address), write.bytes))
             // time 0, because the current thread is no longer at this access
             return report_race(write.other, {pending.current.thread, 0, pending.current.location}, "written", "written",
-                write.a, owner(write), memory.at(write.a));
+                write.address, owner(write), memory.at(write.address));
     const PendingWrite first = pending.words[0];
     pending.words.clear();
     if (!checks(racecheck) || pending.current.location & volatile_bit || first.other.time < launch_start) return;
     for (uint32_t location : warned_at)
         if (location == pending.current.location) return;
     warned_at.push_back(pending.current.location);
-    const ElementName element = element_name(first.a, owner(first), memory.at(first.a));
+    const ElementName element = element_name(first.address, owner(first), memory.at(first.address));
     if (Location *location = begin_warning(Code::same_value, 0, {element.array(), element.index()}))
         set_line(pending.current, *location);
 }

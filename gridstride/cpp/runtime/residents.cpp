@@ -1,7 +1,7 @@
 // The scheduler of the blocks of a grid. A block runs until it ends; then the next one begins. A block that waits for
-// others, at the barrier of the grid or by polling, is suspended and stays resident, and the next one begins, as long
-// as the device can hold more. A suspended block is resumed when the values that it polls have changed.
-// `sim/residents.py` does the same for kernels in Python.
+// others, at the grid barrier or by polling, is suspended and stays resident, and the next one begins, as long as the
+// device can hold more. A suspended block is resumed when the values that it polls have changed. `sim/residents.py`
+// does the same for kernels in Python.
 //
 // Progress: a thread that polls an address and finds the same value every time makes none (`is_spinning`); its
 // switches are idle. When each thread of a block has had only idle switches (`idle_limit`), the block is suspended.
@@ -263,7 +263,7 @@ private:
         progress++;
         worker = leader;
         detector.enter(*leader);
-        leader->cluster.empty() ? leader->begin_single(cluster_id) : leader->begin_cluster(cluster_id);
+        leader->cluster.empty() ? leader->begin_single_block(cluster_id) : leader->begin_cluster(cluster_id);
         if (!run_cluster(*leader)) suspended_leaders.push_back(leader);
         return true;
     }
@@ -490,7 +490,7 @@ static void find_thread_of_fault(Worker &root, Worker &block) {
     const int signal_number = block.signal;
     block.signal = 0, block.reruns_after_fault = true;
     completes(root.escape, false, [&] {
-        block.begin_single(block.block);
+        block.begin_single_block(block.block);
         switch_fiber(root.main, *block.fiber[block.current]);
     });
     block.reruns_after_fault = false;

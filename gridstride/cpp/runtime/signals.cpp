@@ -286,7 +286,7 @@ static void report_host_crash(int sig, siginfo_t *info, void *context, const voi
     if (current_finding.kind != nothing && !was_launch_rejected()) return;
     const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
     const Allocation *allocation = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
-    if (allocation && allocation->host_name) begin_finding(Code::host_reads_symbol,
+    if (allocation && allocation->is_host_alias) begin_finding(Code::host_reads_symbol,
         {{"array", allocation->name_or_default()}});
     else
         begin_finding(memory_fault                  ? Code::host_memory
@@ -456,7 +456,7 @@ static void report_memory_fault(Worker &w) {
             Code::failed_alloc, {access, {"bytes", failure->first}, {"alloc_line", failure->second}}, w.pc, 0);
     if (!memory.holds(address))
         return report(address < 4096 ? Code::fault_null : Code::fault_address, {access, {"address", address}}, w.pc, 0);
-    if (const Allocation *allocation = memory.at(address); allocation && allocation->host_name)
+    if (const Allocation *allocation = memory.at(address); allocation && allocation->is_host_alias)
         return report(Code::host_symbol, {{"array", allocation->name_or_default()}}, w.pc, 0);
     const Allocation *allocation = memory.nearest(address);
     if (!allocation) return report(Code::fault_no_array, {access, {"address", address}}, w.pc, 0);

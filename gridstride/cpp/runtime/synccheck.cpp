@@ -43,7 +43,7 @@ void check_barrier(Worker &w) {
     if (other_rank < 0) return;
     if (claim_finding(w.state[w.slot[other_rank]] == done ? Code::skipped : Code::diverged,
             {{"here", num_arrived}, {"threads", w.num_threads}, thread_field(w, other_rank)}))
-        w.report_from(first_rank);
+        w.report_from_thread(first_rank);
     end_launch();
 }
 
@@ -55,13 +55,14 @@ static int rank_at_most_common_line(const Worker &w, int warp) {
         int num_lanes = 0;
         for (int lane = 0; lane < 32; lane++)
             num_lanes += (w.warps[warp].arrived >> lane & 1) && w.line[32 * warp + lane] == w.line[i];
-        if ((w.warps[warp].arrived >> (i % 32) & 1) && w.warps[warp].op[i % 32] == 2 && num_lanes > max_lanes)
+        if ((w.warps[warp].arrived >> (i % 32) & 1) &&
+            w.warps[warp].operation[i % 32] == collective_operation && num_lanes > max_lanes)
             best_rank = i, max_lanes = num_lanes;
     }
     return best_rank;
 }
 // Lets a waiting thread report the finding, because its call stack has the line in the kernel.
-[[noreturn]] void Worker::report_from(int thread_rank) {
+[[noreturn]] void Worker::report_from_thread(int thread_rank) {
     worker = this;
     current = slot[thread_rank], reports_wait = true;
     if (!is_on_stack(*fiber[current])) switch_fiber(root->main, *fiber[current]);
@@ -90,10 +91,10 @@ void Worker::report_condition_deadlock(int thread_rank) {
         condition[i].describe(condition[i].arg, current_finding, "other_why");
     }
     condition[thread_rank].describe(condition[thread_rank].arg, current_finding, "why");
-    report_from(thread_rank);
+    report_from_thread(thread_rank);
 }
-// Reports a deadlock: no thread can continue, and not all of them wait at the block's barrier. A thread that waits for
-// other blocks is reported only if no other thread waits.
+// Reports a deadlock: no thread can continue, and not all of them wait at the block-wide barrier. A thread that waits
+// for other blocks is reported only if no other thread waits.
 void Worker::report_deadlock() {
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == in_warp) report_warp_deadlock(slot[i]);
@@ -107,7 +108,8 @@ void Worker::report_deadlock() {
 }
 void Worker::report_warp_deadlock(int new_slot) {
     current = new_slot;
-    if (warps[rank[new_slot] / 32].op[rank[new_slot] % 32] != 2) report_mask_deadlock(rank[new_slot]);
+    if (warps[rank[new_slot] / 32].operation[rank[new_slot] % 32] != collective_operation)
+        report_mask_deadlock(rank[new_slot]);
     current = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
     report_collective_deadlock(rank[current]);
 }
@@ -116,7 +118,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
     const Warp &warp = warps[thread_rank / 32];
     int other_lane = 0;
     while (
-        warp.arrived >> other_lane & 1 && warp.op[other_lane] == 2 &&
+        warp.arrived >> other_lane & 1 && warp.operation[other_lane] == collective_operation &&
             line[thread_rank / 32 * 32 + other_lane] == line[thread_rank] &&
             warp.collective[other_lane] == warp.collective[thread_rank % 32])
         other_lane++;
@@ -134,7 +136,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
         if (waits) condition[other_rank].describe(condition[other_rank].arg, reason, "why");
         current_finding.add({{"state", state_of_other, reason.num_fields}});
         for (int i = 0; i < reason.num_fields; i++) current_finding.add({reason.fields[i]});
-        report_from(thread_rank);
+        report_from_thread(thread_rank);
     }
     end_launch();
 }
@@ -152,7 +154,7 @@ void Worker::report_mask_deadlock(int thread_rank) {
     if (missing ? claim_finding(Code::lane_elsewhere,
                       {{"lane", lane}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
                 : claim_finding(Code::different_calls, {{"mask", mask}}))
-        report_from(thread_rank);
+        report_from_thread(thread_rank);
     end_launch();
 }
 

@@ -214,7 +214,7 @@ static void record_operand(Worker &block, const Operand &o, int rows, int row_el
     const OperandRead read = {&pipe, pipe.commits(), detector.now, engine_location(line)};
     const int step = 16 / o.size;
     Access checked = {0, not_completed, 0};
-    if (&block != worker) block.clock->last_cluster_access = {detector.self, detector.now, read.location};
+    if (&block != worker) block.detector_state->last_cluster_access = {detector.self, detector.now, read.location};
     for (int row = 0; row < rows; row += o.transposed ? step : 1)
         for (int i = 0; i < row_elements; i += o.transposed ? 1 : step)
             detector.read_by_tensor_cores(
@@ -230,7 +230,7 @@ static double element_at(const Worker &block, const Operand &o, FormatName forma
     return decode_fast(format, narrow_bits(p, is_packed ? i % 32 : i % 16, bits));
 }
 
-// The decoded operands of one product: `a` has the rows of one block, `b` all columns, transposed. The scales of B are
+// The decoded operands of one MMA: `a` has the rows of one block, `b` all columns, transposed. The scales of B are
 // replicated: each group of 32 lanes has a copy.
 struct OperandValues {
     double a[128][64], b[64][256], b_scales[4][4][256];
@@ -388,7 +388,7 @@ static void multiply_block(Worker &block, const Mma &p, int rows, int line) {
         }
     }
 }
-// Checks and records the accesses of a product to the tensor memory of one block.
+// Checks and records the accesses of an MMA to the tensor memory of one block.
 static void check_tensor_use(Worker &block, const Mma &p, int rows, int line) {
     const TensorMma &call = *p.call;
     const uint32_t lane = call.d >> 16, column = call.d & 0xffff, columns = columns_of_d(p);

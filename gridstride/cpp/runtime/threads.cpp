@@ -3,7 +3,7 @@
 // `wait` stores in `state` why the thread waits (a barrier, lanes of its warp, a condition). `switch_to_ready` switches
 // to the next thread that is `ready`, or starts one that has not begun. If there is none, `release_waiting` releases
 // waiting threads: first warp operations at which all lanes have arrived, then conditions that hold, and finally the
-// barrier of the block, if all threads that have not exited wait at it. If it cannot release any thread, it reports a
+// block-wide barrier, if all threads that have not exited wait at it. If it cannot release any thread, it reports a
 // deadlock (`report_deadlock`, synccheck.cpp). A slot is a thread's index in the order in which threads run: forward,
 // reverse or shuffled (options.order).
 #include <algorithm>
@@ -177,7 +177,7 @@ void Worker::switch_in_cluster(Fiber &self) {
     }
     for (size_t i = 0; i < num_blocks; i++)
         if (blocks[i]->live && blocks[i]->waits_for_grid()) return suspend_block(self);
-    // reports a block with threads that wait for something other than the cluster's barrier, if there is one
+    // reports a block with threads that wait for something other than the cluster barrier, if there is one
     for (bool includes_waiting : {false, true})
         for (Worker *block : blocks)
             if (block->live && (includes_waiting || block->is_root_cause())) {
@@ -190,7 +190,7 @@ void Worker::switch_in_cluster(Fiber &self) {
     switch_fiber(self, root->main);
 }
 
-// Returns whether a thread of this block waits for something other than the barrier of the cluster.
+// Returns whether a thread of this block waits for something other than the cluster barrier.
 bool Worker::is_root_cause() const {
     for (int i = 0; i < num_threads; i++)
         if (state[i] != done && (state[i] != on_condition || condition[rank[i]].describe != describe_cluster_wait))

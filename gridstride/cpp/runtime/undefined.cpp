@@ -46,7 +46,7 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
     undefined[thread_rank / 32] |= 1u << thread_rank % 32;
     has_undefined_values = detector.pending.active = true;
 }
-// After a barrier of the block, undefined values are no longer tracked.
+// After a block-wide barrier, undefined values are no longer tracked.
 void discard_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
@@ -78,7 +78,7 @@ void undefined_result(Code result_code, int line) {
 void Detector::check_stored_value() {
     const auto store = std::exchange(pending.store, {});
     const int rank = int(self % max_threads);
-    if (!has_undefined(*w) || !shows_undefined(reinterpret_cast<const void *>(store.a), int(store.n))) return;
+    if (!has_undefined(*w) || !shows_undefined(reinterpret_cast<const void *>(store.address), int(store.bytes))) return;
     const UndefinedValue &origin = w->origin[rank];
     w->undefined[rank / 32] &= ~(1u << rank % 32);
     if (!begin_warning(origin.lane < 0 ? Code::undefined_result : Code::undefined_lane, origin.line,

@@ -1,4 +1,4 @@
-// The sources that run at each access of a kernel and each switch of threads: the compiler optimizes across them.
+// The sources that run at every memory access and thread switch of a kernel: the compiler optimizes across them.
 #include "state.cpp"
 #include "hooks.cpp"
 #include "coverage.cpp"

@@ -3,10 +3,10 @@
 // of that thread before this time happen before the next access of the clock's owner.
 //
 // A clock is a tree over thread indices with 32 children per node: lanes of a warp, warps of a block, blocks. The
-// `floor` of a node is a lower bound for the times of all threads below it, so that after a barrier of the block one
-// time at the block's node replaces 1024 times. `includes` descends from the root and stops at the first `floor` that
-// is late enough; `join` is the pointwise maximum of two trees. Nodes are immutable, so that clocks share equal
-// subtrees. The simulator has the same clock in `sim/order.py`.
+// `floor` of a node is a lower bound for the times of all threads below it, so that after a block-wide barrier one time
+// at the block's node replaces 1024 times. `includes` descends from the root and stops at the first `floor` that is
+// late enough; `join` is the pointwise maximum of two trees. Nodes are immutable, so that clocks share equal subtrees.
+// The simulator has the same clock in `sim/order.py`.
 #pragma once
 #include <algorithm>
 #include <stdint.h>
@@ -209,7 +209,7 @@ struct SyncState {
         fenced[2].join(other.fenced[2]);
     }
 };
-// The state that a thread has acquired by itself, not by a barrier of its block. `loaded`: the accesses that flags have
+// The state that a thread has acquired by itself, not by a block-wide barrier. `loaded`: the accesses that flags have
 // released before the thread loaded them, [0] within its block, [1] to the device, [2] to the system; the next fence of
 // the thread with that scope or a wider one acquires them.
 struct ThreadView : SyncState {

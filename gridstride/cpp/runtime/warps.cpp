@@ -9,13 +9,13 @@ namespace gridstride {
 
 // Completes the operation of lane `lane` if all its lanes have arrived; returns whether they have.
 bool Worker::try_complete_warp(Warp &warp, int lane) {
-    const bool is_collective = warp.op[lane] == 2;
+    const bool is_collective = warp.operation[lane] == collective_operation;
     const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.existing & ~warp.finished;
     if (expected & ~warp.arrived) return false;
     const int first = int(&warp - warps) * 32;
     for (uint32_t remaining = expected; remaining; remaining &= remaining - 1) {
         const int other = __builtin_ctz(remaining);
-        if (warp.mask[other] != warp.mask[lane] || warp.op[other] != warp.op[lane] ||
+        if (warp.mask[other] != warp.mask[lane] || warp.operation[other] != warp.operation[lane] ||
             (is_collective && (warp.collective[other] != warp.collective[lane] ||
                 line[first + other] != line[first + lane])))
             return false;
@@ -30,16 +30,17 @@ bool Worker::try_complete_warp(Warp &warp, int lane) {
     }
     WarpExchange *exchange = warp.exchange;
     while (exchange->readers) exchange++;
-    exchange->readers = warp.op[lane] ? __builtin_popcount(expected) : 0;
+    const bool carries_value = warp.operation[lane] != barrier_operation;
+    exchange->readers = carries_value ? __builtin_popcount(expected) : 0;
     exchange->undefined = undefined_in(first / 32);
     for (uint32_t remaining = expected; remaining; remaining &= remaining - 1) {
         const int other = __builtin_ctz(remaining);
-        if (warp.op[lane]) memcpy(exchange->slot[other], warp.operand[other], 16), warp.exchange_of[other] = exchange;
+        if (carries_value) memcpy(exchange->slot[other], warp.operand[other], 16), warp.exchange_of[other] = exchange;
         warp.group[other] = expected;
         state[slot[first + other]] = ready;
     }
     warp.arrived &= ~expected;
-    if (!warp.op[lane]) detector.warp_barrier(*this, int(&warp - warps), expected);
+    if (!carries_value) detector.warp_barrier(*this, int(&warp - warps), expected);
     return true;
 }
 
@@ -63,8 +64,8 @@ static void begin_warps(Worker &w) {
 
 // Arrives at a warp operation with the current lane, and waits for the others; returns the mask of the lanes that take
 // part. `all` receives the address of their values.
-static inline unsigned warp_operation(
-    unsigned mask, int op, const void *value, int bytes, int line, const void **all = nullptr) {
+static inline unsigned run_warp_operation(
+    unsigned mask, WarpOperation operation, const void *value, int bytes, int line, const void **all = nullptr) {
     Worker &w = *worker;
     begin_warps(w);
     const int rank = current_rank(), lane = rank % 32;
@@ -74,7 +75,7 @@ static inline unsigned warp_operation(
     if (__builtin_expect(w.is_undefined(rank), 0) && bytes > 1 && !shows_undefined(value, bytes))
         w.undefined[rank / 32] &= ~(1u << lane);
     if (bytes) memcpy(warp.operand[lane], value, size_t(bytes));
-    warp.mask[lane] = mask, warp.op[lane] = uint8_t(op), warp.arrived |= 1u << lane;
+    warp.mask[lane] = mask, warp.operation[lane] = operation, warp.arrived |= 1u << lane;
     w.line[rank] = line;
     w.state[w.current] = in_warp;
     detector.finish_pending_writes();
@@ -83,16 +84,16 @@ static inline unsigned warp_operation(
     return warp.group[lane];
 }
 
-void sync_warp(unsigned mask, int line) { warp_operation(mask, 0, nullptr, 0, line); }
+void sync_warp(unsigned mask, int line) { run_warp_operation(mask, barrier_operation, nullptr, 0, line); }
 unsigned warp_exchange(unsigned mask, const void *value, int bytes, const void *&all, int line) {
-    return warp_operation(mask, 1, value, bytes, line, &all);
+    return run_warp_operation(mask, exchange_operation, value, bytes, line, &all);
 }
 void run_for_warp(const char *instruction, void *operand, void (*collective)(void *const *), int line) {
     Worker &w = *worker;
     begin_warps(w);
     Warp &warp = w.warps[current_rank() / 32];
     warp.instruction[lane()] = instruction, warp.collective[lane()] = collective;
-    warp_operation(~0u, 2, &operand, sizeof operand, line);
+    run_warp_operation(~0u, collective_operation, &operand, sizeof operand, line);
 }
 unsigned active_mask(int line) {
     Worker &w = *worker;

@@ -18,7 +18,7 @@ constexpr size_t signal_stack_bytes = 64 << 10;
 constexpr int max_threads = 1024, max_warps = 32;
 // bytes for shared arrays and the gap after each of them; must fit into the 18 address bits of a wgmma descriptor
 constexpr size_t shared_cap = 255 << 10;
-constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // the bytes that a block may use, and those of a gap
+constexpr size_t shared_limit = 227 << 10, shared_gap = 256;   // bytes per block, and per gap
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
@@ -37,10 +37,12 @@ struct UndefinedValue {
     Code cause;
 };
 
+enum WarpOperation : uint8_t { barrier_operation, exchange_operation, collective_operation };
+
 struct Warp {
     uint32_t existing, finished, arrived;          // masks of lanes
     uint32_t mask[32], group[32];
-    uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: an instruction with `.aligned`
+    WarpOperation operation[32];                   // a collective operation is an instruction with `.aligned`
     const char *instruction[32];                   // the instruction that all lanes must execute together
     void (*collective[32])(void *const *);
     WarpExchange *exchange_of[32], exchange[65];
@@ -73,14 +75,14 @@ struct FileScope {
     std::vector<SharedArray> dynamic;              // at most one
 };
 
-// The address that a thread polled last, the value that it read, and how many consecutive polls have read that value
+// The address that a thread polled last, the value that it read, and the number of consecutive polls that read it
 struct Poll {
     const void *address;
     uint64_t value;
     uint32_t bytes, repeats, location;             // location: as in Access
 };
 
-struct BlockClock;
+struct BlockDetectorState;
 struct Engines;
 struct RunningLaunch;
 
@@ -161,7 +163,7 @@ struct Worker {
     std::vector<Worker *> cluster;                 // in the leader: all blocks; empty for a single block
     dim3 cluster_dims = dim3(1, 1, 1);
     std::vector<Worker *> peers;                   // in the leader: the Workers of the other blocks
-    BlockClock *clock = nullptr;                   // the detectors' state of the block while another block runs
+    BlockDetectorState *detector_state = nullptr;  // the detectors' state of the block while another block runs
     // asynchronous operations of the block's threads (TMA, wgmma), and mbarriers; null: none
     Engines *engines = nullptr;
 
@@ -184,7 +186,7 @@ struct Worker {
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
     uint32_t idle_limit() const;
     void begin_block(uint64_t linear_index);
-    void begin_single(uint64_t linear_index);
+    void begin_single_block(uint64_t linear_index);
     void begin_cluster(uint64_t cluster_id);
     bool end_block();
     void start(int new_slot);
@@ -207,7 +209,7 @@ struct Worker {
     [[noreturn]] void report_collective_deadlock(int rank);
     [[noreturn]] void report_mask_deadlock(int rank);
     bool reports_wait = false;                   // whether the current thread was resumed to report where it waits
-    [[noreturn]] void report_from(int rank);
+    [[noreturn]] void report_from_thread(int rank);
     [[noreturn]] void report_wait_location();
     [[noreturn]] void report_condition_deadlock(int rank);
     Fiber *take_fiber();

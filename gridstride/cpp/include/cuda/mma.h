@@ -93,8 +93,8 @@ inline void do_nothing(void *const *) {}
 // Loads or stores the lane's elements; contiguous elements are one access.
 template <bool stores, class F, class P>
 GRIDSTRIDE_NO_TSAN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
-    // PTX requires an alignment of as many bytes as a lane holds: 8 for 16x16 signed chars. The CUDA guide requires 32,
-    // but CUDA's own samples violate that.
+    // PTX requires alignment to the number of bytes that a lane holds: 8 for 16x16 signed chars. The CUDA guide
+    // requires 32, but CUDA's own samples violate that.
     gridstride::must_be_aligned(p, sizeof f.x, function, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
     const int step = transposed ? 1 : run, lane = gridstride::lane();

@@ -304,7 +304,7 @@ inline cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *object, const cu
     *object = reinterpret_cast<uintptr_t>(new gridstride::Texture(t));
     return cudaSuccess;
 }
-inline cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t o) { return cudaDestroyTextureObject(o); }
+inline cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t object) { return cudaDestroyTextureObject(object); }
 inline cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc *r, cudaTextureObject_t object) {
     *r = reinterpret_cast<gridstride::Texture *>(object)->resource;
     return cudaSuccess;
@@ -466,34 +466,35 @@ GRIDSTRIDE_NO_TSAN T cube_texel(const Texture &t, int face, long long i, long lo
     const long long n = (long long)t.width;
     const bool outside_x = i < 0 || i >= n, outside_y = j < 0 || j >= n;
     if (outside_x && outside_y) {
-        const long long ii = i < 0 ? 0 : n - 1, jj = j < 0 ? 0 : n - 1;
+        const long long edge_i = i < 0 ? 0 : n - 1, edge_j = j < 0 ? 0 : n - 1;
         const T edge_mean =
-            interpolate(cube_texel<T>(t, face, i, jj, first, line), cube_texel<T>(t, face, ii, j, first, line), 0.5f);
-        return interpolate(cube_texel<T>(t, face, ii, jj, first, line), edge_mean, 2.0f / 3);
+            interpolate(cube_texel<T>(t, face, i, edge_j, first, line),
+                cube_texel<T>(t, face, edge_i, j, first, line), 0.5f);
+        return interpolate(cube_texel<T>(t, face, edge_i, edge_j, first, line), edge_mean, 2.0f / 3);
     }
     if (!outside_x && !outside_y) return texel<T>(t, i, j, first + face, line);
     const float s = (2 * float(i) + 1) / float(n) - 1, u = (2 * float(j) + 1) / float(n) - 1, directions[6][3] = {
         {1, -u, -s}, {-1, -u, s}, {s, 1, u}, {s, -1, -u}, {s, -u, 1}, {-s, -u, -1}};
-    const FacePosition o = face_position(directions[face][0], directions[face][1], directions[face][2]);
+    const FacePosition position = face_position(directions[face][0], directions[face][1], directions[face][2]);
     const auto to_index = [n](float a) {
         const long long index = (long long)floorf((a + 1) / 2 * float(n));
         return std::min(std::max(index, 0ll), n - 1);
     };
-    return texel<T>(t, to_index(o.s), to_index(o.t), first + o.face, line);
+    return texel<T>(t, to_index(position.s), to_index(position.t), first + position.face, line);
 }
 template <class T>
 GRIDSTRIDE_NO_TSAN T sample_cube(const Texture &t, float x, float y, float z, long long layer, int line) {
-    const FacePosition o = face_position(x, y, z);
-    const float n = float(t.width), s = (o.s + 1) / 2 * n, u = (o.t + 1) / 2 * n;
+    const FacePosition position = face_position(x, y, z);
+    const float n = float(t.width), s = (position.s + 1) / 2 * n, u = (position.t + 1) / 2 * n;
     const int first = int(layer) * 6;
     if (t.description.filterMode == cudaFilterModePoint) {
         const auto to_index = [n](float a) { return (long long)std::min(std::max(floorf(a), 0.0f), n - 1); };
-        return texel<T>(t, to_index(s), to_index(u), first + o.face, line);
+        return texel<T>(t, to_index(s), to_index(u), first + position.face, line);
     }
     const float i = floorf(s - 0.5f), j = floorf(u - 0.5f), a = rintf((s - 0.5f - i) * 256) / 256,
                 b = rintf((u - 0.5f - j) * 256) / 256;
     const auto texel_at = [&](float di, float dj) {
-        return cube_texel<T>(t, o.face, int(i + di), int(j + dj), first, line);
+        return cube_texel<T>(t, position.face, int(i + di), int(j + dj), first, line);
     };
     const T low = a > 0 ? interpolate(texel_at(0, 0), texel_at(1, 0), a) : texel_at(0, 0);
     return b > 0 ? interpolate(low, a > 0 ? interpolate(texel_at(0, 1), texel_at(1, 1), a) : texel_at(0, 1), b) : low;

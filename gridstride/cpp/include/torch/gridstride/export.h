@@ -95,7 +95,7 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
         F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...);
     else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...));
 }
-// Calls F with as many arguments as Python has passed, if the others have defaults.
+// Calls F with the `n` arguments that Python has passed, if the others have defaults.
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
     constexpr size_t num_parameters = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());

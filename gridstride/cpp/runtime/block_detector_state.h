@@ -34,7 +34,7 @@ struct DeferredRace {
     int barrier;
     Access earlier, later;
     uint32_t reader;
-    uintptr_t a;
+    uintptr_t address;
     void *frames[24];                      // the call stack of the later access
     int depth;
 };
@@ -47,7 +47,7 @@ struct UninitializedRead {
 };
 
 // The state of the detectors for one block
-struct BlockClock {
+struct BlockDetectorState {
     static constexpr uintptr_t no_address = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
     // The times of the last fence.proxy.async per thread, per warp, of the block, and of other threads; earlier writes
@@ -67,12 +67,12 @@ struct BlockClock {
     // barrier for some lanes of the warp
     std::vector<uint32_t> lanes_synced;
     // The state that threads have acquired: `views` by each thread, through flags, mbarriers, ...; `block_view` by all
-    // threads, through barriers of the block
+    // threads, through block-wide barriers
     std::vector<ThreadView> views;
     SyncState block_view;
     bool any_acquired = false;             // whether any thread of this block has acquired anything
-    bool acquired_since_barrier = false;   // whether any has since the last barrier of the block
-    int barrier_line = 0;                  // the line of the last barrier of the block
+    bool acquired_since_barrier = false;   // whether any has since the last block-wide barrier
+    int barrier_line = 0;                  // the line of the last block-wide barrier
     std::unique_ptr<UninitializedRead> uninitialized_read;     // the first read of shared memory since the last barrier
     // By thread: its asynchronous copies in flight, and the number of groups that it has committed
     struct {
