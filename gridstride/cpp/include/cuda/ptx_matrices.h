@@ -61,7 +61,7 @@ template <class D, class S> GRIDSTRIDE_NO_TSAN void movmatrix(int line, D &d, S 
     set_register(d, registers.result);
 }
 
-// MMA: the products and their sum are computed in double and rounded once. A GPU accumulators in a different order, and
+// MMA: the products and their sum are computed in double and rounded once. A GPU accumulates in a different order, and
 // truncates terms that are much smaller than the largest term; both results are accurate to a few ulp of the largest
 // term.
 
