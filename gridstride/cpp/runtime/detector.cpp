@@ -224,7 +224,7 @@ void Detector::restore_variables(bool undo) {
     }
     saved_variables.clear();
 }
-void Detector::host_wrote(uintptr_t a, size_t bytes) {
+void Detector::record_host_write(uintptr_t a, size_t bytes) {
     Allocation *p = memory.at(a);
     if (!p || !p->uninitialized) return;
     if (a == p->lo && a + bytes == p->hi) {

@@ -493,13 +493,13 @@ struct Detector : BlockDetectorState {
         }
     }
     inline void access_cell(
-        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t location,
+        Cell &c, unsigned owner, bool written_by_host, uintptr_t a, unsigned n, bool write, uint32_t location,
         Allocation *p) {
         const bool by_copy = (location & (line_bit | async_bit)) == (line_bit | async_bit);
         const Access current = {self, by_copy ? not_completed : now, location};
         const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
-            check_read(c, owner, host_wrote, a, current, p);
+            check_read(c, owner, written_by_host, a, current, p);
             if (__builtin_expect(has_unordered_operations && p, 0)) record_read_across_launches(c, current);
             else record_read(c, current, since);
             return;
@@ -517,11 +517,11 @@ struct Detector : BlockDetectorState {
             c.write = current;
     }
     inline void check_read(
-        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &current, const Allocation *p) {
+        Cell &c, unsigned owner, bool written_by_host, uintptr_t a, const Access &current, const Allocation *p) {
         if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, current, "read", a, owner, p);
         if (conflicts(c, c.write, current, p ? ordered_until() : block_start, a, false))
             report_race(c.write, current, "written", "read", a, owner, p);
-        if (p ? p->uninitialized && !c.write.time && !host_wrote && !c.written : c.write.time < block_start)
+        if (p ? p->uninitialized && !c.write.time && !written_by_host && !c.written : c.write.time < block_start)
             record_uninitialized_read(a, owner, current, p);
         if (__builtin_expect(is_engine(current), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, current, a, owner);
@@ -660,7 +660,7 @@ struct Detector : BlockDetectorState {
     void save_variable(Allocation &);
     void restore_variables(bool undo);
     void abandon();
-    void host_wrote(uintptr_t a, size_t n);
+    void record_host_write(uintptr_t a, size_t n);
     void end_host_call() {
         flags.clear();
         warned_at.clear();

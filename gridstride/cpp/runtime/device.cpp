@@ -116,7 +116,7 @@ bool is_in_allocation(const void *p, size_t bytes) {
 }
 void mark_initialized(void *p, size_t bytes) {
     DeviceLock device_lock;
-    detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
+    detector.record_host_write(reinterpret_cast<uintptr_t>(p), bytes);
 }
 // Page-locked host memory and its copy in device memory, which are synchronized before and after each launch
 struct Registered {
@@ -310,8 +310,8 @@ void restore_device_variables(const std::vector<Symbol> &taken) {
     std::lock_guard<std::mutex> guard(symbols_lock);
     symbols.insert(symbols.end(), taken.begin(), taken.end());
 }
-void drop_device_variables(const std::vector<Symbol> &dropped) {
-    for (auto &s : dropped) {
+void discard_device_variables(const std::vector<Symbol> &discarded) {
+    for (auto &s : discarded) {
         if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->is_host_alias = false;
         free_allocation(s.device);
         for (char *variable : s.peers)

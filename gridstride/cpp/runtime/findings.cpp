@@ -80,8 +80,9 @@ static bool is_copy(const std::string &function) {
 }
 // Returns whether a function belongs to the emulator; the compiler may assign lines of the user's source to it.
 static bool is_emulator_function(const std::string &function) {
-    const auto begins = [&](const char *prefix) { return !function.compare(0, strlen(prefix), prefix); };
-    return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
+    const auto starts_with = [&](const char *prefix) { return !function.compare(0, strlen(prefix), prefix); };
+    return starts_with("gs_exports") || starts_with("gs_connect") || starts_with("_GLOBAL__") ||
+           starts_with("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
 // Returns the unqualified name of a function that addr2line prints: `k` for `void a::k<4>(float*)`, `const` for a

@@ -30,7 +30,7 @@ static bool read_integer(Reader &r, const Parameter &p, char *buffer) {
         default: return p.is_signed ? read_as<int64_t>(r, buffer) : read_as<uint64_t>(r, buffer);
     }
 }
-static bool read_real(Reader &r, const Parameter &p, char *buffer) {
+static bool read_float(Reader &r, const Parameter &p, char *buffer) {
     switch (p.type) {
         case torch::kHalf: return read_as<Half>(r, buffer);
         case torch::kBFloat16: return read_as<BFloat16>(r, buffer);
@@ -45,13 +45,13 @@ static bool read_argument_value(Reader &r, const Parameter &p, ArgumentValue &va
         case ParameterKind::string: return Argument<const char *>::read(r, value.string);
         case ParameterKind::boolean: return read_as<bool>(r, value.address);
         case ParameterKind::integer: return read_integer(r, p, value.address);
-        case ParameterKind::real: return read_real(r, p, value.address);
+        case ParameterKind::floating_point: return read_float(r, p, value.address);
         default: return read_struct(r, value.address, p.bytes, value.tensor);
     }
 }
 // Returns whether the value of an argument cannot contain an address. An unsigned integer may be a texture object.
 static bool cannot_contain_address(const Parameter &p, const char *bytes) {
-    if (p.bytes < sizeof(void *) || p.kind == ParameterKind::real) return true;
+    if (p.bytes < sizeof(void *) || p.kind == ParameterKind::floating_point) return true;
     int64_t value = 0;
     if (p.kind == ParameterKind::integer) __builtin_memcpy(&value, bytes, sizeof value);
     return p.kind == ParameterKind::integer && p.is_signed && value >= 0 && value < int64_t(1) << 32;
@@ -73,8 +73,8 @@ static Arg pass(const Parameter &p, ArgumentValue &value) {
     const void *address = p.kind == ParameterKind::string ? Argument<const char *>::pass(value.string)
         : pointer(value.tensor);
     __builtin_memcpy(value.address, &address, sizeof address);
-    const bool is_real = p.type == torch::kDouble || p.type == torch::kFloat;
-    return {address, p.itemsize, is_real || (p.itemsize > 1 && p.itemsize < sizeof address)};
+    const bool is_floating_point = p.type == torch::kDouble || p.type == torch::kFloat;
+    return {address, p.itemsize, is_floating_point || (p.itemsize > 1 && p.itemsize < sizeof address)};
 }
 
 static Config requested_config(const KernelDescription &description) {
@@ -143,7 +143,8 @@ static void launch_kernel(gs_call *call, const void *kernel) {
     const uintptr_t arguments_begin = reinterpret_cast<uintptr_t>(aligned_buffer);
     const Launch launch = {c.grid, c.block, c.shared, c.stream, c.cluster, description.name, 0, description.run_thread,
         addresses.data(), args.data(),
-        description.num_parameters, c.cooperative, arguments_begin, arguments_begin + bytes};
+        description.num_parameters, c.cooperative, arguments_begin,
+        arguments_begin + bytes};
     // because the queue must not release Python's objects
     for (ArgumentValue &value : values) value.tensor = {};
     if (is_queueing()) return queue_launch(launch, description.prepare, arguments);

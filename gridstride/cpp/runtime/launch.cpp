@@ -488,7 +488,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     pending_warnings.clear();
     this_worker();
     catch_signals(true);
-    if (code) host_code = &this_call, set_watched(true);
+    if (code) host_code = &this_call, set_interruptible(true);
     bool ok = completes(end_of_call, true, [&] {
         crash_guard = &end_of_call;
         try {
@@ -500,7 +500,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     guarded_process = outer_process;
     crash_guard = outer;
     signals_deferred = outer_deferred;
-    if (code) set_watched(false), host_code = outer_code;
+    if (code) set_interruptible(false), host_code = outer_code;
     DeviceLock::unlock_to(depth);
     if (const void *at = this_call.interrupted_at) report_interrupted(at);
     catch_signals(false);

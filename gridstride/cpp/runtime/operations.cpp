@@ -113,11 +113,11 @@ void Operations::wait(uint32_t stream, const void *event) {
 void Operations::host_waits_for_event(const void *event) {
     const auto recorded = events.find(event);
     if (recorded != events.end()) host_clock.join(recorded->second);
-    drop_synchronized();
+    discard_synchronized();
 }
 void Operations::host_waits_for(const void *stream) {
     host_clock.join(join_into_next_clock(stream_index(stream)));
-    drop_synchronized();
+    discard_synchronized();
 }
 StreamClock Operations::clock_of_event(const void *event) const {
     const auto recorded = events.find(event);
@@ -131,12 +131,12 @@ StreamClock Operations::clock_of_device(int device) const {
 }
 void Operations::host_waits_for_device(int device) {
     host_clock.join(clock_of_device(device));
-    drop_synchronized();
+    discard_synchronized();
 }
 void Operations::host_waits() {
     if (pending.empty()) return;
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
-    drop_synchronized();
+    discard_synchronized();
 }
 // Resets the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
@@ -168,9 +168,9 @@ void Operations::end(Operation &op, bool waits) {
     op.end = ++detector.now;
     if (!waits) return;
     host_clock.join(op.clock);
-    drop_synchronized();
+    discard_synchronized();
 }
-void Operations::drop_synchronized() {
+void Operations::discard_synchronized() {
     if (!is_queue_empty()) return;                       // a queued operation may be unordered with them
     while (!pending.empty() && pending.front().end &&
         host_clock.of(pending.front().stream) >= pending.front().sequence_number)
@@ -415,43 +415,43 @@ StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 
 StreamScope::~StreamScope() {
     if (is_outermost) stream_override = -1;
 }
-template <class F> static void if_tracking_order(F f) {
+template <class F> static void run_if_tracking_order(F f) {
     if (!tracks_order()) return;
     DeviceLock device_lock;
     f();
 }
 // Calls `f` unless the call comes from a graph or a kernel, whose waits are not waits of the host.
-template <class F> static void if_host_call(F f) {
-    if (stream_override < 0 && !running) if_tracking_order(f);
+template <class F> static void run_if_host_call(F f) {
+    if (stream_override < 0 && !running) run_if_tracking_order(f);
 }
 int device_of_stream(const void *stream) {
     DeviceLock device_lock;
     return operations.device_of_stream(stream);
 }
 void register_stream(const void *stream, bool blocking, int line) {
-    if_tracking_order([=] { operations.create_stream(stream, blocking, line); });
+    run_if_tracking_order([=] { operations.create_stream(stream, blocking, line); });
 }
 void unregister_stream(const void *stream) {
-    if_tracking_order([=] { operations.destroy_stream(stream); });
+    run_if_tracking_order([=] { operations.destroy_stream(stream); });
 }
 void record_event(const void *event, const void *stream) {
-    if_tracking_order([=] { operations.record(event, effective_stream(stream)); });
+    run_if_tracking_order([=] { operations.record(event, effective_stream(stream)); });
 }
 void discard_event(const void *event) {
-    if_tracking_order([=] { operations.discard_event(event); });
+    run_if_tracking_order([=] { operations.discard_event(event); });
 }
 void stream_waits_for_event(const void *stream, const void *event) {
-    if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
+    run_if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
 }
 void host_waits_for_event(const void *event) {
-    if_host_call([=] {
+    run_if_host_call([=] {
         const StreamClock clock = operations.clock_of_event(event);
         run_queue(&clock);
         operations.host_waits_for_event(event);
     });
 }
 void host_waits_for(const void *stream) {
-    if_host_call([=] {
+    run_if_host_call([=] {
         const StreamClock clock = operations.clock_of_stream(operations.stream_index(stream));
         run_queue(&clock);
         operations.host_waits_for(stream);
@@ -459,14 +459,14 @@ void host_waits_for(const void *stream) {
 }
 void host_waits_for_device(int device) {
     if (device_count() == 1) return host_waits();
-    if_host_call([=] {
+    run_if_host_call([=] {
         const StreamClock clock = operations.clock_of_device(device);
         run_queue(&clock);
         operations.host_waits_for_device(device);
     });
 }
 void host_waits() {
-    if_host_call([] {
+    run_if_host_call([] {
         run_queue(nullptr);
         operations.host_waits();
     });

@@ -96,7 +96,7 @@ class Operations {
     Conflict conflict_in_regions(const Region &, const StreamClock &) const;
     Conflict conflict_in_cells(const Region &, const StreamClock &) const;
     Conflict conflict(const Region &, const StreamClock &) const;
-    void drop_synchronized();
+    void discard_synchronized();
     void add_unordered_regions(const Operation &);
 
 public:
@@ -141,7 +141,7 @@ public:
     Code phrase_code(const Operation &) const;
     Code stream_code(const Operation &) const;
     uint32_t label(const Operation &operation) const { return streams[operation.stream].label; }
-    int created_at(const Operation &operation) const { return streams[operation.stream].line; }
+    int creation_line(const Operation &operation) const { return streams[operation.stream].line; }
 };
 extern Operations operations;
 const Operation *current_operation();      // in this OS thread
@@ -172,5 +172,5 @@ public:
 #define GRIDSTRIDE_OPERATION(field_name, operation) \
     {field_name, operations.phrase_code(operation), 5}, {"name", base_name((operation).name).c_str()}, \
         {"line", (operation).line}, {"stream", operations.stream_code(operation), 2}, \
-        {"number", operations.label(operation)}, {"created", operations.created_at(operation)}
+        {"number", operations.label(operation)}, {"created", operations.creation_line(operation)}
 }

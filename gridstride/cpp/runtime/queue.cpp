@@ -212,7 +212,7 @@ void end_operation(RunningLaunch &running) {
 }
 // Returns whether the stall has lasted longer than the limit. A kernel that reads a clock may time out by itself, so
 // it is not stalled. If other host threads launch, or may launch soon, the limit is longer.
-bool Stall::lasts(const std::vector<Worker *> &suspended_leaders) {
+bool Stall::exceeds_limit(const std::vector<Worker *> &suspended_leaders) {
     constexpr double stall_limit = 0.5, stall_limit_with_threads = 5;       // seconds
     const double now = seconds_now();
     if (!since) since = now;
@@ -226,7 +226,7 @@ static QueuedOperation *first_ready(bool is_launch) {
         if (operation.is_needed && is_ready(operation) && bool(operation.launch.thread) == is_launch) return &operation;
     return nullptr;
 }
-static void discard_ended() {
+static void remove_ended_operations() {
     for (QueuedOperation &operation : queued)
         operation.released = {}, operation.first_block = operation.last_block = 0;
     while (!queued.empty() && queued.front().state == QueuedOperation::ended) queued.pop_front();
@@ -268,7 +268,7 @@ void run_queue(const StreamClock *needed) {
         bool succeeded = true;
         if (QueuedOperation *copy = first_ready(false)) succeeded = run_work(*copy);
         else if (QueuedOperation *launch = first_ready(true)) succeeded = run_together(*launch);
-        discard_ended();
+        remove_ended_operations();
         if (!succeeded) break;
     }
     if (runs_together || !is_launch_stopped()) return;

@@ -33,6 +33,6 @@ class Stall {
 
 public:
     void end() { since = 0; }
-    bool lasts(const std::vector<Worker *> &suspended_leaders);
+    bool exceeds_limit(const std::vector<Worker *> &suspended_leaders);
 };
 }

@@ -274,10 +274,10 @@ private:
         leader.running_launch->static_shared = leader.shared_static;
         if (ended) free_leaders.push_back(&leader), progress++;
         else exchange_shared(leader, false);
-        if (ended && from_queue) count_ended(*leader.running_launch);
+        if (ended && from_queue) record_cluster_end(*leader.running_launch);
         return ended;
     }
-    void count_ended(RunningLaunch &running) {
+    void record_cluster_end(RunningLaunch &running) {
         if (++running.num_ended < running.num_clusters) return;
         if (detector.on) running.released.acquired.join(all_threads_of(running));
         launches.erase(std::find(launches.begin(), launches.end(), &running));
@@ -347,7 +347,8 @@ private:
             const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_clusters; };
             if (num_idle > idle_limit() && std::any_of(launches.begin(), launches.end(), has_more))
                 report_not_resident(newest_suspended(**std::find_if(launches.begin(), launches.end(), has_more)));
-            else if (from_queue && num_idle > idle_limit() && stall.lasts(suspended_leaders)) report_deadlock_on_flag();
+            else if (from_queue && num_idle > idle_limit() && stall.exceeds_limit(suspended_leaders))
+                report_deadlock_on_flag();
             return;
         }
         if (from_queue) enter_launch(*leader.running_launch);
@@ -503,7 +504,7 @@ void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool fro
     // static, because siglongjmp out of the launch skips destructors
     static thread_local std::vector<Worker *> lists[2];
     Worker &root = this_worker();
-    set_watched(true);
+    set_interruptible(true);
     // No signal mask is saved, which would take a system call: the handler blocks no signal (SA_NODEFER).
     suspended_queue_leaders = from_queue ? &lists[1] : nullptr;
     const auto run = [&] { BlockScheduler(launches, root, os_threads, from_queue, lists).run(); };
@@ -516,7 +517,7 @@ void run_blocks(std::vector<RunningLaunch *> &launches, int os_threads, bool fro
     if (stops_launch) discard_blocks();
     detector.enter(root);
     worker = &root;
-    set_watched(false);
+    set_interruptible(false);
     root.signal = root.deferred_signals = 0;
     release_leaders();
 }

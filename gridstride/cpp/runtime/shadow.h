@@ -3,8 +3,8 @@
 // Times count the events that can order two accesses: barriers, warp barriers, fences, launches (clock.cpp). Of two
 // accesses to the same address, one happens before the other if the same thread makes both, or if an event in between
 // makes the second thread wait for the first. This does not depend on the order in which the emulator runs threads, so
-// a data race is found with any schedule. One write per cell is enough: an earlier write either happens before the last
-// one, or has been reported as a race with it. Reads do not race with each other, so a write may race with any of
+// a data race is found under any schedule. One write per cell is enough: an earlier write either happens before the
+// last one, or has been reported as a race with it. Reads do not race with each other, so a write may race with any of
 // several reads; a cell keeps two of them (`is_of_other_warp` in detector.h chooses).
 #pragma once
 #include <algorithm>

@@ -166,9 +166,9 @@ void clear_time_limit() {
     if (ending_signal == SIGUSR2) ending_signal = 0;
     watched_lock.unlock();
 }
-void set_watched(bool is_watched) {
+void set_interruptible(bool is_interruptible) {
     watched_lock.lock();
-    if (is_watched) watched.push_back(pthread_self());
+    if (is_interruptible) watched.push_back(pthread_self());
     else
         for (size_t i = 0; i < watched.size(); i++)
             if (pthread_equal(watched[i], pthread_self())) {
@@ -178,7 +178,7 @@ void set_watched(bool is_watched) {
     watched_lock.unlock();
     sigset_t pending;
     // pending signals are delivered at a system call, while the handler is installed
-    if (!is_watched) sigpending(&pending);
+    if (!is_interruptible) sigpending(&pending);
 }
 
 // SIGUSR2 ends a launch only in the user's own code, because other code may hold a lock. After many signals it ends

@@ -10,7 +10,7 @@ extern std::atomic<int> ending_signal;      // the signal that ends all launches
 double seconds_now();
 void start_time_limit(const Launch &);       // starts the time limit of `options.seconds`
 void clear_time_limit();
-void set_watched(bool on);             // whether this OS thread, which runs a launch or host code, receives SIGUSR2
+void set_interruptible(bool on);             // whether this OS thread, in a launch or host code, receives SIGUSR2
 void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
 // The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it
 struct HostCode {

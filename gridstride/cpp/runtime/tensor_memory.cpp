@@ -36,7 +36,7 @@ void set_tensor_group(Worker &w, int cta_group, const char *operation, int line)
         {{"operation", operation}, {"group", cta_group}, {"other_group", memory_of_block.cta_group}},
         {detector.self, detector.now, line_bit | uint32_t(line)}, &other);
 }
-static Access now_at(int line) { return {detector.self, detector.now, line_bit | uint32_t(line)}; }
+static Access current_access(int line) { return {detector.self, detector.now, line_bit | uint32_t(line)}; }
 
 // An allocation: its warp waits until enough columns are free, with cta_group::2 also for the other block of the pair.
 
@@ -86,7 +86,7 @@ static void begin_request(void *const *lanes) {
     TensorMemory &tensor = tensor_memory_of(*worker);
     if (tensor.relinquish_line && detector.on && checks(memcheck)) {
         const Access other = {detector.self, 0, line_bit | uint32_t(tensor.relinquish_line)};
-        detector.report_finding(Code::tensor_relinquished, {}, now_at(first.line), &other);
+        detector.report_finding(Code::tensor_relinquished, {}, current_access(first.line), &other);
     }
 }
 void tmem_alloc(int cta_group, uint32_t to, uint32_t columns, int line) {
@@ -145,7 +145,8 @@ void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t
         if (exists && tensor.at(i)) continue;
         for (auto a = tensor.freed.rbegin(); exists && a != tensor.freed.rend(); ++a)
             if (i - a->first < a->columns)
-                detector.report_finding(Code::tensor_freed, {{"operation", operation}, {"column", i}}, now_at(line),
+                detector.report_finding(Code::tensor_freed, {{"operation", operation}, {"column", i}},
+                    current_access(line),
                     &static_cast<const Access &>(Access{detector.self, 0, line_bit | uint32_t(a->line)}));
         if (!exists && i < tensor_columns && first_lane + lanes <= tensor_lanes) continue;
         fail(Code::tensor_outside,
@@ -193,10 +194,10 @@ struct MissingSync {
     Code code, why;
 };
 constexpr MissingSync nothing_missing = {false, Code::tensor_race, Code::not_committed};
-static MissingSync missing(Code code, Code why = Code::not_committed) { return {true, code, why}; }
+static MissingSync missing_sync(Code code, Code why = Code::not_committed) { return {true, code, why}; }
 // Returns whether the fence after a synchronization is missing.
 static MissingSync missing_after_fence(bool is_fenced) {
-    return is_fenced ? nothing_missing : missing(Code::tensor_no_fence, Code::fence_after);
+    return is_fenced ? nothing_missing : missing_sync(Code::tensor_no_fence, Code::fence_after);
 }
 
 static MissingSync missing_after_pipe(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
@@ -207,25 +208,26 @@ static MissingSync missing_after_pipe(const TensorAccess &earlier, const TensorA
         return missing_after_fence(warp_precedes_fence(earlier.thread, earlier.fenced));
     const uint32_t completed = earlier.commit < pipe.completed.size() ? pipe.completed[earlier.commit] : 0;
     if (!completed)
-        return missing(
+        return missing_sync(
             Code::tensor_in_flight, earlier.commit < pipe.commits() ? Code::commit_not_awaited : Code::not_committed);
     const uint32_t rank = detector.self % max_threads;
     const bool is_ordered = detector.any_acquired && (detector.block_view.waited.includes(pipe.thread, completed) ||
                                                          detector.views[rank].waited.includes(pipe.thread, completed));
-    if (!is_ordered) return missing(Code::tensor_in_flight, Code::commit_not_awaited);
+    if (!is_ordered) return missing_sync(Code::tensor_in_flight, Code::commit_not_awaited);
     return missing_after_fence(precedes_fence(pipe.thread, completed));
 }
 static MissingSync missing_after_warp(const TensorAccess &earlier) {
     const bool is_same_warp = earlier.thread / 32 == detector.self / 32;
-    if (!is_same_warp && !warp_happens_before(earlier.thread, earlier.time)) return missing(Code::tensor_race);
+    if (!is_same_warp && !warp_happens_before(earlier.thread, earlier.time)) return missing_sync(Code::tensor_race);
     if (!earlier.awaited)
-        return missing(Code::tensor_in_flight,
+        return missing_sync(Code::tensor_in_flight,
             earlier.operation == TensorAccess::load ? Code::load_without_wait : Code::store_without_wait);
     if (is_same_warp) return nothing_missing;
     if (earlier.fenced && warp_happens_before(earlier.thread, earlier.fenced))
         return missing_after_fence(warp_precedes_fence(earlier.thread, earlier.fenced));
-    if (warp_happens_before(earlier.thread, earlier.awaited)) return missing(Code::tensor_no_fence, Code::fence_before);
-    return missing(Code::tensor_race);
+    if (warp_happens_before(earlier.thread, earlier.awaited))
+        return missing_sync(Code::tensor_no_fence, Code::fence_before);
+    return missing_sync(Code::tensor_race);
 }
 static MissingSync missing_between(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes) {
     return earlier.uses_pipe() ? missing_after_pipe(earlier, later, earlier_writes) : missing_after_warp(earlier);
@@ -234,7 +236,7 @@ static const char *name_of(TensorAccess::Operation operation) {
     static const char *const names[] = {"tcgen05.ld", "tcgen05.st", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"};
     return names[operation];
 }
-static void report_missing(const MissingSync &m, const TensorAccess &earlier, const char *now, uint32_t location,
+static void report_missing_sync(const MissingSync &m, const TensorAccess &earlier, const char *now, uint32_t location,
     uint32_t lane, uint32_t column) {
     if (!checks(m.code == Code::tensor_no_fence ? fencecheck : racecheck)) return;
     const char *const before = name_of(earlier.operation);
@@ -248,7 +250,7 @@ static void report_missing(const MissingSync &m, const TensorAccess &earlier, co
 static void check_order_of(const TensorAccess &earlier, const TensorAccess &later, bool earlier_writes, uint32_t lane,
     uint32_t column) {
     const MissingSync m = missing_between(earlier, later, earlier_writes);
-    if (m.is_missing) report_missing(m, earlier, name_of(later.operation), later.location, lane, column);
+    if (m.is_missing) report_missing_sync(m, earlier, name_of(later.operation), later.location, lane, column);
 }
 // Most cells record the same accesses as the previous cell, which are checked only once.
 void check_tensor_order(Worker &w, const TensorAccess &later, const TensorRange &range) {
@@ -306,7 +308,7 @@ void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, b
     if (stored_read) return;
     stored_read.reset(new UninitializedRead{detector.self, {}});
     fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
-    detector.describe(stored_read->finding, now_at(line), nullptr, nullptr);
+    detector.describe(stored_read->finding, current_access(line), nullptr, nullptr);
     if (by_mma || !checks(racecheck)) detector.report_uninitialized(stored_read);
 }
 // PTX requires tcgen05.wait::ld before the columns are freed. A program without it has usually used the registers by
@@ -333,7 +335,7 @@ static void check_all_complete(Worker &w, const TensorAllocation &allocation, in
                 if (!m.is_missing || m.code != Code::tensor_in_flight) continue;
                 const uint32_t lane = uint32_t(&cell - tensor.cells[column]) * lanes_of_cell;
                 if (m.why == Code::load_without_wait) report_load_not_awaited(freeing, earlier, lane, column);
-                else report_missing(m, earlier, "tcgen05.dealloc", freeing.location, lane, column);
+                else report_missing_sync(m, earlier, "tcgen05.dealloc", freeing.location, lane, column);
             }
 }
 

@@ -43,7 +43,7 @@ void discard_unloaded(std::unordered_map<uintptr_t, FileScope> &scopes, size_t &
 #ifndef GRIDSTRIDE_ELF
 static int unload(void *) { return 1; }
 #else
-static bool begins_with(std::string_view name,
+static bool starts_with(std::string_view name,
     std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
 static bool contains(std::string_view name, std::string_view substring) {
     return name.find(substring) != name.npos;
@@ -64,8 +64,8 @@ static bool is_safe_libc_function(std::string_view name) {
         "__cxa_finalize", "__errno_location", "__isoc99_fscanf", "__isoc99_scanf", "__isoc99_sscanf",
         "__isoc23_strtol", "__isoc23_strtoll", "__isoc23_strtoul", "__isoc23_strtoull", "__isoc23_sscanf",
         "__stack_chk_fail"};
-    return safe_functions.count(name) || begins_with(name, "mem") || begins_with(name, "str") ||
-        begins_with(name, "wcs");
+    return safe_functions.count(name) || starts_with(name, "mem") || starts_with(name, "str") ||
+        starts_with(name, "wcs");
 }
 // Returns whether a function, or a class, of the C++ library may store its arguments.
 static bool may_store_argument(std::string_view name) {
@@ -83,9 +83,9 @@ static bool is_harmless_import(const ElfW(Sym) &symbol, const char *name) {
     const char *const slash = strrchr(info.dli_fname, '/');
     const std::string_view file = slash ? slash + 1 : info.dli_fname;
     for (const char *library : {"libm.", "libm-", "libgcc_s", "ld-"})
-        if (begins_with(file, library)) return true;
-    if (begins_with(file, "libstdc++") || begins_with(file, "libc++")) return !may_store_argument(name);
-    return (begins_with(file, "libc.") || begins_with(file, "libc-")) && is_safe_libc_function(name);
+        if (starts_with(file, library)) return true;
+    if (starts_with(file, "libstdc++") || starts_with(file, "libc++")) return !may_store_argument(name);
+    return (starts_with(file, "libc.") || starts_with(file, "libc-")) && is_safe_libc_function(name);
 }
 
 namespace {
@@ -159,7 +159,7 @@ static int unload(void *handle) {
         dlclose(reopened);
         return 1;
     }
-    drop_device_variables(symbols);
+    discard_device_variables(symbols);
     discard_kernel_attributes(file);
     std::lock_guard<std::mutex> lock(unloaded_lock);
     unloaded_modules.push_back(module.base), num_unloaded++;

@@ -21,6 +21,6 @@ struct Symbol {                        // a device variable
 };
 std::vector<Symbol> take_device_variables(const Image &module);
 void restore_device_variables(const std::vector<Symbol> &);
-void drop_device_variables(const std::vector<Symbol> &);            // frees their memory
+void discard_device_variables(const std::vector<Symbol> &);            // frees their memory
 void discard_kernel_attributes(const std::string &library);  // of its kernels
 }

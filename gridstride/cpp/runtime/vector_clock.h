@@ -26,7 +26,7 @@ public:
         std::swap(root, other.root);
         return *this;
     }
-    ~VectorClock() { drop(root); }
+    ~VectorClock() { release(root); }
     explicit operator bool() const { return root; }
 
     // Returns whether the access of `thread` at `time` happens before an access with this clock.
@@ -44,9 +44,9 @@ public:
     void add(uint32_t thread, const uint32_t (&times)[3]) {
         uint32_t level = 2;
         while (uint64_t(thread) >> 5 * (level + 1)) level++;
-        lift(std::max(level, root ? root->level : 0));
+        add_levels(std::max(level, root ? root->level : 0));
         Node *updated = insert(root, root ? root->level : level, thread, times);
-        drop(root);
+        release(root);
         root = updated;
     }
     // Returns a clock of threads `from` to `to` (exclusive) of the block whose first thread is `first`; times(i)
@@ -87,10 +87,10 @@ public:
             *this = other;
             return;
         }
-        VectorClock lifted = other;
-        lift(lifted.root->level), lifted.lift(root->level);
-        Node *joined = join_nodes(root, lifted.root);
-        drop(root);
+        VectorClock extended = other;
+        add_levels(extended.root->level), extended.add_levels(root->level);
+        Node *joined = join_nodes(root, extended.root);
+        release(root);
         root = joined;
     }
     bool shares_root(const VectorClock &other) const { return root == other.root; }
@@ -118,9 +118,9 @@ private:
         if (n) n->references++;
         return n;
     }
-    static void drop(Node *n) {
+    static void release(Node *n) {
         if (!n || --n->references) return;
-        for (int i = 0, count = __builtin_popcount(n->mask); n->level && i < count; i++) drop(n->slots[i].child);
+        for (int i = 0, count = __builtin_popcount(n->mask); n->level && i < count; i++) release(n->slots[i].child);
         free(n);
     }
     static Node *make(uint32_t level, uint32_t floor, uint32_t mask, const Slot *slots) {
@@ -145,7 +145,7 @@ private:
                 slots[count++].child = make_range(level - 1, base + i * step, first, end, time), mask |= 1u << i;
         return make(level, 0, mask, slots);
     }
-    void lift(uint32_t level) {        // adds levels above the root; the clock stays the same
+    void add_levels(uint32_t level) {        // adds levels above the root; the clock stays the same
         while (root && root->level < level) {
             const Slot below = {root};
             root = make(root->level + 1, 0, 1, &below);
@@ -181,7 +181,7 @@ private:
             is_b &= y && (a->level ? slots[count].child == y->child : slots[count].time == y->time);
         }
         if (!is_a && !is_b) return make(a->level, floor, mask, slots);
-        for (int i = 0; a->level && i < count; i++) drop(slots[i].child);
+        for (int i = 0; a->level && i < count; i++) release(slots[i].child);
         return share(is_a ? a : b);
     }
 };

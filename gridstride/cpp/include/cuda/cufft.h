@@ -84,7 +84,7 @@ inline cufftResult make(cufftHandle handle, int rank, const int *sizes, cufftTyp
     plan->is_made = true;
     return CUFFT_SUCCESS;
 }
-inline cufftResult make_many(cufftHandle handle, int rank, const int *sizes, const int *in_embed, int in_stride,
+inline cufftResult plan_many(cufftHandle handle, int rank, const int *sizes, const int *in_embed, int in_stride,
     int in_distance, const int *out_embed, int out_stride, int out_distance, cufftType type, int batch) {
     if (rank < 1 || rank > 3) return CUFFT_INVALID_VALUE;
     if (!in_embed || !out_embed) return make(handle, rank, sizes, type, batch);
@@ -152,7 +152,7 @@ inline cufftResult cufftMakePlan3d(cufftHandle plan, int x, int y, int z, cufftT
 inline cufftResult cufftMakePlanMany(cufftHandle plan, int rank, int *n, int *inembed, int istride, int idist,
     int *onembed, int ostride, int odist, cufftType type, int batch, size_t *bytes) {
     if (bytes) *bytes = 0;
-    return gridstride::fft::make_many(
+    return gridstride::fft::plan_many(
         plan, rank, n, inembed, istride, idist, onembed, ostride, odist, type, batch);
 }
 inline cufftResult cufftPlan1d(cufftHandle *plan, int x, cufftType type, int batch) {

@@ -128,7 +128,8 @@ inline std::vector<library::Array> arrays_of(const std::vector<Call> &calls) {
     return arrays;
 }
 // Runs `f` as one operation of all streams: after their earlier operations, and before their later ones.
-template <class F> void run_on_all(const std::vector<Call> &calls, const std::vector<library::Array> &arrays, F f) {
+template <class F>
+void run_in_all_streams(const std::vector<Call> &calls, const std::vector<library::Array> &arrays, F f) {
     int previous_device;
     cudaGetDevice(&previous_device);
     cudaEvent_t event;
@@ -159,7 +160,7 @@ inline bool run_collective(CommunicatorGroup &group) {
             return false;
     }
     for (auto &queue : group.calls) queue.pop_front();
-    run_on_all(calls, arrays_of(calls), [calls] { compute(calls); });
+    run_in_all_streams(calls, arrays_of(calls), [calls] { compute(calls); });
     return true;
 }
 // Runs a pair of ncclSend and ncclRecv.
@@ -173,7 +174,7 @@ inline bool run_pair(CommunicatorGroup &group) {
                 if (receive->count != send->count || receive->type != send->type) return false;
                 const std::vector<Call> calls = {*send, *receive};
                 const size_t bytes = send->count * bytes_of(send->type);
-                run_on_all(calls, {{send->from, bytes, false}, {receive->to, bytes, true}},
+                run_in_all_streams(calls, {{send->from, bytes, false}, {receive->to, bytes, true}},
                     [calls, bytes] { copy_unchecked(calls[1].to, calls[0].from, bytes); });
                 receivers.erase(receive);                  // of another queue, unless a rank sends to itself
                 if (&receivers == &senders) {

@@ -16,7 +16,7 @@ namespace gridstride {
 namespace shmem {
 inline std::vector<void *> arrays;         // the addresses on device 0
 inline size_t num_allocated[8] = {};       // by device: the number of arrays that it has allocated
-inline int is_satisfied(uint64_t value, int comparison, uint64_t operand) {
+inline bool is_satisfied(uint64_t value, int comparison, uint64_t operand) {
     switch (comparison) {
         case NVSHMEM_CMP_EQ: return value == operand;
         case NVSHMEM_CMP_NE: return value != operand;

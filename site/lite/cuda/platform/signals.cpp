@@ -22,7 +22,7 @@ double seconds_now() {
 }
 void start_time_limit(const Launch &) { deadline = seconds_now() + options.seconds; }
 void clear_time_limit() { deadline = 0; }
-void set_watched(bool) {}
+void set_interruptible(bool) {}
 void end_if_interrupted(const void *) {}
 void catch_signals(bool) {}
 void fork_signals(Fork) {}

@@ -35,7 +35,7 @@ std::enable_if_t<std::is_pointer_v<P>, const void *> address_of(const I &i, int)
 }
 template <class I> const void *address_of(const I &, long) { return nullptr; }
 // Like address_of, but returns null if the argument is a value, not an iterator, and happens to be a pointer
-template <class Value, class A> const void *address_unless(const A &x) {
+template <class Value, class A> const void *address_unless_value(const A &x) {
     if constexpr (std::is_same_v<std::decay_t<A>, Value>) return nullptr;
     else return address_of(x, 0);
 }
@@ -49,7 +49,8 @@ template <MemorySpace space, class First, class Last, class... A>
 void check_memory_space(const char *algorithm, const First &first, const Last &last, const A &...more) {
     typedef typename std::iterator_traits<std::decay_t<First>>::value_type Value;
     if (space == MemorySpace::either || gridstride::on_device() || is_empty(first, last)) return;
-    for (const void *p : {address_of(first, 0), address_unless<Value>(last), address_unless<Value>(more)...})
+    for (const void *p :
+        {address_of(first, 0), address_unless_value<Value>(last), address_unless_value<Value>(more)...})
         if (p && (space == MemorySpace::device ? !gridstride::is_device(p)
                                        : gridstride::is_device(p) && !gridstride::is_shared_with_host(p)))
             gridstride::report_wrong_policy(algorithm, space == MemorySpace::device);

@@ -96,18 +96,19 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
     else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(ArgumentOf<Nth<All, i>>::pass(std::get<i>(stored)))...));
 }
 // Calls F with the `n` arguments that Python has passed, if the others have defaults.
-template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
+template <class F, class R, class All, size_t n> void apply_with_defaults(gs_call *call) {
     constexpr size_t num_parameters = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
     if constexpr (n > 0)
-        if constexpr (accepts<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
+        if constexpr (accepts<F, All>(std::make_index_sequence<n - 1>()))
+            return apply_with_defaults<F, R, All, n - 1>(call);
     reject_count(int64_t(n), int64_t(num_parameters), call->n);
 }
 template <class F, class R, class... A> int64_t call_function(gs_call *call) {
     return run_call(
         []([[maybe_unused]] gs_call *c, const void *) {
             if constexpr ((ArgumentOf<A>::is_known && ...) && can_return<R>)
-                apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
+                apply_with_defaults<F, R, std::tuple<A...>, sizeof...(A)>(c);
             else reject_function();
         },
         call);

@@ -12,7 +12,7 @@ namespace bindings {
 
 // The arguments that a parameter accepts. `array`: a tensor or None; `string`: also a string; `bytes`: a struct by
 // value
-enum class ParameterKind : uint8_t { unsupported, array, string, boolean, integer, real, bytes };
+enum class ParameterKind : uint8_t { unsupported, array, string, boolean, integer, floating_point, bytes };
 
 struct Parameter {
     ParameterKind kind;
@@ -29,7 +29,7 @@ template <class T> constexpr ParameterKind parameter_kind() {
         return std::is_function_v<Item> ? ParameterKind::unsupported : ParameterKind::array;
     } else if constexpr (std::is_same_v<T, bool>) return ParameterKind::boolean;
     else if constexpr (std::is_integral_v<T>) return ParameterKind::integer;
-    else if constexpr (std::is_floating_point_v<T> || is_sixteen_bits<T>) return ParameterKind::real;
+    else if constexpr (std::is_floating_point_v<T> || is_sixteen_bits<T>) return ParameterKind::floating_point;
     else
         return std::is_class_v<T> && std::is_trivially_copyable_v<T> ? ParameterKind::bytes
                                                                      : ParameterKind::unsupported;
