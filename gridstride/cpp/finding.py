@@ -98,8 +98,8 @@ def check_abi(lib):
     ]
     if mismatches:
         raise AbiMismatch(
-            f"the emulator's runtime {lib._name} belongs to another version of this package ({', '.join(mismatches)}): "
-            'restart Python; if that does not help, delete the folder of the runtime'
+            f"the emulator's runtime {lib._name} is from another version of this package ({', '.join(mismatches)}): "
+            'restart Python; if that does not help, delete the folder that contains this file'
         )
 
 

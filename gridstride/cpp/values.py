@@ -277,7 +277,7 @@ def _compute(op, args):
         return print(x)
     result = getattr(x, op)(*other_arguments) if hasattr(x, op) else getattr(torch, op)(x, *other_arguments)
     if isinstance(result, tuple):
-        problem = f'Tensor::{op} returns several tensors here, which C++ does not support'
+        problem = f'Tensor::{op} returns several tensors here, which the emulator does not support'
         raise NotImplementedError(f'{problem}; for max and min along a dimension, use amax, argmax, amin and argmin')
     return result
 

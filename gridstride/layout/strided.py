@@ -271,7 +271,7 @@ def _take_every(layout, count, step):
     if step == 0 or count == 1:
         return [(count, 0)]
     selected_modes = []
-    failure = f'{count} elements of {layout} with a step of {step} are not a layout'
+    failure = f'{count} elements of {layout} with a step of {step} do not form a layout'
     *modes, (_, last_stride) = layout.coalesce().flat
     for size, stride in modes:
         if step % size == 0:

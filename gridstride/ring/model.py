@@ -165,7 +165,7 @@ def all_reduce_bytes(
 
 def _sent_and_steps(algorithm, ranks):
     if algorithm not in _SENT_AND_STEPS:
-        raise ValueError(f'the algorithm is {algorithm!r}; expected one of {", ".join(_SENT_AND_STEPS)}')
+        raise ValueError(f'unknown algorithm {algorithm!r}; expected one of {", ".join(_SENT_AND_STEPS)}')
     return _SENT_AND_STEPS[algorithm](ranks)
 
 

@@ -203,7 +203,7 @@ class _Guvectorized:
             or out is not None
             and len(args) > num_inputs
         ):
-            raise TypeError(f'{self.__name__} takes {num_inputs} arrays, optionally followed by arrays for the results')
+            raise TypeError(f'{self.__name__} takes {num_inputs} input arrays, optionally followed by output arrays')
         outputs = list(args[num_inputs:]) or [out] * len(self._output_axes)
         on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
         inputs = [np.asarray(_host_array(array)) for array in args[:num_inputs]]

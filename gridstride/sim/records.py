@@ -1,8 +1,9 @@
 """Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: one `View` per field.
 
 `a[i]` is a record, and `a[i].x` or `a[i]['x']` is its field x. `a['x']` or `a.x` is the array of the fields x of all
-records. A field may be an array, or a record. Memory is accessed per field, so each field has its own shadow, and
-findings name it: `a.x`. initcheck tracks shared, local and device arrays of records; others count as written.
+records. A field may be an array, or a record. Memory is accessed per field, so each field has its own shadow memory,
+and findings name the field: `a.x`. initcheck tracks shared, local and device arrays of records; it assumes that others
+are initialized.
 """
 
 import ctypes
@@ -46,7 +47,7 @@ class Records:
         raise AttributeError(f'records in a kernel have no {k!r}: their fields are {", ".join(self.fields)}')
 
     def renamable_copy(self):
-        "Return a copy of the records that can be renamed"
+        "Return `Records` of the same memory, which can be renamed without renaming these"
         return Records(self.name, {k: view.renamable_copy() for k, view in self.fields.items()}, self.ndim)
 
     def rename(self, name):
@@ -95,7 +96,7 @@ class Record:
     "An element of `records`, which may differ between lanes"
 
     def __init__(self, records, index):
-        self.records, self.index = records, index  # index: a number per axis
+        self.records, self.index = records, index  # index: one per axis
 
     def merge(self, mask, old_record):
         "Return this record for the lanes of `mask` and `old_record` for the others"
@@ -104,7 +105,7 @@ class Record:
         return Record(self.records, merge(mask, self.index, old_record.index))
 
     def load(self, ctx, active, name, site):
-        "Load the field `name`, which may also be its index"
+        "Load a field by its name or its index"
         if isinstance(name, (int, np.integer)):
             name = [*self.records.fields][name]
         return load(ctx, active, self.records.field(name), self.index, site)
@@ -136,7 +137,7 @@ def attribute(ctx, active, value, name, site):
 def store_attribute(ctx, active, record, name, value, site):
     "Store `value` to the field `name` of a record"
     if not isinstance(record, Record):
-        raise ctx.unsupported_error(site, active, f'.{name} can only be assigned if the value is a record')
+        raise ctx.unsupported_error(site, active, f'.{name} cannot be assigned: only fields of records can')
     record.store(ctx, active, name, value, site)
 
 
@@ -145,7 +146,7 @@ def wrap_array(
     name,  # in messages
     memories,  # memory key -> `Mem`: the memories of this launch so far
 ):
-    "Make a `View` of an array of numbers, or `Records` of an array of records"
+    "Make a `View` of an array of scalars, or `Records` of an array of records"
     if array.dtype.names is None:
         return (
             _wrap_packed_field(array, name, memories)
@@ -160,14 +161,14 @@ def wrap_record(
     name,
     memories,  # as for `wrap_array`
 ):
-    "Make a `Record` of a single record that is passed as an argument; the kernel writes to its memory"
+    "Make a `Record` of a single record that is passed as an argument; the kernel accesses it in place"
     memory = (ctypes.c_byte * record.nbytes).from_address(np.frombuffer(record, np.uint8).ctypes.data)
     memory.owner = record  # `memory` itself does not keep the record alive
     return Record(wrap_array(np.frombuffer(memory, record.dtype), name, memories), (np.int64(0),))
 
 
 def freeze_records(array, name):
-    "Make `Records` of a copy of `array`, records from outside the kernel: Numba compiles them into the kernel"
+    "Make read-only `Records` of a copy of `array`, a global array: Numba compiles its values into the kernel"
     array = array.copy()
     memories = {}
     array.flags.writeable = False
@@ -180,10 +181,10 @@ def freeze_records(array, name):
 def _wrap_packed_field(array, name, memories):
     "Make a `View` of a field of packed records, whose stride is not a multiple of its size: one `Mem` per field"
     base = owner(array)
-    step = base.itemsize
-    if base.flags.c_contiguous and base.dtype.names and not any(stride % step for stride in array.strides):
-        byte_offset = (address(array) - address(base)) % step  # of the field in a record
-        flat = np.ndarray(base.size, array.dtype, base.reshape(-1).view(np.uint8), byte_offset, (step,))
+    record_bytes = base.itemsize
+    if base.flags.c_contiguous and base.dtype.names and not any(stride % record_bytes for stride in array.strides):
+        byte_offset = (address(array) - address(base)) % record_bytes  # of the field in a record
+        flat = np.ndarray(base.size, array.dtype, base.reshape(-1).view(np.uint8), byte_offset, (record_bytes,))
         return view_of_elements(flat, array, name, memories)
     flat = array.reshape(-1)
     if not np.shares_memory(flat, array) and array.size:
@@ -196,7 +197,7 @@ def _wrap_packed_field(array, name, memories):
 
 
 def allocate_array(shape, dtype, space, num_copies, copy_index):
-    "Allocate `num_copies` uninitialized arrays of numbers or of records; lane i has copy `copy_index[i]`"
+    "Allocate `num_copies` uninitialized arrays of scalars or records; lane i has copy `copy_index[i]`"
     if dtype.subdtype is not None:
         dtype, inner_shape = dtype.subdtype
         shape = (*shape, *inner_shape)

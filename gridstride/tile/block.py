@@ -166,12 +166,12 @@ class tensor:
         return with_undef(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
-        raise compile_error('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
+        raise compile_error('Triton does not support ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
 
     __rpow__ = __pow__
 
     def __matmul__(self, other):
-        raise compile_error('Triton has no @ for blocks', 'Multiply two blocks with tl.dot(a, b).')
+        raise compile_error('Triton does not support @ for blocks', 'Multiply two blocks with tl.dot(a, b).')
 
     def logical_and(self, other):
         "Compute `and` elementwise"

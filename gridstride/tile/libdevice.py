@@ -101,7 +101,7 @@ def _require_float(x, name):
     "Return an argument of the function `name` as a block; raises `NotCompiled` unless it is fp32 or fp64"
     x = block_of(x)
     if x.dtype.name not in ('float32', 'float64'):
-        raise compile_error(f'libdevice.{name} of {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
+        raise compile_error(f'libdevice.{name} does not support {x.dtype}', 'Convert to fp32: x.to(tl.float32).')
     return x
 
 

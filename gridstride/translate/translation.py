@@ -8,9 +8,10 @@ from ..support.array_memory import span_length, span
 from .intervals import dtype_interval
 from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
 
-# A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: the index of the
-# argument, followed by the indices of an item if the argument is a tuple; dim: the dimension of a size or stride, or
-# the `ArrayArgument` of an array
+# A parameter of the C kernel. type, name: in C; kind: array, number (a scalar), size, stride or start (the offset of
+# element 0 from the lowest address, for arrays with negative strides); path: the index of the argument, followed by the
+# indices of an item if the argument is a tuple; dim: the dimension of a size or stride, or the `ArrayArgument` of an
+# array
 Parameter = namedtuple('Parameter', 'type name kind path dim')
 
 
@@ -39,8 +40,8 @@ class Translation(str):
     def pack(self, args):
         """Return the arguments of the C kernel: scalars, and the memory, sizes and strides of arrays.
 
-        Example: `cuda_kernel(text)[grid, block](*text.pack((x, out)))`. Raises `TypeError` for arguments that have
-        another type or layout than the examples.
+        Example: `cuda_kernel(text)[grid, block](*text.pack((x, out)))`. Raises `TypeError` for arguments whose
+        type or layout differs from that of the examples.
         """
         args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
         if len(args) != len(self.names):
@@ -73,7 +74,7 @@ def _require_like_example(name, expected, argument):
     "Raise `TypeError` unless `argument` has the type and layout of the example"
     if isinstance(expected, tuple) and not isinstance(expected, (ArrayArgument, NumberArgument)):
         if not isinstance(argument, (tuple, list)) or len(argument) != len(expected):
-            raise TypeError(f'{name} was translated as a tuple of {len(expected)}')
+            raise TypeError(f'{name} was translated as a tuple of {len(expected)}; pass a tuple of that length')
         for n, (item_type, item) in enumerate(zip(expected, argument)):
             _require_like_example(f'{name}[{n}]', item_type, item)
         return
@@ -81,7 +82,7 @@ def _require_like_example(name, expected, argument):
         return _require_number_like_example(name, expected, argument)
     actual = argument_type(argument)
     if not isinstance(actual, ArrayArgument) or actual[:2] != expected[:2]:
-        raise TypeError(f'{name} was translated as {format_type(expected)}, but got {format_type(actual)}')
+        raise TypeError(f'{name} was translated as {format_type(expected)}; got {format_type(actual)}')
     has_extra_stride = any(a and not e for a, e in zip(actual.takes_stride, expected.takes_stride))
     if has_extra_stride or actual.has_negative_stride and not expected.has_negative_stride:
         hint = 'translate with this array, or give a contiguous copy'
@@ -89,9 +90,9 @@ def _require_like_example(name, expected, argument):
 
 
 def _require_number_like_example(name, expected, argument):
-    "Raise `TypeError` unless `argument` is a number that the translation for the example can take"
+    "Raise `TypeError` unless `argument` is a number that the translation accepts"
     if hasattr(argument, 'shape') and not isinstance(argument, np.generic):
-        raise TypeError(f'{name} was translated as a number, but got a {type(argument).__name__}')
+        raise TypeError(f'{name} was translated as a number; got {type(argument).__name__}')
     if expected.type not in INTEGERS:
         return
     if isinstance(argument, (float, np.floating)):

@@ -96,7 +96,7 @@ def _(fn, rng, **case):
     expected = time_of_slowest(**case)
     if (n := number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
         load_time, compute_time = (f'{t:.6g}' for t in _load_and_compute_time(**case))
-        why = f'the slowest GPU loads for {load_time} and computes for {compute_time}'
+        why = f'the slowest GPU needs {load_time} seconds to load and {compute_time} to compute'
         raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {why}')
 
 
@@ -241,7 +241,7 @@ def _(fn, rng, pages, sms, fixed):
     _, budget = best_schedule(pages, sms, fixed)
     if not isinstance(result, (tuple, list)) or len(result) != sms:
         description = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
-        raise AssertionError(f'return a list with one list of pieces per SM, {sms} lists; got {description}')
+        raise AssertionError(f'return a list of {sms} lists, the pieces of each SM; got {description}')
     for assignment in result:
         for piece in assignment if isinstance(assignment, (tuple, list)) else [assignment]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:

@@ -443,8 +443,8 @@ def _(fn, rng, trace):
         raise AssertionError(f'return three values, when the gap begins, how long it lasts, and a name; got {result!r}')
     if tuple(result[:2]) != expected_value[:2]:
         raise AssertionError(
-            f'the longest gap begins at {expected_value[0]} and lasts {expected_value[1]} microseconds, '
-            f'not {result[1]} from {result[0]}'
+            f'the longest gap begins at {expected_value[0]} and lasts {expected_value[1]} microseconds; got a gap that '
+            f'begins at {result[0]} and lasts {result[1]}'
         )
     if result[2] is None:
         raise AssertionError("return the name as a string, '' if no operator runs in the gap; got None")

@@ -53,7 +53,7 @@ def _(fn, rng, n, na, nb):
                 f'view {i} must be an array; got {type(v).__name__}: return slices of shared, which are views'
             )
         if tuple(v.shape) != (size,):
-            raise AssertionError(f'view {i} has shape {tuple(v.shape)}, expected {(size,)}')
+            raise AssertionError(f'view {i} has shape {tuple(v.shape)}; expected {(size,)}')
         v[:] = i + 1
         if size and (shared == i + 1).sum() != size:
             raise AssertionError(f'writing to view {i} does not change shared: return a slice, not a copy')

@@ -192,7 +192,7 @@ def _(fn, rng, h, w, kind='normal'):
         m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
     result = np.asarray(fn(m.copy()))
     if result.shape != (h, w) or result.dtype != bool:
-        raise AssertionError(f'return a mask of {h} x {w} booleans; got {result.shape} of {result.dtype}')
+        raise AssertionError(f'return a mask of {h} x {w} booleans; got shape {result.shape}, dtype {result.dtype}')
     for r, c in itertools.product(range(0, h, 4), range(0, w, 4)):
         tile_mask = result[r : r + 4, c : c + 4]
         magnitudes = np.abs(m[r : r + 4, c : c + 4])

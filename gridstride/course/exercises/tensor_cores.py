@@ -130,7 +130,7 @@ IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}
 def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
     "Launch kernel `name` with one warp per block; raises `AssertionError` unless `out` is `a @ b`, by an mma"
     if 'mma(' not in without_comments(source(fn)):
-        raise AssertionError('the source has no mma: compute the product with the tensor core')
+        raise AssertionError('the source has no mma: compute the product on tensor cores')
 
     def run_with(definitions):
         return launch(lambda: definitions + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
@@ -142,7 +142,7 @@ def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launc
         why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
         raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
     if is_product(a, b, run_with(GIVEN.replace(mma_src, IDLE))):
-        raise AssertionError('the result is right, but no mma computes it: compute the product with the tensor core')
+        raise AssertionError('the result is right, but no mma computes it: compute the product on tensor cores')
 
 
 def is_product(a, b, out) -> bool:

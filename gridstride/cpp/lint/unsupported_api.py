@@ -1,4 +1,4 @@
-"""Finds the CUDA functions and headers in a compiler's log that the emulator lacks, and suggests alternatives."""
+"""Reports the CUDA functions and headers that a program needs and the emulator lacks, from the compiler's log."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _CUDA_HEADERS = Path(__file__).parents[1] / 'include/cuda'
 # a CUDA header that the emulator lacks, or the beginning of its name -> hint for the error message
 _UNSUPPORTED_HEADERS = {
     'thrust/': 'use the headers of Thrust that the emulator supports',
-    'cub/': 'use cub/cub.cuh, which has reductions and scans of warps, blocks and the device, and sorts',
+    'cub/': 'use cub/cub.cuh, which has warp-, block- and device-wide reductions and scans, and device-wide sorts',
     'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',
     'cufft': 'call torch.fft from Python',
@@ -24,7 +24,7 @@ _UNSUPPORTED_HEADERS = {
     'cuda/std/semaphore': 'use cuda::atomic',
     'cuda/std/latch': 'use cuda::barrier',
     'cuda/std/barrier': 'use <cuda/barrier>',
-    'cuda/std/': 'use another header of this library',
+    'cuda/std/': 'use the libcu++ headers that the emulator supports',
     'cuda_awbarrier': 'use <cuda/barrier>',
     'cuda_device_runtime_api': 'launch kernels from the host',
     'cutlass/': 'call torch.matmul from Python',
@@ -41,10 +41,10 @@ def hint_for_missing_header(header: str) -> str:
 # pattern of CUDA names -> what to use instead
 _ALTERNATIVES = (
     (r'cudaMemPool(?:Export|Import|Ptr)\w*', 'share memory within one process'),
-    (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'use a texture with one level'),
+    (r'cuda\w*Mipmap\w*|tex\w+Grad|tex2Dgather', 'use a texture without mipmaps'),
     (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'copy the data through host memory'),
     (r'cuda(?:Import)?External\w*', 'copy the data through host memory'),
-    (r'cu[A-Z]\w+|CU[a-z]\w+|CU_\w+', "call CUDA's runtime instead of the driver: cudaMalloc, kernel<<<...>>>"),
+    (r'cu[A-Z]\w+|CU[a-z]\w+|CU_\w+', 'use the runtime API instead of the driver API: cudaMalloc, kernel<<<...>>>'),
     (r'cublas\w+', 'call torch.matmul from Python'),
     (r'curand\w+', 'use curandState or curandStatePhilox4_32_10_t'),
     (r'cufft\w+', 'call torch.fft from Python'),
@@ -60,7 +60,7 @@ _NO_MEMBER = re.compile(
     r"['\"]((?:cuda|cooperative_groups|cg|nvcuda|wmma|thrust|cub)[\w:]*)['\"]"
 )
 _NO_FILE = re.compile(r"^'?([\w./]+)'?(?:: No such file| file not found)")
-_STATIC = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:supports|has) [^"\n]*)')
+_STATIC_ASSERTION = re.compile(r'static assertion failed.*?(?:: |")(the emulator (?:supports|has) [^"\n]*)')
 
 
 def _alternative(name, is_typo):
@@ -87,7 +87,7 @@ def describe_unsupported(
 
 def _describe_message(message):
     "Describe the missing feature that a compiler's message is about; None for any other message"
-    if m := _STATIC.search(message):
+    if m := _STATIC_ASSERTION.search(message):
         return m[1]
     if (m := _NO_FILE.search(message)) and (hint := hint_for_missing_header(m[1])):
         return f'the emulator does not support {m[1]}: {hint}, or run on a GPU'

@@ -3,9 +3,9 @@
 // `now` counts these events, and each access is stored with the current value of `now`, its time. A block-wide barrier
 // sets `block_synced` to a new `now`: all accesses of the block with an earlier time happen before later accesses. So
 // whether a barrier orders two accesses takes one comparison of integers (`happens_before`, detector.h). `warp_synced`
-// is the corresponding time per warp, `lanes_synced` per pair of lanes, for barriers of some lanes, and `launch_start`
-// for launches and grid barriers. Only accesses that a thread acquires through a flag or an mbarrier require a
-// vector clock (vector_clock.h).
+// is the corresponding time per warp, `lanes_synced` per pair of lanes, for barriers of part of a warp, and
+// `launch_start` for launches and grid barriers. Only accesses that a thread acquires through a flag or an mbarrier
+// require a vector clock (vector_clock.h).
 #include "detector.h"
 #include "undefined.h"
 
@@ -27,7 +27,7 @@ void Detector::begin_block(Worker &worker) {
     lanes_synced.clear();
     for (auto &times : mma_groups_completed) times.clear();
     for (auto &issued : issued_with_registers) issued.clear();
-    for (auto &queue : copies) {                // of the previous block, or of a stopped launch
+    for (auto &queue : copies) {                // left by the previous block or an aborted launch
         for (auto &copy : queue.pending) complete_copy(copy);
         queue.pending.clear(), queue.group = 0;
     }
@@ -36,7 +36,8 @@ void Detector::begin_block(Worker &worker) {
     for (auto &time : warp_synced) time = now;
 }
 
-// Records a block-wide barrier. It is also a fence: the block acquires all that flags released to its threads.
+// Records a block-wide barrier. It is also an acquire fence: all threads of the block acquire what others released
+// through the flags that any of them has loaded.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     report_uninitialized(uninitialized_read);
@@ -74,8 +75,8 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
         if (lanes >> lane & 1) static_cast<SyncState &>(views[size_t(warp * 32 + lane)]) = joined;
 }
 
-// Records a fence.proxy.async of the current thread, which makes all writes that happen before it visible to the
-// engines.
+// Records a fence.proxy.async of the current thread, which makes all writes that happen before it visible to the async
+// proxy (TMA, wgmma and tcgen05).
 void Detector::fence_proxy() {
     const uint32_t rank = self % max_threads, warp = rank / 32;
     proxy_fenced[rank] = ++now;

@@ -1,4 +1,4 @@
-"""The launches of dense convolutions, as implicit GEMMs: the left matrix (im2col) is gathered tile by tile."""
+"""The launches of dense convolutions, as implicit GEMMs: the im2col matrix (operand A) is gathered tile by tile."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,12 +25,12 @@ class GemmTile(NamedTuple):
         return self.stages * (self.m + self.n) * 128
 
 
-REASON = 'a dense convolution, as an implicit GEMM: the left matrix (im2col) is gathered tile by tile'
+REASON = 'a dense convolution, as an implicit GEMM: the im2col matrix (operand A) is gathered tile by tile'
 _TILES = GemmTile(128, 128, 2, 4), GemmTile(128, 64, 4, 2), GemmTile(64, 64, 2, 2, 4)
 
 
 def gemm_tile(problem: Convolution, sms) -> GemmTile:
-    "Return the largest tile for which each SM gets a block, or else the smallest tile"
+    "Return the largest tile whose grid has at least one block per SM, or else the smallest tile"
     out_height, out_width = problem.out_size
     pixels = problem.images * out_height * out_width
     candidates = [tile for tile in _TILES if tile.n <= max(64, problem.out_channels)]
@@ -39,7 +39,7 @@ def gemm_tile(problem: Convolution, sms) -> GemmTile:
 
 
 def _allows_vector_copies(x) -> bool:
-    "Return whether x is stored channels last, and a thread can copy 8 channels at once"
+    "Return whether x is stored channels last at a 16-byte-aligned address, as copies of 8 channels require"
     is_nhwc = is_channels_last(x) or x.is_contiguous() and 1 in (x.shape[1], x.shape[2] * x.shape[3])
     return is_nhwc and x.data_ptr() % MAX_LOAD_BYTES == 0
 
@@ -51,15 +51,15 @@ def dense_fallback(problem: Convolution, x, weight, device) -> str:  # None if o
     if not (_allows_vector_copies(x) and _allows_vector_copies(weight)):
         return 'a dense convolution whose x and weight are not both stored channels last, as our kernel requires'
     if problem.channels % 8 or problem.out_channels % 8:
-        return 'a dense convolution whose channel counts are not multiples of 8: a copy of 16 bytes would mix pixels'
+        return 'a dense convolution whose channel counts are not multiples of 8: a 16-byte copy would span two pixels'
     if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1:
-        return 'different strides or dilations of the two axes'
+        return 'different strides or dilations along the two axes'
     if max(problem.images * problem.out_size[0] * problem.out_size[1], problem.height * problem.width) >= 2**31:
         return '2^31 or more pixels'
-    return None if device.hopper and is_faster(problem) else _SLOWER
+    return None if device.hopper and is_faster(problem) else _CUDNN_IS_FASTER
 
 
-_SLOWER = 'a dense convolution: cuDNN is faster'
+_CUDNN_IS_FASTER = 'a dense convolution: cuDNN is faster'
 
 
 def is_faster(problem: Convolution) -> bool:
@@ -69,7 +69,7 @@ def is_faster(problem: Convolution) -> bool:
 
 @lru_cache(1024)
 def dense_launches(problem: Convolution, has_bias, device, tile=None) -> list:  # of `KernelLaunch`
-    "Return the launch of a dense convolution of bfloat16; `tile`: None selects one"
+    "Return the launch of a dense bfloat16 convolution, in a list; `tile`: None selects one"
     tile, (out_height, out_width) = tile or gemm_tile(problem, device.sms), problem.out_size
     constants = dict(KH=problem.kernel[0], KW=problem.kernel[1], STRIDE=problem.stride[0], DILATION=problem.dilation[0])
     constants |= dict(PAD_H=problem.padding[0], PAD_W=problem.padding[1], BM=tile.m, BN=tile.n, WARPS_M=tile.warps_m)

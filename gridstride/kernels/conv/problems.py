@@ -131,7 +131,7 @@ def _depthwise_limit(problem) -> str:
     if max(problem.kernel) > MAX_TAPS:
         return f'a kernel of {problem.kernel}: our kernels hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
     if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1 or min(problem.padding) < 0:
-        return 'different strides or dilations of the two axes, or a negative padding'
+        return 'different strides or dilations along the two axes, or a negative padding'
     if problem.stride[0] > 2 or problem.dilation[0] > 4:
         return f'a stride of {problem.stride[0]} and a dilation of {problem.dilation[0]}: the halo exceeds a tile'
     if max(problem.height * problem.width, problem.images * problem.channels) >= 2**31:

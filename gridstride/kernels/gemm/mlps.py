@@ -14,7 +14,7 @@ def _check_operands(x, up, down, up_bias, down_bias, activation, residual):
     "Raise `TypeError` or `ValueError` for invalid operands"
     check_activation('mlp', activation)
     if activation is None:
-        raise ValueError('mlp: activation must not be None: without one the two layers are one GEMM; use matmul')
+        raise ValueError('mlp: activation must not be None: without one, the layers form one linear layer; use matmul')
     check_gradient('mlp', activation)
     for name, operand in dict(x=x, up=up, down=down).items():
         if not isinstance(operand, torch.Tensor) or operand.dim() < 2:
