@@ -9,7 +9,7 @@ import ast, json, os, re
 from pathlib import Path
 
 import browser_page, findings_pages, reference
-from gridstride.course import curriculum, lanes, translations
+from gridstride.course import curriculum, learning_paths, translations
 from gridstride.course.publishing import clone_commands, is_setup, launch_links, settings, without_links
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -264,7 +264,7 @@ def lesson_toctrees():
     "Make a table of contents per part of the course"
     return '\n'.join(
         toctree(f'{roman} {part}', [f'nbs/{Path(lesson.file).stem}' for lesson in lessons if is_written(lesson)])
-        for roman, (part, lessons) in zip(lanes.ROMAN, curriculum.lessons_by_part().items(), strict=True)
+        for roman, (part, lessons) in zip(learning_paths.ROMAN, curriculum.lessons_by_part().items(), strict=True)
     )
 
 

@@ -6,7 +6,7 @@ import linecache
 import re
 
 import pytest
-from gridstride.course import classroom, exercise, lanes, lessons, slides, submissions
+from gridstride.course import classroom, exercise, learning_paths, lessons, slides, submissions
 from gridstride.course.grading import WrongAnswer
 from gridstride.course.lessons import read_progress, read_tries
 from gridstride.judge import processes
@@ -151,12 +151,12 @@ def test_each_chapter_has_a_goal_stumbles_and_two_questions():
 
 
 def test_ten_weeks_have_every_lesson_once():
-    assert len(lanes.WEEKS) == 10
-    of_weeks = [o for week in lanes.WEEKS for o in lanes.select_lessons(week, submissions.LESSONS)]
+    assert len(learning_paths.WEEKS) == 10
+    of_weeks = [o for week in learning_paths.WEEKS for o in learning_paths.select_lessons(week, submissions.LESSONS)]
     assert of_weeks == [*submissions.LESSONS]
     one, two = (o._replace(reading=60*k, exercises=(30*k, 60*k)) for k, o in enumerate(submissions.LESSONS[:2], 1))
-    assert lanes.chapter_table([one, two]).splitlines()[-1].endswith('| 120 | 60 to 120 |')
-    assert lanes.week_table(submissions.LESSONS).count('\n') == 12
+    assert learning_paths.chapter_table([one, two]).splitlines()[-1].endswith('| 120 | 60 to 120 |')
+    assert learning_paths.week_table(submissions.LESSONS).count('\n') == 12
 
 
 # Tries and times in the progress file

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from gridstride.course import curriculum, lanes, lessons
+from gridstride.course import curriculum, learning_paths, lessons
 from gridstride.course.curriculum import LESSONS, PARTS, chapter_of, first_cell, lesson_of_file, part_of, relinked
 from found import names
 
@@ -65,17 +65,17 @@ def test_what_is_made_from_the_table_is_there():
 def test_each_lesson_is_in_a_part_and_each_part_has_its_topics():
     parts = curriculum.lessons_by_part()
     assert [o for some in parts.values() for o in some] == list(LESSONS)
-    assert list(parts) == list(lanes.TOPICS) and all(parts.values())
+    assert list(parts) == list(learning_paths.TOPICS) and all(parts.values())
 
 
-def test_a_lane_has_the_hours_of_its_lessons():
+def test_a_learning_path_has_the_hours_of_its_lessons():
     rows = ('01', 'a', 'a', 40), ('02a', 'b', 'c', 50), ('02b', 'd', 'c', 75)
     one, two, three = (LESSONS[0]._replace(number=n, slug=slug, chapter=chapter, reading=m, exercises=(m, 2*m))
                        for n, slug, chapter, m in rows)
-    assert lanes.select_lessons('c a', [one, two, three]) == [two, three, one]
-    assert lanes.select_lessons('d', [two, three]) == [three]
-    with pytest.raises(LookupError, match='zzz'): lanes.select_lessons('a zzz', [one, two, three])
-    part = lanes.part_table({title: [one, three] for title in lanes.TOPICS}).splitlines()[2]
+    assert learning_paths.select_lessons('c a', [one, two, three]) == [two, three, one]
+    assert learning_paths.select_lessons('d', [two, three]) == [three]
+    with pytest.raises(LookupError, match='zzz'): learning_paths.select_lessons('a zzz', [one, two, three])
+    part = learning_paths.part_table({title: [one, three] for title in learning_paths.TOPICS}).splitlines()[2]
     assert part.endswith('| 2 h | 2 to 4 h |') and '[01](nbs/01_a.ipynb), [02b](nbs/02b_d.ipynb)' in part
 
 

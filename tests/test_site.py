@@ -164,7 +164,7 @@ def test_the_moving_picture_shows_what_a_launch_prints_today():
 
 
 def test_the_home_page_begins_as_the_readme_does(site):
-    "What it is, buttons, commands and lanes, in this order; the picture of the race; a card for shared links"
+    "What it is, buttons, commands and learning paths, in this order; the picture of the race; a card for shared links"
     readme = (ROOT/'README.md').read_text('utf-8')
     home = (site/'index.html').read_text('utf-8')
     text = ' '.join(html.unescape(re.sub('<[^>]*>', '', home)).split())

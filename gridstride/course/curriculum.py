@@ -18,7 +18,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from ..support.atomic_write import write_atomically
-from .lanes import chapter_table, lane_table, part_table, week_table
+from .learning_paths import chapter_table, learning_path_table, part_table, week_table
 from .publishing import clone_commands, is_setup, launch_links, settings, setup_cell, with_links
 
 __all__ = [
@@ -1293,7 +1293,7 @@ def generated_texts(
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
     page_texts[readme] = _insert_table(page_texts[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
     page_texts[readme] = _insert_table(page_texts[readme], 'links', _first_lesson_line(root))
-    page_texts[readme] = _insert_table(page_texts[readme], 'lanes', lane_table(LESSONS))
+    page_texts[readme] = _insert_table(page_texts[readme], 'learning paths', learning_path_table(LESSONS))
     page_texts[readme] = _insert_table(page_texts[readme], 'parts', part_table(lessons_by_part()))
     instructors = root / 'INSTRUCTORS.md'
     page_texts[instructors] = _insert_table(page_texts[instructors], 'weeks', week_table(LESSONS))

@@ -76,7 +76,7 @@ MAX_DEVICES = 8
 def check_num_devices(devices):
     "Raise `ValueError` unless the number of devices is None or 1 to 8"
     if devices is not None and not (isinstance(devices, int) and 1 <= devices <= MAX_DEVICES):
-        raise ValueError(f'devices must be 1 to {MAX_DEVICES}, the number of emulated devices; got {devices!r}')
+        raise ValueError(f'devices, the number of emulated devices, must be from 1 to {MAX_DEVICES}; got {devices!r}')
 
 
 def num_devices() -> int:

@@ -70,7 +70,7 @@ def _parse_request(blob):
             return request
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    raise wire.ProtocolError('an invalid compile request')
+    raise wire.ProtocolError('invalid compile request')
 
 
 class Service(threading.Thread):
@@ -140,7 +140,7 @@ class Service(threading.Thread):
         if isinstance(answer.get('log'), str):
             return 1, answer['log']
         if not isinstance(names, list) or len(names) != len(blobs) or not all(map(_is_file_name, names)):
-            raise wire.ProtocolError('an invalid module')
+            raise wire.ProtocolError('invalid module')
         for name, blob in zip(names, blobs):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(blob)

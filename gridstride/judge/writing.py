@@ -77,7 +77,7 @@ class {name}:
 def _load_code(name, kind, src, declarations, functions):
     "Return Python code that compiles CUDA C with `load_inline`"
     if "'''" in src:
-        raise FormError(f"{name}: its CUDA C contains ''', which would end the string in the file")
+        raise FormError(f"{name}: its CUDA C contains ''', which would end the string literal in the generated file")
     return _LOAD_TEMPLATE.format(
         name=name, kind=kind, src=src.strip('\n'), declarations=declarations, functions=functions
     )

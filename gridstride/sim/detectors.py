@@ -112,7 +112,7 @@ class Memcheck:
         shape = tuple(int(ctx.broadcast_to_lanes(size)[lane]) for size in view.shape)
         code = 'before' if axis_index[lane] < 0 else 'outside'
         if view.mem.is_dynamic and code == 'outside':
-            code = 'outside_dynamic' if ctx.dynamic_bytes else 'no_dynamic'
+            code = 'outside_dynamic' if ctx.dynamic_shared_bytes else 'no_dynamic'
         if access == 'read' and len(index) < view.ndim:  # of a row or a slice: a later index selects its elements
             access = 'access'
         raise ctx.finding(

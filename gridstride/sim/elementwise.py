@@ -224,12 +224,12 @@ class _Guvectorized:
         return returned[0] if len(returned) == 1 else tuple(returned)
 
     def _match_signature(self, dtypes):
-        "Return the declared types that equal `dtypes`, else the first ones to which they can be converted"
+        "Return the declared types that equal `dtypes`, else the first ones that can be cast to `dtypes`, as Numba does"
         num_inputs = len(self._input_axes)
         types_of_dtypes = {tuple(np.dtype(t.dtype) for t in types[:num_inputs]): types for types in self._types}
         convertible = [types for types in types_of_dtypes if all(map(np.can_cast, types, dtypes))]
         if dtypes not in types_of_dtypes and not convertible:
-            raise TypeError(f'{self.__name__}: no signature takes {", ".join(map(str, dtypes))}')
+            raise TypeError(f'{self.__name__}: no signature matches the argument types ({", ".join(map(str, dtypes))})')
         return types_of_dtypes[dtypes if dtypes in types_of_dtypes else convertible[0]]
 
     def _match_axes(self, inputs):

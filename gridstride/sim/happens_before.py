@@ -179,11 +179,11 @@ class StreamOrder:
         if self.pending:
             self.wait(dict(self.clock_of(stream)))
 
-    def order_default_stream(self, waits):
+    def order_default_stream(self, host_waits):
         "Order an operation of the default stream, which is not recorded because it happens before all later ones"
         if self.pending:
             clock = self.clock_of(None)
-            if waits:
+            if host_waits:
                 self.wait(dict(clock))
 
     def wait_for_all(self):
@@ -254,17 +254,19 @@ def copying(
     name,  # of the function
     stream,  # the argument of the call
     *arrays,  # (NumPy array, its memory, whether it is written)
-    waits,  # whether the host waits for the copy
+    host_waits,  # whether the host waits for the copy
 ):
     "Return a context manager around a copy; raises `RacecheckError` if the copy races with another operation"
     if not _as_stream(stream).number:  # the default stream waits for all others, and the host for the copy
         stream_order.wait_for(None)
         return nullcontext()
-    return _record_copy(name, stream, arrays, waits, source_line()) if is_check_enabled('racecheck') else nullcontext()
+    if not is_check_enabled('racecheck'):
+        return nullcontext()
+    return _record_copy(name, stream, arrays, host_waits, source_line())
 
 
 @contextmanager
-def _record_copy(name, stream, arrays, waits, location):
+def _record_copy(name, stream, arrays, host_waits, location):
     operation = stream_order.begin(name, stream, location)
     try:
         for region in filter(None, (accessed_region(*a) for a in arrays)):
@@ -273,22 +275,22 @@ def _record_copy(name, stream, arrays, waits, location):
     except BaseException:
         stream_order.pending = [op for op in stream_order.pending if op is not operation]
         raise
-    if waits:
+    if host_waits:
         stream_order.wait(operation.clock)
 
 
-def launching(ctx, stream, waits):
-    "Return a context manager that checks a launch against pending operations; `waits`: whether the host waits"
+def launching(ctx, stream, host_waits):
+    "Return a context manager that checks a launch against pending operations; `host_waits`: whether the host waits"
     if not ctx.detectors.racecheck.enabled:
         return nullcontext()
     if not _as_stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
-        stream_order.order_default_stream(waits)
+        stream_order.order_default_stream(host_waits)
         return nullcontext()
-    return _record_launch(ctx, stream, waits, source_line())
+    return _record_launch(ctx, stream, host_waits, source_line())
 
 
 @contextmanager
-def _record_launch(ctx, stream, waits, location):
+def _record_launch(ctx, stream, host_waits, location):
     launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
     launch.begin = ctx.now
     # The shadow must show later operations what this launch accessed.
@@ -305,7 +307,7 @@ def _record_launch(ctx, stream, waits, location):
     if launch.stream.number and len(history) < _MAX_HISTORY:  # no operation races with one of the default stream
         launch.history = history
         launch.position_of_thread = ctx.group.position_of_thread
-    if waits:
+    if host_waits:
         stream_order.wait(launch.clock)
 
 

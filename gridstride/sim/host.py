@@ -93,7 +93,11 @@ class DeviceArray:
         "Copy to a new NumPy array, or to `ary`; the host waits, unless a stream copies to a pinned array"
         pinned_arrays = _pinned_arrays(ary, True)
         with copying(
-            'copy_to_host', stream, (self.data, self.mem, False), *pinned_arrays, waits=not (stream and pinned_arrays)
+            'copy_to_host',
+            stream,
+            (self.data, self.mem, False),
+            *pinned_arrays,
+            host_waits=not (stream and pinned_arrays),
         ):
             if ary is None:
                 return self.data.copy()
@@ -107,7 +111,7 @@ class DeviceArray:
 
     def _copy_from(self, ary, stream, name):
         target = self.data, self.mem, True
-        with copying(name, stream, target, *_pinned_arrays(ary, False), waits=not stream):
+        with copying(name, stream, target, *_pinned_arrays(ary, False), host_waits=not stream):
             self._write(..., ary.data if isinstance(ary, DeviceArray) else np.asarray(ary))
 
     def _view_of(self, data):

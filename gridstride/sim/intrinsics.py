@@ -148,14 +148,14 @@ def _dynamic_shared(ctx, dtype):
     if dtype.names:
         problem = 'dynamic shared memory cannot have records as elements'
         raise NotSimulated(problem, 'Use a static size: cuda.shared.array(32, dtype).')
-    padded_bytes = cdiv(ctx.dynamic_bytes, 16) * 16
+    padded_bytes = cdiv(ctx.dynamic_shared_bytes, 16) * 16
     raw_bytes = ctx.block_arrays.setdefault(
         ('dynamic', 'bytes'), np.zeros((ctx.group.num_blocks, padded_bytes), np.uint8)
     )
     memory = Mem(raw_bytes.reshape(-1).view(dtype), None, 'shared', tracks_init=True)
     memory.is_dynamic = True
     offset = ctx.group.block_in_group * (padded_bytes // dtype.itemsize) if ctx.group.num_blocks > 1 else 0
-    return View(memory, offset, (np.int64(ctx.dynamic_bytes // dtype.itemsize),), (1,))
+    return View(memory, offset, (np.int64(ctx.dynamic_shared_bytes // dtype.itemsize),), (1,))
 
 
 def _shared_array(ctx, active, site, shape, dtype):

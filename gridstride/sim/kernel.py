@@ -73,10 +73,10 @@ class Kernel(InspectableKernel):
             site, active, f'a kernel cannot launch {self.__name__}', 'Launch it from the host, afterwards.'
         )
 
-    def _launch(self, grid, block, dynamic_bytes, stream, /, *args, **keywords):
+    def _launch(self, grid, block, dynamic_shared_bytes, stream, /, *args, **keywords):
         require_positional(self.__name__, keywords)
         args = self._prepare(args, stream) if self.extensions else args
-        waits = any(_is_copied_back(a, stream) for a in args)
+        host_waits = any(_is_copied_back(a, stream) for a in args)
         args, copy_back = make_copies(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
             record_types(self._types_of_launches, args)
@@ -86,9 +86,9 @@ class Kernel(InspectableKernel):
                 a.mem.tracks_init = False  # this launch may write to it, and nothing tracks that
         trace = active_traces[-1] if active_traces else None
         if engine := other_engine():
-            engine.launch(self, grid, block, dynamic_bytes, args, trace)
+            engine.launch(self, grid, block, dynamic_shared_bytes, args, trace)
         else:
-            launch(self.program, grid, block, dynamic_bytes, args, trace, stream, waits)
+            launch(self.program, grid, block, dynamic_shared_bytes, args, trace, stream, host_waits)
         if copy_back is not None:
             copy_back()
 

@@ -1,4 +1,4 @@
-"""Launches a kernel: its arguments become views, and its blocks run in groups of a few thousand threads in lockstep."""
+"""Launches a kernel: converts its arguments, and runs its blocks in groups of a few thousand threads in lockstep."""
 
 import importlib
 import os
@@ -23,9 +23,9 @@ __all__ = ['launch', 'other_engine']
 _device_lock = threading.RLock()  # one launch at a time: there is one simulated device
 os.register_at_fork(after_in_child=_device_lock._at_fork_reinit)  # another thread may hold it when the process forks
 
-# glibc's malloc returns free memory to the system when there is twice as much as the largest array that was ever freed.
-# If only arrays of a few thousand lanes were ever freed, each operation would get new pages and fault them in. Freeing
-# one large array, here, raises the limit.
+# glibc's malloc returns free memory at the top of the heap to the system when it exceeds M_TRIM_THRESHOLD, which starts
+# at 128 KB. With arrays of a few thousand lanes, each operation would then get new pages and fault them in. Freeing a
+# large array, here, raises the threshold to twice its size.
 np.empty(2**22, np.uint8)
 
 
@@ -34,21 +34,21 @@ def other_engine():
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
-def launch(program, grid, block, dynamic_bytes, args, trace=None, stream=None, waits=False):
-    "Run a kernel's program in every thread of the grid; `waits`: whether the host waits for the launch"
-    grid, block, _, dynamic_bytes, _ = configure(program.name, grid, block, shared=dynamic_bytes)
+def launch(program, grid, block, dynamic_shared_bytes, args, trace=None, stream=None, host_waits=False):
+    "Run a kernel in every thread of the grid; `host_waits`: whether the host waits until the kernel has finished"
+    grid, block, _, dynamic_shared_bytes, _ = configure(program.name, grid, block, shared=dynamic_shared_bytes)
     check_argument_count(program.name, program.params, len(args), len(program.defaults))
     with _device_lock:
-        _launch(program, grid, block, dynamic_bytes, args, trace, stream, waits)
+        _launch(program, grid, block, dynamic_shared_bytes, args, trace, stream, host_waits)
 
 
-def _launch(program, grid, block, dynamic_bytes, args, trace, stream, waits):
-    ctx = LaunchContext(program.name, grid, block, dynamic_bytes, trace)
+def _launch(program, grid, block, dynamic_shared_bytes, args, trace, stream, host_waits):
+    ctx = LaunchContext(program.name, grid, block, dynamic_shared_bytes, trace)
     values = convert_arguments(program.name, program.params, args)
     outer_launch = LaunchContext.current
     LaunchContext.current = ctx
     try:
-        with np.errstate(all='ignore'), launching(ctx, stream, waits):
+        with np.errstate(all='ignore'), launching(ctx, stream, host_waits):
             _run_groups(ctx, program, values)
     except RecursionError:
         raise NotSimulated("the recursion is deeper than Python's limit", kernel=program.name) from None
@@ -62,7 +62,7 @@ def _launch(program, grid, block, dynamic_bytes, args, trace, stream, waits):
 def _run_groups(ctx, program, values):
     "Run the blocks in groups of a few thousand threads, which run in lockstep"
     ctx.is_cooperative = program.uses_this_grid
-    ctx.require_resident(ctx.dynamic_bytes)
+    ctx.require_resident(ctx.dynamic_shared_bytes)
     blocks_per_group = max(1, settings.lanes // ctx.block.size)
     if program.may_spin:
         blocks_per_group = 1

@@ -24,11 +24,11 @@ class LaunchContext:
     now = 0  # the logical time, the number of accesses of all launches so far; the next launch starts at this time
     current = None  # the context of the running launch, or None outside kernels
 
-    def __init__(self, kernel, grid, block, dynamic_bytes, trace=None):
+    def __init__(self, kernel, grid, block, dynamic_shared_bytes, trace=None):
         self.kernel = kernel
         self.grid = grid
         self.block = block
-        self.dynamic_bytes = dynamic_bytes  # of dynamic shared memory
+        self.dynamic_shared_bytes = dynamic_shared_bytes
         self.trace = trace
         self.warp_size = settings.warp  # threads per warp
         self.now = LaunchContext.now = LaunchContext.now + 1
@@ -86,7 +86,7 @@ class LaunchContext:
     def shared_bytes(self):
         "The bytes of shared memory per block: its arrays, and the dynamic shared memory of the launch"
         arrays = (array.nbytes for key, array in self.block_arrays.items() if key[0] not in ('local', 'dynamic'))
-        return self.dynamic_bytes + sum(arrays) // self.group.num_blocks
+        return self.dynamic_shared_bytes + sum(arrays) // self.group.num_blocks
 
     @property
     def max_resident_blocks(self):

@@ -24,11 +24,11 @@ def fused_multiply_add(x, y, z):
     if dtype == np.float64:
         return np.vectorize(_fma_float64, otypes=[np.float64])(x, y, z)[()]
     x, y, z = (np.asarray(v).astype(np.float64) for v in (x, y, z))
-    with np.errstate(invalid='ignore'):  # of operands that are not finite
-        return _sum_to_odd(x * y, z).astype(dtype)[()]
+    with np.errstate(invalid='ignore'):  # inf*0 and inf - inf
+        return _add_rounding_to_odd(x * y, z).astype(dtype)[()]
 
 
-def _sum_to_odd(a, b):
+def _add_rounding_to_odd(a, b):
     "Add two float64 arrays, rounding inexact sums to odd"
     total = np.asarray(a + b)
     b_part = total - a

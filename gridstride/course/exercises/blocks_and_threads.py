@@ -31,7 +31,7 @@ def _(fn, rng, h, w, threads):
     result = fn(h, w, threads)
     expected = dim3(cdiv(w, threads.x), cdiv(h, threads.y))
     if result is None:
-        raise AssertionError('the function returned None: end it with `return` and the grid')
+        raise AssertionError('the function returned None: return the grid')
     if tuple(dim3(result)) != tuple(expected):
         raise AssertionError(f'got {dim3(result)}, but the smallest grid that covers all elements is {expected}')
 

@@ -81,7 +81,7 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
     expected = (1, groups * blocks, 2 * BK * (BM + BN))
     if not isinstance(result, (tuple, list)) or len(result) != 3:
         raise AssertionError(
-            f'return three integers: the count of full, the count of empty, and the bytes; got {result!r}'
+            f'return three integers: the arrival counts of `full` and `empty`, and the bytes; got {result!r}'
         )
     case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers per block'
     names = 'full counts', 'empty counts', 'the bytes announced in a phase are'

@@ -80,7 +80,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
     except ZeroDivisionError as e:
         if max_intensity != ridge:
             raise
-        raise AssertionError(f'{reason}: return None; got a division by zero') from e
+        raise AssertionError(f'{reason}: return None; the function divided by zero') from e
     if max_intensity <= ridge:
         if result is not None:
             raise AssertionError(f'{reason}: return None; got {result!r}')

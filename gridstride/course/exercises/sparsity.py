@@ -203,4 +203,4 @@ def _(fn, rng, h, w, kind='normal'):
         kept = magnitudes[tile_mask].sum()
         best = (masks * magnitudes).sum((1, 2)).max()
         if kept < best * (1 - 1e-12):
-            raise AssertionError(f'{location}: this mask keeps {kept:.6g}; the best one keeps {best:.6g}')
+            raise AssertionError(f'{location}: the mask keeps a magnitude of {kept:.6g}; the best one keeps {best:.6g}')

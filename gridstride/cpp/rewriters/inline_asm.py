@@ -1,8 +1,8 @@
-"""Rewrites statements of inline PTX, `asm volatile("text" : outputs : inputs : clobbers)`, to blocks of C++.
+"""Rewrites statements of inline PTX, `asm volatile("template" : outputs : inputs : clobbers)`, to blocks of C++.
 
 In the block each operand is a variable, `gs_0` for `%0`, and `ptx` translates the PTX to calls. An output is written
-back after the last instruction. An operand `"n"` is a constant expression, which PTX also allows in place of a literal.
-The body of a macro may insert its parameter into the text, as in `"cp.async.wait_group " #n ";"`.
+back after the last instruction. An operand with the constraint `"n"` is a constant expression, which PTX may use as an
+immediate. A macro may stringify a parameter in the template string, as in `"cp.async.wait_group " #n ";"`.
 """
 
 import re
@@ -16,7 +16,8 @@ from ..frontend.tokens import string_value
 def rewrite_asm(edits: Edits):
     """Rewrite each asm statement to a block of calls.
 
-    A program uses few parts of a library's headers: an unknown statement there is reported only if it is executed."""
+    An unsupported statement in a library's header is reported only if it is executed, because most programs use only
+    a small part of a library."""
     code = edits.code
     for i in code.find('asm', '__asm__', '__asm'):
         try:
@@ -46,14 +47,14 @@ def _rewrite_statement(edits, i, paren):
     code = edits.code
     if code[paren] != '(' or paren not in code.match:
         raise code.error(NotEmulated, 'the emulator cannot parse this asm statement', i)
-    text, *operand_indices = _split_at_colons(code, paren)
+    template, *operand_indices = _split_at_colons(code, paren)
     operands = [
         (*operand, n == 0)
         for n, token_indices in enumerate(operand_indices[:2])
         for operand in _read_operands(code, token_indices)
     ]
     try:
-        calls = translate_ptx(_asm_text(edits, text), len(operands))
+        calls = translate_ptx(_template_string(edits, template), len(operands))
         bindings = [_bind(n, *operand) for n, operand in enumerate(operands)]
     except UnknownPTX as error:
         message = f'{error}; exclude it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'
@@ -80,8 +81,8 @@ def _split_at_colons(code, paren):
     return sections
 
 
-def _asm_text(edits, token_indices):
-    """Return the text of an asm statement.
+def _template_string(edits, token_indices):
+    """Return the template string of an asm statement.
 
     It consists of string literals, macros that expand to them, and stringified macro parameters, marked by \\x01."""
     code, parts = edits.code, []
@@ -93,7 +94,7 @@ def _asm_text(edits, token_indices):
         elif code[j] in edits.literals:
             parts.append(edits.literals[code[j]])
         elif code[j] != '#':
-            message = f'the emulator supports only string literals as the text of an asm statement, not {code[j]!r}'
+            message = f'the template string of an asm statement must consist of string literals; got {code[j]!r}'
             raise code.error(NotEmulated, message, j)
     return ''.join(parts)
 
@@ -104,7 +105,7 @@ def _read_operands(code, token_indices):
     while j < len(token_indices):
         i = token_indices[j]
         if not code.is_string(i) or code[i + 1] != '(':
-            raise code.error(NotEmulated, 'the emulator supports only asm operands of the form "r"(x)', i)
+            raise code.error(NotEmulated, 'asm operands must have the form "constraint"(expression)', i)
         operands.append((string_value(code[i]), code.text(range(i + 1, code.match[i + 1] + 1))))
         j = token_indices.index(code.match[i + 1]) + 1
         j += j < len(token_indices) and code[token_indices[j]] == ','  # nvcc does not require the comma

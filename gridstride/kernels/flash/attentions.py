@@ -384,7 +384,8 @@ def _check_options(q, scale, window, bias, gradients, deterministic):
     "Return (scale, window) as Python scalars; raise `TypeError` or `ValueError` for invalid options"
     if not isinstance(bias, str):
         raise TypeError(
-            f"attention: bias is a {type(bias).__name__}; expected a string of CUDA C, such as bias='-0.5f*(row - key)'"
+            "attention: bias must be a string with an expression in CUDA C, such as '-0.5f*(row - key)'; "
+            f'got a {type(bias).__name__}'
         )
     if gradients not in ('sdpa', 'kernel'):
         raise ValueError(f"attention: gradients is {gradients!r}; expected 'sdpa' or 'kernel'")
