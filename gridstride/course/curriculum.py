@@ -1,5 +1,5 @@
-"""The table of lessons, and the texts that are generated from it: tables of lessons, parts and lanes, first cells,
-links.
+"""The table of lessons, and the texts that are generated from it: tables of lessons, parts and learning paths, first
+cells, links.
 
     python -m gridstride.course.curriculum            # list the lessons
     python -m gridstride.course.curriculum --write    # write the generated texts

@@ -5,6 +5,7 @@ TwoSum). An inexact sum is rounded to odd, that is, to the neighbouring float64 
 is never halfway between two narrower ones, so the final conversion rounds as if the sum were exact.
 """
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -40,7 +41,10 @@ def _add_rounding_to_odd(a, b):
 
 def _fma_float64(x, y, z):
     try:
-        exact = float(Fraction(x) * Fraction(y) + Fraction(z))
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        result = float(exact)
     except (ValueError, OverflowError):  # an operand is infinite or NaN, or the result overflows
         return x * y + z
-    return exact or x * y + z  # a zero gets its sign from floating-point arithmetic
+    if exact:
+        return result or math.copysign(0.0, exact)  # the result may underflow
+    return x * y + z  # an exact zero gets its sign from floating-point arithmetic

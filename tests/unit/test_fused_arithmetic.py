@@ -36,6 +36,8 @@ def test_special_values_and_types():
     assert np.isnan(fused_multiply_add(f(np.inf), f(1), f(-np.inf)))
     assert np.signbit(fused_multiply_add(f(-0.), f(1), f(-0.)))
     assert not np.signbit(fused_multiply_add(f(1), f(1), f(-1)))
+    for sign in (-1, 1):  # the product underflows
+        assert np.signbit(fused_multiply_add(sign*1e-200, 1e-200, 0.)) == (sign < 0)
     assert fused_multiply_add(np.int32(3), np.int32(4), np.int32(5)) == 17
     one = 1 + 2.**-30
     assert fused_multiply_add(np.float64(one), np.float64(one), np.float64(-1 - 2**-29)) == 2.**-60
