@@ -518,10 +518,11 @@ def test_programs_with_a_mistake(results, name, dialect, code, line, warm_worker
 @pytest.mark.slow
 @pytest.mark.parametrize('name, error', [('idle.py', ['no kernel']), ('wrong.py', ['ZeroDivisionError']),
                                          ('program.cu', ['exit status 4']),
-                                         ('kernel.cu', ['main', 'gridstride check --launch shift kernel.cu'])])
+                                         ('kernel.cu', ['main', 'gridstride check --launch shift'])])
 def test_programs_that_could_not_be_checked(results, name, error, warm_workers):
     found = checked(results, name)
     assert not found.findings and names(found.error, *error) and exit_status([found]) == 2
+    assert name != 'kernel.cu' or found.error.endswith(f' {results/name}')
     assert f'{name}", line 1' in found.output or name != 'wrong.py'
     assert 'checker' not in found.output  # the frames of the package
 

@@ -154,5 +154,10 @@ def test_a_function_that_the_compiler_evaluates_remains():
     assert record_loop_reads(text) == text
 
 
+def test_lines_are_those_of_the_directives_before_the_loop():
+    text = '#line 40 "a.cu"\n' + kernel_with('for (int k = 0; k < n; k++) sum += a[k]*b[k];')
+    assert '#line 40\n' in record_loop_reads(text)
+
+
 def kernel_with(loop):
     return f'__global__ void k(const float *a, float *b, const int *index, int n) {{ float sum = 0, x = 1; {loop} }}'

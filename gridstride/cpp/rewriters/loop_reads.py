@@ -200,11 +200,8 @@ class _Loop:
         start, end = code.start(self.start), code.end(self.stop - 1)
         line_start = code.src.rfind('\n', 0, start) + 1
         indentation = re.sub(r'[^\t]', ' ', code.src[line_start:start])
-        prefix = f'{{{self._bulk_code()}\n#line {self._line(start)}\n{indentation}'
+        prefix = f'{{{self._bulk_code()}\n#line {code.line(self.start)}\n{indentation}'
         return [(start, start, prefix), (end, end, '}')]
-
-    def _line(self, pos):
-        return self.code.src.count('\n', 0, pos) + 1
 
     def _bulk_code(self):
         "Return C++ code that checks the reads and computes the result, in the first iteration"
