@@ -12,7 +12,7 @@ from ..diagnostics.settings import checks_to_compile
 
 
 # The program's `main` is called like any function of a library, so that a crash in it can be reported. Its arguments
-# are one string, each with a terminating 0: a list of strings would take half of a small program's compile time.
+# are one string, each with a terminating 0: code that receives a list of strings is longer than a small program.
 _ENTRY = r'''
 #ifdef __APPLE__
 extern "C" int gs_program(int, char **) __asm__("_main");
