@@ -200,11 +200,7 @@ class _Rewriter(ExpressionRewriter):
 
     def visit_While(self, node):
         loop = self.fresh_name('L')
-        outer = self.hoisted
-        self.hoisted = []
-        condition = self.visit(node.test)
-        test = self.hoisted
-        self.hoisted = outer
+        test, condition = self.visit_separately(node.test)
         self.loops.append(loop)
         yield_if_spinning = f'if {loop}.is_spinning: yield {loop}.is_stuck\n' if self.may_spin else ''
         loop_body = (

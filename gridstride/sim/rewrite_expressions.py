@@ -271,11 +271,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.hoisted += self.make(
             node, f'{result} = V__\n{prefix}y, {prefix}n = __gs.branch(__m, {result})', V__=first_value
         )
-        outer = self.hoisted
-        self.hoisted = []
-        value = self.visit(second_operand)
-        hoisted = self.hoisted
-        self.hoisted = outer
+        hoisted, value = self.visit_separately(second_operand)
         body = (
             self.make(node, f'{prefix}m, {prefix}d = __m, __d\n__m = {prefix}{suffix}\n__d = True')
             + hoisted
@@ -283,6 +279,13 @@ class ExpressionRewriter(ast.NodeTransformer):
         )
         self.hoisted.append(self.with_location(node, ast.If(expression(f'{prefix}{suffix} is not None'), body, [])))
         return ast.Name(result, ast.Load())
+
+    def visit_separately(self, node):
+        "Rewrite an expression; return (the statements that must run before it, its value)"
+        outer, self.hoisted = self.hoisted, []
+        value = self.visit(node)
+        hoisted, self.hoisted = self.hoisted, outer
+        return hoisted, value
 
     def visit_IfExp(self, node):
         "Rewrite `a if c else b`: each lane evaluates one of the two"
@@ -293,11 +296,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             C__=self.visit(node.test),
         )
         for suffix, branch in (('y', node.body), ('n', node.orelse)):
-            outer = self.hoisted
-            self.hoisted = []
-            value = self.visit(branch)
-            hoisted = self.hoisted
-            self.hoisted = outer
+            hoisted, value = self.visit_separately(branch)
             body = (
                 self.make(node, f'__m = {prefix}{suffix}\n__d = True')
                 + hoisted
