@@ -2,13 +2,10 @@
 // of the other fiber.
 #include "fiber.h"
 
-// hidden, so that the call is direct
 #if defined(__APPLE__)
-#define HIDDEN ".private_extern _gridstride_switch\n"
 #define SYMBOL "_gridstride_switch"
 #define BEGIN "_gridstride_begin"
 #else
-#define HIDDEN ".hidden gridstride_switch\n"
 #define SYMBOL "gridstride_switch"
 #define BEGIN "gridstride_begin"
 #endif
@@ -16,12 +13,12 @@
 #if defined(GRIDSTRIDE_UCONTEXT) || defined(__wasm__)
 // switch_fiber is swapcontext, or in site/lite/cuda/platform
 #elif defined(__x86_64__)
-asm(".text\n.globl " SYMBOL "\n" HIDDEN SYMBOL ":\n"
+asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
     "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n");
 #elif defined(__aarch64__)
-asm(".text\n.globl " SYMBOL "\n" HIDDEN SYMBOL ":\n"
+asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  sub sp, sp, #160\n"
     "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, [sp, #48]\n"
     "  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"

@@ -90,6 +90,7 @@ inline void Worker::finish() {
 }
 
 inline bool Worker::find_ready(int &ready_slot) const {
+    if (current + 1 < num_threads && state[current + 1] == ready) return ready_slot = current + 1, true;
     const void *state_byte =
         current + 1 < num_threads ? memchr(state + current + 1, ready, size_t(num_threads - current - 1)) : nullptr;
     if (!state_byte) state_byte = memchr(state, ready, size_t(current + 1));
@@ -97,27 +98,8 @@ inline bool Worker::find_ready(int &ready_slot) const {
     return state_byte;
 }
 
-// Switches to a thread that is ready. It has few registers to save, so that a waiting thread uses few cache lines.
-inline __attribute__((always_inline)) void Worker::resume(Fiber &self, int ready_slot) {
-    current = ready_slot;
-    threadIdx = index[rank[ready_slot]];
-    detector.begin_thread(*this);
-    // prefetches two cache lines of the stack of the thread after it
-    if (ready_slot + 2 < num_threads && ready_slot + 2 < next) {
-        const char *sp = static_cast<const char *>(fiber[ready_slot + 2]->sp_hint());
-        __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
-    }
-    switch_fiber(self, *fiber[ready_slot]);
-}
-
-// Switches to a thread that can run; returns when the current one is resumed. At a barrier, the next one usually can.
-inline __attribute__((always_inline)) void Worker::switch_to_ready() {
-    const int next_slot = current + 1;
-    if (__builtin_expect(next_slot < next && next == num_threads && state[next_slot] == ready, 1))
-        resume(*fiber[current], next_slot);
-    else find_and_switch();
-}
-__attribute__((noinline)) void Worker::find_and_switch() {
+// Switches to a thread that can run; returns when the current one is resumed.
+inline void Worker::switch_to_ready() {
     Fiber &self = *fiber[current];
     int next_slot = current;
     if (next < num_threads) {
@@ -136,7 +118,17 @@ __attribute__((noinline)) void Worker::find_and_switch() {
         if (!release_waiting(!waits_for_grid())) return suspend_block(self);
         find_ready(next_slot);
     }
-    if (next_slot != current || fiber[next_slot] != &self) resume(self, next_slot);
+    if (next_slot != current || fiber[next_slot] != &self) {
+        current = next_slot;
+        threadIdx = index[rank[next_slot]];
+        detector.begin_thread(*this);
+        // prefetches two cache lines of the stack of the thread after it
+        if (next_slot + 2 < num_threads && next_slot + 2 < next) {
+            const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
+            __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
+        }
+        switch_fiber(self, *fiber[next_slot]);
+    }
 }
 
 inline void Worker::switch_threads() {

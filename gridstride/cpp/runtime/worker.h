@@ -192,9 +192,7 @@ struct Worker {
     void start(int new_slot);
     void finish();
     void wait(State new_state);
-    void resume(Fiber &self, int ready_slot);
     void switch_to_ready();
-    void find_and_switch();
     void switch_threads();
     bool find_ready(int &ready_slot) const;
     bool release_waiting(bool reports_deadlock = true);
