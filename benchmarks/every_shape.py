@@ -346,7 +346,7 @@ def flushed_us(calls, flush):
     "Return {candidate: µs of each round} of the calls, interleaved"
     times, order, rng = {name: [] for name in calls}, list(calls), random.Random(0)
     for _ in range(ROUNDS):
-        rng.shuffle(order)                      # the first one after a synchronization is slower
+        rng.shuffle(order)                      # the first call after a synchronization is slower
         pairs = {name: [torch.cuda.Event(enable_timing=True) for _ in range(2)] for name in order}
         calls[order[-1]]()
         for name in order:

@@ -1,4 +1,4 @@
-"""Gets CodeMirror, the playground's editor: the modules of its packages, as npm has them, each in a file.
+"""Downloads CodeMirror, the playground's editor, from npm: one file per module.
 
 `codemirror.json` lists the packages, with the SHA-256 of each file. No bundler is needed: an import map names the file
 of each module.
