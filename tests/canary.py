@@ -52,7 +52,7 @@ def make():
     venv.create(CANARY, with_pip=True)
     print('Installing the newest versions into .canary ...', flush=True)
     install_torch_for_cpu()
-    if subprocess.call([PYTHON, *INSTALL, '.[course,test]'], cwd=ROOT):
+    if subprocess.call([PYTHON, *INSTALL, '.[course,test,types]'], cwd=ROOT):
         sys.exit('The newest versions conflict: pip names them above. Limit their ranges in settings.ini')
 
 

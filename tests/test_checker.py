@@ -11,6 +11,7 @@ import pytest
 from gridstride import as_gpu, sim
 from gridstride.__main__ import main as gridstride
 from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, workers
+from gridstride.checker.baseline import Allowed, read_baseline
 from gridstride.checker.check import FileResult, exit_status
 from gridstride.checker.command_line import module_command
 from gridstride.checker.finding import Finding
@@ -266,7 +267,8 @@ def test_sarif_names_the_rule_and_both_lines():
 
 @pytest.mark.parametrize('argv', [['gone.cu'], ['notes.txt'], ['a.cu', '--allow', 'nonsense'], ['a.cu', '--seeds', '0'],
                                   ['a.cu', '--order', 'reverse', '--seeds', '2'],
-                                  ['a.cu', '--replay', 'backward'], ['a.cu', '--format', 'xml'], []], ids=' '.join)
+                                  ['a.cu', '--replay', 'backward'], ['a.cu', '--format', 'xml'],
+                                  ['a.cu', '--baseline', 'a.cu'], []], ids=' '.join)
 def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ('a.cu', 'notes.txt'): (tmp_path/name).write_text('')
@@ -557,7 +559,7 @@ def find_and_allow(path, text):
     path.write_text(text)
     job, forward = Job(str(path)), schedules.schedules_of('forward')
     first, = check.check_file(job, forward).findings
-    second, = check.check_file(job, forward, allowed=[first.code]).findings
+    second, = check.check_file(job, forward, allowed=Allowed([first.code])).findings
     return first, second
 
 
@@ -608,6 +610,10 @@ def test_the_command_reports_and_allows(results, capsys, monkeypatch):
     assert Path(report['findings'][0]['file']).name == 'numba_.py'
     assert report['files'][0]['schedules'] == ['shuffle:5']
     assert gridstride(['check', '../numba_.py', '--allow', 'race']) == 0
+    assert gridstride(['check', '../numba_.py', '--write-baseline', 'known.json']) == 0
+    assert [entry['code'] for entry in read_baseline('known.json')] == ['race']
+    capsys.readouterr()
+    assert gridstride(['check', '../numba_.py', '--baseline', 'known.json']) == 0 and not capsys.readouterr().err
 
 
 # The page "Check your own kernels"
@@ -649,7 +655,7 @@ def test_the_page_documents_all_fields_and_options():
     rows = re.findall(r'^\| ((?:`\w+`(?:, )?)+) \|', README, re.M)
     assert {name for row in rows for name in re.findall(r'`(\w+)`', row)} == {f.name for f in fields(Finding)}
     options = re.findall(r"addoption\('(--[\w-]+)'", Path(pytest_plugin.__file__).read_text())
-    assert len(options) == 6 and all(option in README for option in options)
+    assert len(options) == 8 and all(option in README for option in options)
     meta = ConfigParser()
     meta.read(Path(__file__).parents[1]/'settings.ini', encoding='utf-8')
     assert f"git+{meta['DEFAULT']['repository']}'" in README

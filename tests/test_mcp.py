@@ -8,12 +8,20 @@ from gridstride.checker.sandbox import Result
 from found import names
 
 
-def ask(method, id=1, **params):
-    return mcp_server.answer(json.dumps(dict(jsonrpc='2.0', id=id, method=method, params=params)))
+def ask(method, id=1, send=None, **params):
+    options = [send] if send else []
+    return mcp_server.answer(json.dumps(dict(jsonrpc='2.0', id=id, method=method, params=params)), *options)
 
 
 @pytest.fixture
-def ran(monkeypatch):
+def unprepared(monkeypatch):
+    "A server that has not compiled the emulator, and reports two seconds of progress instead of compiling it"
+    monkeypatch.setattr(mcp_server, '_prepared_caches', set())
+    monkeypatch.setattr(mcp_server, 'prepare_cache', lambda report: report(2))
+
+
+@pytest.fixture
+def ran(monkeypatch, unprepared):
     "The commands that tools run, which are not executed"
     commands = []
 
@@ -51,6 +59,23 @@ def test_tools_run_commands(ran):
     assert ran.pop()[0] == ['asm', 'kernel.cu', '--sass', '--arch', 'sm_90']
     ask('tools/call', name='bench', arguments=dict(source='a', launch='k'))
     assert ran.pop()[0][:4] == ['bench', 'kernel.cu', '--launch', 'k']
+
+
+def test_the_first_program_with_cuda_c_reports_progress(ran):
+    sent = []
+    program = dict(source='__global__ void k() {}', language='python')
+    for _ in range(2): ask('tools/call', send=sent.append, name='check', arguments=program, _meta=dict(progressToken=7))
+    notification, = sent
+    assert notification['method'] == 'notifications/progress' and notification['params'].pop('message')
+    assert notification['params'] == dict(progressToken=7, progress=2) and len(ran) == 2
+
+
+def test_a_time_out_names_the_limit_and_its_option(monkeypatch, unprepared):
+    monkeypatch.setattr(mcp_server, 'run_confined', lambda *args, seconds: Result(None, '', '', seconds=seconds))
+    called = dict(name='check', arguments=dict(source='', language='cuda'))
+    line = json.dumps(dict(jsonrpc='2.0', id=1, method='tools/call', params=called))
+    result = mcp_server.answer(line, seconds=40)['result']
+    assert result['isError'] and names(result['content'][-1]['text'], '40 s', 'gridstride mcp --seconds 200')
 
 
 @pytest.mark.parametrize('line, code', [
@@ -106,6 +131,18 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path):
     started = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
     result = sandbox.run_in_folder([sys.executable, '-c', f'{started}time.sleep(60)'], tmp_path, 1)
     assert result.status is None
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_the_emulator_is_compiled_before_the_time_limit_begins(tmp_path, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    monkeypatch.setattr(mcp_server, '_prepared_caches', set())
+    source = '__global__ void k(int *out) { out[0] = threadIdx.x; }'
+    sent, arguments = [], dict(source=source, language='cuda', launch='k')
+    called = ask('tools/call', send=sent.append, name='check', arguments=arguments, _meta=dict(progressToken='a'))
+    found, = json.loads(called['result']['content'][0]['text'])['findings']
+    assert found['kind'] == 'racecheck' and sent and {*os.listdir(tmp_path)} == {'confined'}
 
 
 @pytest.fixture

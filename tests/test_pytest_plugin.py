@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gridstride import as_gpu
 from gridstride.checker import line_coverage
+from gridstride.checker.baseline import read_baseline
 from gridstride.checker.recorder import LaunchTarget, Recorder
 from gridstride.sim import cuda
 from found import names
@@ -199,6 +200,33 @@ def test_a_variable_makes_numba_import_the_simulator(pytester, monkeypatch):
     pytester.makepyfile(NEGATIVE)
     assert run(pytester).parseoutcomes() == dict(passed=1, failed=1)
     assert run(pytester, '--gridstride-allow', 'before').parseoutcomes() == dict(passed=2)
+
+
+NEW_FINDING = '''
+@cuda.jit
+def beyond(x, out):
+    i = cuda.grid(1)
+    out[i] = x[i + 1]
+
+def test_beyond(): beyond[1, 3](np.arange(3.), np.zeros(3))
+'''
+
+
+@pytest.mark.slow
+def test_only_findings_that_are_not_in_the_baseline_fail(pytester):
+    pytester.makepyfile(NEGATIVE)
+    written = run(pytester, '--gridstride', '--gridstride-write-baseline', 'known.json', '-k', 'last')
+    assert written.parseoutcomes() == dict(passed=1, deselected=1)
+    entry, = read_baseline(pytester.path/'known.json')
+    assert (entry['code'], entry['kernel'], entry['source']) == ('before', 'last', 'out[i] = x[i - 1]')
+    pytester.makepyfile('# a line\n' + NEGATIVE + NEW_FINDING)
+    options = '--gridstride', '--gridstride-baseline', 'known.json', '-k', 'last or beyond'
+    result = run(pytester, *options)
+    assert result.parseoutcomes() == dict(passed=1, failed=1, deselected=1)
+    assert names(result.stdout.str(), 'memcheck/outside', 'x[i + 1]')
+    pytester.makepyfile(NEGATIVE.replace('x[i - 1]', 'x[i]').replace('[2, 0, 1]', '[0, 1, 2]'))
+    result = run(pytester, *options)
+    assert result.parseoutcomes() == dict(passed=1, deselected=1) and names(result.stdout.str(), 'memcheck/before')
 
 
 # Coverage

@@ -43,7 +43,7 @@ def test_the_pythons_that_the_readme_names():
 @pytest.mark.exhaustive
 @pytest.mark.takes(15)
 def test_what_is_supported_gets_the_exact_versions(tmp_path):
-    (needs := tmp_path/'requirements.in').write_text('\n'.join(requirements('', 'course_', 'test_')))
+    (needs := tmp_path/'requirements.in').write_text('\n'.join(requirements('', 'course_', 'test_', 'types_')))
     with ThreadPoolExecutor(len(WHERE)) as pool: said = list(pool.map(lambda o: resolve(*o, needs), WHERE))
     if offline := [o for o in said if 'error sending request' in o or 'dns error' in o or 'timed out' in o]:
         pytest.skip(f'the package index does not answer: {offline[0][:200]}')

@@ -8,7 +8,7 @@ from gridstride import as_gpu, sim
 from gridstride.sim import cuda, numba_testing
 from gridstride.sim.args import wrap_arg
 from gridstride.support.function_source import SourceMissing, recorded_sources, source_of
-from found import finding
+from found import finding, names, saying
 
 CODE = '''
 def fill(x):
@@ -493,3 +493,12 @@ def test_arrays_of_other_libraries_are_known_by_their_interface():
     assert cuda.as_cuda_array(numba_testing.ForeignArray(empty)).shape == (0, 3)
     with finding('memcheck outside'): fill[1, 5](numba_testing.ForeignArray(d[0]), 3)
     assert not cuda.is_cuda_array(np.zeros(1))
+
+
+def test_a_device_array_has_no_numpy_operations_as_on_a_gpu():
+    d = cuda.to_device(np.arange(3.))
+    for operate in (lambda: d.min(), lambda: d*2, lambda: 2 - d, lambda: d/d):
+        with pytest.raises((AttributeError, TypeError), match=saying('DeviceArray', 'copy_to_host')): operate()
+    with pytest.raises(AttributeError) as e: d.no_such_name
+    assert not names(str(e.value), 'copy_to_host')
+    assert (np.ones(3)*d).tolist() == (d*np.ones(3)).tolist() == [0, 1, 2] and np.max(d) == 2

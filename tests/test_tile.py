@@ -9,7 +9,7 @@ tl = triton.language
 
 from gridstride import draw, tile
 from gridstride.diagnostics.errors import *
-from found import finding, saying, warning
+from found import finding, names, saying, warning
 from gridstride.tile.types import DTYPES, computation_type
 
 ROOT = Path(__file__).parent.parent
@@ -389,6 +389,39 @@ def test_lanes_that_lose_a_change():
     with finding('racecheck lanes_update') as e:
         run(kernel, (1,), bins, bins, N=8, STEP=2)
     assert (e.value.index, e.value.thread) == ((0,), (0,))
+
+
+@triton.jit
+def update_kernel(out_ptr, x_ptr, n, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n, other=0)
+    if HOW == 'max':
+        tl.store(out_ptr, tl.maximum(tl.load(out_ptr), tl.max(x, 0)))
+    elif HOW == 'min':
+        least = tl.load(out_ptr)
+        least = tl.minimum(tl.min(x, 0), least)
+        tl.store(out_ptr, least)
+    elif HOW == 'subtract':
+        p = out_ptr + tl.arange(0, BLOCK)
+        left = tl.load(p, i < n)
+        left -= x
+        tl.store(p, left, mask=i < n)
+    elif HOW == 'or':
+        tl.store(out_ptr + i % 2, x | tl.load(out_ptr + i % 2))
+    elif HOW == 'divide':
+        tl.store(out_ptr, tl.load(out_ptr) // tl.max(x, 0))
+
+@pytest.mark.parametrize('how, code, advice', [
+    ('max', 'programs', dict(operation='max', arguments='out_ptr, tl.max(x, 0)')),
+    ('min', 'programs', dict(operation='min', arguments='out_ptr, tl.min(x, 0)')),
+    ('subtract', 'programs', dict(operation='add', arguments='p, -x, mask=i < n')),
+    ('or', 'lanes_update', dict(operation='or', arguments='out_ptr + i % 2, x')),
+    ('divide', 'programs', None)])
+def test_a_lost_update_names_the_atomic(how, code, advice):
+    with finding(f'racecheck {code}', advice=advice and ('program_update', advice)) as e:
+        run(update_kernel, (2,), torch.full((8,), 50, dtype=torch.int32), torch.arange(1, 9, dtype=torch.int32), 8,
+            HOW=how, BLOCK=4)
+    if advice: assert names(str(e.value), f'tl.atomic_{advice["operation"]}({advice["arguments"]})')
 
 
 @triton.jit

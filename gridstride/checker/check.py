@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import Finding, kinds_to_disable, relative_path, require_codes
 from .formats import FORMATS
 from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
@@ -37,6 +38,7 @@ class FileResult:
     schedules: list = field(default_factory=list)  # that were run, as `--replay` takes them
     error: str | None = None  # why the program could not be checked
     output: str = ''  # what the program printed, if there is an error
+    allowed_findings: list = field(default_factory=list)  # that are not reported
 
     def to_dict(self):
         "Return the result without its findings, as in the JSON output"
@@ -68,7 +70,7 @@ def _parse_report(lines, status):
 def check_file(
     job: Job,  # the file, with its options
     schedules: list,  # of `Schedule`
-    allowed=(),  # codes of findings that are not reported
+    allowed=Allowed(),  # the findings that are not reported
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
 ) -> FileResult:
     "Check a file under one schedule after another, until one has a finding that stops a kernel"
@@ -87,8 +89,7 @@ def _check_file(job, schedules, allowed, seconds, workers):
             findings += new_findings
         result.schedules.append(str(schedule))
         result.launches = result.launches or launches
-        known = {f.key for f in result.findings}
-        result.findings += [f for f in findings if f.code not in allowed and f.key not in known]
+        _add_findings(result, findings, allowed)
         if error and not findings:
             result.error, result.output = error, output
         if error or not launches or any(f.level == 'error' for f in result.findings):
@@ -101,6 +102,13 @@ def _check_file(job, schedules, allowed, seconds, workers):
     if job.launch and result.findings:
         result.findings[0] = _minimize_launch(job, result.findings[0], workers)
     return result
+
+
+def _add_findings(result, findings, allowed):
+    "Add the findings of a run to a result, each once"
+    known = {f.key for f in (*result.findings, *result.allowed_findings)}
+    for finding in (f for f in findings if f.key not in known):
+        (result.allowed_findings if finding in allowed else result.findings).append(finding)
 
 
 def _minimize_swaps(job, finding, seconds, workers):
@@ -189,6 +197,8 @@ def _parser():
         '--replay', type=_schedule, metavar='SCHEDULE', help='run only this schedule: forward, reverse or shuffle:SEED'
     )
     p.add_argument('--allow', action='append', default=[], metavar='CODE', help='do not report findings with this code')
+    p.add_argument('--baseline', metavar='FILE', help='do not report the known findings that this file lists')
+    p.add_argument('--write-baseline', metavar='FILE', help='write all findings to this file, and do not report them')
     p.add_argument('--seconds', type=float, default=300.0, help='time limit per kernel; default: 300')
     g = p.add_argument_group('CUDA C')
     g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='header folder')
@@ -219,6 +229,14 @@ def _require_files(parser, options):
         parser.error(f'--allow {e}')
 
 
+def _read_entries(parser, options):
+    "Return the entries of the baseline that an option names; end with a usage error if it cannot be read"
+    try:
+        return read_baseline(options.baseline) if options.baseline else []
+    except ValueError as e:
+        parser.error(f'--baseline: {e}')
+
+
 def _job(file, options, args):
     "Return the `Job` of a file"
     sizes = dict(size=options.size, grid=options.grid, block=options.block) if options.launch else {}
@@ -235,6 +253,14 @@ def _job(file, options, args):
     )
 
 
+def _update_baseline(options, entries, found_entries):
+    "Write the baseline, if that is requested, and print the entries of the given one that were not found"
+    if options.write_baseline:
+        write_baseline(options.write_baseline, found_entries)
+    for line in stale_lines(entries, found_entries):
+        print(line, file=sys.stderr)
+
+
 def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings, 2 if a file was not checked
     "Run the command, and print the report; returns the exit status"
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -246,9 +272,12 @@ def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings,
         schedules = [options.replay] if options.replay else schedules_of(options.order, options.seeds)
     except ValueError as e:
         parser.error(f'--seeds: {e}')
-    results = [check_file(_job(file, options, args), schedules, options.allow) for file in options.files]
+    entries = _read_entries(parser, options)
+    allowed = Allowed(options.allow, entries, all_findings=bool(options.write_baseline))
+    results = [check_file(_job(file, options, args), schedules, allowed) for file in options.files]
     if report := FORMATS[options.format](results):
         print(report)
     for result in (r for r in results if r.error):
         print(f'{result.file}: {result.error}', *result.output.splitlines()[-20:], sep='\n  | ', file=sys.stderr)
+    _update_baseline(options, entries, [entry_of(f) for r in results for f in (*r.findings, *r.allowed_findings)])
     return exit_status(results)

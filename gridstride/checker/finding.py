@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import asdict, dataclass, fields
+from linecache import getline
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ def finding_of_warning(
 ) -> Finding:
     "Return the `Finding` of a warning"
     file, line, cell = locate(warning.file or file, warning.line)
+    source = getline(str(file), line).strip() if file and line and cell is None else ''
     return Finding(
         warning.kind,
         warning.code,
@@ -183,6 +185,7 @@ def finding_of_warning(
         file=relative_path(file),
         line=line,
         cell=cell,
+        source=source,
         array=warning.fields.get('array'),
         index=_index_to_ints(warning.fields.get('index')),
         block=_index_to_ints(warning.fields.get('in_block')),
@@ -191,7 +194,10 @@ def finding_of_warning(
     )
 
 
-def kinds_to_disable(findings, allowed) -> set:
+def kinds_to_disable(
+    findings,
+    allowed,  # an `Allowed`
+) -> set:
     """Return the kinds of the allowed findings that ended a program, which must run again without these checks.
 
     An allowed finding stops its kernel, so the remainder of the program has not run. A program that also has other
@@ -199,4 +205,4 @@ def kinds_to_disable(findings, allowed) -> set:
     from ..diagnostics.settings import CHECKS
 
     errors = {f.kind for f in findings if f.level == 'error'}
-    return errors & {*CHECKS} if all(f.code in allowed for f in findings) else set()
+    return errors & {*CHECKS} if all(f in allowed for f in findings) else set()

@@ -9,12 +9,15 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
+from functools import partial
 from pathlib import Path
 
 import gridstride
 
+from ..utils import cache_dir
 from . import official_mcp
-from .sandbox import run_confined, run_in_folder
+from .sandbox import SECONDS, prepare_cache, run_confined, run_in_folder
 
 __all__ = ['ProtocolError', 'TOOLS', 'answer', 'main']
 
@@ -22,6 +25,8 @@ _VERSIONS = '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'  # of the pro
 _INSTRUCTIONS = """Check GPU kernels for data races, out-of-bounds accesses, uninitialized reads and divergent barriers.
 Call `check` on every kernel that you write or change, fix what it reports, and call it again. Times of `bench` and
 `judge` on a machine without a GPU say nothing about a GPU."""
+_JUDGE_SECONDS = 600
+_PREPARING = 'Compiling the emulator of CUDA C, once per version of the package and of the compiler'
 _SOURCE = dict(type='string', description='the complete source')
 _SIZE = dict(type='integer', minimum=1, description='size of arrays and value of integers')
 _LANGUAGE = dict(
@@ -36,32 +41,30 @@ def _schema(required, **properties):
     return dict(type='object', properties=properties, required=required.split())
 
 
-def _check(source, language, seeds=1, launch=None, size=None):
+def _check(run, source, language, seeds=1, launch=None, size=None):
     name = 'program.cu' if language == 'cuda' else 'program.py'
     options = ['--format', 'json', '--seeds', seeds, *_option('--launch', launch), *_option('--size', size)]
-    return run_confined(['check', name, *map(str, options)], {name: source})
+    return run(['check', name, *map(str, options)], {name: source})
 
 
-def _asm(source, show='ptx', kernel=None, arch='sm_90'):
-    return run_confined(
-        ['asm', 'kernel.cu', f'--{show}', '--arch', arch, *_option('--kernel', kernel)], {'kernel.cu': source}
-    )
+def _asm(run, source, show='ptx', kernel=None, arch='sm_90'):
+    return run(['asm', 'kernel.cu', f'--{show}', '--arch', arch, *_option('--kernel', kernel)], {'kernel.cu': source})
 
 
-def _bench(source, launch, size=1 << 20):
-    return run_confined(['bench', 'kernel.cu', '--launch', launch, '--size', str(size)], {'kernel.cu': source})
+def _bench(run, source, launch, size=1 << 20):
+    return run(['bench', 'kernel.cu', '--launch', launch, '--size', str(size)], {'kernel.cu': source})
 
 
-def _explain(code):
-    return run_confined(['explain', code], {})
+def _explain(run, code):
+    return run(['explain', code], {})
 
 
-def _judge(source, task):
+def _judge(run, source, task):
     with tempfile.TemporaryDirectory(prefix='gridstride-') as folder:
         file = Path(folder) / 'submission.py'
         file.write_text(source, encoding='utf-8')
         command = [sys.executable, '-m', 'gridstride', 'judge', str(file), '--task', task]
-        return run_in_folder(command, Path(__file__).parents[2], 600)
+        return run_in_folder(command, Path(__file__).parents[2], _JUDGE_SECONDS)
 
 
 def _option(option, value):
@@ -69,7 +72,7 @@ def _option(option, value):
     return [] if value is None else [option, str(value)]
 
 
-TOOLS = {  # name -> (function, description, JSON schema of its arguments)
+TOOLS = {  # name -> (function of `run_confined` and the arguments, description, JSON schema of the arguments)
     'check': (
         _check,
         'Run a program or a kernel on the CPU with every check, and report findings as JSON: kind, code, line, thread, '
@@ -143,21 +146,47 @@ def _is_valid(schema, value, types):
     )
 
 
-def _call(name, arguments):
-    "Run a tool; returns the result of `tools/call`"
+def _call(name, arguments, seconds=SECONDS, report=lambda seconds, message: None):
+    "Run a tool with a time limit; returns the result of `tools/call`"
     if name not in TOOLS:
         raise ProtocolError(-32602, f'unknown tool {name}; available: {", ".join(TOOLS)}')
     function, _, schema = TOOLS[name]
     _require_arguments(schema, arguments)
-    result = function(**arguments)
-    status = 'timed out' if result.status is None else f'exit status {result.status}'
-    parts = [
-        result.out,
-        result.err[-4000:],
-        f'{status}; isolation: {", ".join(result.isolation) or "by the command itself"}',
-    ]
+    if name == 'bench' or name == 'check' and _has_cuda(**arguments):
+        _prepare_once(report)
+    result = function(partial(run_confined, seconds=seconds), **arguments)
+    isolation = ', '.join(result.isolation) or 'by the command itself'
+    parts = [result.out, result.err[-4000:], f'{_status_text(name, result)}; isolation: {isolation}']
     content = [dict(type='text', text=part) for part in parts if part.strip()]
     return dict(content=content, isError=result.status not in (0, 1))
+
+
+def _has_cuda(source, language, **options):
+    "Return whether a source contains CUDA C, in a Python program, too"
+    return language == 'cuda' or '__global__' in source
+
+
+_preparation_lock = threading.Lock()
+_prepared_caches = set()
+
+
+def _prepare_once(report):
+    "Compile the emulator before the first program that needs it; reports progress"
+    with _preparation_lock:
+        if cache_dir() not in _prepared_caches:
+            prepare_cache(lambda seconds: report(seconds, _PREPARING))
+            _prepared_caches.add(cache_dir())
+
+
+def _status_text(name, result):
+    if result.status is not None:
+        return f'exit status {result.status}'
+    if name == 'judge':
+        return f'timed out after {result.seconds} s'
+    return (
+        f'timed out after {result.seconds} s: use smaller arrays or fewer schedules, or start the server with a longer '
+        f'limit: gridstride mcp --seconds {5 * result.seconds}'
+    )
 
 
 def _initialize(params):
@@ -175,14 +204,25 @@ def _list_tools():
 
 
 _METHODS = {
-    'initialize': _initialize,
-    'ping': lambda params: {},
-    'tools/list': lambda params: dict(tools=_list_tools()),
-    'tools/call': lambda params: _call(params.get('name'), params.get('arguments') or {}),
+    'initialize': lambda params, **options: _initialize(params),
+    'ping': lambda params, **options: {},
+    'tools/list': lambda params, **options: dict(tools=_list_tools()),
+    'tools/call': lambda params, **options: _call(params.get('name'), params.get('arguments') or {}, **options),
 }
 
 
-def answer(line: str):  # a dictionary; None for a notification
+def _send_progress(send, params, seconds, message):
+    "Send the progress of a request, if the client asked for it"
+    if (token := (params.get('_meta') or {}).get('progressToken')) is not None:
+        params = dict(progressToken=token, progress=seconds, message=message)
+        send(dict(jsonrpc='2.0', method='notifications/progress', params=params))
+
+
+def answer(
+    line: str,
+    send=lambda notification: None,  # called with the notifications that precede the response
+    seconds=SECONDS,  # time limit of a tool
+):  # a dictionary; None for a notification
     "Return the response to one line, a request or a notification"
     try:
         request = json.loads(line)
@@ -195,7 +235,9 @@ def answer(line: str):  # a dictionary; None for a notification
     try:
         if request['method'] not in _METHODS:
             raise ProtocolError(-32601, f'unknown method {request["method"]}')
-        return dict(jsonrpc='2.0', id=request['id'], result=_METHODS[request['method']](request.get('params') or {}))
+        params = request.get('params') or {}
+        options = dict(seconds=seconds, report=partial(_send_progress, send, params))
+        return dict(jsonrpc='2.0', id=request['id'], result=_METHODS[request['method']](params, **options))
     except ProtocolError as e:
         return dict(jsonrpc='2.0', id=request['id'], error=dict(code=e.code, message=str(e)))
 
@@ -207,11 +249,17 @@ def main(argv=None) -> int:  # exit status
         description='Serve check, explain, asm, bench and judge as tools for coding agents, over stdin and stdout.',
     )
     parser.add_argument('--plain', action='store_true', help='do not use the mcp package, even if it is installed')
-    plain = parser.parse_args(argv).plain
-    if official_mcp.is_installed() and not plain:
-        official_mcp.serve('gridstride', gridstride.__version__, _INSTRUCTIONS, _list_tools(), _call)
+    parser.add_argument('--seconds', type=int, default=SECONDS, help=f'time limit of a tool; default: {SECONDS}')
+    options = parser.parse_args(argv)
+    if official_mcp.is_installed() and not options.plain:
+        call = partial(_call, seconds=options.seconds)
+        official_mcp.serve('gridstride', gridstride.__version__, _INSTRUCTIONS, _list_tools(), call)
         return 0
     for line in sys.stdin:
-        if line.strip() and (response := answer(line)) is not None:
-            print(json.dumps(response), flush=True)
+        if line.strip() and (response := answer(line, _print_message, options.seconds)) is not None:
+            _print_message(response)
     return 0
+
+
+def _print_message(message):
+    print(json.dumps(message), flush=True)

@@ -2,6 +2,7 @@
 
 The tools are the same; the package supports more of the protocol, such as cancellation and newer versions."""
 
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ['is_installed', 'serve']
@@ -18,7 +19,8 @@ def is_installed() -> bool:
 
 
 def make_server(name, version, instructions, tools, call_tool):
-    "Make a server; `call_tool(name, arguments)` returns the result of a call, or raises `ProtocolError`"
+    "Make a server; `call_tool(name, arguments, report=...)` returns the result of a call, or raises `ProtocolError`"
+    import anyio.from_thread
     import anyio.to_thread
     from mcp import types
     from mcp.server.lowlevel import Server
@@ -30,8 +32,12 @@ def make_server(name, version, instructions, tools, call_tool):
         return types.ListToolsResult.model_validate(dict(tools=tools))
 
     async def on_call_tool(context, params):
+        def report(seconds, message):
+            anyio.from_thread.run(context.session.report_progress, seconds, None, message)
+
+        call = partial(call_tool, params.name, params.arguments or {}, report=report)
         try:
-            result = await anyio.to_thread.run_sync(call_tool, params.name, params.arguments or {})
+            result = await anyio.to_thread.run_sync(call)
         except ProtocolError as e:
             raise MCPError(e.code, str(e)) from None
         return types.CallToolResult.model_validate(result)

@@ -5,6 +5,7 @@ Before any test module is imported, the simulator, `tile` and the emulator repla
 and imports nothing.
 
     pytest --gridstride --gridstride-order shuffle --gridstride-seeds 20
+    pytest --gridstride --gridstride-baseline known.json    # only findings that are not in this file fail
 
     @pytest.mark.gridstride_allow('same_value')    # a known finding, by its code
     def test_histogram(): ...
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import kinds_to_disable, require_codes
 from .schedules import parse_schedule, schedules_of
 
@@ -33,6 +35,8 @@ def pytest_addoption(parser):
     g.addoption('--gridstride-seeds', type=int, default=1, metavar='N', help='run tests under N schedules')
     g.addoption('--gridstride-replay', metavar='SCHEDULE', help='run a schedule: forward, reverse or shuffle:SEED')
     g.addoption('--gridstride-allow', action='append', default=[], metavar='CODE', help='allow a finding in all tests')
+    g.addoption('--gridstride-baseline', metavar='FILE', help='allow the findings that this file lists')
+    g.addoption('--gridstride-write-baseline', metavar='FILE', help='allow all findings, and write them to this file')
     g.addoption('--gridstride-coverage', action='store_true', help='report which lines of kernels were executed')
 
 
@@ -88,8 +92,12 @@ def pytest_configure(config):
 
 def _has_other_options(option):
     "Return whether an option of the plugin other than --gridstride is given"
-    option_values = (option.gridstride_order, option.gridstride_replay, option.gridstride_allow)
-    return any(option_values) or option.gridstride_seeds > 1 or option.gridstride_coverage
+    names = 'order', 'replay', 'allow', 'baseline', 'write_baseline'
+    return (
+        any(getattr(option, f'gridstride_{name}') for name in names)
+        or option.gridstride_seeds > 1
+        or option.gridstride_coverage
+    )
 
 
 def _allowed_codes(item):
@@ -117,7 +125,8 @@ class CheckedTests:
         )
         self.coverage = LineCoverage() if option.gridstride_coverage else None
         self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
-        self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[])
+        self.baseline = read_baseline(option.gridstride_baseline) if option.gridstride_baseline else []
+        self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[], allowed=[])
         self.disabled = ()  # checks that are disabled because the running test allows their findings
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
@@ -128,6 +137,10 @@ class CheckedTests:
     def close(self):
         "Stop recording"
         self._stack.close()
+
+    def _allowed(self, item):
+        "Return the findings that a test allows"
+        return Allowed(_allowed_codes(item), self.baseline, bool(self.config.option.gridstride_write_baseline))
 
     def pytest_collection_modifyitems(self, items):
         "Raise `UsageError` if a marker or the option allows an unknown code"
@@ -146,7 +159,7 @@ class CheckedTests:
         launches, reports, self.disabled = 0, [], ()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-            while kinds := _kinds_to_disable(item, self.recorder.findings, reports) - {*self.disabled}:
+            while kinds := _kinds_to_disable(self._allowed(item), self.recorder.findings, reports) - {*self.disabled}:
                 self.disabled = (*self.disabled, *kinds)
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
@@ -178,19 +191,25 @@ class CheckedTests:
         report = outcome.get_result()
         error = call.excinfo and call.excinfo.value
         finding = self.recorder.add_error(error) if error else None
-        findings = [f for f in self.recorder.take_new_findings() if f.code not in _allowed_codes(item)]
+        findings = self._take_findings(item)
         if report.failed and self.recorder.schedule != 'forward':
             report.sections.append(('gridstride', _replay_line(item.nodeid, self.recorder.schedule)))
         if not findings or report.skipped or hasattr(report, 'wasxfail'):
             return
-        for f in findings:
-            f.test = item.nodeid
         self.totals['findings'] += len(findings)
         text = '\n\n'.join(_failure_text(f, call.excinfo if f is finding else None) for f in findings)
         if report.passed or finding:
             report.outcome, report.longrepr = 'failed', text
         else:
             report.sections.append(('gridstride', text))
+
+    def _take_findings(self, item):
+        "Return the new findings that a test does not allow; add the other ones to the totals"
+        allowed, findings = self._allowed(item), self.recorder.take_new_findings()
+        for f in findings:
+            f.test = item.nodeid
+        self.totals['allowed'] += [entry_of(f) for f in findings if f in allowed]
+        return [f for f in findings if f not in allowed]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
@@ -206,7 +225,7 @@ class CheckedTests:
             self.totals[name] += value
 
     def pytest_terminal_summary(self, terminalreporter):
-        "Print the totals and the coverage"
+        "Print the totals and the coverage, and write the baseline"
         from .formats import count_text
         from .line_coverage import merge_coverages, report
 
@@ -216,13 +235,16 @@ class CheckedTests:
         terminalreporter.section('gridstride')
         terminalreporter.write_line(f'{counts}, {schedules}')
         missing_dialects = self.coverage.missing_dialects() if self.coverage else ''
-        for line in filter(None, [*report(merge_coverages(self.totals['coverage'])), missing_dialects]):
+        coverage_lines = [*report(merge_coverages(self.totals['coverage'])), missing_dialects]
+        for line in [*filter(None, coverage_lines), *stale_lines(self.baseline, self.totals['allowed'])]:
             terminalreporter.write_line(line)
+        if file := self.config.option.gridstride_write_baseline:
+            write_baseline(file, self.totals['allowed'])
 
 
-def _kinds_to_disable(item, findings, reports):
+def _kinds_to_disable(allowed, findings, reports):
     "Return the kinds of the allowed findings that ended a test, which must run again without these checks"
-    return set() if all(report.passed for report in reports) else kinds_to_disable(findings, _allowed_codes(item))
+    return set() if all(report.passed for report in reports) else kinds_to_disable(findings, allowed)
 
 
 def _source_lines(finding):

@@ -10,7 +10,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +20,11 @@ from typing import NamedTuple
 from ..utils import cache_dir
 from .command_line import module_command
 
-__all__ = ['Result', 'run_confined', 'run_in_folder', 'main']
+__all__ = ['Result', 'prepare_cache', 'run_confined', 'run_in_folder', 'main']
 
+SECONDS = 120  # the default time limit of a command
+_PREPARATION_SECONDS = 900
+_PROGRESS_SECONDS = 2  # between two reports
 _ISOLATION = 'isolation.json'  # the file in which the child lists its protections
 _COMMANDS = {  # name -> module
     'check': 'gridstride.checker.check',
@@ -36,6 +41,7 @@ class Result(NamedTuple):
     out: str
     err: str
     isolation: tuple = ()
+    seconds: float = SECONDS  # the time limit
 
 
 def main(argv) -> int:  # exit status of the command
@@ -61,22 +67,45 @@ def run_in_folder(command, folder, seconds, **variables) -> Result:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return Result(None, *process.communicate())
-    return Result(process.returncode, out, err)
+            return Result(None, *process.communicate(), seconds=seconds)
+    return Result(process.returncode, out, err, seconds=seconds)
 
 
 def run_confined(
     argv,  # the command and its arguments: ['check', 'a.cu']
     files: dict,  # {name: text} to write to the folder
-    seconds=120,  # time limit
+    seconds=SECONDS,  # time limit
 ) -> Result:
     "Run a command of `_COMMANDS`, confined, in a temporary folder with these files"
     with tempfile.TemporaryDirectory(prefix='gridstride-') as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding='utf-8')
         command = module_command('sandbox', str(seconds), *argv)
-        cache = cache_dir() / 'confined'  # separate, because other programs must not run its files
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(cache))
+        result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(_confined_cache()))
         report = Path(folder) / _ISOLATION
         return result._replace(isolation=tuple(json.loads(report.read_text())) if report.exists() else ())
+
+
+def _confined_cache():
+    "Return the compile cache of confined programs, which is separate because other programs must not run its files"
+    cache = cache_dir() / 'confined'
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return cache
+
+
+def prepare_cache(
+    report=lambda seconds: None,  # called every few seconds, with the time since the start
+):
+    """Compile the emulator's runtime and headers into the cache of confined programs, unless it contains them.
+
+    They are part of this package, so they are compiled without confinement, and outside the time limit of a program.
+    If they cannot be compiled, the first program reports why."""
+    command = [sys.executable, '-m', 'gridstride.cpp.toolchain.build']
+    env = dict(os.environ, GRIDSTRIDE_CACHE=str(_confined_cache()), GRIDSTRIDE_BACKEND='sim')
+    pipes = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], env=env, start_new_session=True, **pipes) as process:
+        for seconds in range(_PROGRESS_SECONDS, _PREPARATION_SECONDS, _PROGRESS_SECONDS):
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(_PROGRESS_SECONDS)
+            report(seconds)
+        os.killpg(process.pid, signal.SIGKILL)

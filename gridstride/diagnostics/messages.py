@@ -956,6 +956,8 @@ HINTS = {
     'update_apart': {d: _UPDATE_IN_TWO_LINES + remedy for d, remedy in _USE_ATOMIC.items()},
     'update_other': _UPDATE_IN_LINE + _WITHOUT_ATOMIC,
     'update_other_apart': _UPDATE_IN_TWO_LINES + _WITHOUT_ATOMIC,
+    'program_update': 'The kernel reads {element}, then writes it: an update by another program or lane in between is '
+    'lost. Update it in one step: tl.atomic_{operation}({arguments}).',
     'two_names': '{element} and {second_element} are stored at the same address: the arrays overlap. Pass a copy '
     'of one array, or give each thread its own part of the memory.',
     'expanded': '{array} is expanded (stride 0): several of its elements are stored at the same address. Pass a copy, '

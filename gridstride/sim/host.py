@@ -194,6 +194,30 @@ class DeviceArray:
     def __repr__(self):
         return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
 
+    def __getattr__(self, name):
+        hint = _COPY_FIRST if hasattr(np.ndarray, name) else ''
+        raise AttributeError(f'{type(self).__name__!r} object has no attribute {name!r}{hint}', name=name, obj=self)
+
+
+_COPY_FIRST = (
+    ": an array of numba.cuda has no NumPy operations on a GPU, either, only in Numba's simulator. Copy it to the host "
+    'first: copy_to_host()'
+)
+
+
+def _refuse_operator(symbol):
+    def operate(self, other):
+        if not isinstance(other, (int, float, complex, DeviceArray)) or isinstance(other, np.generic):
+            return NotImplemented
+        raise TypeError(f'unsupported operand type for {symbol}: {type(self).__name__!r}{_COPY_FIRST}')
+
+    return operate
+
+
+for _name, _symbol in dict(add='+', sub='-', mul='*', truediv='/', floordiv='//', mod='%', pow='**').items():
+    for _method in (f'__{_name}__', f'__r{_name}__'):
+        setattr(DeviceArray, _method, _refuse_operator(_symbol))
+
 
 def _pinned_arrays(ary, writes):
     "Return [(array, memory, writes)], an argument of `copying`, for a host array; [] if it is not pinned"

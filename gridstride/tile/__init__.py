@@ -4,12 +4,13 @@ The Python code of the kernel runs, program by program, on NumPy arrays, with Tr
 a good reading order: `types` (types and promotion), `rounding` (arithmetic of arrays), `block` (values and their
 operators), `memory` (pointers, load, store, atomics), `descriptors` (block pointers and tensor descriptors), `shadow`
 (the shadow memory of racecheck and initcheck), `unmasked_axis` (detects a missing mask from the addresses of a
-block), `language` (the names of `triton.language`; `shapes`, `elements`, `reductions`, `randoms`, `hints_and_debug`,
-`products` and `libdevice` are parts of it), `rewrite` and `hints` (rewrite a function as Triton's compiler reads it),
-`hooks` (the functions that rewritten code calls), `rebind` (replaces the names of `triton.language` in a function),
-`run` (the context of a launch), `kernel` (launches), `tuning` (checks how autotune changes arguments), `trace` (records
-accesses), `triton_shim` (the module `from gridstride import triton`), `triton_patches` and `profiler` (`import triton`
-and `import triton.profiler` under `gridstride.as_gpu`).
+block), `lost_update` (names the atomic operation that replaces an update), `language` (the names of `triton.language`;
+`shapes`, `elements`, `reductions`, `randoms`, `hints_and_debug`, `products` and `libdevice` are parts of it), `rewrite`
+and `hints` (rewrite a function as Triton's compiler reads it), `hooks` (the functions that rewritten code calls),
+`rebind` (replaces the names of `triton.language` in a function), `run` (the context of a launch), `kernel` (launches),
+`tuning` (checks how autotune changes arguments), `trace` (records accesses), `triton_shim` (the module `from gridstride
+import triton`), `triton_patches` and `profiler` (`import triton` and `import triton.profiler` under
+`gridstride.as_gpu`).
 
 Triton's own interpreter is not used because it needs Triton, which is for Linux only; it does not report out-of-bounds
 stores, data races and masked lanes, does not round bf16, and does not support autotune. It is also slower: it takes

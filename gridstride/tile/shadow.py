@@ -7,6 +7,7 @@ happens before the other (`LaunchContext.happens_before`). The shadow stores acc
 
 import numpy as np
 
+from .lost_update import atomic_update
 from .run import other_access, differ, finding, learner_frame
 from .unmasked_axis import missing_mask, missing_mask_of_earlier, overlap
 
@@ -134,12 +135,10 @@ class Shadow:
             ]
         if duplicates.size:
             position = int(order[duplicates[0]])
-            raise finding(
-                'racecheck',
-                'lanes_update',
-                dict(array=region.name, index=region.index_of(element_offsets[position])),
-                lane_index(position),
-            )
+            fields = dict(array=region.name, index=region.index_of(element_offsets[position]))
+            frame = learner_frame()
+            fields.update(_field_of(atomic_update(frame.f_code, frame.f_lineno)))
+            raise finding('racecheck', 'lanes_update', fields, lane_index(position))
 
     def _may_lose(self, old_values, offsets, value, first_lanes, second_lanes):
         """Return, per pair of lanes that write one element, whether an update may be lost.
@@ -186,17 +185,29 @@ class Shadow:
             raise finding('racecheck', code, fields, lane_index(position), other_access(ctx, stamps[position]))
 
     def _advice(self, ctx, region, block, lane, stamp):
-        "Return the field `advice` if one of the two accesses of a race lacks a mask, else no field"
-        if not lane or block is None or self.region.dtype is not region.dtype:
-            return {}
-        _, line, file, _, num_lanes, first_offset = ctx.accesses[stamp]
+        "Return the field `advice` if one of the two accesses of a race lacks a mask, or they are an update"
+        _, line, file, *_ = ctx.accesses[stamp]
         frame = learner_frame()
+        lines = [frame.f_lineno, *([line] if file == frame.f_code.co_filename else [])]
+        advice = self._mask_advice(ctx, region, block, lane, stamp, frame)
+        return _field_of(advice or atomic_update(frame.f_code, *lines))
+
+    def _mask_advice(self, ctx, region, block, lane, stamp, frame):
+        "Return the advice if one of the two accesses of a race lacks a mask, else None"
+        if not lane or block is None or self.region.dtype is not region.dtype:
+            return None
+        _, line, file, _, num_lanes, first_offset = ctx.accesses[stamp]
         advice = missing_mask(region, block.offsets, lane, frame.f_lineno)
         if advice is None and num_lanes > 1 and first_offset is not None:
             advice = missing_mask_of_earlier(region, block, block.offsets[lane], first_offset, line)
             if advice is None and (line, file) == (frame.f_lineno, frame.f_code.co_filename):
                 advice = overlap(block.offsets, first_offset, line)
-        return {} if advice is None else dict(advice=advice)
+        return advice
+
+
+def _field_of(advice):
+    "Return the field of a finding with its advice, no field for None"
+    return {} if advice is None else dict(advice=advice)
 
 
 def _distinct_cases(memory, element_offsets, stamps, positions, access, value):

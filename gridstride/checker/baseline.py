@@ -1,0 +1,61 @@
+"""The findings that a run allows: by code, or listed in a baseline, so that only new findings fail.
+
+A baseline is a JSON file with the `findings` of a report. An entry matches findings by kind, code, file, kernel and
+source line; the line number may change, so a baseline remains valid after edits of other lines."""
+
+import json
+from pathlib import Path
+
+__all__ = ['Allowed', 'entry_of', 'read_baseline', 'stale_lines', 'write_baseline']
+
+_IDENTITY = 'kind', 'code', 'file', 'kernel', 'source'  # the fields that identify a finding in a baseline
+_FIELDS = *_IDENTITY, 'line', 'summary', 'test'
+
+
+class Allowed:
+    """The findings that a run allows, by code or by the entries of a baseline, or all of them, to write a baseline.
+
+    `finding in Allowed(codes=['race'])` tests a `Finding`."""
+
+    def __init__(self, codes=(), entries=(), all_findings=False):
+        self.codes, self.all_findings = {*codes}, all_findings
+        self._identities = {*map(_identity, entries)}
+
+    def __contains__(self, finding):
+        return self.all_findings or finding.code in self.codes or _identity(entry_of(finding)) in self._identities
+
+
+def _identity(entry):
+    "Return the values of `_IDENTITY`; those of an installed package are the same in each environment"
+    kind, code, file, kernel, source = (entry.get(name) or '' for name in _IDENTITY)
+    return kind, code, file.rpartition('/site-packages/')[2], kernel, ' '.join(source.split())
+
+
+def entry_of(finding) -> dict:
+    "Return the entry of a `Finding` in a baseline"
+    values = finding.to_dict()
+    return {name: values[name] for name in _FIELDS if values[name] is not None}
+
+
+def read_baseline(file) -> list:  # of entries, which are dictionaries with fields of `Finding`
+    "Read the entries of a baseline, or the findings of a JSON report; raises `ValueError` if the file is neither"
+    try:
+        entries = json.loads(Path(file).read_text(encoding='utf-8'))['findings']
+        [*map(_identity, entries)]
+    except (OSError, KeyError, TypeError, AttributeError, ValueError) as e:
+        raise ValueError(f'{file} is not a baseline: {type(e).__name__}: {e}') from None
+    return entries
+
+
+def stale_lines(entries, found_entries):
+    "Yield a line per entry of a baseline that was not found"
+    found = {*map(_identity, found_entries)}
+    for kind, code, file, kernel, source in sorted({*map(_identity, entries)} - found):
+        yield f'{file}: [{kind}/{code}] in {kernel} is in the baseline, but was not found: {source}'
+
+
+def write_baseline(file, entries):
+    "Write entries to a baseline, each once"
+    distinct = {_identity(entry): entry for entry in entries}
+    baseline = dict(version=1, findings=[distinct[identity] for identity in sorted(distinct)])
+    Path(file).write_text(json.dumps(baseline, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
