@@ -41,29 +41,29 @@ _RUN_WITH_CHECKS = dict(
     cuda='Compile with checks=True to see the first access that is out of bounds.',
 )
 _CHECK_ALLOCATION = 'Check for an empty array, for memory that was never allocated, and for a cudaMalloc that failed.'
-_COPY_TO_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
-_COPY_TO_HOST = 'Copy it with cudaMemcpy; only kernels can dereference a device pointer.'
-_ALIGN_OFFSETS = 'Make row lengths, padding and offsets multiples of it, in bytes.'
+_COPY_TO_GPU = 'Copy the data to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
+_COPY_TO_HOST = 'Copy the data with cudaMemcpy; only kernels can dereference a device pointer.'
+_ALIGN_OFFSETS = 'Make row lengths, padding and offsets multiples of that many bytes.'
 _KEEP_BLOCK_ALIVE = (
     'Keep each block alive until the others no longer need its shared memory: barrier.cluster.arrive and .wait at '
     'the end.'
 )
 _UNDEFINED_LANES = (
-    'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask on line {{masked}} excludes them. '
-    'A GPU loads 0 there, but Triton does not guarantee it: give the load `other=`,{} or select with tl.where'
+    'line {{line}} of {{kernel}}: {} depends on undefined lanes: the mask on line {{masked}} excludes them. A GPU '
+    'loads 0 there, but Triton does not guarantee that: give the load `other=`,{} or select with tl.where'
 )
 _UNINITIALIZED = 'uninitialized read of {element}'
 _RACE = 'data race ({hazard}) on {element}'
 _COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} asynchronous copy to it may still be in flight'
 _WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
 _WAIT_FOR_READS = (
-    'Wait until they have read it (wgmma.wait_group, cp.async.bulk.wait_group.read, or the mbarrier that a '
-    'tcgen05.commit signals), then signal the thread that '
-    'writes: with an mbarrier, or a barrier of the block.'
+    'Wait until the tensor cores or TMA have read the element (wgmma.wait_group, cp.async.bulk.wait_group.read, or '
+    'the mbarrier that a tcgen05.commit signals), then signal the thread that writes it: with an mbarrier or a '
+    'block-wide barrier.'
 )
 _DIVISION_OVERFLOW = 'integer overflow in a division: the smallest integer of its type is divided by -1'
 _CHECK_DIVISOR = 'This is undefined behaviour: test for a divisor of -1 first, or divide in a wider type.'
-_TRAP_CAUSES = 'It executed a trap, or reached code that the compiler considers unreachable.'
+_TRAP_CAUSES = 'The kernel executed a trap instruction, or reached code that the compiler considers unreachable.'
 _MBARRIER_PHASE = 'at the mbarrier {mbarrier}, whose phase {phase}'
 _ARRIVE_THEN_WAIT = 'Use barrier.cluster.arrive and barrier.cluster.wait in pairs.'
 _SET_ARRIVAL_COUNT = 'Pass the number of arrivals per phase to mbarrier.init.'
@@ -112,7 +112,7 @@ WORDS = {
     # Programs of Triton: blocks of lanes, and pointers
     ('memcheck', 'outside_program'): Words(
         _OUT_OF_BOUNDS + '{more}',
-        'The block has more lanes than elements remain: give the access a mask, as in `mask=offsets < n`.',
+        'The block extends past the end of the array: give the access a mask, as in `mask=offsets < n`.',
     ),
     ('memcheck', 'outside_single'): Words(
         _OUT_OF_BOUNDS + '{more}',
@@ -138,7 +138,7 @@ WORDS = {
     ),
     ('memcheck', 'null_pointer'): Words(
         '{access} through an invalid pointer, {address:#x}: no array is stored there',
-        'Check that the pointer was set, and that the argument is not None.',
+        'Check that the pointer was set, and that no argument is None.',
     ),
     ('memcheck', 'foreign_pointer'): Words(
         '{access} through an invalid pointer, {address:#x}: the address is neither in an array of the launch nor in a '
@@ -170,7 +170,7 @@ WORDS = {
         'invalid {access} at {address:#x}: the address is not in any array', _CHECK_POINTER
     ),
     ('memcheck', 'freed'): Words(
-        'use after free: {access_to} {array}, which has been freed', 'Free it after its last use.'
+        'use after free: {access_to} {array}, which has been freed', 'Free memory only after its last use.'
     ),
     ('memcheck', 'not_allocated'): Words(
         'invalid free({address:#x}): malloc did not return this address, or it has already been freed'
@@ -187,7 +187,7 @@ WORDS = {
             python='write to {element}, but arrays captured from outside a kernel are read-only',
             cuda='write to {element}, which is __constant__',
         ),
-        dict(python='Pass it as an argument.', cuda='Fill it from the host with cudaMemcpyToSymbol.'),
+        dict(python='Pass the array as an argument.', cuda='Set the variable from the host with cudaMemcpyToSymbol.'),
     ),
     ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _COPY_TO_GPU),
     ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _COPY_TO_GPU),
@@ -199,11 +199,11 @@ WORDS = {
     ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _COPY_TO_HOST),
     ('memcheck', 'host_reads_symbol'): Words(
         'host code reads {array}, which is a device variable',
-        'Copy it: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
+        'Copy its value: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
     ),
     ('memcheck', 'host_writes_symbol'): Words(
         'host code writes {array}, which is a device variable',
-        'Copy to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
+        'Copy a value to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
     ),
     ('memcheck', 'host_symbol'): Words(
         'a kernel uses an address of {array} that was taken in host code: it is not the address on the GPU',
@@ -236,7 +236,7 @@ WORDS = {
     ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which has been freed', _RUN_WITH_CHECKS),
     ('memcheck', 'fault_null'): Words('{access} through a null pointer', _CHECK_ALLOCATION),
     ('memcheck', 'fault_address'): Words(
-        'invalid {access} at {address:#x}: the address is not device memory', _CHECK_POINTER
+        'invalid {access} at {address:#x}: the address is not in device memory', _CHECK_POINTER
     ),
     # Misaligned addresses
     ('memcheck', 'misaligned'): Words(
@@ -274,7 +274,7 @@ WORDS = {
     ('racecheck', 'lanes_update'): Words(
         'data race (read-modify-write) on {element}: several lanes of one program update it, and all updates but one '
         'are lost',
-        'Update it in one step: tl.atomic_add or another atomic.',
+        'Update the element in one step: tl.atomic_add or another atomic.',
     ),
     ('racecheck', 'lanes'): Words(
         'data race (write after write) on {element}: several lanes of one store write different values to it',
@@ -287,7 +287,8 @@ WORDS = {
     ('initcheck', 'undefined_decision'): Words(_UNDEFINED_LANES.format('a branch or a mask', '')),
     ('initcheck', 'unwritten_program'): Words(
         _UNINITIALIZED,
-        'An array that holds only NaN at the launch counts as uninitialized: create it with torch.zeros, for example.',
+        'An array that holds only NaN at the launch counts as uninitialized: create the array with torch.zeros, for '
+        'example.',
     ),
     ('racecheck', 'race'): Words(
         _RACE + ': no barrier between the two accesses',
@@ -319,7 +320,7 @@ WORDS = {
         'system scope in both kernels: __threadfence_system(), .sys, thread_scope_system.',
     ),
     ('racecheck', 'atomic_of_device'): Words(
-        _RACE + ': two devices access it, and the scope of an atomic is one device',
+        _RACE + ': two devices access it, but an atomic has device scope',
         'Use system scope across devices: atomicAdd_system instead of atomicAdd, .sys instead of .gpu, '
         'thread_scope_system instead of thread_scope_device.',
     ),
@@ -334,7 +335,7 @@ WORDS = {
         'Use atomicAdd or another atomic; for a flag, a __threadfence() before the write and one after the read.',
     ),
     ('racecheck', 'atomic_of_block'): Words(
-        _RACE + ': two blocks access it, and the scope of an atomic is one block',
+        _RACE + ': two blocks access it, but an atomic has block scope',
         'Use device scope across blocks: atomicAdd instead of atomicAdd_block, thread_scope_device instead of '
         'thread_scope_block.',
     ),
@@ -348,11 +349,11 @@ WORDS = {
         ),
     ),
     ('racecheck', 'fence_of_block'): Words(
-        _RACE + ': two blocks access it, and the scope of the fence in between is one block',
+        _RACE + ': two blocks access it, but the fence between the accesses has block scope',
         dict(
             python='Across blocks, use cuda.threadfence() instead of cuda.threadfence_block().',
-            cuda='Across blocks, use __threadfence() instead of __threadfence_block(), '
-            'thread_scope_device instead of thread_scope_block.',
+            cuda='Across blocks, use __threadfence() instead of __threadfence_block(), or thread_scope_device instead '
+            'of thread_scope_block.',
         ),
     ),
     # Two operations of a program: launches, copies and accesses by the host; `first` and `second` are phrases
@@ -383,13 +384,13 @@ WORDS = {
     # A thread and an asynchronous copy; `whose` is a phrase
     ('racecheck', 'copy_not_waited_for'): Words(
         _COPY_IN_FLIGHT,
-        'Wait for it in the thread that copies (cp.async.wait_group, __pipeline_wait_prior), then call '
+        'Wait for the copy in the thread that issued it (cp.async.wait_group, __pipeline_wait_prior), then call '
         '__syncthreads() for the others.',
     ),
     ('racecheck', 'copy_not_committed'): Words(
         _COPY_IN_FLIGHT,
-        'Commit it in the thread that copies (cp.async.commit_group, __pipeline_commit), wait for the group, then '
-        'call __syncthreads() for the others.',
+        'Commit the copy in the thread that issued it (cp.async.commit_group, __pipeline_commit), wait for the group, '
+        'then call __syncthreads() for the others.',
     ),
     # A thread and an engine (TMA, or the tensor cores); `first` and `second` are phrases
     ('racecheck', 'bulk_in_flight'): Words(
@@ -433,7 +434,7 @@ WORDS = {
     ),
     ('racecheck', 'mma_not_awaited'): Words(
         'the block ends while the tensor cores may still execute this instruction',
-        'Issue tcgen05.commit, then wait at its mbarrier before the block ends.',
+        'Issue tcgen05.commit, then wait on its mbarrier before the block ends.',
     ),
     ('racecheck', 'store_not_awaited'): Words(
         'the thread ends while its bulk copy may still read shared memory',
@@ -457,9 +458,9 @@ WORDS = {
     ),
     ('fencecheck', 'tensor_no_fence'): Words(
         'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
-        'Fence tensor memory on both sides of a synchronization: tcgen05.fence::before_thread_sync, the barrier, '
-        'tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. The PTX specification requires the '
-        'fences; public programs omit some of them.',
+        'Put fences around the synchronization: tcgen05.fence::before_thread_sync, the barrier, '
+        'tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. The PTX specification requires '
+        'the fences; public programs omit some of them.',
     ),
     ('fencecheck', 'tensor_load_not_awaited'): Words(
         'tcgen05.dealloc frees tensor memory (lane {lane}, column {column}) that a tcgen05.ld reads, with no '
@@ -470,8 +471,8 @@ WORDS = {
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
         "a block accesses another block's shared memory, but that block may not have started",
-        "Call cluster.sync(), in PTX barrier.cluster.arrive and .wait, before the first use of another block's shared "
-        'memory.',
+        'Call cluster.sync() (in PTX, barrier.cluster.arrive and barrier.cluster.wait) before the first use of '
+        "another block's shared memory.",
     ),
     ('memcheck', 'block_may_end'): Words(
         "a block accesses another block's shared memory, but that block may exit first", _KEEP_BLOCK_ALIVE
@@ -509,8 +510,8 @@ WORDS = {
     ),
     ('memcheck', 'no_tensor_map'): Words(
         'the address passed as a tensor map is not the address of one',
-        'Create it on the host with tensor_map(x, box), declare the parameter of the kernel as '
-        '`const __grid_constant__ TensorMap`, and pass its address.',
+        'Create the tensor map on the host with tensor_map(x, box), declare the parameter of the kernel as `const '
+        '__grid_constant__ TensorMap`, and pass its address.',
     ),
     ('memcheck', 'coordinates'): Words(
         '{operation} has {given} coordinates, but the tensor map has {axes} axes',
@@ -542,8 +543,8 @@ WORDS = {
     ),
     # Tensor memory and the descriptors of tcgen05
     ('memcheck', 'tensor_columns'): Words(
-        '{operation} of {columns} columns: the number must be a power of two from 32 to 512',
-        'Round it up: 32, 64, 128, 256 or 512.',
+        '{operation} of {columns} columns: the number of columns must be a power of two from 32 to 512',
+        'Round up to 32, 64, 128, 256 or 512.',
     ),
     ('memcheck', 'tensor_outside'): Words(
         '{operation} accesses lane {lane}, column {column} of tensor memory, which is not allocated',
@@ -552,12 +553,12 @@ WORDS = {
     ),
     ('memcheck', 'tensor_freed'): Words(
         '{operation} accesses column {column} of tensor memory after it was freed',
-        'Free it (tcgen05.dealloc) after the last use: put a block-wide barrier in between.',
+        'Free the columns (tcgen05.dealloc) after their last use, with a block-wide barrier in between.',
     ),
     ('memcheck', 'tensor_freed_twice'): Words(
-        'tcgen05.dealloc of {columns} columns from column {column} on: this is not an allocation, or it was already '
-        'freed',
-        'Pass the address that tcgen05.alloc has stored, and the same number of columns, in one warp.',
+        'tcgen05.dealloc of {columns} columns from column {column} on: these columns are not an allocation, or were '
+        'already freed',
+        'Pass the address that tcgen05.alloc stored, and the same number of columns, in one warp.',
     ),
     ('memcheck', 'tensor_leak'): Words(
         'the block ends without freeing {columns} columns of tensor memory',
@@ -621,7 +622,7 @@ WORDS = {
         ),
     ),
     ('initcheck', 'unwritten_local'): Words(
-        _UNINITIALIZED, 'Local memory starts with arbitrary values: write it first.'
+        _UNINITIALIZED, 'Local memory starts with arbitrary values: write the element before it is read.'
     ),
     ('initcheck', 'tensor_unwritten'): Words(
         'uninitialized read of tensor memory: lane {lane}, column {column}',
@@ -630,7 +631,8 @@ WORDS = {
     ),
     ('initcheck', 'unwritten_for_engine'): Words(
         _UNINITIALIZED + ' by the tensor cores or TMA',
-        'If a bulk copy fills it: wait on its mbarrier first, and expect all its bytes there (expect_tx).',
+        'If a bulk copy writes the element, first wait on the mbarrier of the copy, and expect all bytes of the copy '
+        'there (expect_tx).',
     ),
     ('initcheck', 'unassigned'): Words(
         'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: this '
@@ -677,7 +679,7 @@ WORDS = {
     ),
     ('synccheck', 'no_mbarrier'): Words(
         '{operation} at an address that is not an initialized mbarrier',
-        'Initialize it in one thread: mbarrier.init, then fence.mbarrier_init, then a block-wide barrier '
+        'Initialize the mbarrier in one thread: mbarrier.init, then fence.mbarrier_init, then a block-wide barrier '
         '(cluster-wide, if other blocks use it).',
     ),
     ('synccheck', 'mbarrier_count'): Words(
@@ -710,8 +712,8 @@ WORDS = {
         'Include all participating lanes in the mask: {full_mask:#x} for the whole warp, -1 for a warp of any width.',
     ),
     ('synccheck', 'lane_in_other_branch'): Words(
-        '{operation} waits for lane {lane} of the warp, which is in its mask but in another branch',
-        'Include only the lanes that reach it in the mask, or call it before the branch.',
+        '{operation} waits for lane {lane} of the warp, which is in the mask but in another branch',
+        'Include in the mask only the lanes that reach the operation, or move the operation before the branch.',
     ),
     ('synccheck', 'source_lane'): Words(
         'a shuffle reads from lane {lane}, which does not execute it',
@@ -741,7 +743,7 @@ WORDS = {
     ('synccheck', 'warp_diverged'): Words(
         '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
         '{state}',
-        'Move it out of branches that depend on the lane, and make the block size a multiple of 32.',
+        'Move the operation out of branches that depend on the lane, and make the block size a multiple of 32.',
     ),
     ('synccheck', 'different_descriptors'): Words(
         'wgmma.mma_async: the lanes of a warp pass different descriptors',
@@ -759,7 +761,9 @@ WORDS = {
         '{kernel}[...] takes grid and block, optionally followed by stream and bytes of shared memory: '
         'expected two to four values, got {given}'
     ),
-    ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), not {given}'),
+    ('launch', 'arguments'): Words(
+        'wrong number of arguments for {kernel}({parameters}): expected {count}, got {given}'
+    ),
     ('launch', 'sizes'): Words('{kernel}: {why}'),
     ('launch', 'empty'): Words(
         'the grid is {grid} and the block is {block}, but every size must be at least 1',
@@ -777,7 +781,7 @@ WORDS = {
         'a grid of {grid} blocks cannot be divided into clusters of {cluster} blocks: a cluster has at most {limit} '
         'blocks, and the grid size must be a multiple of the cluster size along each axis',
         'Round the grid up, and let surplus blocks do nothing. Clusters of 16 blocks are possible after '
-        'cudaFuncSetAttribute of cudaFuncAttributeNonPortableClusterSizeAllowed, or in Python after '
+        'cudaFuncSetAttribute with cudaFuncAttributeNonPortableClusterSizeAllowed, or in Python after '
         'kernel.allow_large_clusters().',
     ),
     ('launch', 'shared_number'): Words(
@@ -810,12 +814,12 @@ WORDS = {
         _USE_SMALLER_TILE,
     ),
     ('launch', 'static_size'): Words(
-        "the block's shared arrays exceed the shared memory of a block",
-        'A block has 48 KB of static shared memory: use smaller arrays, or dynamic shared memory for up to 227 KB.',
+        "the kernel's static shared memory exceeds the limit per block",
+        'The limit is 48 KB: use smaller arrays, or dynamic shared memory, of which a block can have up to 227 KB.',
     ),
     ('launch', 'not_launched'): Words(
         '{kernel} is a kernel, but host code calls it like a function',
-        'Launch it with a number of blocks and of threads: {kernel}<<<blocks, threads>>>(...).',
+        'Launch it with an execution configuration: {kernel}<<<blocks, threads>>>(...).',
     ),
     ('launch', 'stream_of_other_device'): Words(
         'a kernel is launched on device {device} in a stream of device {owner}',
@@ -830,24 +834,28 @@ WORDS = {
     ('launch', 'out_of_memory'): Words(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
-        'By default the device has as much memory as this machine has free; with checks, each byte requires eleven '
-        'bytes of it. Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or cpp.options(memory=...).',
+        'By default the device has as much memory as this machine has free; with checks, each byte of device memory '
+        'takes eleven bytes of host memory. Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or '
+        'cpp.options(memory=...).',
     ),
     ('launch', 'tuned'): Words(
         '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and '
         'each run changes {array} again: on a GPU the first launch gives a wrong result',
         "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
     ),
-    ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
+    ('launch', 'program_arguments'): Words('{problem}', 'The kernel takes {signature}.'),
     ('launch', 'program_grid'): Words(
         'the grid must be one to three integers, or a function of the meta-parameters that returns them; got {given}',
         'Pass (triton.cdiv(n, BLOCK),), for example.',
     ),
     # A kernel that ends early
-    ('assert', 'static'): Words('tl.static_assert failed: {message}', 'It is evaluated when the kernel is compiled.'),
+    ('assert', 'static'): Words(
+        'tl.static_assert failed: {message}', 'The condition is evaluated when the kernel is compiled.'
+    ),
     ('assert', 'multiple'): Words(
         'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
-        'The compiler relies on it and reads several elements at once: pass a divisor of the value in every program.',
+        'The compiler relies on this promise to vectorize accesses: pass a number that divides the value in every '
+        'program.',
     ),
     ('assert', 'device'): Words('tl.device_assert failed: {message}'),
     ('assert', 'fails'): Words(dict(python='assertion failed', cuda='assertion `{expression}` failed')),
@@ -882,14 +890,14 @@ WORDS = {
     ),
     ('crash', 'exits'): Words(
         'exit({status}) was called',
-        'It would also end the Python process: report the error with TORCH_CHECK(false, "message").',
+        'exit() would also end the Python process: report the error with TORCH_CHECK(false, "message").',
     ),
     ('crash', 'exits_in_kernel'): Words(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
     ),
     ('crash', 'host_called'): Words(
         '{function} is a __host__ function, and a kernel called it',
-        'It does not exist on a GPU: call it in host code, and pass its result to the kernel.',
+        'A host function does not exist on a GPU: call it in host code, and pass its result to the kernel.',
     ),
     ('crash', 'host_memory'): Words(
         'host code accessed memory that it does not own',
@@ -899,7 +907,7 @@ WORDS = {
     ('crash', 'host_division_overflows'): Words(f'in host code: {_DIVISION_OVERFLOW}', _CHECK_DIVISOR),
     ('crash', 'host'): Words(
         'host code crashed',
-        'It called std::terminate (an exception that nothing catches, a thread that is not joined), freed memory '
+        'The code called std::terminate (an uncaught exception, or a std::thread that is not joined), freed memory '
         'twice, or reached code that the compiler considers unreachable.',
     ),
     ('crash', 'cluster_variable'): Words(
@@ -915,13 +923,13 @@ WORDS = {
     ),
     ('crash', 'shifted_too_far'): Words(
         'line {line} of {kernel}: undefined behaviour: a {bits}-bit integer is shifted by {distance}',
-        'A GPU gives 0, or -1 for a negative integer that is shifted right, and this machine may give another result. '
-        'Shift by {max_distance} at most.',
+        'A GPU gives 0, or -1 if a negative integer is shifted right; this machine may give a different result. Shift '
+        'by at most {max_distance}.',
     ),
     ('crash', 'does_not_fit'): Words(
         'line {line} of {kernel}: undefined behaviour: {value} does not fit into {type}',
-        'A GPU may give another result than this machine. Check the range first, or use an intrinsic such as '
-        '__float2int_rz, which saturates and gives 0 for a NaN.',
+        'A GPU may give a different result. Check the range first, or use an intrinsic such as __float2int_rz, which '
+        'saturates and gives 0 for a NaN.',
     ),
     ('crash', 'no_stack'): Words(
         'out of memory: a stack for another thread cannot be allocated',
@@ -930,10 +938,10 @@ WORDS = {
     ('timeout', 'time_limit'): Words(
         'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
         dict(
-            python='If it is only slow, raise the limit: with sim.options(seconds=...): ...',
-            triton='If it is only slow, raise the limit: with tile.options(seconds=...): ...',
-            cuda='If it is only slow, raise the limit: cpp.options(seconds=...). A loop that waits for another thread '
-            'must read a volatile or an atomic variable, and with checks=False an atomic one.',
+            python='If the kernel is only slow, raise the limit: with sim.options(seconds=...): ...',
+            triton='If the kernel is only slow, raise the limit: with tile.options(seconds=...): ...',
+            cuda='If the kernel is only slow, raise the limit: cpp.options(seconds=...). A loop that waits for '
+            'another thread must read a volatile or an atomic variable, and with checks=False an atomic one.',
         ),
     ),
 }
