@@ -622,7 +622,7 @@ REFUSED = {
     'x = tl.arange(8, 8)': 'BLOCK//G',
     'x = tl.arange(8, 0)': 'tl.arange(8, 0)',
     'x = tl.arange(0, 6)': 'triton.next_power_of_2(n)',
-    'x = 1 < 2 < 3': 'chains two comparisons',
+    'x = 1 < 2 < 3': '(a < b < c)',
     'f = lambda x: x': 'a kernel cannot use lambda',
     'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned only in one branch',
     'x = tl.load(out_ptr, other=0.)': '`other` requires `mask`',

@@ -91,8 +91,8 @@ def _replace(src, replacements, owner):
             starts = _lines_of(src, old)
             lines = f'line {starts[0]}' if len(set(starts)) == 1 else f'lines {", ".join(map(str, starts))}'
             raise ChangeError(
-                f'{owner} has {_abbreviate(old)} {num_matches} times, in {lines}: '
-                'pass a longer part of the line, so that it matches once'
+                f'{owner} contains {_abbreviate(old)} {num_matches} times, in {lines}: '
+                'pass a longer part of the line, which occurs only once'
             )
         if not num_matches:
             raise ChangeError(_missing_message(owner, src, old))
@@ -308,7 +308,7 @@ def _keys(variants, sources):
         raise ValueError(f'sources= names {", ".join(unknown_names)}, but the variants are: {", ".join(variants)}')
     if names_without_source := [k for k, fn in variants.items() if k not in sources and hasattr(fn, '__code__')]:
         raise ValueError(
-            f'sources= has no entry for {", ".join(names_without_source)}: pass its kernel, its code or its parameters'
+            f'sources= has no entry for {", ".join(names_without_source)}: pass the kernel, its code or its parameters'
         )
     return {k: key(k, code_of(sources.get(k))) for k in variants}
 

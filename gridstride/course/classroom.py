@@ -93,7 +93,7 @@ def write_student_editions(
     `ValueError` if the folder is that of the course's lessons"""
     folder = Path(folder)
     if folder.resolve() == Path(nbs).resolve():
-        raise ValueError(f"{folder} has the course's own lessons: choose another folder with --to")
+        raise ValueError(f"{folder} contains the course's own lessons: choose another folder with --to")
     paths = pick(chosen, nbs)
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in paths:

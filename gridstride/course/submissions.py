@@ -127,7 +127,7 @@ def _verdict(process, name, seconds):
     secret = secrets.token_hex(16)
     reply = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
     if reply.get('secret') != secret or reply.get('name') != name:
-        raise wire.ProcessEnded('type', 'it forged a verdict')
+        raise wire.ProcessEnded('type', 'the submission forged a verdict')
     return reply.get('solved') is True, str(reply.get('why'))
 
 

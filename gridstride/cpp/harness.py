@@ -100,7 +100,7 @@ def make_arguments(
     "Return an argument per parameter; raises `ArgumentError` for a value that does not fit its parameter"
     if unknown := values.keys() - {p.name for p in params}:
         names = ', '.join(p.name for p in params)
-        raise ArgumentError(f'there is no parameter {min(unknown)}: the parameters are {names}')
+        raise ArgumentError(f'there is no parameter {min(unknown)}; available: {names}')
     rng = np.random.default_rng(seed)
     arguments = []
     for p in params:

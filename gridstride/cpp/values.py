@@ -42,7 +42,7 @@ def _device_words(device):
     "Return (type code, index) of a torch device"
     if device.type not in _DEVICES:
         problem = f'a tensor on {device.type!r} cannot be passed to C++'
-        raise TypeError(f'{problem}: only those on the CPU and on CUDA devices')
+        raise TypeError(f'{problem}: only tensors on the CPU and on CUDA devices can')
     return _DEVICES[device.type], -1 if device.index is None else device.index
 
 

@@ -48,7 +48,9 @@ def _import_line(name, module):
     "Return the statement that imports a module under this name"
     statement = _LEADERBOARD_IMPORTS.get(module.__name__, f'import {module.__name__}')
     if module.__name__.split('.')[0] == _PACKAGE and module.__name__ not in _LEADERBOARD_IMPORTS:
-        raise FormError(f'it uses {module.__name__} as {name}, which a leaderboard does not have: use torch instead')
+        raise FormError(
+            f'the submission uses {module.__name__} as {name}, which leaderboards do not have: use torch instead'
+        )
     return statement if statement.split()[-1] == name else f'{statement} as {name}'
 
 
@@ -125,7 +127,9 @@ def _rung_code(name, rung):
             for launches, grid in zip(calls, tile_grids, strict=True)
         )
     ):
-        raise FormError(f'{name}: only float32 rungs with one block per tile and static shared memory can be written')
+        raise FormError(
+            f'{name}: only float32 rungs with one block per tile and static shared memory can be written to a file'
+        )
     signature = f'torch::Tensor {name}(torch::Tensor m, torch::Tensor n)'
     threads = ', '.join(map(str, rung.threads))
     src = f'''{rung.src}

@@ -73,7 +73,9 @@ def _sort_or_compact(name, x, *others):
     if not x.is_cuda:
         raise Unavailable(f'CUB runs on an NVIDIA GPU, but x is on {x.device}')
     if x.element_size() != 4 or not x.is_contiguous() or not 0 < x.numel() < 2**31:
-        raise ValueError(f'x must be a contiguous, non-empty tensor of 32-bit words; got {x.dtype}, {tuple(x.shape)}')
+        raise ValueError(
+            f'x must be a contiguous, non-empty tensor of 32-bit elements; got {x.dtype}, {tuple(x.shape)}'
+        )
     major, minor = torch.cuda.get_device_capability(x.device)
     function = getattr(_ordering_library(f'sm_{major}{minor}'), name)
     stream, size = torch.cuda.current_stream(x.device).cuda_stream, ctypes.c_size_t()

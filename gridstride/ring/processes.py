@@ -369,7 +369,9 @@ def launch(
         raise ValueError(f'launch: ranks is {ranks!r}; expected an integer of at least 1')
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
     if backend == 'nccl' and torch.cuda.device_count() < ranks:
-        raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; pass backend='gloo', or fewer ranks")
+        raise ValueError(
+            f"launch: backend='nccl' needs {ranks} GPUs, one per rank; pass backend='gloo', or fewer ranks"
+        )
     payload = _pickle((fn, args, kwargs, _source_of(fn)))
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
     context, processes = _process_context(), []

@@ -23,7 +23,7 @@ class _Gpus:
 
     def __getitem__(self, rank):
         if not 0 <= rank < self.count:
-            raise IndexError(f'device {rank} is out of range: there are {self.count}')
+            raise IndexError(f'device {rank} is out of range: there are {self.count} devices')
         return torch.cuda.device(rank)
 
     def symmetric(self, shape, dtype=torch.float32, name=''):  # emulated devices use the name in findings

@@ -102,7 +102,7 @@ def apply_to_arrays(ctx, active, ufunc, args, site):
     *inputs, target = args
     if len(inputs) != ufunc.nin or not isinstance(target, View) or any(np.ndim(size) for size in target.shape):
         raise ctx.unsupported_error(
-            site, active, f'np.{ufunc.__name__} of arrays requires an array for the result', 'Loop over the elements.'
+            site, active, f'np.{ufunc.__name__} of arrays requires an output array', 'Loop over the elements.'
         )
     for index in np.ndindex(*map(int, target.shape)):
         values = [load(ctx, active, x, _element_index(x, index), site) if isinstance(x, View) else x for x in inputs]

@@ -93,7 +93,7 @@ def _flat_memory(array, name):
 def _flat_tensor_memory(array, name):
     "Implement `_flat_memory` for a torch tensor; raises `WrongArgument` if kernels do not support it"
     if array.device.type != 'cpu':
-        raise WrongArgument(f'{name} is on {array.device}: kernels run checked on the CPU; pass {name}.cpu()')
+        raise WrongArgument(f'{name} is on {array.device}: checked kernels run on the CPU; pass {name}.cpu()')
     array = array.detach()
     if array.layout is not sys.modules['torch'].strided:
         raise WrongArgument(f'{name} is sparse, not strided; pass {name}.to_dense()')

@@ -85,7 +85,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node):
         if len(node.targets) > 1:
-            raise _CompileError('a = b = ... assigns one value to two names', 'Write two assignments.', node.lineno)
+            raise _CompileError(
+                'a kernel cannot assign one value to two names (a = b = ...)', 'Write two assignments.', node.lineno
+            )
         _check_target(node.targets[0])
         self.assigned_names |= _assigned_names([node])
         is_ignored = _is_atomic(node.value) and not _assigned_names([node]) & self.names_read
@@ -134,7 +136,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         if len(node.ops) > 1:
-            raise _CompileError('a < b < c chains two comparisons', 'Write (a < b) & (b < c).', node.lineno)
+            raise _CompileError(
+                'a kernel cannot chain comparisons (a < b < c)', 'Write (a < b) & (b < c).', node.lineno
+            )
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
             raise _CompileError(
                 'a kernel cannot use `in`', 'Compare with each element, and combine the results with |.', node.lineno
@@ -200,7 +204,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_ListComp(self, node):
         if any(isinstance(generator.iter, ast.Call) for generator in node.generators):
-            raise _CompileError('a list comprehension calls range', 'Write out a tuple, or use tl.join.', node.lineno)
+            raise _CompileError(
+                'a list comprehension cannot iterate over the result of a call, such as range(n)',
+                'Write out a tuple, or use tl.join.',
+                node.lineno,
+            )
         return self.generic_visit(node)
 
     def visit_Assert(self, node):

@@ -84,7 +84,7 @@ class Trace:
             if access['array'] == array and access['verb'] == verb and len(access['shape']) == 2
         ]
         if not tile_accesses:
-            raise ValueError(f'the trace has no access {verb!r} of an array {array!r} with two axes')
+            raise ValueError(f'the trace has no {verb!r} access to an array {array!r} with two axes')
         columns = tile_accesses[0]['shape'][1]
         boxes = [(access['at'] // columns, access['at'] % columns) for access in tile_accesses if len(access['at'])]
         tile_size = [max(int(np.ptp(box[axis])) + 1 for box in boxes) for axis in (0, 1)]

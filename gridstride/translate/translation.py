@@ -85,8 +85,8 @@ def _require_like_example(name, expected, argument):
         raise TypeError(f'{name} was translated as {format_type(expected)}; got {format_type(actual)}')
     has_extra_stride = any(a and not e for a, e in zip(actual.takes_stride, expected.takes_stride))
     if has_extra_stride or actual.has_negative_stride and not expected.has_negative_stride:
-        hint = 'translate with this array, or give a contiguous copy'
-        raise TypeError(f'{name} has another layout than the example; {hint}')
+        hint = 'translate with this array, or pass a contiguous copy'
+        raise TypeError(f'{name} has a layout that differs from that of the example; {hint}')
 
 
 def _require_number_like_example(name, expected, argument):
@@ -97,7 +97,7 @@ def _require_number_like_example(name, expected, argument):
         return
     if isinstance(argument, (float, np.floating)):
         hint = 'translate again with a float, or pass an integer'
-        raise TypeError(f'{name} must be an integer, as in the example, but got {argument!r}; {hint}')
+        raise TypeError(f'{name} must be an integer; got {argument!r}; {hint}')
     low, high = (-INT_LIMIT, INT_LIMIT) if expected.dtype == 'int' else dtype_interval(expected.dtype)
     if not low <= int(argument) <= high:
         accepted = f'this translation takes values of type {expected.dtype} from {low} to {high}'

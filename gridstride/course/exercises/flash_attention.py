@@ -196,7 +196,7 @@ def _(fn, rng, n, window, BM, BN, scale, score_drop):
     if count_reads(t, 'k') > max_reads:
         raise AssertionError(
             f'{count_reads(t, "k")} elements of k are read, but the tiles with a key to which a row attends have '
-            f'{max_reads}: load only those'
+            f'{max_reads}: load only those tiles'
         )
 
 

@@ -260,9 +260,8 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
     best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide))
     if num_loads > 1.03 * best:
         raise AssertionError(
-            f'{case}: the order loads {num_loads} rows and columns, and the best bands {best}: '
-            f'{num_loads / best:.2f} times '
-            'as many, but at most 1.03 is allowed'
+            f'{case}: this order loads {num_loads} rows and columns, {num_loads / best:.2f} times as many as the '
+            f'best bands, which load {best}; at most 1.03 times as many are allowed'
         )
 
 

@@ -80,10 +80,10 @@ def _(fn, rng, k, n, size, gbs, tflops):
     except ZeroDivisionError as e:
         if max_intensity != ridge:
             raise
-        raise AssertionError(f'{reason}: return None; the function divided by zero') from e
+        raise AssertionError(f'{reason}: the function must return None; it raised ZeroDivisionError') from e
     if max_intensity <= ridge:
         if result is not None:
-            raise AssertionError(f'{reason}: return None; got {result!r}')
+            raise AssertionError(f'{reason}: the function must return None; got {result!r}')
         return
     result = integer(result)
     are_compute_bound = (

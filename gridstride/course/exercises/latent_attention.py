@@ -257,11 +257,11 @@ def _(fn, rng, pages, sms, fixed):
             f'page {pages[i][1]} of sequence {pages[i][0]}' if i < len(pages) else 'nothing'
             for pages in (expected_pages, actual_pages)
         )
-        raise AssertionError(f'take all pages in order: after {i} of them, {next_} is next; got {actual_page}')
+        raise AssertionError(f'assign all pages in order: after the first {i}, expected {next_}; got {actual_page}')
     costs = [cost_of_pieces(assignment, fixed) for assignment in result]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
-        raise AssertionError(f'SM {sm} has {result[sm]}, which costs {costs[sm]}; every SM can stay within {budget}')
+        raise AssertionError(f'SM {sm} gets {result[sm]}, at a cost of {costs[sm]}; no SM needs more than {budget}')
 
 
 def expected_merge(outs, lses):

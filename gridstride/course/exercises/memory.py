@@ -124,7 +124,7 @@ def _(fn, rng, h, w):
     tile = Swizzle(*result).compose(Layout.row_major(h, w))
     swizzle = f'Swizzle({", ".join(map(str, result))})'
     if sorted(tile.offsets().ravel()) != list(range(h * w)):
-        raise AssertionError(f'{swizzle} leaves the {h * w} elements of the tile')
+        raise AssertionError(f'{swizzle} maps an element outside the tile of {h * w} elements')
     for along in ('row', 'column'):
         if n := walk(tile, along).conflicts:
             raise AssertionError(

@@ -162,7 +162,7 @@ def _(fn, rng, h, kind):
         kept = kept_magnitude(w[:, list(result)])
         best = best_kept_magnitude(w)
         if kept < best * (1 - 1e-12):
-            raise AssertionError(f'this order keeps a magnitude of {kept:.6g}; the best one keeps {best:.6g}')
+            raise AssertionError(f'this order keeps a total magnitude of {kept:.6g}; the best one keeps {best:.6g}')
 
 
 def valid_masks():

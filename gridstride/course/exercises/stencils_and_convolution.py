@@ -53,7 +53,7 @@ def _(fn, rng, n, taps):
     allowed = n + blocks * (taps - 1)
     if n > 2 * taps and (loads := _loads_of(t, n)) > allowed:
         raise AssertionError(
-            f'{loads} loads of x by {blocks} blocks; with each element once per block there are at most {allowed}: '
+            f'{loads} loads of x by {blocks} blocks; loading each element once per block takes at most {allowed}: '
             'copy the elements and their halo to shared memory first'
         )
 
@@ -202,7 +202,7 @@ def _(fn, rng, h, w):
     allowed = h * (w + 2 * (blocks - 1))
     if (loads := _loads_of(t, h * w)) > allowed:
         raise AssertionError(
-            f'{loads} loads of u; with each cell once per block there are at most {allowed}: keep the cells above, at '
+            f'{loads} loads of u; loading each cell once per block takes at most {allowed}: keep the cells above, at '
             "and below a thread's cell in registers, and get its left and right neighbours from shared memory"
         )
 
@@ -244,7 +244,7 @@ def _(fn, rng, n, m, distinct):
         raise AssertionError(f'{writes} stores to global memory: only the result goes to out[0], once')
     shapes = {a['array']: a['shape'] for a in t.accesses if a['space'] == 'shared'}
     if (used := 4 * sum(math.prod(shape) for shape in shapes.values())) > MAX_SHARED:
-        raise AssertionError(f'{used} bytes of shared memory: three diagonals of 128 integers have 1536')
+        raise AssertionError(f'{used} bytes of shared memory are used; three diagonals of 128 integers need only 1536')
     allowed = 2 * (n + m + 1) * cdiv(max(n, m) + 1, 32) + 16  # twice what three diagonals need
     if (requests := t.stats.shared_store_requests) > allowed:
         raise AssertionError(

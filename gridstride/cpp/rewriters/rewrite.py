@@ -67,7 +67,7 @@ def _reject_surrogates(src):
         src.encode()
     except UnicodeEncodeError as e:
         message = f'{src[e.start]!a} is half of a character (a surrogate), which a source file cannot contain'
-        raise error_at(WrongSource, f'{message}: decode the text as UTF-8', src, e.start) from None
+        raise error_at(WrongSource, f'{message}: pass a string that was decoded as UTF-8', src, e.start) from None
 
 
 _LINE_NUMBER = re.compile(r'#\s*(?:line\b|\d)')

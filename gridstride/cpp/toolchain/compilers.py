@@ -45,7 +45,7 @@ def _for_cpp(name):
     cpp_name = m[1] + _C_TO_CPP[m[2]] + m[3]
     if not shutil.which(cpp_name):
         problem = f'{name} (from the variable CXX) is a C compiler, and {cpp_name} was not found'
-        raise CompilerMissing(f'{problem}: let CXX name a C++ compiler, such as g++ or clang++')
+        raise CompilerMissing(f'{problem}: set CXX to a C++ compiler, such as g++ or clang++')
     return cpp_name
 
 

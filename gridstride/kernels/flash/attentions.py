@@ -105,7 +105,9 @@ def check_qkv(q, k, v):
                 f'attention: {name} is {tensor.dtype} on {tensor.device}, and q is {q_type}: use {name}.to(q)'
             )
     if k.shape != v.shape:
-        raise ValueError(f'attention: k has shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
+        raise ValueError(
+            f'attention: k has shape {tuple(k.shape)} and v {tuple(v.shape)}; the two shapes must be the same'
+        )
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(
             f'attention: q has shape {tuple(q.shape)} and k {tuple(k.shape)}; batch and dim must be the same'

@@ -66,7 +66,7 @@ def loaded_library_path(maps: str) -> str:  # maps: the contents of /proc/self/m
     "Return the path of the cublasLt that a process has loaded; raises `Unavailable` if it has loaded none"
     match = re.search(r'/\S*libcublasLt\.so\S*', maps)
     if not match:
-        raise Unavailable('cublasLt is not loaded: it comes with a torch for CUDA, on Linux')
+        raise Unavailable('cublasLt is not loaded; CUDA builds of torch for Linux include it')
     return match[0]
 
 

@@ -139,7 +139,7 @@ def _check_out(a, shape, epilogue, out):
     if out is not None and out.dtype not in (a.dtype, torch.float32):
         raise ValueError(f'matmul: out must be {dtype_name(a)} or float32; got {dtype_name(out)}')
     if epilogue.accumulate and out is None:
-        raise ValueError('matmul: accumulate=True adds to the contents of `out`, so pass out=')
+        raise ValueError('matmul: accumulate=True adds to the contents of `out`: pass out=...')
 
 
 def flatten_rows(x):

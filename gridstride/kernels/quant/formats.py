@@ -34,7 +34,7 @@ def group_size(
     if isinstance(group, bool) or not isinstance(group, int) or group < 1:
         raise ValueError(f"group must be 'tensor', 'row', or the number of columns that share a scale; got {group!r}")
     if columns % group:
-        raise ValueError(f'{columns} columns are not a multiple of the group of {group}')
+        raise ValueError(f'w has {columns} columns; expected a multiple of the group size, {group}')
     return 1, group
 
 

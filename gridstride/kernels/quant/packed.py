@@ -65,7 +65,7 @@ def unsupported_reason(kind, group, shape):  # None if it is supported
             f"group must be one of {choices} (columns of a row that share a scale) or 'tensor'; got {group!r}"
         )
     if isinstance(group, int) and shape[1] % group:
-        return f'{shape[1]} columns are not a multiple of the group of {group}'
+        return f'w has {shape[1]} columns; expected a multiple of the group size, {group}'
 
 
 def _quantize(w, kind, group, dtype, zeros, fit):

@@ -78,7 +78,7 @@ def compress(
     if (is_invalid := metadata == _INVALID_NIBBLE).any():
         row, group = is_invalid.nonzero()[0].tolist()
         raise ValueError(
-            f'compress: {int(is_invalid.sum()):,} groups have more than two nonzero elements, the first of them is '
+            f'compress: {int(is_invalid.sum()):,} groups have more than two nonzero elements; the first group is '
             f'w[{row}, {4 * group}:{4 * group + 4}]: use prune(w), which keeps the two largest of each group'
         )
     positions = torch.stack([metadata & 3, metadata >> 2], -1).long()

@@ -99,7 +99,7 @@ class Literals:
 
     def _expr_size_of(self, expr):
         view, _ = expr.value
-        raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass it as an argument.')
+        raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass the size as an argument.')
 
     def _expr_start(self, expr):
         return Code(expr.value.start_name, PRIMARY, self.index_type)

@@ -59,7 +59,7 @@ class Arrays:
             raise self.fn.error(node, f'dimension {axis} is out of range for an array with {view.ndim} dimensions')
         if view.sizes[axis] is None:
             message = f'the size of {view.memory.name} is not known in the kernel'
-            raise self.fn.error(node, message, 'Pass it as an argument.')
+            raise self.fn.error(node, message, 'Pass the size as an argument.')
         return view.sizes[axis]
 
     def indices(self, node):

@@ -211,7 +211,7 @@ def _atomic(op, num_values=1):
         view = fn.arrays.require_view(node, ary)
         if (dtype := view.memory.dtype) not in atomic_types(op):
             construct = f'Numba has no cuda.atomic.{op} for {dtype}'
-            raise fn.error(node, construct, f'It takes {", ".join(atomic_types(op))}.')
+            raise fn.error(node, construct, f'Supported types: {", ".join(atomic_types(op))}.')
         index = fn.arrays.element_index(node, view, idx.args if idx.op == 'tuple' else [idx])
         view.memory.mark_written()
         operands = [*index, *map(convert.require_number, args)]

@@ -130,7 +130,7 @@ class Values(Function):
         result = self.lower(operand)
         if len(self.current_block) > num_statements:
             message = 'this call needs a separate statement in C, which would run even if Python skips the call'
-            raise self.error(node, message, 'Assign it to a variable first.')
+            raise self.error(node, message, 'Assign the result of the call to a variable first.')
         return result
 
     def unsupported_syntax(self, node):
@@ -226,7 +226,7 @@ class Values(Function):
             raise self.error(node, f'{name} is an array of {a.dtype}, a type that CUDA C does not have')
         if a.nbytes > _CONSTANT_MEMORY:
             limit = f'arrays captured from outside a kernel are stored in constant memory, which has {_CONSTANT_MEMORY}'
-            raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass it as an argument.')
+            raise self.error(node, f'{name} has {a.nbytes} bytes; {limit}', 'Pass the array as an argument.')
         m = self.unit.constant(SimpleNamespace(name=name or 'table', value=value), a, self)
         sizes = [const(n) for n in a.shape]
         return view_expr(View(m, sizes, contiguous_strides(sizes), is_contiguous=True))
@@ -261,7 +261,7 @@ class Values(Function):
         base, _, axis = path.rpartition('.')
         if base in _INDEX_VARIABLES:
             if axis not in 'xyz':
-                raise self.error(node, f'{path}: axes are x, y and z')
+                raise self.error(node, f'{path}: expected .x, .y or .z')
             return builtin(path[5:])
         if path == 'cuda.laneid':
             return Expr('lane', INT)
@@ -330,7 +330,7 @@ class Values(Function):
         for operand in expr.args:
             if not convert.is_number_like(operand):
                 message = 'a tuple with items that are not scalars must have a constant index'
-                raise self.error(node, message, 'Index it with a number.')
+                raise self.error(node, message, 'Index the tuple with a literal.')
             t = join_types(t, operand.type, self.doubles)
         if expr.value and all(constant_value(operand) is not None for operand in expr.args):
             m = self.unit.constant(expr.value, np.array([constant_value(operand) for operand in expr.args]), self)
