@@ -51,7 +51,7 @@ struct BlockDetectorState {
     static constexpr uintptr_t no_address = ~uintptr_t(0) >> 1;
     uint32_t warp_synced[max_warps];
     // The times of the last fence.proxy.async per thread, per warp, of the block, and of other threads; earlier writes
-    // are visible to the engines
+    // are visible to the async proxy (TMA and the tensor cores)
     uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
     VectorClock proxy_fenced_others;
     Access last_cluster_access = {};            // the last access to the shared memory by another block of the cluster

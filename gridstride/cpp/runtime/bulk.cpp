@@ -41,8 +41,8 @@ static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint
         const uintptr_t target_address = reinterpret_cast<uintptr_t>(block.shared) + offset_of(target) - shared_window;
         detector.access(
             reinterpret_cast<uintptr_t>(barrier->second.address), 8, true, atomic_bit | line_bit | uint32_t(line));
-        detector.access(target_address, bytes, true, engine_location(line));
-        barrier->second.in_flight.push_back({target_address, bytes, detector.self, engine_location(line), 0});
+        detector.access(target_address, bytes, true, async_proxy_location(line));
+        barrier->second.in_flight.push_back({target_address, bytes, detector.self, async_proxy_location(line), 0});
     }
     barrier->second.bytes -= bytes;
     complete_phase_if_done(barrier->second);
@@ -88,16 +88,16 @@ static char *source_of_store(uint32_t source, uint32_t bytes, unsigned alignment
     must_be_aligned(shared, alignment, operation, line);
     if (detector.on)
         current_requests().stores.push_back({reinterpret_cast<uintptr_t>(shared), bytes, detector.self,
-            engine_location(line), current_requests().num_store_groups});
+            async_proxy_location(line), current_requests().num_store_groups});
     return shared;
 }
-static void record_engine_read(const char *shared, uint32_t bytes, int line) {
-    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, engine_location(line));
+static void record_async_proxy_read(const char *shared, uint32_t bytes, int line) {
+    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, async_proxy_location(line));
 }
 void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     check_bulk_size(target, bytes, "cp.async.bulk", line);
     const char *shared = source_of_store(source, bytes, 16, "cp.async.bulk", line);
-    record_engine_read(shared, bytes, line);
+    record_async_proxy_read(shared, bytes, line);
     report_access(target, bytes, true, line);
     memcpy(target, shared, bytes);
 }
@@ -264,14 +264,14 @@ void tensor_store(const void *map, const int32_t *coordinates, int rank, uint32_
     const bool is_inside = is_tiled && is_box_inside(tensor_map, coordinates);
     const uint32_t bytes = box_bytes(tensor_map, mode);
     const char *shared = source_of_store(source, bytes, 128, "cp.async.bulk.tensor", line);
-    if (is_inside) record_engine_read(shared, bytes, line);
+    if (is_inside) record_async_proxy_read(shared, bytes, line);
     visit_segments(tensor_map, coordinates, mode, [&](uint32_t offset, const char *target, uint32_t row_bytes) {
         if (!target) return;
         report_access(target, row_bytes, true, line);
         visit_units(offset_of(source) + offset, row_bytes, tensor_map.swizzle,
             [&](uint32_t swizzled_offset, uint32_t i, uint32_t unit_bytes) {
             const char *unit = worker->shared + swizzled_offset - shared_window;
-            if (!is_inside) record_engine_read(unit, unit_bytes, line);
+            if (!is_inside) record_async_proxy_read(unit, unit_bytes, line);
             memcpy(const_cast<char *>(target) + i, unit, unit_bytes);
         });
     });
@@ -284,7 +284,7 @@ static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t 
     for (const Copy &copy : reads)
         if (is_complete(copy)) detector.complete_reads(copy);
     reads.erase(std::remove_if(reads.begin(), reads.end(), is_complete), reads.end());
-    detector.wait_for_engine(detector.self, ++detector.now);
+    detector.wait_for_async_proxy(detector.self, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
     if (detector.on) finish_reads(current_requests().stores, current_requests().num_store_groups, groups);

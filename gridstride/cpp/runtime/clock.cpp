@@ -57,7 +57,7 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
     if (!on) return;
     ++now;
     const Warp &warp_state = worker.warps[warp];
-    if (lanes == (warp_state.existing & ~warp_state.finished)) warp_synced[warp] = now;
+    if (lanes == (warp_state.launched & ~warp_state.finished)) warp_synced[warp] = now;
     else {
         lanes_synced.resize(size_t(max_threads) * 32, 0);
         uint32_t latest[32] = {};
@@ -85,7 +85,7 @@ void Detector::fence_proxy() {
     if (any_acquired) proxy_fenced_others.join(block_view.acquired), proxy_fenced_others.join(views[rank].acquired);
 }
 bool Detector::is_proxy_fenced(const Access &access) const {
-    if (access.time < block_start || is_engine(access)) return true;
+    if (access.time < block_start || is_by_async_proxy(access)) return true;
     const BlockDetectorState *holder = this;
     for (const Worker *block : w->leader->cluster)
         if (block != w && thread_id(*block, 0) / max_threads == access.thread / max_threads)

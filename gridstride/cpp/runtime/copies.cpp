@@ -86,7 +86,7 @@ void Detector::complete_mma_groups(uint32_t groups) {
     auto &completion_times = mma_groups_completed[warpgroup];
     while (completion_times.size() < groups) completion_times.push_back(++now);
     ++now;                                 // later than all releases
-    wait_for_engine(thread_id(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
+    wait_for_async_proxy(thread_id(*w, int(warpgroup * 128)), completion_times[groups - 1] + 1);
     const auto &issued = issued_with_registers[warpgroup];
     if (!issued.empty()) view().acquired.join(issued[std::min(size_t(groups), issued.size()) - 1]);
 }

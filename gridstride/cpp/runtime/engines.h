@@ -29,7 +29,7 @@ struct Barrier { // an mbarrier
     int64_t bytes; // expected bytes that have not arrived
     const char *address;
     int line;
-    bool is_fenced; // whether a fence has made its initialization visible to the engines
+    bool is_fenced; // whether a fence has made its initialization visible to the async proxy
     // copies of this phase; copies of earlier phases that no thread has waited for
     std::vector<Copy> in_flight, completed;
     SyncState releasing, released; // by arrivals of the current phase, and of earlier phases
@@ -81,7 +81,7 @@ struct Engines {
 
 Engines &engines_of(Worker &);
 inline Requests &current_requests() { return engines_of(*worker).requests[size_t(current_rank())]; }
-inline uint32_t engine_location(int line) { return line_bit | async_bit | engine_bit | uint32_t(line); }
+inline uint32_t async_proxy_location(int line) { return line_bit | async_bit | async_proxy_bit | uint32_t(line); }
 inline uint32_t offset_of(uint32_t address) { return address % block_window; }
 inline uint32_t swizzle_offset(uint32_t offset, int swizzle) {
     return offset ^ (offset >> 7 & uint32_t(std::max(swizzle / 16 - 1, 0))) * 16;

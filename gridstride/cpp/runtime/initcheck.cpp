@@ -14,12 +14,12 @@ void Detector::record_uninitialized_read(uintptr_t a, unsigned owner, const Acce
     const ElementName element = element_name(a, owner, allocation);
     stored_read.reset(new UninitializedRead{read.thread, {}});
     fill(stored_read->finding,
-        is_engine(read) ? Code::unwritten_for_engine
+        is_by_async_proxy(read) ? Code::unwritten_for_engine
         : allocation           ? Code::unwritten
                       : Code::unwritten_shared,
         {element.array(), element.index()});
     describe(stored_read->finding, read, nullptr, nullptr);
-    if (!checks(racecheck) || (is_engine(read) && !allocation)) report_uninitialized(stored_read);
+    if (!checks(racecheck) || (is_by_async_proxy(read) && !allocation)) report_uninitialized(stored_read);
 }
 
 // Reports the stored read, because no later write can race with it.

@@ -15,7 +15,7 @@ namespace gridstride {
 void Detector::report_copy_in_flight(const Access &copy, const Access &current, const char *later_kind, uintptr_t a,
     unsigned owner, const Allocation *allocation) {
     if (!checks(racecheck)) return;
-    if (is_engine(copy)) return report_bulk_in_flight(copy, current, later_kind, a, owner, allocation);
+    if (is_by_async_proxy(copy)) return report_bulk_in_flight(copy, current, later_kind, a, owner, allocation);
     const auto &queue = copies[copy.thread % max_threads];
     const uint32_t open_group = queue.group;
     const bool is_committed = std::any_of(queue.pending.begin(), queue.pending.end(),
@@ -30,7 +30,7 @@ void Detector::report_bulk_in_flight(const Access &copy, const Access &current, 
     const ElementName element = element_name(a, owner, allocation);
     report_finding(Code::bulk_in_flight, {element.array(), element.index(), {"now", later_kind}}, current, &copy);
 }
-// Writes of threads to shared memory are visible to the engines only after a proxy fence of the writer, or of the
+// Writes of threads to shared memory are visible to the async proxy only after a proxy fence of the writer, or of the
 // thread that issues the request.
 void Detector::report_no_proxy_fence(const Cell &cell, const Access &current, uintptr_t a, unsigned owner) {
     if (!checks(fencecheck)) return;
@@ -44,8 +44,8 @@ void Detector::report_race(const Access &earlier, const Access &later, const cha
     const ElementName element = element_name(a, owner, allocation);
     if (earlier.time < launch_start && allocation && has_unordered_operations)
         return report_operation_race(earlier, later, earlier_kind, later_kind, element);
-    if (is_engine(earlier) || is_engine(later)) return report_engine_race(earlier, later, element, earlier_kind,
-        later_kind);
+    if (is_by_async_proxy(earlier) || is_by_async_proxy(later))
+        return report_async_proxy_race(earlier, later, element, earlier_kind, later_kind);
     const uint32_t common_bits = earlier.location & later.location;
     const bool are_both_atomic = common_bits & atomic_bit,
                same_block = earlier.thread / max_threads == later.thread / max_threads,
@@ -174,18 +174,18 @@ void Detector::record_read_across_launches(Cell &cell, const Access &current) {
             return;
         }
 }
-void Detector::report_engine_race(
+void Detector::report_async_proxy_race(
     const Access &earlier, const Access &later, const ElementName &element, const char *earlier_kind,
     const char *later_kind) {
     const bool earlier_reads = earlier_kind[0] == 'r', later_reads = later_kind[0] == 'r';
-    if (is_engine(earlier) && earlier_reads)
+    if (is_by_async_proxy(earlier) && earlier_reads)
         return report_finding(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
             {element.array(), element.index(), {"now", later_kind}}, later, &earlier);
-    const Code first_code = is_engine(earlier) ? Code::a_bulk_copy : Code::a_thread,
-               second_code = !is_engine(later) ? Code::a_thread
+    const Code first_code = is_by_async_proxy(earlier) ? Code::a_bulk_copy : Code::a_thread,
+               second_code = !is_by_async_proxy(later) ? Code::a_thread
                         : later_reads       ? Code::an_engine
                                           : Code::a_bulk_copy;
-    report_finding(is_engine(earlier) ? Code::after_engine : Code::before_engine,
+    report_finding(is_by_async_proxy(earlier) ? Code::after_engine : Code::before_engine,
         {element.array(), element.index(), {"before", earlier_kind}, {"first", first_code}, {"now", later_kind},
             {"second", second_code}},
         later, &earlier);
@@ -195,7 +195,7 @@ void Detector::report_engine_race(
 // store.
 void Detector::record_conflicting_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Allocation *allocation) {
-    if (is_engine(later)) return report_race(earlier, later, "written", "written", a, owner, allocation);
+    if (is_by_async_proxy(later)) return report_race(earlier, later, "written", "written", a, owner, allocation);
     if (is_atomic_update(later.location))
         return report_race(earlier, later, "written", "changed atomically", a, owner, allocation);
     PendingWrite write = {a, n, {}, earlier};

@@ -26,7 +26,7 @@ constexpr uint32_t atomic_bit = 1u << 31;      // an atomic or volatile access
 constexpr uint32_t line_bit = 1u << 30;        // the other bits are a line, not a code offset
 constexpr uint32_t block_scope_bit = 1u << 29; // an atomic access with block scope
 constexpr uint32_t async_bit = 1u << 28;       // with line_bit: an asynchronous access
-constexpr uint32_t engine_bit = 1u << 27;      // an access by TMA or the tensor cores, through the async proxy of PTX
+constexpr uint32_t async_proxy_bit = 1u << 27; // an access by TMA or the tensor cores, through the async proxy
 constexpr uint32_t volatile_bit = 1u << 26;    // with atomic_bit: a volatile access
 constexpr uint32_t modify_bit = 1u << 25;      // the read of an atomic read-modify-write
 constexpr uint32_t device_bit = 1u << 24;      // with atomic_bit and line_bit: an atomic access with device scope
@@ -115,7 +115,7 @@ struct Line {
 // The cells of a range of addresses; the system allocates their pages at the first access.
 struct Cells {
     Cell *word_cells = nullptr, *byte_cells = nullptr;
-    uint32_t *tags = nullptr;      // per word: whether further reads change nothing in its cell (detector.h)
+    uint32_t *tags = nullptr;      // per word: whether further reads change nothing in its cell (fast_access.h)
     Line *lines = nullptr;
     size_t count = 0;
     bool reserve(size_t range) {

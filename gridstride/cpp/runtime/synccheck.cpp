@@ -123,7 +123,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
             warp.collective[other_lane] == warp.collective[thread_rank % 32])
         other_lane++;
     const int other_rank = thread_rank / 32 * 32 + other_lane;
-    const bool other_exists = warp.existing >> other_lane & 1;
+    const bool other_exists = warp.launched >> other_lane & 1;
     const bool waits = other_exists && state[slot[other_rank]] == on_condition && condition[other_rank].describe;
     const Code state_of_other = waits                     ? Code::lane_waits
                                 : !other_exists                 ? Code::lane_nonexistent
@@ -144,7 +144,7 @@ void Worker::report_collective_deadlock(int thread_rank) {
 void Worker::report_mask_deadlock(int thread_rank) {
     const Warp &warp = warps[thread_rank / 32];
     const int lane = thread_rank % 32;
-    const uint32_t missing = warp.mask[lane] & warp.existing & ~warp.finished & ~warp.arrived;
+    const uint32_t missing = warp.mask[lane] & warp.launched & ~warp.finished & ~warp.arrived;
     // a missing lane may wait for a condition
     for (uint32_t remaining = missing; remaining; remaining &= remaining - 1)
         if (const int i = thread_rank - lane + __builtin_ctz(remaining);

@@ -211,7 +211,7 @@ static uint32_t narrow_bits(const char *p, int i, int bits) {
 static void record_operand(Worker &block, const Operand &o, int rows, int row_elements, const char *name, int line) {
     if (!detector.on) return;
     TensorPipe &pipe = current_pipe();
-    const OperandRead read = {&pipe, pipe.commits(), detector.now, engine_location(line)};
+    const OperandRead read = {&pipe, pipe.commits(), detector.now, async_proxy_location(line)};
     const int step = 16 / o.size;
     Access checked = {0, not_completed, 0};
     if (&block != worker) block.detector_state->last_cluster_access = {detector.self, detector.now, read.location};

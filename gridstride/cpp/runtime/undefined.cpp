@@ -50,7 +50,7 @@ void Worker::set_undefined(int thread_rank, const UndefinedValue &value) {
 void discard_undefined(Worker &w) { w.has_undefined_values = false; }
 
 static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
-    return !(warp.existing >> from & 1)         ? Code::lane_nonexistent
+    return !(warp.launched >> from & 1)         ? Code::lane_nonexistent
            : !(warp.mask[reader] >> from & 1) ? Code::not_in_mask
            : warp.finished >> from & 1        ? Code::lane_returned
                                            : Code::lane_at_other_call;

@@ -10,7 +10,7 @@ namespace gridstride {
 // Completes the operation of lane `lane` if all its lanes have arrived; returns whether they have.
 bool Worker::try_complete_warp(Warp &warp, int lane) {
     const bool is_collective = warp.operation[lane] == collective_operation;
-    const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.existing & ~warp.finished;
+    const uint32_t expected = is_collective ? ~0u : warp.mask[lane] & warp.launched & ~warp.finished;
     if (expected & ~warp.arrived) return false;
     const int first = int(&warp - warps) * 32;
     for (uint32_t remaining = expected; remaining; remaining &= remaining - 1) {
@@ -50,7 +50,7 @@ static void begin_warps(Worker &w) {
     if (detector.on) detector.discard_read_tags();
     for (int n = 0; n < (w.num_threads + 31) / 32; n++) {
         Warp &warp = w.warps[n];
-        warp.existing = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;
+        warp.launched = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;
         warp.finished = warp.arrived = 0;
         for (int lane = 0; lane < 32; lane++) {
             warp.exchange_of[lane] = nullptr;

@@ -91,7 +91,7 @@ static void record_operand_reads(const Operand &operand, int first_row, int rows
     for (int row = 0; row < rows; row += operand.transposed ? step : 1)
         for (int i = 0; i < k; i += operand.transposed ? 1 : step)
             detector.record_mma_read(reinterpret_cast<uintptr_t>(operand_at(operand, first_row + row, i, line)),
-                engine_location(line), group, checked_write);
+                async_proxy_location(line), group, checked_write);
 }
 
 void check_metadata(const char *operation, uint32_t word, bool has_two_halves, bool is_ordered, int line) {

@@ -40,7 +40,7 @@ struct UndefinedValue {
 enum WarpOperation : uint8_t { barrier_operation, exchange_operation, collective_operation };
 
 struct Warp {
-    uint32_t existing, finished, arrived;          // masks of lanes
+    uint32_t launched, finished, arrived;          // masks of lanes
     uint32_t mask[32], group[32];
     WarpOperation operation[32];                   // a collective operation is an instruction with `.aligned`
     const char *instruction[32];                   // the instruction that all lanes must execute together

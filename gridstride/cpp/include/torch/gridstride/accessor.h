@@ -1,10 +1,10 @@
-// x.packed_accessor32<float, 2>(): a tensor as a kernel's parameter, indexed by a[i][j]
+// a = x.packed_accessor32<float, 2>() passes the tensor x to a kernel by value; the kernel indexes it as a[i][j].
 #pragma once
 #include "tensor_class.h"
 
 namespace torch {
 
-// A view of N dimensions whose sizes and strides are stored elsewhere.
+// A view of N dimensions that does not own its sizes and strides
 template <class T, size_t N, template <class> class Traits, class Index> class GenericAccessor {
 protected:
     typename Traits<T>::PtrType pointer;
