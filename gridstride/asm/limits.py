@@ -48,7 +48,7 @@ def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
     match = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
     if match and int(match[1]) in SM_LIMITS:
         return SM_LIMITS[int(match[1])]
-    raise ValueError(f"arch must be {', '.join(f'sm_{sm}' for sm in SM_LIMITS)}; got {arch!r}")
+    raise ValueError(f"arch must be one of {', '.join(f'sm_{sm}' for sm in SM_LIMITS)}; got {arch!r}")
 
 
 # Registers are allocated per warp, in units of 256, and each of the four schedulers has its own quarter. Since `sm_80`

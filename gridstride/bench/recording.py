@@ -523,7 +523,7 @@ def _expected_text(low, measured, high, unit, mark, guess, over=''):
     "Format `expected`; the measured value is included if it is a speedup over another row, `over`"
     actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
     if not (holds := _within(low, measured, high)) and _is_enforced(mark):
-        raise AssertionError(f'The text expects {_range(low, high, unit)}, but this is {actual}')
+        raise AssertionError(f'The text expects {_range(low, high, unit)}, but the measured value is {actual}')
     cell = _range(low, high, unit) + (f' over {over} ({actual})' if over else '')
     cell += '' if holds or measured is None else ', but not here'
     return '; '.join(filter(None, [cell, _guess_text(guess, unit)]))

@@ -173,7 +173,7 @@ def _compare_once(fns, args, baseline, clock, check, out, flops, bytes, seconds,
         try:
             result = call_checked(function, args, check, out)
         except AssertionError as e:
-            raise AssertionError(f'{name} is wrong, so nothing was timed. {e}') from None
+            raise AssertionError(f'the result of {name} is wrong, so nothing was timed. {e}') from None
     warnings = input_warnings(args, out)
     roof = roof or roof_for(clock, flops, bytes)
     peak = peak or peak_of([*args, result])

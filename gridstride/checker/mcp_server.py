@@ -134,7 +134,9 @@ def _require_arguments(schema, arguments):
         if name in schema['properties'] and not _is_valid(schema['properties'][name], value, types)
     ]
     if unknown or missing or wrong:
-        raise ProtocolError(-32602, f'arguments: unknown {unknown}, missing {missing}, invalid {wrong}')
+        problems = dict(unknown=unknown, missing=missing, invalid=wrong)
+        text = '; '.join(f'{kind}: {", ".join(names)}' for kind, names in problems.items() if names)
+        raise ProtocolError(-32602, f'invalid arguments ({text})')
 
 
 def _is_valid(schema, value, types):

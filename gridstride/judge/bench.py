@@ -205,7 +205,7 @@ class Bench:
                 for blob, description in blobs_and_descriptions
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Refusal('type', f'{self.call_label()} its answer cannot be read: {e}') from None
+            raise Refusal('type', f'{self.call_label()} the answer cannot be read: {e}') from None
 
     def call_label(self):
         "Return a prefix for messages: the number of the current call"
@@ -234,7 +234,7 @@ class Bench:
         if text := facts.get('returned'):
             raise Refusal('type', f'{self.call_label()} {text}')
         if text := facts.get('unusual'):
-            raise Refusal('subclass', f'{self.call_label()} it returned {text}')
+            raise Refusal('subclass', f'{self.call_label()} the submission returned {text}')
         if facts.get('alias') is not None:
             raise Refusal('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
 
@@ -242,10 +242,13 @@ class Bench:
         "Check that the submission had finished all work when it returned"
         if threads := facts.get('threads'):
             raise Refusal(
-                'late', f'{self.call_label()} one of its threads was still running when it returned: {threads}'
+                'late',
+                f'{self.call_label()} a thread of the submission was still running when the call returned: {threads}',
             )
         if facts.get('streams'):
-            raise Refusal('stream', f'{self.call_label()} it did not wait for {facts["streams"]} of its streams')
+            raise Refusal(
+                'stream', f'{self.call_label()} the submission did not wait for {facts["streams"]} of its streams'
+            )
         if not (busy_seconds := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
             raise Refusal(
                 'stream', f'{self.call_label()} the GPU was busy for {busy_seconds * 1e3:.3g} ms after the answer'
@@ -261,7 +264,7 @@ class Bench:
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_as_tuple(data)) if isinstance(x, torch.Tensor)]
         if [*map(len, returned_blobs)] != [*map(len, blobs)]:
-            raise Refusal('inputs', f'{self.call_label()} the sizes of its inputs differ after the call')
+            raise Refusal('inputs', f'{self.call_label()} the sizes of the inputs differ after the call')
         for (i, x), sent_blob, returned_blob in zip(tensors, blobs, returned_blobs, strict=True):
             if i not in self.task.writable_inputs and not np.array_equal(
                 np.frombuffer(sent_blob, 'B'), np.frombuffer(returned_blob, 'B')
@@ -429,7 +432,7 @@ class Bench:
     def end(self):
         "End the submission's process; raises `Refusal` if processes that it started are still running"
         if num_left := self.process.end():
-            raise Refusal('late', f'{num_left} processes that it had started were still running at the end')
+            raise Refusal('late', f'{num_left} processes that the submission had started were still running at the end')
 
 
 def sizes_text(sizes) -> str:

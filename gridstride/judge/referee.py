@@ -69,7 +69,8 @@ def _check_kernels(bench, sizes):
     counts = launch_counts(answer.get('kernels'))
     if names and not any(name in kernel for name in names for kernel in counts):
         raise Refusal(
-            'fallback', f'none of its kernels ({", ".join(names)}) ran; these did: {", ".join(counts) or "none"}'
+            'fallback',
+            f'none of the kernels of the submission ({", ".join(names)}) ran; these did: {", ".join(counts) or "none"}',
         )
     return counts
 

@@ -278,7 +278,7 @@ def _take_every(layout, count, step):
             step //= size
             continue
         if size % step:
-            raise ValueError(f'{failure}: {step} and {size} do not divide each other')
+            raise ValueError(f'{failure}: neither {step} nor {size} divides the other')
         num_selected = min(size // step, count)
         if count % num_selected:
             raise ValueError(f'{failure}: {count} is not a multiple of {num_selected}')

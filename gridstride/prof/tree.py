@@ -326,7 +326,7 @@ class Session:
         if error is not None:
             return
         if not text.strip():
-            raise ValueError(f"Proton recorded no kernel{' with scopes in it' if self.inside else ''}")
+            raise ValueError(f"Proton recorded no kernel{' that contains scopes' if self.inside else ''}")
         self.result = (Timeline if self.inside else Tree)(json.loads(text))
 
     def _synchronize(self):

@@ -321,7 +321,10 @@ def _collect_results(processes, timeout):
         remaining = None if deadline is None else max(0, deadline - time.monotonic())
         if not connection.wait([child.pipe for child in pending], remaining):
             raise _find_root_cause(
-                processes, results, pending[0].rank, f'did not finish within {timeout:g} s of the first rank that did'
+                processes,
+                results,
+                pending[0].rank,
+                f'did not finish within {timeout:g} s after the first rank had finished',
             )
         for child in pending:
             kind, value, text = _receive(child) or (None, None, '')

@@ -136,7 +136,7 @@ class Program:
         other_params = self.params[len(args) :]
         values = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **keywords}
         if len(args) > len(self.params) or set(keywords) - set(other_params) or set(other_params) - set(values):
-            raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
+            raise TypeError(f'wrong arguments for {self.name}; its parameters are ({", ".join(self.params)})')
         return *args, *(values[name] for name in other_params)
 
     def run_steps(self, ctx, active, call_sites, *args):

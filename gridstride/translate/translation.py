@@ -45,8 +45,8 @@ class Translation(str):
         """
         args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
         if len(args) != len(self.names):
-            expected = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
-            raise TypeError(f'{expected}, but {len(args)} were given')
+            problem = f"wrong number of arguments for {self.kernel}({', '.join(self.names)})"
+            raise TypeError(f'{problem}: expected {len(self.names)}, got {len(args)}')
         for name, type, argument in zip(self.names, self.argument_types, args):
             _require_like_example(name, type, argument)
         values = [_pack(param, _argument_at(args, param.path)) for param in self.params]

@@ -226,8 +226,8 @@ def _(fn, rng, h, w, scale, shift, score_drop):
         check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     if (num_reads := count_reads(t, 'logits')) > h * w + h:
         raise AssertionError(
-            f'{num_reads} logits are read; expected at most {h * w + h}, the {h}x{w} logits and one answer per row: '
-            'make one pass'
+            f'{num_reads} logits are read; expected at most {h * w + h}, the {h}x{w} logits and one class index per '
+            'row: make one pass'
         )
 
 

@@ -173,7 +173,7 @@ def _(fn, rng, cold, warm, first):
 def _check_run_count(gpu):
     if gpu.num_timed < 20:
         problem = f'only {gpu.num_timed} runs were timed'
-        raise AssertionError(f'{problem}, so the result is right by chance: time at least 20')
+        raise AssertionError(f'{problem}, so the result is right only by chance: time at least 20 runs')
 
 
 def _likely_mistake(result, gpu, cold, warm, first):

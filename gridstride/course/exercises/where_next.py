@@ -47,7 +47,8 @@ def _(fn, rng, warp, block, blocks, order):
         raise AssertionError('the kernel uses an atomic: build the sums with shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
         raise AssertionError(
-            f'{t.stats.barriers} barriers of warps: build both trees with shuffles, with one barrier in between'
+            f'{t.stats.barriers} barriers were executed by warps: build both trees with shuffles, with one barrier '
+            'in between'
         )
     reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
     if reads > 3 * warps:  # of `x` once, of the parts once

@@ -465,5 +465,7 @@ def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradient
     for name, option in dict(bias=bias, lse=lse).items():
         if option:
             reason = choose_backend(q).reason
-            raise ValueError(f'attention: {name} needs our kernels, but SDPA computes this: {reason}')
+            raise ValueError(
+                f'attention: {name} needs the kernels of this package, but SDPA computes this call: {reason}'
+            )
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

@@ -125,7 +125,7 @@ class Unit:
         values = {**dict(zip(names, args)), **keywords}
         has_unknown_argument = len(args) > len(names) or set(keywords) - set(names[len(args) :])
         if has_unknown_argument or set(names) - set(values) - set(defaults):
-            raise fn.error(node, f'{py_func.__name__} takes ({", ".join(names)})')
+            raise fn.error(node, f'wrong arguments for {py_func.__name__}; its parameters are ({", ".join(names)})')
         return [values[n] if n in values else fn.outer_value(node, defaults[n], None) for n in names]
 
     def device_parameter(self, callee, variable, argument, name):

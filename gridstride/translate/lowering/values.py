@@ -303,7 +303,9 @@ class Values(Function):
         if name is None and expr.op == 'object' and expr.value in ('int', 'float', 'bool'):
             name = _DTYPE_OF_PYTHON_TYPE[expr.value]
         if name not in C_NAMES:
-            raise self.error(node, 'this is not an element type', 'Use np.float32, np.int32 or another scalar type.')
+            raise self.error(
+                node, f'{ast.unparse(node)} is not an element type', 'Use np.float32, np.int32 or another scalar type.'
+            )
         return name
 
     # Elements of arrays, items of tuples
