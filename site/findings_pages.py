@@ -7,11 +7,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from gridstride.checker.pages import LANGUAGES, examples, describe_report, printed_lines, message_variants
 from gridstride.diagnostics.errors import CLASSES
-from gridstride.diagnostics.messages import WORDS
+from gridstride.diagnostics.messages import MESSAGES
 
 
 def keys_of_codes(**codes):
-    "Return the keys of `WORDS`, (kind, code), for lists of codes by their kind"
+    "Return the keys of `MESSAGES`, (kind, code), for lists of codes by their kind"
     return {(kind, code) for kind, code_names in codes.items() for code in code_names.split()}
 
 
@@ -119,7 +119,7 @@ def index(example_of_key):  # the result of `examples`
     for kind, error in CLASSES.items():
         meaning = error.__doc__.strip().splitlines()[0].rstrip('.')
         lines += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
-        for (k, code), words in WORDS.items():
+        for (k, code), words in MESSAGES.items():
             if k == kind:
                 description = (
                     example_of_key[k, code][0]
@@ -136,6 +136,6 @@ def pages(run_here=False):
     example_of_key = examples()
     page_of_file = {
         f'messages/{kind}-{code}.md': page(kind, code, words, example_of_key.get((kind, code)), run_here)
-        for (kind, code), words in WORDS.items()
+        for (kind, code), words in MESSAGES.items()
     }
     return page_of_file | {'messages/index.md': index(example_of_key)}

@@ -19,7 +19,7 @@ from gridstride.checker.recorder import Recorder
 from gridstride.checker.source_map import line_in_file, locate_in_files
 from gridstride.checker.worker import Job
 from gridstride.cpp import cuda_kernel
-from gridstride.diagnostics.messages import WORDS
+from gridstride.diagnostics.messages import MESSAGES
 from gridstride.sim import cuda
 from gridstride.sim.thread_dependence import index_depends_on_thread
 from found import finding, names
@@ -293,13 +293,13 @@ def test_explain_shows_a_page(capsys):
         assert pages.main([word]) == 0
         said = capsys.readouterr().out
         assert names(said, 'racecheck/race', 'Wrong:', 's[t] = x[t]', 'Right:', 'syncthreads', 'RacecheckError')
-    assert pages.main([]) == 0 and len(capsys.readouterr().out.splitlines()) == len(WORDS)
+    assert pages.main([]) == 0 and len(capsys.readouterr().out.splitlines()) == len(MESSAGES)
     with pytest.raises(SystemExit) as e: pages.main(['rase'])
     assert e.value.code == 2 and 'race' in capsys.readouterr().err
 
 
 def test_every_message_has_a_page_in_the_terminal():
-    assert not [key for key in WORDS if not names(pages.page_text(*key), '/'.join(key), f'{key[0]}-{key[1]}.html')]
+    assert not [key for key in MESSAGES if not names(pages.page_text(*key), '/'.join(key), f'{key[0]}-{key[1]}.html')]
 
 
 def test_run_takes_the_command_of_the_kind_of_file(tmp_path, capsys):

@@ -12,7 +12,7 @@ from gridstride.cpp.toolchain import runtime_library
 from gridstride.cpp.toolchain.compilers import CPP_FOLDER
 from gridstride.diagnostics.errors import RacecheckError
 from gridstride.diagnostics.formatting import Phrase, field_names, text_of
-from gridstride.diagnostics.messages import PHRASES, WORDS
+from gridstride.diagnostics.messages import PHRASES, MESSAGES
 
 SOURCES = [*(CPP_FOLDER/'runtime').glob('*.cpp'), *(CPP_FOLDER/'runtime').glob('*.h')]
 # kinds that are called otherwise in C++, where these names are taken
@@ -30,7 +30,7 @@ def codes():
 
 
 def test_each_code_of_the_runtime_has_its_words(codes):
-    assert {(kind, code) for code, kind in codes.items() if kind != 'phrase'} <= set(WORDS)
+    assert {(kind, code) for code, kind in codes.items() if kind != 'phrase'} <= set(MESSAGES)
     assert {code for code, kind in codes.items() if kind == 'phrase'} == set(PHRASES)
 
 
@@ -41,7 +41,7 @@ def test_every_message_belongs_to_a_finding_that_is_made(codes):
     modules = [p for p in package.rglob('*.py') if p not in tables]
     strings = {node.value for p in modules
                for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
-    assert not [(kind, code) for kind, code in WORDS if codes.get(code) != kind and code not in strings]
+    assert not [(kind, code) for kind, code in MESSAGES if codes.get(code) != kind and code not in strings]
 
 
 def calls(text):

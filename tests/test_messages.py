@@ -12,7 +12,7 @@ from gridstride.cpp import kernel, load
 from gridstride.cpp.frontend import reader
 from gridstride.kernels.ptx import PTX, TCGEN05, wgmma
 from gridstride.diagnostics.errors import WARNINGS, KernelError
-from gridstride.diagnostics.messages import WORDS
+from gridstride.diagnostics.messages import MESSAGES
 
 sys.path.insert(0, str(Path(__file__).parents[1]/'site'))
 import findings_pages
@@ -148,8 +148,8 @@ def test_findings_of_a_limited_process(code, tmp_path):
 
 def test_a_page_has_kernels_or_says_why_not():
     without = {key for codes in findings_pages.REASON_WITHOUT_KERNELS.values() for key in codes}
-    assert not set(WORDS) - set(PAGES) - without, 'write a wrong and a right kernel into site/messages'
-    assert not (set(PAGES) | without) - set(WORDS) and not set(PAGES) & without
+    assert not set(MESSAGES) - set(PAGES) - without, 'write a wrong and a right kernel into site/messages'
+    assert not (set(PAGES) | without) - set(MESSAGES) and not set(PAGES) & without
 
 
 def test_pages_do_not_quote_what_is_all_names():

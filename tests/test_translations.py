@@ -9,7 +9,7 @@ from gridstride.course import lessons, translations as T
 from gridstride.diagnostics import catalogues
 from gridstride.diagnostics.errors import exception_of
 from gridstride.diagnostics.formatting import text_of
-from gridstride.diagnostics.messages import PARTS, WORDS
+from gridstride.diagnostics.messages import FRAGMENTS, MESSAGES
 from gridstride.diagnostics.settings import settings
 from gridstride.support import lazy_exports
 
@@ -228,7 +228,7 @@ def test_english_can_be_selected_and_another_thread_keeps_its_own_language():
         with sim.options(lang='zh_CN'): found.append(text_of('crash', 'division', 'cuda')[0])
     thread = threading.Thread(target=run)
     thread.start(); thread.join()
-    assert found != [text_of('crash', 'division', 'cuda')[0]] == [WORDS['crash', 'division'].summary]
+    assert found != [text_of('crash', 'division', 'cuda')[0]] == [MESSAGES['crash', 'division'].summary]
 
 
 @pytest.mark.parametrize('lang', ['zh_CN', 'xx'])
@@ -239,10 +239,10 @@ def test_the_environment_selects_the_language_without_babel(lang):
     done = subprocess.run([sys.executable, '-c', code], env={**os.environ, 'GRIDSTRIDE_LANG': lang},
                           capture_output=True, check=True)
     assert ('GRIDSTRIDE_LANG' in done.stderr.decode()) is (lang == 'xx')
-    assert (done.stdout.decode() == WORDS['crash', 'division'].summary) is (lang == 'xx')
+    assert (done.stdout.decode() == MESSAGES['crash', 'division'].summary) is (lang == 'xx')
 
 
 def test_parts_make_the_fields_of_every_language():
     "Each part has the fields of its English text, or a finding would fail to format"
     for lang in catalogues.languages():
-        for text in PARTS.values(): assert 'field' not in T.differences(text, catalogues.translated(text, lang))
+        for text in FRAGMENTS.values(): assert 'field' not in T.differences(text, catalogues.translated(text, lang))

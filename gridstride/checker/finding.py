@@ -88,17 +88,17 @@ def site_url():
 
 def page_url(kind, code):
     "Return the URL of a message's page; '' for a code that has none"
-    from ..diagnostics.messages import WORDS
+    from ..diagnostics.messages import MESSAGES
 
     site = site_url()
-    return f'{site}/messages/{kind}-{code}.html' if site and (kind, code) in WORDS else ''
+    return f'{site}/messages/{kind}-{code}.html' if site and (kind, code) in MESSAGES else ''
 
 
 def require_codes(codes):
     "Raise `ValueError` for a code that no finding has"
-    from ..diagnostics.messages import WORDS
+    from ..diagnostics.messages import MESSAGES
 
-    if unknown := {*codes} - {code for _, code in WORDS}:
+    if unknown := {*codes} - {code for _, code in MESSAGES}:
         raise ValueError(f'unknown code {min(unknown)}; in a report, the code follows the slash in [kind/code]')
 
 

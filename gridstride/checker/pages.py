@@ -97,7 +97,7 @@ def _wrapped(text, indent=''):
 
 def page_text(kind, code) -> str:
     "Return the page of a message as plain text; raises `KeyError` for an unknown code"
-    from ..diagnostics.messages import WORDS
+    from ..diagnostics.messages import MESSAGES
 
     paragraphs = [f'{kind}/{code}', _wrapped(printed_lines().get(f'{kind}-{code}', ''), '  ')]
     if example := examples().get((kind, code)):
@@ -106,7 +106,7 @@ def page_text(kind, code) -> str:
         for title, kernel in zip(('Wrong:', 'Right:'), kernels):
             paragraphs += [title, textwrap.indent(kernel.strip(), '    ')]
     paragraphs.append('Text of the message (names in braces are fields):')
-    for dialect, *texts in message_variants(WORDS[kind, code]):
+    for dialect, *texts in message_variants(MESSAGES[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
         paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
     paragraphs += [_wrapped(describe_report(kind, code)), page_url(kind, code)]
@@ -115,15 +115,16 @@ def page_text(kind, code) -> str:
 
 def _keys_of(text):
     "Return the (kind, code) keys that an argument selects: `race`, `racecheck/race`, `racecheck-race`, or a kind"
-    from ..diagnostics.messages import WORDS
+    from ..diagnostics.messages import MESSAGES
 
     kind, _, code = text.replace('-', '/').rpartition('/')
-    return [key for key in WORDS if key[1] == code and kind in ('', key[0])] or [key for key in WORDS if key[0] == text]
+    by_code = [key for key in MESSAGES if key[1] == code and kind in ('', key[0])]
+    return by_code or [key for key in MESSAGES if key[0] == text]
 
 
 def main(argv=None) -> int:  # exit status
     "Print the page of a message, or the codes of a kind; returns 2 for an unknown code"
-    from ..diagnostics.messages import WORDS
+    from ..diagnostics.messages import MESSAGES
 
     parser = argparse.ArgumentParser(prog='gridstride explain', description='Explain a message of the checker.')
     parser.add_argument(
@@ -133,9 +134,9 @@ def main(argv=None) -> int:  # exit status
         help='a code, such as race or racecheck/race, or a kind; default: list all codes',
     )
     code = parser.parse_args(argv).code
-    keys = _keys_of(code) if code else list(WORDS)
+    keys = _keys_of(code) if code else list(MESSAGES)
     if not keys:
-        close = get_close_matches(code, [known for _, known in WORDS], 3)
+        close = get_close_matches(code, [known for _, known in MESSAGES], 3)
         parser.error(f'no message has the code {code}' + (f'; did you mean {", ".join(close)}?' if close else ''))
     print(page_text(*keys[0]) if len(keys) == 1 else '\n'.join(f'{kind}/{known}' for kind, known in keys))
     return 0

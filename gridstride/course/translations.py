@@ -92,10 +92,10 @@ def _finding_sources():
 
 def _finding_texts():
     "Yield (template, name of its row) of all tables"
-    for (kind, code), words in messages.WORDS.items():
+    for (kind, code), words in messages.MESSAGES.items():
         for text in words:
             yield from ((template, f'{kind} {code}') for template in _templates(text))
-    for name, text in chain(messages.HINTS.items(), messages.PHRASES.items(), messages.PARTS.items()):
+    for name, text in chain(messages.HINTS.items(), messages.PHRASES.items(), messages.FRAGMENTS.items()):
         yield from ((template, name) for template in _templates(text))
 
 

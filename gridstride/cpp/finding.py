@@ -1,6 +1,6 @@
 """Reads the findings of the emulator's runtime with ctypes structures that mirror `include/cuda/finding.h`.
 
-The runtime reports a kind, a code and fields; `messages.WORDS` has the templates. C++ and Python each define the
+The runtime reports a kind, a code and fields; `messages.MESSAGES` has the templates. C++ and Python each define the
 layout of the structures, and `check_abi` compares the two definitions before anything is read: their sizes, and a
 checksum of the headers, which also contain enumerations such as `KINDS` and the functions that Python calls.
 """

@@ -14,8 +14,8 @@ same name.
 | `assert`, `raise` | an assertion that fails, an exception that a kernel raises |
 | `crash`, `timeout` | a kernel that crashes, a kernel that does not end in time |
 
-A check reports a *kind*, a *code* and *fields*, but no message. `messages.WORDS` has the templates of every code, and
-`exception_of` is the only function that turns a finding into an exception:
+A check reports a *kind*, a *code* and *fields*, but no message. `messages.MESSAGES` has the templates of every code,
+and `exception_of` is the only function that turns a finding into an exception:
 
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
                  Location(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
@@ -28,15 +28,15 @@ A remedy differs between three *dialects*: `'python'` for kernels in Numba's
 dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which falls back
 to the wording of `'python'`. `formatting` fills in the fields of a template.
 
-A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.WORDS`, the same kind
-and code to the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which sets each field
-that the row names (`formatting.field_names` lists them). A field is an integer, a string, a tuple of integers, or a
+A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.MESSAGES`, the same
+kind and code to the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which sets each
+field that the row names (`formatting.field_names` lists them). A field is an integer, a string, a tuple of integers, or a
 `Phrase`: a part of the sentence with its own row in `messages.PHRASES`, and its own fields.
 Addresses and masks are integers there; the row formats them (`{mask:#x}`).
 A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
 The hint depends on the learner's line, too: `hints.hint_for` may choose a row of `messages.HINTS` instead of the
-hint of `WORDS`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
+hint of `MESSAGES`. `how_to_disable` returns how to run without a check, which is not possible for the findings in
 `ALWAYS_REPORTED`; the page of a message and `help(error)` show it. Some findings are warnings: `WARNINGS`.
 
 A feature that the simulator does not support is not a finding: `NotSimulated` has no row, and its message is written
@@ -122,7 +122,7 @@ class KernelError(ShortTracebackError, Exception):
         call_site=None,  # (line, source line, optionally file) of the kernel's call, if `line` is in a called function
         calls=(),  # the call stack, each a `Call`, the innermost first; empty if it is unknown
         advice=None,  # (name of a row of `HINTS`, its fields), if it replaces the hint of the finding's row
-        code=None,  # of the finding, in `WORDS`
+        code=None,  # of the finding, in `MESSAGES`
         fields=None,  # of the message: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
         several_files=False,  # whether to name the file of each line, because the program has several
@@ -415,7 +415,7 @@ def how_to_disable(kind, code, dialect):
 
 def exception_of(
     kind,  # 'memcheck', 'racecheck', ...
-    code,  # of the finding, in `WORDS`
+    code,  # of the finding, in `MESSAGES`
     dialect,  # 'python', 'cuda' or 'triton'
     fields=None,  # name -> value, for the templates
     location=Location(),  # where it was found

@@ -22,7 +22,7 @@ from collections import namedtuple
 from string import Formatter
 
 from .catalogues import translated
-from .messages import DIALECTS, HINTS, PARTS, PHRASES, VALUES, WORDS
+from .messages import DIALECTS, HINTS, FRAGMENTS, PHRASES, VALUES, MESSAGES
 from .settings import settings
 
 __all__ = ['Phrase', 'element', 'field_names', 'format_advice', 'position', 'text_of']
@@ -51,7 +51,7 @@ def element(array, index, dialect):
 
 def _templates_of(kind, code, dialect):
     "Return the templates of summary and hint in a dialect"
-    return tuple(_dialect_text(text, dialect) for text in WORDS[kind, code])
+    return tuple(_dialect_text(text, dialect) for text in MESSAGES[kind, code])
 
 
 def _dialect_text(text, dialect):
@@ -100,16 +100,16 @@ def _format_fields(fields, dialect, language):
             text_of_field[name] = position(text_of_field[name])
     name = text_of_field.get('array') or text_of_field.get('space') or ''
     threads = text_of_field.get('threads')
-    text_of_field['waiting'] = _format_part(
+    text_of_field['waiting'] = _format_fragment(
         'thread_waits' if threads == 1 else 'threads_wait', language, threads=threads
     )
     text_of_field.setdefault('element', element(name, text_of_field.get('index'), dialect))
     return {**text_of_field, **_translate_values(text_of_field, language), **_derive_fields(text_of_field, language)}
 
 
-def _format_part(name, language, **fields):
-    "Translate and format a row of `PARTS`"
-    return translated(PARTS[name], language).format(**fields)
+def _format_fragment(name, language, **fields):
+    "Translate and format a row of `FRAGMENTS`"
+    return translated(FRAGMENTS[name], language).format(**fields)
 
 
 def _translate_values(formatted, language):
@@ -130,29 +130,29 @@ def _derive_fields(formatted, language):
 
 
 def _with_preposition(access, language):
-    return _format_part(f'{access}_to', language) if access in VALUES['access'] else f'{access} to'
+    return _format_fragment(f'{access}_to', language) if access in VALUES['access'] else f'{access} to'
 
 
 def _format_extent(shape, language):
     "Format the size of an array: `100 elements`, or `shape (4, 25)`"
     if len(shape) > 1:
-        return _format_part('has_shape', language, shape=shape)
+        return _format_fragment('has_shape', language, shape=shape)
     return (
-        _format_part('one_element', language)
+        _format_fragment('one_element', language)
         if tuple(shape) in ((), (1,))
-        else _format_part('elements', language, count=shape[0])
+        else _format_fragment('elements', language, count=shape[0])
     )
 
 
 def _format_candidates(candidates, language):
     "Format the elements that may have been accessed: `x[-5] (100 elements) or y[7] (50 elements)`"
     elements = (f'{array}[{index}] ({_format_extent((size,), language)})' for array, index, size in candidates)
-    return _format_part('or', language).join(elements)
+    return _format_fragment('or', language).join(elements)
 
 
 def _format_hazard(now, before, language):
     "Format the kind of a data race: 'read after write'"
-    return _format_part(f'{_access_noun(now)}_after_{_access_noun(before)}', language)
+    return _format_fragment(f'{_access_noun(now)}_after_{_access_noun(before)}', language)
 
 
 def _access_noun(verb):

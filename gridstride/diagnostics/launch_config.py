@@ -60,7 +60,7 @@ class Config(NamedTuple):
 
 def launch_error(
     kernel,  # its name
-    code,  # of the finding, in `messages.WORDS`
+    code,  # of the finding, in `messages.MESSAGES`
     **fields,  # of its message
 ):
     "Make the `LaunchError` with this code for a kernel"

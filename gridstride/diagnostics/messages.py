@@ -1,18 +1,19 @@
 """The message templates of each finding, per dialect: a summary of the event, and a hint on how to fix it.
 
-This module contains only data; `formatting` fills in the fields. A row of `WORDS` belongs to a kind and a code. A row
-of `HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines. `PHRASES`
-are parts of sentences that a `Phrase` selects; from `PARTS`, `formatting` derives fields such as `extent`. Templates
-use the syntax of `str.format`; `formatting` documents the fields that mean the same in every row. `course.translations`
-writes catalogues of all templates.
+This module contains only data; `formatting` fills in the fields. A row of `MESSAGES` belongs to a kind and a code. A
+row of `HINTS` replaces the hint of a finding if `hints.hint_for` recognizes the mistake in the learner's lines.
+`PHRASES` are parts of sentences that a `Phrase` selects; from `FRAGMENTS`, `formatting` derives fields such as
+`extent`. Templates use the syntax of `str.format`; `formatting` documents the fields that mean the same in every row.
+`course.translations` writes catalogues of all templates.
 """
 
 from collections import namedtuple
 
-__all__ = ['DIALECTS', 'HINTS', 'PARTS', 'PHRASES', 'VALUES', 'WORDS', 'Words']
+__all__ = ['DIALECTS', 'FRAGMENTS', 'HINTS', 'MESSAGES', 'PHRASES', 'VALUES', 'Message']
 
 DIALECTS = ('python', 'cuda', 'triton')
-Words = namedtuple('Words', 'summary hint', defaults=('',))  # each is a template, or a dict from dialect to template
+# Each field is a template, or a dict from dialect to template.
+Message = namedtuple('Message', 'summary hint', defaults=('',))
 
 _ACCESSES = ('read', 'write', 'atomic')
 _REACH_GRID_BARRIER = (
@@ -73,10 +74,10 @@ _REACH_SAME_CALL = 'All lanes in the mask must reach the same call with the same
 _DIVERGENT_BARRIER = "barrier in divergent code: {here} of the block's {threads} threads reach it; thread {thread} "
 _BOX_BEFORE_ARRAY = '{}: the box begins at {{at}} along axis {{axis}}; a store must not begin before the array'
 
-WORDS = {
+MESSAGES = {
     # An index past the end, before the beginning, or of a type that is not an integer
-    ('memcheck', 'outside'): Words(_OUT_OF_BOUNDS, _GUARD),
-    ('memcheck', 'before'): Words(
+    ('memcheck', 'outside'): Message(_OUT_OF_BOUNDS, _GUARD),
+    ('memcheck', 'before'): Message(
         _OUT_OF_BOUNDS,
         dict(
             python='In Numba a negative index counts from the end; in CUDA C it addresses memory before the array. '
@@ -84,220 +85,222 @@ WORDS = {
             cuda='A negative index addresses memory before the array: guard the lower bound too, as in `if (i >= 0)`.',
         ),
     ),
-    ('memcheck', 'wrapped'): Words(
+    ('memcheck', 'wrapped'): Message(
         _OUT_OF_BOUNDS,
         'threadIdx, blockIdx and values computed from them are unsigned: below 0 they wrap around to 2**32 - 1. '
         'Guard the access, or compute the index with int.',
     ),
-    ('memcheck', 'overflowed'): Words(
+    ('memcheck', 'overflowed'): Message(
         _OUT_OF_BOUNDS,
         'An index so far below 0 usually comes from integer overflow: 2147483647 + 1 wraps to -2147483648. '
         'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
-    ('memcheck', 'overflowed_among'): Words(
+    ('memcheck', 'overflowed_among'): Message(
         'out-of-bounds {access_to} {either}',
         'An index this far out of bounds usually comes from integer overflow: 2147483647 + 1 wraps to -2147483648. '
         'Compute it in 64 bits: `(size_t)row*w + column`.',
     ),
-    ('memcheck', 'indices'): Words(
+    ('memcheck', 'indices'): Message(
         'wrong number of indices for {array}: expected {dimensions}, got {given}', 'Use one index per dimension.'
     ),
-    ('memcheck', 'index_type'): Words(
+    ('memcheck', 'index_type'): Message(
         'an index of {array} must be an integer; got {type}', 'Divide with //, or use int(...).'
     ),
-    ('memcheck', 'outside_type'): Words(
+    ('memcheck', 'outside_type'): Message(
         'out-of-bounds {access} at index {index[0]} of an array of type {type}', _GUARD['cuda']
     ),  # an array without a name
-    ('memcheck', 'outside_named'): Words('out-of-bounds {access_to} {element}: {array} has type {type}', _GUARD),
+    ('memcheck', 'outside_named'): Message('out-of-bounds {access_to} {element}: {array} has type {type}', _GUARD),
     # Programs of Triton: blocks of lanes, and pointers
-    ('memcheck', 'outside_program'): Words(
+    ('memcheck', 'outside_program'): Message(
         _OUT_OF_BOUNDS + '{more}',
         'The block extends past the end of the array: give the access a mask, as in `mask=offsets < n`.',
     ),
-    ('memcheck', 'outside_single'): Words(
+    ('memcheck', 'outside_single'): Message(
         _OUT_OF_BOUNDS + '{more}',
         'This access is to a single element, and its offset is too large: fix the row, column or stride, or give the '
         'access a mask.',
     ),
-    ('memcheck', 'outside_masked'): Words(
+    ('memcheck', 'outside_masked'): Message(
         _OUT_OF_BOUNDS + '{more}',
         'The mask is true for this lane. Either it does not compare each axis with its own size, as in '
         '`(rows[:, None] < h) & (columns[None, :] < w)`, or the address is wrong: a wrong stride, offset or table '
         'entry.',
     ),
-    ('memcheck', 'outside_expanded'): Words(
+    ('memcheck', 'outside_expanded'): Message(
         'out-of-bounds {access}: past the end of {array}, which is expanded (stride 0) to shape {shape}, but has only '
         '{count} elements in memory{more}',
         'All indices along an axis of stride 0 address the same element. Multiply the index by '
         '{array}.stride(...), or pass {array}.contiguous().',
     ),
-    ('memcheck', 'outside_before'): Words(
+    ('memcheck', 'outside_before'): Message(
         _OUT_OF_BOUNDS + '{more}',
         'A negative index addresses memory before the array: mask the lower bound too, as in '
         '`mask=(offsets >= 0) & (offsets < n)`.',
     ),
-    ('memcheck', 'null_pointer'): Words(
+    ('memcheck', 'null_pointer'): Message(
         '{access} through an invalid pointer, {address:#x}: no array is stored there',
         'Check that the pointer was set, and that no argument is None.',
     ),
-    ('memcheck', 'foreign_pointer'): Words(
+    ('memcheck', 'foreign_pointer'): Message(
         '{access} through an invalid pointer, {address:#x}: the address is neither in an array of the launch nor in a '
         'torch tensor',
         'Check how the address is computed. If it is loaded from memory, keep the tensor that it points to alive.',
     ),
-    ('memcheck', 'misaligned_pointer'): Words(
+    ('memcheck', 'misaligned_pointer'): Message(
         'misaligned {access_to} {array}: the pointer must be a multiple of {size} bytes',
         'Elements are stored at multiples of their size: check how the pointer is computed.',
     ),
     # Shared memory: an index out of bounds of one array or of all, a launch that requests no dynamic memory
-    ('memcheck', 'outside_shared'): Words(_OUT_OF_BOUNDS),
-    ('memcheck', 'outside_dynamic'): Words(_OUT_OF_BOUNDS, _REQUEST_DYNAMIC),
-    ('memcheck', 'outside_arrays'): Words(
+    ('memcheck', 'outside_shared'): Message(_OUT_OF_BOUNDS),
+    ('memcheck', 'outside_dynamic'): Message(_OUT_OF_BOUNDS, _REQUEST_DYNAMIC),
+    ('memcheck', 'outside_arrays'): Message(
         'out-of-bounds {access} in shared memory, far outside all of its arrays',
         'Check how the pointer or the index is computed.',
     ),
-    ('memcheck', 'no_dynamic'): Words('dynamic shared memory is used, but the launch requests none', _REQUEST_DYNAMIC),
-    ('memcheck', 'no_shared_address'): Words(
+    ('memcheck', 'no_dynamic'): Message(
+        'dynamic shared memory is used, but the launch requests none', _REQUEST_DYNAMIC
+    ),
+    ('memcheck', 'no_shared_address'): Message(
         '{operation}: {address:#x} is not an address in shared memory',
         'Convert the pointer to the 32-bit address that PTX takes: __cvta_generic_to_shared(pointer).',
     ),
-    ('memcheck', 'copy_target'): Words(
+    ('memcheck', 'copy_target'): Message(
         '{operation} must copy to shared memory, but {address:#x} is not an address there',
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
     # Memory that the kernel must not access
-    ('memcheck', 'no_array'): Words(
+    ('memcheck', 'no_array'): Message(
         'invalid {access} at {address:#x}: the address is not in any array', _CHECK_POINTER
     ),
-    ('memcheck', 'freed'): Words(
+    ('memcheck', 'freed'): Message(
         'use after free: {access_to} {array}, which has been freed', 'Free memory only after its last use.'
     ),
-    ('memcheck', 'not_allocated'): Words(
+    ('memcheck', 'not_allocated'): Message(
         'invalid free({address:#x}): malloc did not return this address, or it has already been freed'
     ),
-    ('memcheck', 'null_read'): Words('read through a null pointer', _CHECK_ALLOCATION),
-    ('memcheck', 'null_written'): Words('write through a null pointer', _CHECK_ALLOCATION),
-    ('memcheck', 'failed_alloc'): Words(
+    ('memcheck', 'null_read'): Message('read through a null pointer', _CHECK_ALLOCATION),
+    ('memcheck', 'null_written'): Message('write through a null pointer', _CHECK_ALLOCATION),
+    ('memcheck', 'failed_alloc'): Message(
         '{access_to} memory whose allocation failed: line {alloc_line} requested {bytes} bytes, got '
         'cudaErrorMemoryAllocation (out of memory), and did not check the error',
         'Compare the result of the allocation with cudaSuccess before a kernel uses the pointer; allocate less memory.',
     ),
-    ('memcheck', 'constant'): Words(
+    ('memcheck', 'constant'): Message(
         dict(
             python='write to {element}, but arrays captured from outside a kernel are read-only',
             cuda='write to {element}, which is __constant__',
         ),
         dict(python='Pass the array as an argument.', cuda='Set the variable from the host with cudaMemcpyToSymbol.'),
     ),
-    ('memcheck', 'kernel_reads_host'): Words('a kernel reads host memory', _COPY_TO_GPU),
-    ('memcheck', 'kernel_writes_host'): Words('a kernel writes host memory', _COPY_TO_GPU),
-    ('memcheck', 'local_of_other'): Words(
+    ('memcheck', 'kernel_reads_host'): Message('a kernel reads host memory', _COPY_TO_GPU),
+    ('memcheck', 'kernel_writes_host'): Message('a kernel writes host memory', _COPY_TO_GPU),
+    ('memcheck', 'local_of_other'): Message(
         "{access_to} another thread's local variable",
         'A pointer to a local variable is valid only in its own thread: exchange values through shared memory.',
     ),
-    ('memcheck', 'host_reads'): Words('host code reads {array}, which is device memory', _COPY_TO_HOST),
-    ('memcheck', 'host_writes'): Words('host code writes {array}, which is device memory', _COPY_TO_HOST),
-    ('memcheck', 'host_reads_symbol'): Words(
+    ('memcheck', 'host_reads'): Message('host code reads {array}, which is device memory', _COPY_TO_HOST),
+    ('memcheck', 'host_writes'): Message('host code writes {array}, which is device memory', _COPY_TO_HOST),
+    ('memcheck', 'host_reads_symbol'): Message(
         'host code reads {array}, which is a device variable',
         'Copy its value: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
     ),
-    ('memcheck', 'host_writes_symbol'): Words(
+    ('memcheck', 'host_writes_symbol'): Message(
         'host code writes {array}, which is a device variable',
         'Copy a value to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
     ),
-    ('memcheck', 'host_symbol'): Words(
+    ('memcheck', 'host_symbol'): Message(
         'a kernel uses an address of {array} that was taken in host code: it is not the address on the GPU',
         'Get the address in host code with cudaGetSymbolAddress((void **)&pointer, {array}), or use {array} by its '
         'name in the kernel.',
     ),
-    ('memcheck', 'host_function'): Words(
+    ('memcheck', 'host_function'): Message(
         'a kernel calls {function} through an address that was taken in host code: it is not the address on the GPU',
         'Copy the address from the GPU: `__device__ T pointer = {function};`, and in host code '
         'cudaMemcpyFromSymbol(&f, pointer, sizeof f). Or make the function a template argument.',
     ),
-    ('memcheck', 'host_virtual'): Words(
+    ('memcheck', 'host_virtual'): Message(
         "a kernel calls a virtual function of an object that host code constructed: its virtual table is the host's",
         'Construct the object on the GPU: in a kernel, with `new` or placement new.',
     ),
-    ('memcheck', 'host_memory_given'): Words(
+    ('memcheck', 'host_memory_given'): Message(
         'thrust::{algorithm} with the policy thrust::device is called with an address in host memory',
         'Pass GPU memory: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
         'GPU, omit the policy: thrust::copy(first, last, result).',
     ),
-    ('memcheck', 'device_memory_given'): Words(
+    ('memcheck', 'device_memory_given'): Message(
         'thrust::{algorithm} with the policy thrust::host is called with an address on the GPU',
         'Write thrust::device instead, or copy to a thrust::host_vector first.',
     ),
     # The same mistakes with checks disabled: the operating system reports them
-    ('memcheck', 'fault_outside'): Words(_FAULT_OUTSIDE, _RUN_WITH_CHECKS),
-    ('memcheck', 'fault_no_array'): Words(
+    ('memcheck', 'fault_outside'): Message(_FAULT_OUTSIDE, _RUN_WITH_CHECKS),
+    ('memcheck', 'fault_no_array'): Message(
         'invalid {access} at {address:#x}: the address is not in any array', _RUN_WITH_CHECKS
     ),
-    ('memcheck', 'fault_freed'): Words('use after free: {access_to} {array}, which has been freed', _RUN_WITH_CHECKS),
-    ('memcheck', 'fault_null'): Words('{access} through a null pointer', _CHECK_ALLOCATION),
-    ('memcheck', 'fault_address'): Words(
+    ('memcheck', 'fault_freed'): Message('use after free: {access_to} {array}, which has been freed', _RUN_WITH_CHECKS),
+    ('memcheck', 'fault_null'): Message('{access} through a null pointer', _CHECK_ALLOCATION),
+    ('memcheck', 'fault_address'): Message(
         'invalid {access} at {address:#x}: the address is not in device memory', _CHECK_POINTER
     ),
     # Misaligned addresses
-    ('memcheck', 'misaligned'): Words(
+    ('memcheck', 'misaligned'): Message(
         'misaligned {access} of {bytes} bytes at {element}: the address must be a multiple of {bytes}',
         'Check the index and the offsets. A float4, for example, has 16 bytes, so its first float must have an index '
         'that is a multiple of 4, relative to a 16-byte-aligned address.',
     ),
-    ('memcheck', 'misaligned_operand'): Words(
+    ('memcheck', 'misaligned_operand'): Message(
         '{operation}: the address of {element} must be a multiple of {bytes} bytes', _ALIGN_OFFSETS
     ),
     # Two threads access one element: two programs of Triton, one block, two blocks
-    ('racecheck', 'programs'): Words(
+    ('racecheck', 'programs'): Message(
         _RACE + ': two programs access it, and nothing orders them',
         'Programs run concurrently, in any order: give each its own elements, or use tl.atomic_add or another atomic.',
     ),
-    ('racecheck', 'programs_atomic'): Words(
+    ('racecheck', 'programs_atomic'): Message(
         _RACE + ': only one of the two programs accesses it with an atomic',
         'Use atomics in both programs, or read it in a second kernel, launched after the first.',
     ),
-    ('racecheck', 'read_back'): Words(
+    ('racecheck', 'read_back'): Message(
         'line {line} of {kernel}: data race (read after write) on {element}: one lane reads what another '
         'lane of the program stored on line {stored}. On a GPU, different threads may execute the two accesses: put '
         'tl.debug_barrier() between them'
     ),
-    ('racecheck', 'stored_again'): Words(
+    ('racecheck', 'stored_again'): Message(
         'line {line} of {kernel}: data race (write after write) on {element}: another lane of the program wrote it on '
         'line {stored}. On a GPU, different threads may execute the two stores, and either value may remain: put '
         'tl.debug_barrier() between them'
     ),
-    ('racecheck', 'released'): Words(
+    ('racecheck', 'released'): Message(
         'line {line} of {kernel}: data race on {element}: it is {now} here, and another program {before} it on line '
         '{stored}, before its atomic on line {released}. One thread of the program executes that atomic and does not '
         'wait for the others: put tl.debug_barrier() before line {released}'
     ),
-    ('racecheck', 'lanes_update'): Words(
+    ('racecheck', 'lanes_update'): Message(
         'data race (read-modify-write) on {element}: several lanes of one program update it, and all updates but one '
         'are lost',
         'Update the element in one step: tl.atomic_add or another atomic.',
     ),
-    ('racecheck', 'lanes'): Words(
+    ('racecheck', 'lanes'): Message(
         'data race (write after write) on {element}: several lanes of one store write different values to it',
         'It is undefined which of the values remains: give each lane a distinct offset, or mask off all lanes but one.',
     ),
-    ('initcheck', 'undefined_stored'): Words(
+    ('initcheck', 'undefined_stored'): Message(
         _UNDEFINED_LANES.format('the stored value', ' give the store that mask, too,')
     ),
-    ('initcheck', 'undefined_address'): Words(_UNDEFINED_LANES.format('an address', '')),
-    ('initcheck', 'undefined_decision'): Words(_UNDEFINED_LANES.format('a branch or a mask', '')),
-    ('initcheck', 'unwritten_program'): Words(
+    ('initcheck', 'undefined_address'): Message(_UNDEFINED_LANES.format('an address', '')),
+    ('initcheck', 'undefined_decision'): Message(_UNDEFINED_LANES.format('a branch or a mask', '')),
+    ('initcheck', 'unwritten_program'): Message(
         _UNINITIALIZED,
         'An array that holds only NaN at the launch counts as uninitialized: create the array with torch.zeros, for '
         'example.',
     ),
-    ('racecheck', 'race'): Words(
+    ('racecheck', 'race'): Message(
         _RACE + ': no barrier between the two accesses',
         dict(
             python="Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other.",
             cuda="Put a __syncthreads() between these two lines: there a block's threads wait for each other.",
         ),
     ),
-    ('racecheck', 'race_of_blocks'): Words(
+    ('racecheck', 'race_of_blocks'): Message(
         _RACE + ': two blocks access it, and nothing orders them',
         dict(
             python='cuda.syncthreads() does not order different blocks: let each block write its own elements, or use '
@@ -307,40 +310,40 @@ WORDS = {
         ),
     ),
     # Two devices: system scope
-    ('racecheck', 'race_of_devices'): Words(
+    ('racecheck', 'race_of_devices'): Message(
         _RACE + ': two devices access it, and nothing orders them',
         'The writer must release: __threadfence_system() or st.release.sys, then set a flag. The reader must wait for '
         'the flag and acquire: ld.acquire.sys, or __threadfence_system() after the load. Before a buffer is written '
         'again, its readers must signal in the same way that they have read it.',
     ),
-    ('racecheck', 'scope_of_device'): Words(
+    ('racecheck', 'scope_of_device'): Message(
         _RACE + ': a flag orders the two devices only within one device: a fence, release or load of the flag has '
         'device scope',
         'Device scope (.gpu, __threadfence) reaches the L2 cache of one GPU, and another GPU does not see it. Use '
         'system scope in both kernels: __threadfence_system(), .sys, thread_scope_system.',
     ),
-    ('racecheck', 'atomic_of_device'): Words(
+    ('racecheck', 'atomic_of_device'): Message(
         _RACE + ': two devices access it, but an atomic has device scope',
         'Use system scope across devices: atomicAdd_system instead of atomicAdd, .sys instead of .gpu, '
         'thread_scope_system instead of thread_scope_device.',
     ),
-    ('racecheck', 'race_of_cluster'): Words(
+    ('racecheck', 'race_of_cluster'): Message(
         _RACE + ': no cluster barrier between the accesses of two blocks',
         'Put a cluster.sync() between these two lines (in PTX: barrier.cluster.arrive and .wait); '
         'all blocks of the cluster wait there.',
     ),
-    ('racecheck', 'race_of_volatiles'): Words(
+    ('racecheck', 'race_of_volatiles'): Message(
         _RACE + ': volatile does not order the accesses of different threads',
         'volatile only keeps the compiler from caching a value: `x += y` is still a read and a write. '
         'Use atomicAdd or another atomic; for a flag, a __threadfence() before the write and one after the read.',
     ),
-    ('racecheck', 'atomic_of_block'): Words(
+    ('racecheck', 'atomic_of_block'): Message(
         _RACE + ': two blocks access it, but an atomic has block scope',
         'Use device scope across blocks: atomicAdd instead of atomicAdd_block, thread_scope_device instead of '
         'thread_scope_block.',
     ),
     # A flag orders the two accesses only in part: a fence is missing, or its scope is too small
-    ('racecheck', 'flag_not_acquired'): Words(
+    ('racecheck', 'flag_not_acquired'): Message(
         _RACE + ': no acquire fence after the load of the flag',
         dict(
             python='Put a cuda.threadfence() after the load of the flag, too, or a cuda.syncthreads() for the block.',
@@ -348,7 +351,7 @@ WORDS = {
             '__threadfence_block() and thread_scope_block are for threads of one block.',
         ),
     ),
-    ('racecheck', 'fence_of_block'): Words(
+    ('racecheck', 'fence_of_block'): Message(
         _RACE + ': two blocks access it, but the fence between the accesses has block scope',
         dict(
             python='Across blocks, use cuda.threadfence() instead of cuda.threadfence_block().',
@@ -357,7 +360,7 @@ WORDS = {
         ),
     ),
     # Two operations of a program: launches, copies and accesses by the host; `first` and `second` are phrases
-    ('racecheck', 'unordered_operations'): Words(
+    ('racecheck', 'unordered_operations'): Message(
         _RACE + ': {second} {now} it, {first} {before} it, and nothing orders the two operations',
         dict(
             python='Record an event after the first operation, event.record(stream), and let the other stream wait for '
@@ -366,164 +369,164 @@ WORDS = {
             'before the second one (cudaStreamWaitEvent); or call cudaStreamSynchronize in between.',
         ),
     ),
-    ('racecheck', 'host_race'): Words(
+    ('racecheck', 'host_race'): Message(
         _RACE + ': the host {now} it while {first} may still {before} it',
         dict(
             python='Synchronize first: stream.synchronize(), or cuda.synchronize().',
             cuda='Synchronize first: cudaStreamSynchronize(stream), or cudaDeviceSynchronize().',
         ),
     ),
-    ('racecheck', 'same_value'): Words(
+    ('racecheck', 'same_value'): Message(
         'line {line} of {kernel}: data race (write after write) on {element}: several threads write the same value. '
         'This race is benign, but one thread is enough'
     ),
-    ('racecheck', 'same_value_programs'): Words(
+    ('racecheck', 'same_value_programs'): Message(
         'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same value. '
         'This race is benign, but one program is enough'
     ),
     # A thread and an asynchronous copy; `whose` is a phrase
-    ('racecheck', 'copy_not_waited_for'): Words(
+    ('racecheck', 'copy_not_waited_for'): Message(
         _COPY_IN_FLIGHT,
         'Wait for the copy in the thread that issued it (cp.async.wait_group, __pipeline_wait_prior), then call '
         '__syncthreads() for the others.',
     ),
-    ('racecheck', 'copy_not_committed'): Words(
+    ('racecheck', 'copy_not_committed'): Message(
         _COPY_IN_FLIGHT,
         'Commit the copy in the thread that issued it (cp.async.commit_group, __pipeline_commit), wait for the group, '
         'then call __syncthreads() for the others.',
     ),
     # A thread and an engine (TMA, or the tensor cores); `first` and `second` are phrases
-    ('racecheck', 'bulk_in_flight'): Words(
+    ('racecheck', 'bulk_in_flight'): Message(
         'data race on {element}: it is {now} while a bulk copy to it may still be in flight',
         _WAIT_FOR_BULK + ' (mbarrier.try_wait), for the phase in which it completes; expect all its bytes there '
         '(expect_tx).',
     ),
-    ('racecheck', 'engine_reads'): Words(
+    ('racecheck', 'engine_reads'): Message(
         'data race on {element}: the element is {now} while the tensor cores or TMA may still read it', _WAIT_FOR_READS
     ),
-    ('racecheck', 'engine_has_read'): Words(
+    ('racecheck', 'engine_has_read'): Message(
         'data race on {element}: the element is {now} with no wait for the tensor cores or TMA to finish reading it',
         _WAIT_FOR_READS,
     ),
-    ('racecheck', 'after_engine'): Words(
+    ('racecheck', 'after_engine'): Message(
         _RACE + ': nothing orders the accesses by {first} and by {second}',
         'Let every thread that uses the data of a bulk copy wait on its mbarrier (mbarrier.try_wait).',
     ),
-    ('racecheck', 'before_engine'): Words(
+    ('racecheck', 'before_engine'): Message(
         _RACE + ': nothing orders the accesses by {first} and by {second}',
         'Synchronize the two with an mbarrier or a block-wide barrier.',
     ),
-    ('racecheck', 'registers_written'): Words(
+    ('racecheck', 'registers_written'): Message(
         'data race on registers: wgmma.mma_async uses registers that the thread wrote, with no wgmma.fence in between',
         'Put a wgmma.fence.sync.aligned before the first wgmma, and after each write to its registers.',
     ),
-    ('racecheck', 'result_not_awaited'): Words(
+    ('racecheck', 'result_not_awaited'): Message(
         'the thread ends without waiting for the result of this wgmma',
         'Issue wgmma.commit_group, then wgmma.wait_group before the first use of the result.',
     ),
     # Tensor memory; `before` and `now` are instructions, `why` is a phrase
-    ('racecheck', 'tensor_in_flight'): Words(
+    ('racecheck', 'tensor_in_flight'): Message(
         'data race on tensor memory (lane {lane}, column {column}): {now} uses it while {before} may still be in '
         'flight: {why}',
         'After tcgen05.mma or tcgen05.cp, issue tcgen05.commit and wait on its mbarrier for the right phase. After '
         'tcgen05.ld or tcgen05.st, issue tcgen05.wait.',
     ),
-    ('racecheck', 'tensor_race'): Words(
+    ('racecheck', 'tensor_race'): Message(
         'data race on tensor memory (lane {lane}, column {column}): nothing orders {before} and {now}',
         'Synchronize the two with an mbarrier or a block-wide barrier, with a tcgen05.fence before and after.',
     ),
-    ('racecheck', 'mma_not_awaited'): Words(
+    ('racecheck', 'mma_not_awaited'): Message(
         'the block ends while the tensor cores may still execute this instruction',
         'Issue tcgen05.commit, then wait on its mbarrier before the block ends.',
     ),
-    ('racecheck', 'store_not_awaited'): Words(
+    ('racecheck', 'store_not_awaited'): Message(
         'the thread ends while its bulk copy may still read shared memory',
         'Issue cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.',
     ),
-    ('racecheck', 'load_not_awaited'): Words(
+    ('racecheck', 'load_not_awaited'): Message(
         'the block ends without waiting for this bulk copy to its shared memory',
         _WAIT_FOR_BULK + ', for the phase in which it completes.',
     ),
     # Fences that PTX requires, and without which programs are known to work on current GPUs
-    ('fencecheck', 'barrier_not_visible'): Words(
+    ('fencecheck', 'barrier_not_visible'): Message(
         'a bulk copy or tcgen05.commit signals an mbarrier with no fence.mbarrier_init after its initialization',
         'Put a fence.mbarrier_init.release.cluster (or fence.proxy.async) after mbarrier.init, then a block-wide '
         'barrier. The PTX specification requires the fence; current GPUs are known to work without it.',
     ),
-    ('fencecheck', 'no_proxy_fence'): Words(
+    ('fencecheck', 'no_proxy_fence'): Message(
         'data race (read after write) on {element}: no fence.proxy.async between the write by a thread and the read '
         'by TMA or the tensor cores',
         'Put a fence.proxy.async after the write, then the barrier. The PTX specification requires it; many programs '
         'work without it on current GPUs, but some are known to read stale values.',
     ),
-    ('fencecheck', 'tensor_no_fence'): Words(
+    ('fencecheck', 'tensor_no_fence'): Message(
         'data race on tensor memory (lane {lane}, column {column}): {before} and then {now}, {why}',
         'Put fences around the synchronization: tcgen05.fence::before_thread_sync, the barrier, '
         'tcgen05.fence::after_thread_sync. A tcgen05.commit includes the first one. The PTX specification requires '
         'the fences; public programs omit some of them.',
     ),
-    ('fencecheck', 'tensor_load_not_awaited'): Words(
+    ('fencecheck', 'tensor_load_not_awaited'): Message(
         'tcgen05.dealloc frees tensor memory (lane {lane}, column {column}) that a tcgen05.ld reads, with no '
         'tcgen05.wait::ld in between',
         'Put a tcgen05.wait::ld.sync.aligned after the load. The PTX specification requires it. Public programs '
         'omit it and work, because their use of the loaded registers waits for the load.',
     ),
     # Blocks of a cluster
-    ('racecheck', 'block_not_begun'): Words(
+    ('racecheck', 'block_not_begun'): Message(
         "a block accesses another block's shared memory, but that block may not have started",
         'Call cluster.sync() (in PTX, barrier.cluster.arrive and barrier.cluster.wait) before the first use of '
         "another block's shared memory.",
     ),
-    ('memcheck', 'block_may_end'): Words(
+    ('memcheck', 'block_may_end'): Message(
         "a block accesses another block's shared memory, but that block may exit first", _KEEP_BLOCK_ALIVE
     ),
-    ('memcheck', 'block_ended'): Words(
+    ('memcheck', 'block_ended'): Message(
         "a block accesses another block's shared memory after that block has exited", _KEEP_BLOCK_ALIVE
     ),
-    ('memcheck', 'no_block'): Words(
+    ('memcheck', 'no_block'): Message(
         'mapa: block rank {block_rank} is out of range for a cluster of {blocks} blocks',
         'Use ranks 0 to %cluster_nctarank - 1; __cluster_dims__ sets the number of blocks in a cluster.',
     ),
-    ('memcheck', 'copy_to_no_block'): Words(
+    ('memcheck', 'copy_to_no_block'): Message(
         'a copy targets a block rank that is not in the cluster',
         'Set only the bits of blocks in the cluster: bit i of the mask is block rank i.',
     ),
-    ('memcheck', 'memory_of_other_block'): Words(
+    ('memcheck', 'memory_of_other_block'): Message(
         "{operation} requires an address in the block's own shared memory; got one in another block's shared memory",
         "Another block's shared memory can be used only by loads, stores, atomics, bulk copies, mbarrier.arrive and "
         '.expect_tx.',
     ),
-    ('synccheck', 'programs_wait'): Words(
+    ('synccheck', 'programs_wait'): Message(
         'deadlock: a program spins on a value that no other program will write: all others have ended, or spin as well',
         'Release every lock, and set the flag in a program that does not itself wait here.',
     ),
-    ('synccheck', 'arrives_twice'): Words(
+    ('synccheck', 'arrives_twice'): Message(
         'a thread arrives twice at the cluster barrier with no wait in between', _ARRIVE_THEN_WAIT
     ),
-    ('synccheck', 'waits_unarrived'): Words(
+    ('synccheck', 'waits_unarrived'): Message(
         'a thread waits at the cluster barrier without arriving first', _ARRIVE_THEN_WAIT
     ),
     # Bulk copies, tensor maps and the descriptors of wgmma
-    ('memcheck', 'bulk_bytes'): Words(
+    ('memcheck', 'bulk_bytes'): Message(
         '{operation} copies {bytes} bytes; the size of a bulk copy must be a multiple of 16',
         'Pad the rows, or copy the remainder with threads.',
     ),
-    ('memcheck', 'no_tensor_map'): Words(
+    ('memcheck', 'no_tensor_map'): Message(
         'the address passed as a tensor map is not the address of one',
         'Create the tensor map on the host with tensor_map(x, box), declare the parameter of the kernel as `const '
         '__grid_constant__ TensorMap`, and pass its address.',
     ),
-    ('memcheck', 'coordinates'): Words(
+    ('memcheck', 'coordinates'): Message(
         '{operation} has {given} coordinates, but the tensor map has {axes} axes',
         'Pass one coordinate per axis of the tensor map, innermost axis first.',
     ),
-    ('memcheck', 'box_misaligned'): Words(
+    ('memcheck', 'box_misaligned'): Message(
         '{operation}: the box begins at element {at} along the innermost axis, '
         'but must begin at a multiple of 16 bytes ({elements} elements)',
         'Round the innermost coordinate down to such a multiple. On a GPU, the kernel fails with an illegal '
         'instruction.',
     ),
-    ('memcheck', 'box_before'): Words(
+    ('memcheck', 'box_before'): Message(
         dict(
             python=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
             cuda=_BOX_BEFORE_ARRAY.format('cp.async.bulk.tensor'),
@@ -531,80 +534,80 @@ WORDS = {
         ),
         'No coordinate of a store may be negative. On a GPU, the kernel fails with an illegal instruction.',
     ),
-    ('memcheck', 'descriptor'): Words(
+    ('memcheck', 'descriptor'): Message(
         'wgmma.mma_async: a descriptor points outside shared memory',
         'Encode the address divided by 16 in its lowest 14 bits, then the two strides, each divided by 16.',
     ),
-    ('memcheck', 'peer_not_enabled'): Words(
+    ('memcheck', 'peer_not_enabled'): Message(
         '{access_to} {element} by device {device}: the memory belongs to device {owner}, and peer access is not '
         'enabled',
         'Enable it first: cudaSetDevice({device}); cudaDeviceEnablePeerAccess({owner}, 0). This enables one direction '
         'only. In Python, allocate the array with devices.symmetric.',
     ),
     # Tensor memory and the descriptors of tcgen05
-    ('memcheck', 'tensor_columns'): Words(
+    ('memcheck', 'tensor_columns'): Message(
         '{operation} of {columns} columns: the number of columns must be a power of two from 32 to 512',
         'Round up to 32, 64, 128, 256 or 512.',
     ),
-    ('memcheck', 'tensor_outside'): Words(
+    ('memcheck', 'tensor_outside'): Message(
         '{operation} accesses lane {lane}, column {column} of tensor memory, which is not allocated',
         'Tensor memory has 128 lanes and 512 columns. Check the address (upper 16 bits: lane, lower 16 bits: column) '
         'and the number of columns that tcgen05.alloc requested.',
     ),
-    ('memcheck', 'tensor_freed'): Words(
+    ('memcheck', 'tensor_freed'): Message(
         '{operation} accesses column {column} of tensor memory after it was freed',
         'Free the columns (tcgen05.dealloc) after their last use, with a block-wide barrier in between.',
     ),
-    ('memcheck', 'tensor_freed_twice'): Words(
+    ('memcheck', 'tensor_freed_twice'): Message(
         'tcgen05.dealloc of {columns} columns from column {column} on: these columns are not an allocation, or were '
         'already freed',
         'Pass the address that tcgen05.alloc stored, and the same number of columns, in one warp.',
     ),
-    ('memcheck', 'tensor_leak'): Words(
+    ('memcheck', 'tensor_leak'): Message(
         'the block ends without freeing {columns} columns of tensor memory',
         'Free them in one warp, after a barrier: tcgen05.dealloc. Otherwise tcgen05.alloc of a later block on this SM '
         'may never return.',
     ),
-    ('memcheck', 'tensor_relinquished'): Words(
+    ('memcheck', 'tensor_relinquished'): Message(
         'tcgen05.alloc after tcgen05.relinquish_alloc_permit: the block may not allocate any more',
         'Allocate first; relinquish the permit after the last tcgen05.alloc.',
     ),
-    ('memcheck', 'tensor_lanes'): Words(
+    ('memcheck', 'tensor_lanes'): Message(
         '{operation} by warp {warp} accesses lanes {lane} to {last} of tensor memory, but this warp can access only '
         'lanes {first} to {last_allowed}',
         'Warp i can access 32 lanes, the first of which is 32*(i%4): add that lane, shifted left by 16, to the '
         'address. Shapes of 16 lanes must begin at a multiple of 16.',
     ),
-    ('memcheck', 'tensor_groups'): Words(
+    ('memcheck', 'tensor_groups'): Message(
         '{operation} with cta_group::{group}, but another tcgen05 instruction of this kernel has '
         'cta_group::{other_group}',
         'Use the same cta_group in all tcgen05 instructions of a kernel.',
     ),
-    ('memcheck', 'tensor_pair'): Words(
+    ('memcheck', 'tensor_pair'): Message(
         '{operation} with cta_group::2 in a block that does not belong to a CTA pair',
         'Launch clusters of an even number of blocks, as with __cluster_dims__(2, 1, 1).',
     ),
-    ('memcheck', 'instruction_descriptor'): Words(
+    ('memcheck', 'instruction_descriptor'): Message(
         'tcgen05.mma: bits {part} of the instruction descriptor are {value}; allowed: {allowed}',
         'Compare the descriptor with the table in the PTX specification for this kind and cta_group.',
     ),
-    ('memcheck', 'matrix_descriptor'): Words(
+    ('memcheck', 'matrix_descriptor'): Message(
         'bits {part} of the matrix descriptor of {operand} are {value}; allowed: {allowed}',
         "Blackwell's format has 1 in bits 46 to 48 and the swizzle mode in bits 61 to 63; Hopper's differs.",
     ),
-    ('memcheck', 'tensor_map_mode'): Words(
+    ('memcheck', 'tensor_map_mode'): Message(
         'cp.async.bulk.tensor: {part} is {value}; required: {allowed}',
         'Make the tensor map for the mode of the instruction: cuTensorMapEncodeTiled with a box of one row for '
         '.tile::gather4 and .tile::scatter4, cuTensorMapEncodeIm2col for .im2col.',
     ),
-    ('memcheck', 'metadata'): Words(
+    ('memcheck', 'metadata'): Message(
         '{operation}: lane {lane}: metadata {word:#010x} selects elements {first} and {second}, in this order, for '
         'group {group} (row {row}, columns {column} to {last})',
         'Select two distinct elements per group, the lower index first: the 4 bits are first | second << 2 (4, 8, '
         '12, 9, 13 or 14), with the first group in the lowest bits. Other values are undefined.',
     ),
     # Uninitialized memory, by memory space
-    ('initcheck', 'unwritten'): Words(
+    ('initcheck', 'unwritten'): Message(
         _UNINITIALIZED,
         dict(
             python='device_array does not clear memory: write every element first, or copy zeros to the array.',
@@ -612,7 +615,7 @@ WORDS = {
             'cudaMemset.',
         ),
     ),
-    ('initcheck', 'unwritten_shared'): Words(
+    ('initcheck', 'unwritten_shared'): Message(
         _UNINITIALIZED,
         dict(
             python='Shared memory starts with what an earlier block left there: write the element, call '
@@ -621,321 +624,321 @@ WORDS = {
             '__syncthreads(), then read it.',
         ),
     ),
-    ('initcheck', 'unwritten_local'): Words(
+    ('initcheck', 'unwritten_local'): Message(
         _UNINITIALIZED, 'Local memory starts with arbitrary values: write the element before it is read.'
     ),
-    ('initcheck', 'tensor_unwritten'): Words(
+    ('initcheck', 'tensor_unwritten'): Message(
         'uninitialized read of tensor memory: lane {lane}, column {column}',
         'Set enable-input-d to false in the first tcgen05.mma of a tile, which then ignores D; write other elements '
         'with tcgen05.st or tcgen05.cp before they are read.',
     ),
-    ('initcheck', 'unwritten_for_engine'): Words(
+    ('initcheck', 'unwritten_for_engine'): Message(
         _UNINITIALIZED + ' by the tensor cores or TMA',
         'If a bulk copy writes the element, first wait on the mbarrier of the copy, and expect all bytes of the copy '
         'there (expect_tx).',
     ),
-    ('initcheck', 'unassigned'): Words(
+    ('initcheck', 'unassigned'): Message(
         'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: this '
         'thread executed no assignment to it. Numba reads it as 0; Python raises UnboundLocalError. Assign it before '
         'the branch or loop'
     ),
-    ('initcheck', 'no_value'): Words(
+    ('initcheck', 'no_value'): Message(
         'line {line} of {kernel}: {function} returns no value in block {in_block}, thread {thread}: this thread '
         'reaches the end of the function without `return`. On a GPU, Numba ends the thread here, without an error; '
         'Python returns None',
         'Return a value on every path.',
     ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
-    ('synccheck', 'returned'): Words(
+    ('synccheck', 'returned'): Message(
         'line {line} of {kernel}: '
         + _DIVERGENT_BARRIER
         + 'has returned. GPUs since Volta continue without it, but CUDA '
         'requires all threads: guard the data, not the barrier'
     ),
-    ('synccheck', 'skipped'): Words(_DIVERGENT_BARRIER + 'has skipped it', _REACH_BARRIER),
-    ('synccheck', 'diverged'): Words(_DIVERGENT_BARRIER + 'is in another branch', _REACH_BARRIER),
-    ('synccheck', 'grid_diverged'): Words(
+    ('synccheck', 'skipped'): Message(_DIVERGENT_BARRIER + 'has skipped it', _REACH_BARRIER),
+    ('synccheck', 'diverged'): Message(_DIVERGENT_BARRIER + 'is in another branch', _REACH_BARRIER),
+    ('synccheck', 'grid_diverged'): Message(
         'grid barrier in divergent code: thread {thread} of block {in_block} does not reach it', _REACH_GRID_BARRIER
     ),
-    ('synccheck', 'endless_wait'): Words(
+    ('synccheck', 'endless_wait'): Message(
         'deadlock: {waiting} here for a value in memory that no thread will change',
         'Threads that run in lockstep cannot wait for each other in a loop: use a barrier, '
         'or let one thread per block take the lock.',
     ),
-    ('synccheck', 'blocks_wait'): Words(
+    ('synccheck', 'blocks_wait'): Message(
         'deadlock: {waiting} here for a value in memory that no thread can change while threads run in lockstep',
         'Let blocks wait for each other with a flag that is read atomically, as in '
         '`while cuda.atomic.add(flags, i, 0) == 0`. Within a block, use a barrier, or let one thread take the lock.',
     ),
     # Named barriers and mbarriers; `why` is a phrase: the event that the thread waits for
-    ('synccheck', 'no_such_barrier'): Words(
+    ('synccheck', 'no_such_barrier'): Message(
         'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, and its thread count a '
         'multiple of 32',
         'Count 32 threads for every warp that arrives.',
     ),
-    ('synccheck', 'barrier_threads'): Words(
+    ('synccheck', 'barrier_threads'): Message(
         'barrier {barrier} expects {threads} threads here, but the threads that already wait at it expect {others}',
         'Pass the same number of threads in every call for this barrier.',
     ),
-    ('synccheck', 'no_mbarrier'): Words(
+    ('synccheck', 'no_mbarrier'): Message(
         '{operation} at an address that is not an initialized mbarrier',
         'Initialize the mbarrier in one thread: mbarrier.init, then fence.mbarrier_init, then a block-wide barrier '
         '(cluster-wide, if other blocks use it).',
     ),
-    ('synccheck', 'mbarrier_count'): Words(
+    ('synccheck', 'mbarrier_count'): Message(
         "an mbarrier's arrival count must be between 1 and 2^20 - 1", _SET_ARRIVAL_COUNT
     ),
-    ('synccheck', 'too_many_arrive'): Words(
+    ('synccheck', 'too_many_arrive'): Message(
         'more than {count} arrivals at an mbarrier in one phase: line {init_line} set its arrival count to {count}',
         _SET_ARRIVAL_COUNT,
     ),
-    ('synccheck', 'not_resident'): Words(
+    ('synccheck', 'not_resident'): Message(
         'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
         'no more fit on the device, and all of them wait',
         'Launch no more blocks than fit, or let each block take its index from an atomic counter and wait only for '
         'blocks with lower indices.',
     ),
-    ('synccheck', 'deadlock_on_flag'): Words(
+    ('synccheck', 'deadlock_on_flag'): Message(
         'deadlock: a loop on device {device} waits for {element} to change, and nothing will change it; {others}',
         'Check that each kernel sets the flags that others wait for, on the device where they wait. A kernel must not '
         'mistake a flag of an earlier iteration for a new one: store the iteration number in the flag, or reset the '
         'flag before it is set again.',
     ),
-    ('synccheck', 'not_cooperative'): Words(
+    ('synccheck', 'not_cooperative'): Message(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
     ),
-    ('synccheck', 'deadlock'): Words(_DEADLOCK, _CHECK_MBARRIER),
-    ('synccheck', 'mutual_deadlock'): Words(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
+    ('synccheck', 'deadlock'): Message(_DEADLOCK, _CHECK_MBARRIER),
+    ('synccheck', 'mutual_deadlock'): Message(_DEADLOCK + '; thread {thread} waits {other_why}', _CHECK_MBARRIER),
     # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
-    ('synccheck', 'thread_not_in_mask'): Words(
+    ('synccheck', 'thread_not_in_mask'): Message(
         'a thread executes {operation} with mask {mask:#x}, which does not include that thread',
         'Include all participating lanes in the mask: {full_mask:#x} for the whole warp, -1 for a warp of any width.',
     ),
-    ('synccheck', 'lane_in_other_branch'): Words(
+    ('synccheck', 'lane_in_other_branch'): Message(
         '{operation} waits for lane {lane} of the warp, which is in the mask but in another branch',
         'Include in the mask only the lanes that reach the operation, or move the operation before the branch.',
     ),
-    ('synccheck', 'source_lane'): Words(
+    ('synccheck', 'source_lane'): Message(
         'a shuffle reads from lane {lane}, which does not execute it',
         'All lanes that are read must execute the shuffle.',
     ),
-    ('synccheck', 'undefined_lane'): Words(
+    ('synccheck', 'undefined_lane'): Message(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
         '{stored} stores a result that depends on it. All lanes that are read must execute the shuffle, with a neutral '
         'value where there is no element'
     ),
-    ('synccheck', 'undefined_result'): Words(
+    ('synccheck', 'undefined_result'): Message(
         'line {line} of {kernel}: {state} gets the result: in thread {thread} the result is undefined, and line '
         '{stored} stores a value computed from it. Write the result to shared memory in the thread that gets it; after '
         'a barrier, all threads can read it'
     ),
-    ('synccheck', 'caller_not_in_mask'): Words(
+    ('synccheck', 'caller_not_in_mask'): Message(
         'lane {lane} is not in the mask {mask:#x} of its own call',
         'Include each calling lane in the mask that it passes.',
     ),
-    ('synccheck', 'lane_elsewhere'): Words(
+    ('synccheck', 'lane_elsewhere'): Message(
         'lane {lane} waits here for the lanes of mask {mask:#x}, but lane {other_lane} executes other code',
         _REACH_SAME_CALL,
     ),
-    ('synccheck', 'different_calls'): Words(
+    ('synccheck', 'different_calls'): Message(
         'the lanes of mask {mask:#x} wait at different operations or with different masks', _REACH_SAME_CALL
     ),
-    ('synccheck', 'warp_diverged'): Words(
+    ('synccheck', 'warp_diverged'): Message(
         '{operation} must be executed by all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} '
         '{state}',
         'Move the operation out of branches that depend on the lane, and make the block size a multiple of 32.',
     ),
-    ('synccheck', 'different_descriptors'): Words(
+    ('synccheck', 'different_descriptors'): Message(
         'wgmma.mma_async: the lanes of a warp pass different descriptors',
         'Pass the same descriptor in all threads of a warpgroup.',
     ),
-    ('synccheck', 'tensor_addresses'): Words(
+    ('synccheck', 'tensor_addresses'): Message(
         '{operation}: the lanes of a warp pass different addresses of tensor memory',
         'Pass the same address in all lanes: the instruction adds the lane index to it.',
     ),
     # Launches that no GPU accepts
-    ('launch', 'no_brackets'): Words(
+    ('launch', 'no_brackets'): Message(
         '{kernel} is a kernel: launch it with a grid and a block, as in {kernel}[grid, block](...)'
     ),
-    ('launch', 'brackets'): Words(
+    ('launch', 'brackets'): Message(
         '{kernel}[...] takes grid and block, optionally followed by stream and bytes of shared memory: '
         'expected two to four values, got {given}'
     ),
-    ('launch', 'arguments'): Words(
+    ('launch', 'arguments'): Message(
         'wrong number of arguments for {kernel}({parameters}): expected {count}, got {given}'
     ),
-    ('launch', 'sizes'): Words('{kernel}: {why}'),
-    ('launch', 'empty'): Words(
+    ('launch', 'sizes'): Message('{kernel}: {why}'),
+    ('launch', 'empty'): Message(
         'the grid is {grid} and the block is {block}, but every size must be at least 1',
         'Skip the launch if the input is empty.',
     ),
-    ('launch', 'block_size'): Words(
+    ('launch', 'block_size'): Message(
         'a block of {block} has {threads} threads; the limit is {limit}, and {limit_z} along z',
         'Use smaller blocks and more of them.',
     ),
-    ('launch', 'grid_size'): Words(
+    ('launch', 'grid_size'): Message(
         'the grid has {grid} blocks; the limit is {limit_x} along x, and {limit_yz} along y and z',
         'Put the longest axis along x.',
     ),
-    ('launch', 'cluster_size'): Words(
+    ('launch', 'cluster_size'): Message(
         'a grid of {grid} blocks cannot be divided into clusters of {cluster} blocks: a cluster has at most {limit} '
         'blocks, and the grid size must be a multiple of the cluster size along each axis',
         'Round the grid up, and let surplus blocks do nothing. Clusters of 16 blocks are possible after '
         'cudaFuncSetAttribute with cudaFuncAttributeNonPortableClusterSizeAllowed, or in Python after '
         'kernel.allow_large_clusters().',
     ),
-    ('launch', 'shared_number'): Words(
+    ('launch', 'shared_number'): Message(
         'the size of shared memory must be a non-negative integer, in bytes; got {given!r}'
     ),
-    ('launch', 'stream'): Words('a stream must be None, an integer, or a stream of torch or Numba; got {given!r}'),
-    ('launch', 'shared_size'): Words(
+    ('launch', 'stream'): Message('a stream must be None, an integer, or a stream of torch or Numba; got {given!r}'),
+    ('launch', 'shared_size'): Message(
         'the launch requests {bytes} bytes of shared memory; the limit per block is {limit} unless the kernel opts in '
         'to more',
         _USE_SMALLER_TILE,
     ),
-    ('launch', 'shared_arrays'): Words(
+    ('launch', 'shared_arrays'): Message(
         'the kernel uses {bytes} bytes of shared memory per block; the limit is {limit}', _USE_SMALLER_TILE
     ),
-    ('launch', 'dynamic_size'): Words(
+    ('launch', 'dynamic_size'): Message(
         'the launch requests {bytes} bytes of dynamic shared memory; the limit of this kernel is {limit}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
     ),
-    ('launch', 'cooperative_size'): Words(
+    ('launch', 'cooperative_size'): Message(
         'a cooperative launch has {blocks} blocks, but only {resident} fit on the device at once',
         'Launch fewer blocks, and let each thread do more: a grid-stride loop.',
     ),
-    ('launch', 'launch_bounds'): Words(
+    ('launch', 'launch_bounds'): Message(
         'the block has {threads} threads; the limit of this kernel is {limit}, as its `__launch_bounds__` declares',
         'Launch smaller blocks, or raise the bound.',
     ),
-    ('launch', 'shared_sum'): Words(
+    ('launch', 'shared_sum'): Message(
         'the launch uses {bytes} bytes of static and {dynamic} bytes of dynamic shared memory; the limit of this '
         'kernel is {limit}',
         _USE_SMALLER_TILE,
     ),
-    ('launch', 'static_size'): Words(
+    ('launch', 'static_size'): Message(
         "the kernel's static shared memory exceeds the limit per block",
         'The limit is 48 KB: use smaller arrays, or dynamic shared memory, of which a block can have up to 227 KB.',
     ),
-    ('launch', 'not_launched'): Words(
+    ('launch', 'not_launched'): Message(
         '{kernel} is a kernel, but host code calls it like a function',
         'Launch it with an execution configuration: {kernel}<<<blocks, threads>>>(...).',
     ),
-    ('launch', 'stream_of_other_device'): Words(
+    ('launch', 'stream_of_other_device'): Message(
         'a kernel is launched on device {device} in a stream of device {owner}',
         'A stream belongs to the device on which it was created: call cudaSetDevice({owner}) before the launch, or '
         'create a stream on device {device}.',
     ),
-    ('launch', 'waits_in_kernel'): Words(
+    ('launch', 'waits_in_kernel'): Message(
         'a kernel waits for kernels that it has launched, which CUDA no longer allows',
         'Child grids start only after the parent grid has finished: launch the work that depends on them into '
         'cudaStreamTailLaunch, or from the host.',
     ),
-    ('launch', 'out_of_memory'): Words(
+    ('launch', 'out_of_memory'): Message(
         'line {line}: out of memory: {bytes} bytes requested, but the emulated device has {limit}, '
         '{used} of them in use',
         'By default the device has as much memory as this machine has free; with checks, each byte of device memory '
         'takes eleven bytes of host memory. Set another size with GRIDSTRIDE_DEVICE_MEMORY=8G or '
         'cpp.options(memory=...).',
     ),
-    ('launch', 'tuned'): Words(
+    ('launch', 'tuned'): Message(
         '{kernel}: autotune runs each of {configs} configurations many times on the arguments of the launch, and '
         'each run changes {array} again: on a GPU the first launch gives a wrong result',
         "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
     ),
-    ('launch', 'program_arguments'): Words('{problem}', 'The kernel takes {signature}.'),
-    ('launch', 'program_grid'): Words(
+    ('launch', 'program_arguments'): Message('{problem}', 'The kernel takes {signature}.'),
+    ('launch', 'program_grid'): Message(
         'the grid must be one to three integers, or a function of the meta-parameters that returns them; got {given}',
         'Pass (triton.cdiv(n, BLOCK),), for example.',
     ),
     # A kernel that ends early
-    ('assert', 'static'): Words(
+    ('assert', 'static'): Message(
         'tl.static_assert failed: {message}', 'The condition is evaluated when the kernel is compiled.'
     ),
-    ('assert', 'multiple'): Words(
+    ('assert', 'multiple'): Message(
         'tl.multiple_of promises multiples of {of}, but {value} is not a multiple of {of}',
         'The compiler relies on this promise to vectorize accesses: pass a number that divides the value in every '
         'program.',
     ),
-    ('assert', 'device'): Words('tl.device_assert failed: {message}'),
-    ('assert', 'fails'): Words(dict(python='assertion failed', cuda='assertion `{expression}` failed')),
-    ('assert', 'fails_with'): Words('assertion failed: {message}'),
-    ('raise', 'raised'): Words(
+    ('assert', 'device'): Message('tl.device_assert failed: {message}'),
+    ('assert', 'fails'): Message(dict(python='assertion failed', cuda='assertion `{expression}` failed')),
+    ('assert', 'fails_with'): Message('assertion failed: {message}'),
+    ('raise', 'raised'): Message(
         '{raised}',
         'On a GPU the exception reaches the host only if the kernel is compiled with @cuda.jit(debug=True, opt=False); '
         'without debug=True the thread ends silently.',
     ),
-    ('crash', 'division'): Words(
+    ('crash', 'division'): Message(
         'integer division by zero', 'A GPU continues with an undefined value: test the divisor first.'
     ),
-    ('crash', 'division_overflows'): Words(
+    ('crash', 'division_overflows'): Message(
         _DIVISION_OVERFLOW, f'{_CHECK_DIVISOR} A GPU continues with an undefined value.'
     ),
-    ('crash', 'stack'): Words(
+    ('crash', 'stack'): Message(
         'stack overflow in a thread: its local variables need more than the {kilobytes} KB that the emulator provides',
         'A thread of a GPU has at most 512 KB of local memory. Put a large array into global memory, one slice per '
         'thread; limit the depth of recursion.',
     ),
-    ('crash', 'aborts'): Words(
+    ('crash', 'aborts'): Message(
         'the kernel called abort(), or threw an exception', 'Device code has no exceptions: use assert(...).'
     ),
-    ('crash', 'instruction'): Words('the kernel executed an instruction that traps', _TRAP_CAUSES),
-    ('crash', 'trap'): Words('{operation}'),
-    ('crash', 'no_return'): Words(
+    ('crash', 'instruction'): Message('the kernel executed an instruction that traps', _TRAP_CAUSES),
+    ('crash', 'trap'): Message('{operation}'),
+    ('crash', 'no_return'): Message(
         'a function that must return a value ends without `return`', 'Return a value on every path.'
     ),
-    ('crash', 'local_array'): Words(
+    ('crash', 'local_array'): Message(
         'out-of-bounds {access_to} a local array',
         "The access is through a pointer, perhaps in a called function: check the index against the array's size.",
     ),
-    ('crash', 'exits'): Words(
+    ('crash', 'exits'): Message(
         'exit({status}) was called',
         'exit() would also end the Python process: report the error with TORCH_CHECK(false, "message").',
     ),
-    ('crash', 'exits_in_kernel'): Words(
+    ('crash', 'exits_in_kernel'): Message(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
     ),
-    ('crash', 'host_called'): Words(
+    ('crash', 'host_called'): Message(
         '{function} is a __host__ function, and a kernel called it',
         'A host function does not exist on a GPU: call it in host code, and pass its result to the kernel.',
     ),
-    ('crash', 'host_memory'): Words(
+    ('crash', 'host_memory'): Message(
         'host code accessed memory that it does not own',
         'Check for a null pointer, an out-of-bounds index, or freed memory.',
     ),
-    ('crash', 'host_division'): Words('integer division by zero in host code', 'Test the divisor first.'),
-    ('crash', 'host_division_overflows'): Words(f'in host code: {_DIVISION_OVERFLOW}', _CHECK_DIVISOR),
-    ('crash', 'host'): Words(
+    ('crash', 'host_division'): Message('integer division by zero in host code', 'Test the divisor first.'),
+    ('crash', 'host_division_overflows'): Message(f'in host code: {_DIVISION_OVERFLOW}', _CHECK_DIVISOR),
+    ('crash', 'host'): Message(
         'host code crashed',
         'The code called std::terminate (an uncaught exception, or a std::thread that is not joined), freed memory '
         'twice, or reached code that the compiler considers unreachable.',
     ),
-    ('crash', 'cluster_variable'): Words(
+    ('crash', 'cluster_variable'): Message(
         'the emulator does not support file-scope __shared__ variables in kernels with clusters',
         'Declare the variable in the kernel, or in the function that uses it.',
     ),
-    ('crash', 'no_addresses'): Words(
+    ('crash', 'no_addresses'): Message(
         'out of address space for the memory of the emulated device, or for its checks',
         'Either virtual memory is limited (ulimit -v), or the program leaks memory; checks=False needs less.',
     ),
-    ('crash', 'not_emulated'): Words(
+    ('crash', 'not_emulated'): Message(
         'the emulator does not support {function}', 'Call torch.matmul from Python, or run on a GPU.'
     ),
-    ('crash', 'shifted_too_far'): Words(
+    ('crash', 'shifted_too_far'): Message(
         'line {line} of {kernel}: undefined behaviour: a {bits}-bit integer is shifted by {distance}',
         'A GPU gives 0, or -1 if a negative integer is shifted right; this machine may give a different result. Shift '
         'by at most {max_distance}.',
     ),
-    ('crash', 'does_not_fit'): Words(
+    ('crash', 'does_not_fit'): Message(
         'line {line} of {kernel}: undefined behaviour: {value} does not fit into {type}',
         'A GPU may give a different result. Check the range first, or use an intrinsic such as __float2int_rz, which '
         'saturates and gives 0 for a NaN.',
     ),
-    ('crash', 'no_stack'): Words(
+    ('crash', 'no_stack'): Message(
         'out of memory: a stack for another thread cannot be allocated',
         'Raise the limit on virtual memory (ulimit -v) if there is one, or use smaller blocks.',
     ),
-    ('timeout', 'time_limit'): Words(
+    ('timeout', 'time_limit'): Message(
         'the kernel is still running after {seconds} s: an infinite loop, or a deadlock',
         dict(
             python='If the kernel is only slow, raise the limit: with sim.options(seconds=...): ...',
@@ -1074,7 +1077,7 @@ HINTS = {
     'elements apart. If a row has {distance} elements, mask the lanes past its end on line {masked}, as in '
     '`mask=columns < {distance}`; otherwise, let the blocks begin {extent} elements apart.',
     'remainder': dict(
-        WORDS['memcheck', 'before'].hint,
+        MESSAGES['memcheck', 'before'].hint,
         cuda='In C a remainder has the sign of its left operand, so `{expr}` is {at} here: add {divisor} if it is '
         'negative.',
     ),
@@ -1145,7 +1148,7 @@ PHRASES = {
 }
 
 # Templates of the fields that `errors` derives: `waiting`, `extent`, `either`, `access_to` and `hazard`
-PARTS = {
+FRAGMENTS = {
     'thread_waits': '1 thread waits',
     'threads_wait': '{threads} threads wait',
     'has_shape': 'shape {shape}',

@@ -9,7 +9,7 @@ from gridstride import sim
 from gridstride.diagnostics.errors import (CLASSES, Access, Call, MemcheckError, Location, RacecheckError,
                                            exception_of)
 from gridstride.diagnostics.formatting import Phrase, element, field_names, text_of
-from gridstride.diagnostics.messages import DIALECTS, WORDS
+from gridstride.diagnostics.messages import DIALECTS, MESSAGES
 from found import names
 
 LOCATION = Location('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
@@ -96,7 +96,7 @@ def test_the_function_that_a_kernel_called_is_reported_with_the_call():
     assert '  called on line 3: step(n);' in str(e).splitlines() and e.call_line == 3
 
 
-@pytest.mark.parametrize('kind,code', WORDS)
+@pytest.mark.parametrize('kind,code', MESSAGES)
 def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
     fields = {k: Phrase('at_cluster') if k == 'why' else
               (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
@@ -122,7 +122,7 @@ def test_the_simulator_has_the_exceptions_at_hand():
 def test_what_is_reported_whatever_is_checked_cannot_be_switched_off():
     "Each of these codes exists, and its text does not promise what is not so"
     for kind, codes in errors.ALWAYS_REPORTED.items():
-        for code in codes.split(): assert (kind, code) in WORDS and errors.how_to_disable(kind, code, 'cuda') == ''
+        for code in codes.split(): assert (kind, code) in MESSAGES and errors.how_to_disable(kind, code, 'cuda') == ''
     assert (names(errors.how_to_disable('memcheck', 'outside', 'cuda'), "checks='no memcheck'"))
     assert errors.how_to_disable('launch', 'empty', 'python') == ''
 
