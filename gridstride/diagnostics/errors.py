@@ -30,8 +30,8 @@ to the wording of `'python'`. `formatting` fills in the fields of a template.
 
 A code for the C++ side of the emulator must be a C identifier. To add one, add a row to `messages.MESSAGES`, the same
 kind and code to the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that reports it, which sets each
-field that the row names (`formatting.field_names` lists them). A field is an integer, a string, a tuple of integers, or a
-`Phrase`: a part of the sentence with its own row in `messages.PHRASES`, and its own fields.
+field that the row names (`formatting.field_names` lists them). A field is an integer, a string, a tuple of integers, or
+a `Phrase`: a part of the sentence with its own row in `messages.PHRASES`, and its own fields.
 Addresses and masks are integers there; the row formats them (`{mask:#x}`).
 A test compares the C++ side with the rows: its list of codes, and the fields that each call sets.
 
