@@ -855,7 +855,7 @@ def test_pack():
     assert packed[1:]==[50, 1.5, 2.5, 7, 200, 2**40, 12345, True, 2]
     assert [p.type for p in t.params][1:6]==['int','double','float','int','unsigned char']
 
-@pytest.mark.parametrize('change,what', [((0,f8(4)),'x was translated as float32'), ((0,f4(8)[::2]),'another layout'),
+@pytest.mark.parametrize('change,what', [((0,f8(4)),'x was translated as float32'), ((0,f4(8)[::2]),'layout that'),
     ((1,2.5),'integer'), ((1,2**40),'this translation'), ((1,f4(3)),'a number')])
 def test_pack_refuses(change, what):
     @cuda.jit

@@ -64,9 +64,7 @@ class Ring:
 
         def job():
             if self.shared[s] != [ph, ph]:
-                raise EarlyRead(
-                    f'stage {s} holds the tiles of phases {self.shared[s]}, but the product is that of phase {ph}'
-                )
+                raise EarlyRead(f'stage {s} has the tiles of phases {self.shared[s]}, and it is phase {ph}')
             done.append(True)
 
         self.jobs.append(job)
@@ -104,7 +102,7 @@ def let_run(ring, roles, seed):
     while waits or ring.jobs:
         ready = [role for role, done in waits.items() if done()] + ring.jobs
         if not ready:
-            raise Deadlock(f'{len(waits)} roles wait, and no asynchronous operation is in flight')
+            raise Deadlock(f'{len(waits)} roles wait, and no job is left')
         one = rng.choice(ready)
         if one in ring.jobs:
             ring.jobs.remove(one)
