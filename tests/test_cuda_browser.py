@@ -1,12 +1,14 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
-import base64, json, re, zlib
+import base64, importlib, json, re, sys, zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from browsers import chromium, needs_chromium
 from exhaustive import mark_exhaustive
-from test_lite import SETTINGS, build, lite, load, served  # noqa: F401  (`lite` is a fixture)
+from gridstride.checker.pages import examples
+from test_lite import LITE, SETTINGS, build, lite, load, load_package, served  # noqa: F401  (`lite` is a fixture)
 from test_site_browsers import AXE, VIOLATIONS
 
 browser_page = load('browser_page', build.HERE.parent/'browser_page.py')
@@ -51,6 +53,21 @@ def test_what_the_browser_replaces_of_the_runtime_is_there():
     assert len(platform & runtime) > 2 and platform - runtime == own
 
 
+load_package('playground_of_tests', LITE/'browser/in_browser/__init__.py')
+sys.modules['playground_of_tests.served'] = SimpleNamespace(HAS_COMPILER=False)
+playground = importlib.import_module('playground_of_tests.playground')
+MISTAKEN = "import numpy as np\nk = r'''\n__global__ void empty() {}'''\nk[1, 32]((\n"
+
+
+def test_a_program_is_python_or_cuda_c():
+    "Python may have CUDA C in a string, as the programs of the pages of messages, and a mistake"
+    pages = [text for _, *texts in examples().values() for text in texts]
+    assert sum('\n__global__' in text for text in pages) > 100
+    assert not [text for text in [*pages, MISTAKEN, f'\n# one\n\n{MISTAKEN}'] if not playground.is_python(text)]
+    programs = [p.read_text() for kind in ('wrong', 'right') for p in (PROGRAMS/kind).glob('*.cu')]
+    assert not [text for text in [*programs, '__global__ void empty() {}\n'] if playground.is_python(text)]
+
+
 # example -> (code, line of the finding, line of the other access)
 FOUND = {'race': ('racecheck race', 6, 5), 'bounds': ('memcheck outside', 4, None),
          'barrier': ('synccheck diverged', 6, None), 'banks': ('', None, None), 'ring': ('', None, None)}
@@ -85,6 +102,21 @@ def run_example(page, url, name):
     return page.text_content('#result')
 
 
+def run_program(page, url, text):
+    "Run a program that a link holds; return the code of its finding"
+    page.goto(f'{url}/playground/index.html#{fragment_of(text)}')
+    begins = 'text => document.querySelector("#program").innerText.startsWith(text)'
+    page.wait_for_function(begins, arg=text.split('\n')[0])
+    page.click('#run')
+    page.wait_for_selector('#run:enabled', timeout=400_000)
+    return page.get_attribute('#result', 'data-code') or ''
+
+
+def run_page_of(page, url, kind, code):
+    "Run the wrong kernel of the page of a finding; return the code of its finding"
+    return run_program(page, url, examples()[kind, code][1])
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 @needs_chromium
@@ -107,6 +139,7 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         page.click('#run')
         page.wait_for_selector('#run:enabled', timeout=400_000)
         assert page.text_content('#result').strip() == '42'
+        assert run_page_of(page, server.url, 'crash', 'host_memory') == 'crash host_memory'
         assert not [text for text in warned if 'precompiled' in text], 'each compilation is seconds longer'
 
 
@@ -118,12 +151,7 @@ WARNED = {'46_return_before_a_barrier', '88_return_before_the_grid'}
 def differences(page, url, path):
     "Run a program of tests/cuda in the playground; return how it differs from what its first line expects"
     text = path.read_text()
-    page.goto(f'{url}/playground/index.html#{fragment_of(text)}')
-    begins = 'text => document.querySelector("#program").innerText.startsWith(text)'
-    page.wait_for_function(begins, arg=text.split('\n')[0])
-    page.click('#run')
-    page.wait_for_selector('#run:enabled', timeout=400_000)
-    code, said = page.get_attribute('#result', 'data-code') or '', page.text_content('#result')
+    code, said = run_program(page, url, text), page.text_content('#result')
     if path.parent.name == 'right' or path.stem in WARNED: return [(path.stem, code, said)]*bool(code)
     kind, wanted = re.match(r'// expect: (\w+) line ([\d or]+)$', text.splitlines()[0]).groups()
     line = str(*lines_of(page, 'now'))

@@ -1,5 +1,5 @@
-// Runs the wrong and right programs of tests/cuda in Pyodide and on the native emulator, and compares what they print and the findings:
-// programs.json.
+// Runs the wrong and right programs of tests/cuda in Pyodide and on the native emulator, and compares what they print
+// and the findings: programs.json.
 //
 //     node run_programs.mjs [PART OF A NAME ...]     after build.py; needs a Node.js with JSPI, like run_lessons.mjs
 //

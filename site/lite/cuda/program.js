@@ -31,6 +31,7 @@ export class Program {
         program.stack = instance.exports.__stack_pointer
         program.runFiber = WebAssembly.promising(instance.exports.gridstride_run_fiber)
         program.runFunction = WebAssembly.promising(instance.exports.gridstride_run_guarded_function)
+        program.describeTrap = WebAssembly.promising(instance.exports.gridstride_trapped)
         program.trapStack = instance.exports.malloc(1 << 16) + (1 << 16)
         program.refuel()
         await WebAssembly.promising(instance.exports._initialize)()
@@ -67,14 +68,14 @@ export class Program {
     }
     startFiber(fiber) {
         this.stack.value = this.exports.gridstride_stack_top(fiber)
-        this.runFiber(fiber).catch(error => this.trap(error))
+        this.runFiber(fiber).catch(error => this.trap(error)).catch(error => this.fail?.(error))
     }
     completes(buffer, f, argument) {
         const sp = this.stack.value
         return new Promise(resolve => {
             this.guards.set(buffer, done => { this.guards.delete(buffer), this.stack.value = sp, resolve(done) })
             queueMicrotask(() => this.runFunction(f, argument).then(() => this.guards.get(buffer)(1),
-                error => this.trap(error)))
+                error => this.trap(error)).catch(error => this.fail?.(error)))
         })
     }
     jump(buffer) {
@@ -82,12 +83,12 @@ export class Program {
         this.guards.get(buffer)(0)
         return new Promise(() => {})    // what has jumped never continues
     }
-    trap(error) {
+    async trap(error) {
         const [, signal, overflows] = TRAPS.find(([pattern]) => pattern.test(error.message))
         const frames = this.framesOf(error)
         this.stack.value = this.trapStack
         const at = this.copyIn(new Uint8Array(Uint32Array.from(frames).buffer))
-        const buffer = this.exports.gridstride_trapped(signal, overflows, at, frames.length)
+        const buffer = await this.describeTrap(signal, overflows, at, frames.length)   // may wait for addr2line
         if (!this.guards.has(buffer)) return this.fail?.(error)
         this.waiting.clear()
         this.guards.get(buffer)(0)

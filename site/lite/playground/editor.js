@@ -59,9 +59,10 @@ export function createEditor(parent, onRun) {
             view.dispatch({changes, effects: language.reconfigure(languageOf(text))})
         },
         mark(finding) {
-            const {doc} = view.state, line = finding?.line
-            const scroll = line && line <= doc.lines ? [EditorView.scrollIntoView(doc.line(line).from, {y: 'nearest'})] : []
-            view.dispatch({effects: [setFinding.of(finding ?? {}), ...scroll]})
+            const {doc} = view.state, effects = [setFinding.of(finding ?? {})]
+            if (finding?.line <= doc.lines)
+                effects.push(EditorView.scrollIntoView(doc.line(finding.line).from, {y: 'nearest'}))
+            view.dispatch({effects})
         },
     }
 }

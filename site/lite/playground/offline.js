@@ -2,7 +2,8 @@
 // another name of the cache.
 const CACHE = 'gridstride-VERSION'
 // The page itself was loaded before this worker could keep it.
-const PAGE = ['index.html', 'playground.css', 'playground.js', 'examples.js', 'worker.js', 'EDITOR', ...Object.values(MODULES)]
+const PAGE = ['index.html', 'playground.css', 'playground.js', 'examples.js', 'worker.js', 'EDITOR',
+    ...Object.values(MODULES)]
 addEventListener('install', event => {
     skipWaiting()
     event.waitUntil(caches.open(CACHE).then(cache => cache.addAll(PAGE)))

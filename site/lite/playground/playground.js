@@ -6,7 +6,8 @@ import {createEditor} from './EDITOR'
 const byId = id => document.getElementById(id)
 const [result, status, choice] = ['result', 'status', 'example'].map(byId)
 const editor = createEditor(byId('editor'), () => byId('run').click())
-const SECONDS = 180     // the worker is ended if it reports nothing for that long; the time limit of a kernel is shorter
+// The worker is ended if it reports nothing for that long. The time limit of a kernel is shorter.
+const SECONDS = 180
 let worker = null, answer = null, timer = null
 
 // The fragment: `#example=NAME`, or `#program=` and the text, compressed, in base64 for addresses
@@ -47,7 +48,8 @@ function stop() {
 }
 function watch() {
     clearTimeout(timer)
-    timer = setTimeout(() => { stop(), answer({error: `Stopped after ${SECONDS} s without an answer.`}) }, 1000 * SECONDS)
+    const giveUp = () => { stop(), answer({error: `Stopped after ${SECONDS} s without an answer.`}) }
+    timer = setTimeout(giveUp, 1000 * SECONDS)
 }
 async function run() {
     byId('run').disabled = true
@@ -59,7 +61,8 @@ async function run() {
     const data = await new Promise(resolve => answer = resolve)
     timer = clearTimeout(timer)
     status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
-    show([data.printed, data.message ?? data.error].filter(Boolean).join('\n') || 'No finding, and nothing was printed.')
+    const said = [data.printed, data.message ?? data.error].filter(Boolean)
+    show(said.join('\n') || 'No finding, and nothing was printed.')
     result.dataset.code = data.code ?? ''
     editor.mark(data)
     byId('run').disabled = false

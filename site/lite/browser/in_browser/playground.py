@@ -1,6 +1,6 @@
 "Runs the programs of the playground: CUDA C with a `main`, or a cell of Python."
 
-import contextlib, io, json, linecache, re, time, traceback, warnings
+import ast, contextlib, io, json, linecache, re, time, traceback, warnings
 
 from gridstride.cpp import emulator
 from gridstride.cpp.program import run as run_program
@@ -14,12 +14,16 @@ if HAS_COMPILER:
     cuda.install()
 
 SECONDS = 20  # the time limit of a kernel
-PYTHON = re.compile(r'^(?:import|from|def|@|#|\w+ = )', re.M)
+# the first line that is neither blank nor begins with #, if it is Python
+PYTHON = re.compile(r'(?:\s*#.*\n|\s*\n)*(?:import |from |def |@|\w+ = )')
 
 
 def is_python(text):
-    "Return whether a program is Python, not CUDA C"
-    return not re.search(r'^(?:#include|__global__|int main\b)', text, re.M) and bool(PYTHON.search(text))
+    "Return whether a program is Python, not CUDA C: strings of Python may hold CUDA C, and Python may have mistakes"
+    try:
+        return bool(ast.parse(text).body)
+    except SyntaxError:
+        return bool(PYTHON.match(text))
 
 
 def run_python(text):
