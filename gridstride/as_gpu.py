@@ -218,7 +218,7 @@ class _TorchFinder(_PatchingFinder):
 
 
 class _TritonFinder(_PatchingFinder):
-    "Makes Triton's kernels run checked"
+    "Makes Triton's kernels run on the CPU, with checks"
 
     name = 'triton'
 

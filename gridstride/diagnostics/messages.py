@@ -674,7 +674,7 @@ MESSAGES = {
     ('synccheck', 'no_such_barrier'): Message(
         'barrier {barrier} for {threads} threads is invalid: its number must be 0 to 15, and its thread count a '
         'multiple of 32',
-        'Count 32 threads for every warp that arrives.',
+        'Count 32 threads per warp that arrives.',
     ),
     ('synccheck', 'barrier_threads'): Message(
         'barrier {barrier} expects {threads} threads here, but the threads that already wait at it expect {others}',

@@ -38,12 +38,12 @@ _FUNCTION_SUFFIXES = {'const', 'noexcept', 'override', 'final', 'try', 'requires
 _PADDING = [''] * 16  # added after the tokens: an index before the first or past the last token gives ''
 
 
-# A list, because `c[i]` is read millions of times, and a method that checks `i` takes twice as long.
+# A list, because `code[i]` is read millions of times, and a method that checks `i` takes twice as long.
 class Code(list):
     """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
     `match[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
-    `c[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps
+    `code[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps
     the name of a macro to the specifiers that it expands to. If `strict`, raises `WrongSource` for a bracket without a
     match."""
 

@@ -1,10 +1,10 @@
-"""Rewrites loops over sums of products so that one call checks all reads of a loop.
+"""Rewrites loops that add up products so that one call checks all reads of a loop.
 
 With checks, each read calls the runtime, which takes most of the time of a tiled matrix product. A loop is rewritten if
 its body only updates a local variable from elements of arrays, at indices that are affine functions of the loop's
 variable: `for (int k = 0; k < n; k++) sum += a[i][k]*b[k][j];`. In its first iteration, `record_reads` (`loop_reads.h`)
-records the reads, and a copy of the loop without checks computes the result. If it finds anything to report, it returns
-false, and the loop runs as it is.
+records the reads, and a copy of the loop without checks computes the result. If there is anything to report,
+`record_reads` returns false, and the original loop runs.
 """
 
 import re
@@ -18,7 +18,7 @@ _DEVICE_SPECIFIERS = frozenset(('__global__', '__device__'))
 _UPDATES = frozenset(('=', '+=', '-='))
 _OPERATORS = frozenset(('+', '-', '*', ',', '(', ')'))
 _MAX_READS, _MAX_AXES, _MIN_COUNT = 8, 4, 8  # as in loop_reads.h
-# what such a loop begins with; most sources have none, and are not parsed
+# The beginning of such a loop. Most sources have none, and are not parsed.
 _CANDIDATE = re.compile(r'\bfor\s*\([^;]*;[^;]*;[^)]*\)\s*(?:\{[^;\[]*?)?\w+\s*[+-]?=[^=;][^;]*\[')
 
 

@@ -122,7 +122,7 @@ _ARRAYS = 'A', 'B', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'su
 
 
 def stage_bytes(tile, is_b_transposed):  # whether B is stored transposed
-    "Return the bytes of the tiles of A and B in a stage; the tile of a B that is not transposed has whole TMA boxes"
+    "Return the bytes of the tiles of A and B in a stage; if B is not transposed, its tile consists of whole TMA boxes"
     return BK * 2 * (tile.BM + (tile.BN if is_b_transposed else cdiv(tile.BN, 64) * 64))
 
 

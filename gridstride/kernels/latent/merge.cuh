@@ -12,7 +12,7 @@ __device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32
 // The merged result of the first splits of a row, relative to their highest lse.
 struct Merged { float o[LANE_COLUMNS], row_max, sum; };
 
-// Adds up to 32 splits: each lane has the lse of one split, and the slot of its partial result.
+// Adds at most 32 splits: each lane has the lse of one split, and the slot of its partial result.
 __device__ void add_partials(Merged &m, float lse, int slot, int count, const float *partial_out, int i,
                              const Sizes &dims) {
     float row_max = fmaxf(m.row_max, warp_max(lse));
