@@ -24,14 +24,14 @@ _TORCH_DTYPES = {
 _CHECK_ARRAY = '''\
 static void check_array(const torch::Tensor &x, const char *name, torch::ScalarType type, int64_t dims) {
     TORCH_CHECK(x.is_cuda(), name, " must be on the GPU");
-    TORCH_CHECK(x.scalar_type() == type, name, " is ", x.scalar_type(), "; this kernel takes ", type);
-    TORCH_CHECK(x.dim() == dims, name, " has ", x.dim(), " dimensions; this kernel takes ", dims);
+    TORCH_CHECK(x.scalar_type() == type, name, " is ", x.scalar_type(), ", and this kernel takes ", type);
+    TORCH_CHECK(x.dim() == dims, name, " has ", x.dim(), " dimensions, and this kernel takes ", dims);
 '''
 _CHECK_32_BITS = '''\
-    const int64_t max_index = INT_MAX - 65535;  // an index may exceed it by the size of a block and of a tile
+    const int64_t most = INT_MAX - 65535;  // so that an index past the end still fits in an int
     int64_t last = x.numel();
     for (int64_t d = 0; d < dims; d++) last = std::max({last, x.size(d), (x.size(d) - 1)*x.stride(d)});
-    TORCH_CHECK(last <= max_index, name, " is too large for the 32-bit indices of this kernel");
+    TORCH_CHECK(last <= most, name, " is too large for the 32-bit indices of this kernel");
 '''
 _RAISE_SHARED_LIMIT = (
     '    if ({shared} > 48*1024) '

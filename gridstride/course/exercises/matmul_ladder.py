@@ -401,6 +401,6 @@ def _(fn, rng, h, w, skip):
         if (skip + r * w + 4 * q) % 4 == 0 and num_wide_stores[r, q] != 1:
             location = f'row {r}, column {4 * q} of {h} x {w}'
             raise AssertionError(
-                f'{location}: four floats are in bounds and 16-byte aligned: store them with one *(float4 *)p = v; '
-                f'16-byte stores: {int(num_wide_stores[r, q])}'
+                f'{location}: four floats are in bounds and 16-byte aligned: store them with one *(float4 *)p = v, '
+                f'not {int(num_wide_stores[r, q])}'
             )

@@ -236,9 +236,8 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
     )  # exp of 100s carries its argument's rounding
     if (num_reads := count_reads(t, 'x')) > 2 * h * w:
         raise AssertionError(
-            f'{num_reads} elements of x are read, but {h} rows of {w}, read twice, are {2 * h * w}: compute maximum '
-            f'and '
-            'sum in the same pass'
+            f'{num_reads} elements of x are read, but two passes over {h} rows of {w} read only {2 * h * w}: compute '
+            'the maximum and the sum in one pass'
         )
 
 

@@ -43,9 +43,9 @@ class Code(list):
     """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
     `match[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
-    `code[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases` maps
-    the name of a macro to the specifiers that it expands to. If `strict`, raises `WrongSource` for a bracket without a
-    match."""
+    `code[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases`
+    maps the name of a macro to the specifiers that it expands to. If `strict`, raises `WrongSource` for a bracket
+    without a match."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
         super().__init__(tokens.texts)
