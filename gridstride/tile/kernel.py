@@ -213,8 +213,8 @@ class _Launch:
     def __init__(self, kernel, sizes, values):
         self.kernel, self.sizes = kernel, sizes
         self.ctx = LaunchContext(kernel, sizes, settings)
-        self.bindings = BoundFunctions()
-        self.function = self.bindings.function(kernel.py_func)
+        self.bound_functions = BoundFunctions()
+        self.function = self.bound_functions.function(kernel.py_func)
         with np.errstate(invalid='ignore'):  # uninitialized memory may contain signaling NaNs
             self.args = [self._convert_argument(name, value) for name, value in values.items()]
 
@@ -225,7 +225,7 @@ class _Launch:
                 raise WrongArgument(f'{name} is a tl.constexpr, but an array is passed for it')
             return wrap(value, name, self.ctx.regions)
         if name in self.kernel.constexpr_names or value is None or isinstance(value, str):
-            return self.bindings.value(value)
+            return self.bound_functions.value(value)
         if isinstance(value, (np.integer, np.floating, np.bool_)):
             value = value.item()
         if isinstance(value, (bool, int, float)):
@@ -253,7 +253,7 @@ class _Launch:
         except TypeError:
             pass
         if callable(value):
-            return self.bindings.value(value)
+            return self.bound_functions.value(value)
         raise WrongArgument(
             f'{name} must be a NumPy array, a torch tensor, a number or a type; got {type(value).__name__}'
         )

@@ -173,18 +173,18 @@ class _TritonModule:
         return const(1 << (n - 1).bit_length())
 
 
-def _cells(fn, code, bindings):
+def _cells(fn, code, bound_functions):
     "Return the closure of the bound function, with converted values; None if it is not a closure"
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
-    return tuple(types.CellType(bindings.value(cells[k].cell_contents)) for k in code.co_freevars) or None
+    return tuple(types.CellType(bound_functions.value(cells[k].cell_contents)) for k in code.co_freevars) or None
 
 
 class _Scope(Names):
     "The globals of a kernel's function: a value is converted by `BoundFunctions.value` when the kernel first reads it"
 
-    def __init__(self, fn, bindings):
+    def __init__(self, fn, bound_functions):
         super().__init__(HOOKS, __builtins__=_Builtins(), __name__=fn.__module__)
-        self.fn, self.bindings = fn, bindings
+        self.fn, self.bound_functions = fn, bound_functions
 
     def __missing__(self, name):
         host_globals = self.fn.__globals__
@@ -195,7 +195,7 @@ class _Scope(Names):
                     f'{name} is a global variable, but a kernel can only use global variables that are constexpr',
                     f'Pass it as an argument, or write {name} = tl.constexpr({value!r}).',
                 )
-            value = self[name] = self.bindings.value(value)
+            value = self[name] = self.bound_functions.value(value)
             return value
         if name in _BUILTINS:
             return _BUILTINS[name]

@@ -66,7 +66,8 @@ def padding_pair(padding, kernel, dilation) -> tuple:
     if padding == 'same':
         total = [d * (k - 1) for d, k in zip(dilation, kernel)]
         if any(n % 2 for n in total):
-            raise ValueError(f'conv2d: padding "same" of the kernel {kernel} would be asymmetric: pad x yourself')
+            problem = f'padding="same" would be asymmetric for a kernel of size {kernel}'
+            raise ValueError(f'conv2d: {problem}: pad x before the call')
         return tuple(n // 2 for n in total)
     return pair('padding', padding, 0)
 
