@@ -72,7 +72,7 @@ WORDS = [
      dict(tests=6, lessons=3)),
     (r'beside',
      'compared with, next to',
-     dict(tests=7, lessons=20)),
+     dict(tests=7, lessons=17)),
     (r'anew',
      'again',
      dict()),
@@ -141,7 +141,7 @@ WORDS = [
      dict(lessons=4)),
     (r'numbers',
      'elements, values; indices',
-     dict(python=79, cpp=2, texts=2, benchmarks=1, tests=88, lessons=36, site=2)),  # CodeMirror's lineNumbers
+     dict(python=77, cpp=2, texts=2, benchmarks=1, tests=88, lessons=36, site=2)),  # CodeMirror's lineNumbers
     (r'for each(?! other)',
      'per, if it is a rate',
      dict(python=5, cpp=5, benchmarks=2, tests=17, lessons=31)),
