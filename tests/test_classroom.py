@@ -241,14 +241,19 @@ def submit(folder, student, *sources):
     (folder/student/LESSON.file).write_text(json.dumps(notebook(*map(code, sources))))
 
 
+@pytest.fixture(scope='module')
+def module_servers():
+    "The servers of the tests of this module: to start one takes two seconds"
+    yield (servers := {})
+    for server in servers.values(): server.close()
+
+
 @pytest.fixture
-def servers(monkeypatch):
-    "Servers of this test's own"
-    monkeypatch.setattr(processes, '_servers', {})
+def servers(module_servers, monkeypatch):
+    "Let servers start with a secret in their environment"
+    monkeypatch.setattr(processes, '_servers', module_servers)
     monkeypatch.setattr(submissions, '_GRACE_SECONDS', 1)
     monkeypatch.setenv('SECRET', 'token')
-    yield
-    processes.stop()
 
 
 def table(path):
@@ -322,12 +327,14 @@ open({str(written)!r}, 'w')"""
 
 @pytest.mark.slow
 def test_a_missing_sandbox_is_reported(tmp_path, servers, monkeypatch, capfd):
+    monkeypatch.setattr(processes, '_servers', {})
     monkeypatch.setattr(processes, '_DISABLED_PROTECTIONS', ('processes', 'landlock', 'seccomp'))
     submit(tmp_path, 'ann', RIGHT)
     assert submissions.main([str(tmp_path)]) == 0
     out, err = capfd.readouterr()
     row = next(csv.DictReader(out.splitlines()))
     state, _, missing = row['isolated'].partition(': ')
+    processes.stop()
     assert state == 'no' and missing and missing in err
 
 

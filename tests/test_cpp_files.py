@@ -1,5 +1,5 @@
 "Programs of several files, and files as other programs write them: headers, folders, byte order marks."
-import os, re, shutil, subprocess, sys, warnings
+import os, re, shutil, warnings
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp
 from gridstride.cpp.rewriters.variables import shared_variables
 from gridstride.diagnostics.errors import KernelError
+from warm import run_python
 
 
 def write(folder, **files):
@@ -240,8 +241,7 @@ def test_warnings_of_unset_variables_have_file_and_line(tmp_path):
         '    return s.ms', '    int y; fill(&y, argc); int z; n += z;\n    return y == 77 || s.ms')
     write(tmp_path, doubtful__h='#pragma once\ninline int g(int x) {\n    if (x = 3) return 1;\n    return 2;\n}\n',
           main__cu=main)
-    command = [sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'main.cu')]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = run_python('-m', 'gridstride.cpp', tmp_path/'main.cu')
     first = next(o for o in ran.stderr.splitlines() if 'CompileWarning' in o)
     line = main[: main.index('int y;')].count('\n') + 1
     said = re.findall(r'(\w+\.\w+), line (\d+): (.*)', ran.stderr)
@@ -300,8 +300,7 @@ def test_warnings_of_a_program_name_its_file_and_line(tmp_path, outside):
     write(tmp_path, warned__cu=WARNED, same__cuh=SAME)
     want = {('same.cuh' if 'SameValueRace' in text else 'warned.cu', n, text.split()[-1])
             for source in (WARNED, SAME) for n, text in enumerate(source.splitlines(), 1) if ' // ' in text}
-    command = [sys.executable, '-c', SHOW_WARNINGS, str(tmp_path/'warned.cu')]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=None if outside else tmp_path)
+    ran = run_python('-c', SHOW_WARNINGS, tmp_path/'warned.cu', cwd=None if outside else tmp_path)
     rows = [row.split() for row in ran.stdout.splitlines()]
     assert {(file, int(n), name) for file, n, name in rows} == want and len(want) == 5
 

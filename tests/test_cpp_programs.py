@@ -1,6 +1,6 @@
 """The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are
 found on the line that they name."""
-import json, os, re, shutil, subprocess, sys, tempfile, warnings
+import json, os, re, shutil, tempfile, warnings
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
 from gridstride.diagnostics.settings import CHECKS
 from exhaustive import mark_exhaustive
 from found import finding, warning
+from warm import run_python
 
 HERE = Path(__file__).parent/'cuda'
 ORDERS = 'forward','reverse','shuffle'
@@ -198,8 +199,8 @@ int main() {
 def test_memory_that_the_device_has_not_is_refused(capfd, tmp_path):
     "In a process of its own nothing else is at that address"
     (tmp_path/'room.cu').write_text(NO_ROOM)
-    done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', tmp_path/'room.cu'], capture_output=True, text=True,
-                          env={**os.environ, 'GRIDSTRIDE_DEVICE_MEMORY': '64 MB'})
+    done = run_python('-m', 'gridstride.cpp', tmp_path/'room.cu',
+                      env={**os.environ, 'GRIDSTRIDE_DEVICE_MEMORY': '64 MB'})
     assert done.stdout == 'cudaSuccess cudaErrorMemoryAllocation 1000 67108864 cudaSuccess\n', done.stderr
     assert re.search('line 6: .* 1001 .* 67108864, 67107864 ', done.stderr)
     with cpp.options(memory='64M'), warning('out_of_memory', line=6, limit=67108864):

@@ -1,7 +1,7 @@
 """`gridstride.kernels.cross_entropy`, `linear_cross_entropy` and `AdamW` on the emulator: against torch in float64,
 awkward sizes, clusters, targets that do not count, what is destroyed in place, states that go to torch and back, and
 what is refused."""
-import copy, importlib.util, pickle, subprocess, sys
+import copy, importlib.util, pickle
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 from exhaustive import some
 from found import saying
+from warm import run_python
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
 # and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end;
@@ -218,8 +219,8 @@ def test_the_compiler_is_not_imported_for_it():
     "Which takes as long as torch itself"
     code = ('import sys; import gridstride.kernels.fused.losses, gridstride.kernels.latent.decoding; '
             'print("torch._dynamo" in sys.modules)')
-    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
-    assert said.stdout == 'False\n'
+    said = run_python('-c', code)
+    assert said.stdout == 'False\n', said.stderr
 
 
 def test_no_rows():

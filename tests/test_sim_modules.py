@@ -1,12 +1,12 @@
 """What programs import from below `numba.cuda`, what they ask a kernel for, and which copies they ask a launch for."""
 import importlib
 import math
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from exhaustive import mark_exhaustive
+from warm import run_python
 
 from gridstride import as_gpu, sim
 from gridstride.asm import CompilerMissing
@@ -179,7 +179,7 @@ import numba.cuda.cudadecl
 assert (numba.cuda, sys.modules['numba.cuda.cudadecl']) == first
 """
     pytest.importorskip('numba_cuda', reason='numba-cuda is for Linux')
-    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    ran = run_python('-c', code)
     assert ran.returncode == 0, ran.stderr
 
 

@@ -1,5 +1,5 @@
 "Kernels of Triton on the CPU: types, findings and their fields, refusals, the front door, traces."
-import importlib.util, os, re, subprocess, sys, warnings
+import importlib.util, os, re, sys, warnings
 from pathlib import Path
 
 import ml_dtypes, numpy as np, pytest, torch
@@ -10,6 +10,7 @@ tl = triton.language
 from gridstride import draw, tile
 from gridstride.diagnostics.errors import *
 from found import finding, names, saying, warning
+from warm import run_python
 from gridstride.tile.types import DTYPES, computation_type
 
 ROOT = Path(__file__).parent.parent
@@ -827,7 +828,7 @@ def front(tmp_path, first='', backend='sim'):
     path = tmp_path/'front.py'
     path.write_text(first + FRONT)
     env = os.environ | dict(PYTHONPATH=str(ROOT), GRIDSTRIDE_BACKEND=backend)
-    return subprocess.run([sys.executable, path], capture_output=True, text=True, env=env)
+    return run_python(path, env=env)
 
 @pytest.mark.slow
 def test_the_front_door(tmp_path):

@@ -1,7 +1,7 @@
 """Start Jupyter kernels and Python processes that have already imported torch: each is forked from a server process.
 
-This saves two seconds per lesson. The server does not import the package, nor modules that a lesson configures by
-environment variables: Numba, Triton, pyplot."""
+This saves two seconds per lesson. The server does not import modules that a lesson configures by environment variables:
+Numba, Triton, pyplot, and of the package those that print or change something when they are imported."""
 import gc, multiprocessing, os, runpy, subprocess, sys, types
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -12,7 +12,8 @@ import pytest
 
 PRELOADED = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
              'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
-             'ipykernel.debugger']
+             'ipykernel.debugger', 'gridstride.asm.report', 'gridstride.bench.variants', 'gridstride.cpp.kernel',
+             'gridstride.cpp.listings', 'gridstride.sim', 'gridstride.tile', 'gridstride.translate']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -52,6 +53,14 @@ def limit_garbage_collection():
     gc.enable()
 
 
+def forget_other_package():
+    "Forget the imported package if this process, with its own path and variables, would import it differently"
+    imported = sys.modules['gridstride'].__file__
+    found = next(filter(None, (finder.find_spec('gridstride', None) for finder in sys.meta_path)), None)
+    if found and found.origin == imported and not os.environ.get('GRIDSTRIDE_LANG'): return  # read by an import
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'gridstride']: del sys.modules[name]
+
+
 def become_kernel(argv, env, cwd, path, ready):
     "Become a Jupyter kernel in a forked process; sends to `ready` when the process leads its session"
     os.setsid()
@@ -61,6 +70,7 @@ def become_kernel(argv, env, cwd, path, ready):
     os.environ.update(env)
     os.chdir(cwd)
     sys.argv, sys.path = [*argv, f'--IPKernelApp.parent_handle={os.getppid()}'], path
+    forget_other_package()
     from ipykernel import kernelapp
     kernelapp.launch_new_instance()
 
@@ -104,17 +114,16 @@ def become_python(args, env, cwd, path, pipes, ready):
     os.chdir(cwd)
     sys.path = path
     ready.send(True)
+    is_script = args[0] not in ('-c', '-m')
+    if is_script: sys.path[0] = str(Path(args[0]).resolve().parent)
+    forget_other_package()
+    sys.argv = args if is_script else args[1:]
     if args[0] == '-c':
-        sys.argv = ['-c', *args[2:]]
+        sys.argv[0] = '-c'
         main = sys.modules['__main__'] = types.ModuleType('__main__')
         exec(compile(args[1], '<string>', 'exec'), main.__dict__)
-    elif args[0] == '-m':
-        sys.argv = args[1:]
-        runpy.run_module(args[1], run_name='__main__', alter_sys=True)
-    else:
-        sys.argv = args
-        sys.path[0] = str(Path(args[0]).resolve().parent)
-        runpy.run_path(args[0], run_name='__main__')
+    elif args[0] == '-m': runpy.run_module(args[1], run_name='__main__', alter_sys=True)
+    else: runpy.run_path(args[0], run_name='__main__')
     sys.stdout.flush()
 
 
