@@ -569,6 +569,29 @@ def test_what_follows_an_allowed_finding_is_checked(tmp_path, warm_workers):
     assert (first.kernel, second.kernel, second.code) == ('races', 'leaves', 'outside')
 
 
+TOO_MANY_THREADS = """
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def k(out): out[cuda.threadIdx.x] = 1
+
+k[1, 32](np.zeros(32))
+k[1, 2048](np.zeros(2048))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('text, code, said', [
+    (TOO_MANY_THREADS, 'block_size', ['launch/block_size', '2048']),
+    (TOO_MANY_THREADS.replace('out[cuda.threadIdx.x]', 'out[0]').replace('2048](', '32](1/0, '), 'same_value',
+     ['ZeroDivisionError'])])
+def test_a_program_that_ends_early_after_an_allowed_finding_is_not_checked(text, code, said, tmp_path, warm_workers):
+    (tmp_path/'ends.py').write_text(text)
+    result = check.check_file(Job(str(tmp_path/'ends.py')), schedules.schedules_of('forward'), Allowed([code]))
+    assert not result.findings and exit_status([result]) == 2 and names(result.error + result.output, *said)
+
+
 AFTER_A_FENCE = '''
 import numpy as np
 from gridstride.cpp import cuda_kernel
