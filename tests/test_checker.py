@@ -19,6 +19,7 @@ from gridstride.checker.recorder import Recorder
 from gridstride.checker.source_map import line_in_file, locate_in_files
 from gridstride.checker.worker import Job
 from gridstride.cpp import cuda_kernel
+from gridstride.cpp.toolchain import runtime_library
 from gridstride.diagnostics.messages import MESSAGES
 from gridstride.sim import cuda
 from gridstride.sim.thread_dependence import index_depends_on_thread
@@ -274,6 +275,18 @@ def test_usage_errors_end_with_2(argv, tmp_path, monkeypatch, capsys):
     for name in ('a.cu', 'notes.txt'): (tmp_path/name).write_text('')
     with pytest.raises(SystemExit) as e: check.main(argv)
     assert e.value.code == 2 and 'gridstride check' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('name, text, has_cuda', [
+    ('a.cu', '', True), ('a.py', "load_inline(cuda_sources='__global__ void k() {}')", True),
+    ('a.py', 'from torch.utils.cpp_extension import load', True), ('a.py', 'from numba import cuda', False)])
+def test_the_emulator_is_compiled_in_this_process_where_its_progress_is_shown(name, text, has_cuda, tmp_path,
+                                                                              monkeypatch):
+    prepared = []
+    monkeypatch.setattr(runtime_library, 'prepare_runtime', lambda: prepared.append(name))
+    (tmp_path/name).write_text(text)
+    check._prepare_emulator([tmp_path/name])
+    assert bool(prepared) == has_cuda
 
 
 def test_a_reader_that_ends_early_causes_no_error():
@@ -635,7 +648,7 @@ def test_the_command_reports_and_allows(results, capsys, monkeypatch):
     assert gridstride(['check', '../numba_.py', '--allow', 'race']) == 0
     assert gridstride(['check', '../numba_.py', '--write-baseline', 'known.json']) == 0
     assert [entry['code'] for entry in read_baseline('known.json')] == ['race']
-    capsys.readouterr()
+    assert names(capsys.readouterr().err, 'known.json', 1)
     assert gridstride(['check', '../numba_.py', '--baseline', 'known.json']) == 0 and not capsys.readouterr().err
 
 

@@ -217,6 +217,7 @@ def test_only_findings_that_are_not_in_the_baseline_fail(pytester):
     pytester.makepyfile(NEGATIVE)
     written = run(pytester, '--gridstride', '--gridstride-write-baseline', 'known.json', '-k', 'last')
     assert written.parseoutcomes() == dict(passed=1, deselected=1)
+    assert names(written.stdout.str(), 'known.json', 1)
     entry, = read_baseline(pytester.path/'known.json')
     assert (entry['code'], entry['kernel'], entry['source']) == ('before', 'last', 'out[i] = x[i - 1]')
     pytester.makepyfile('# a line\n' + NEGATIVE + NEW_FINDING)

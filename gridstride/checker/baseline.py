@@ -54,8 +54,9 @@ def stale_lines(entries, found_entries):
         yield f'{file}: [{kind}/{code}] in {kernel} is in the baseline, but was not found: {source}'
 
 
-def write_baseline(file, entries):
-    "Write entries to a baseline, each once"
+def write_baseline(file, entries) -> int:
+    "Write entries to a baseline, each once; returns their number"
     distinct = {_identity(entry): entry for entry in entries}
     baseline = dict(version=1, findings=[distinct[identity] for identity in sorted(distinct)])
     Path(file).write_text(json.dumps(baseline, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
+    return len(distinct)

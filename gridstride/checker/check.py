@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -12,14 +13,16 @@ from typing import Any
 
 from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import Finding, kinds_to_disable, relative_path, require_codes
-from .formats import FORMATS
+from .formats import FORMATS, count_text
 from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
 from .worker import Job
 from .workers import Workers
 
 __all__ = ['FileResult', 'check_file', 'exit_status', 'main']
 
-SUFFIXES = '.cu', '.cpp', '.cc', '.cxx', '.py', '.ipynb'
+_CUDA_SUFFIXES = '.cu', '.cpp', '.cc', '.cxx'
+SUFFIXES = *_CUDA_SUFFIXES, '.py', '.ipynb'
+_HAS_CUDA = re.compile(rb'__global__|cpp_extension|cuda_kernel|load_cuda')
 _DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
 reads and divergent barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
 CUDA C or a PyTorch extension. No GPU is used."""
@@ -232,6 +235,16 @@ def _require_files(parser, options):
         parser.error(f'--allow {e}')
 
 
+def _prepare_emulator(files):
+    """Compile the emulator's runtime before the first program with CUDA C.
+
+    A worker would also do it, but its messages are not shown, and the compilation takes a minute."""
+    if any(Path(file).suffix in _CUDA_SUFFIXES or _HAS_CUDA.search(Path(file).read_bytes()) for file in files):
+        from ..cpp.toolchain.runtime_library import prepare_runtime
+
+        prepare_runtime()
+
+
 def _read_entries(parser, options):
     "Return the entries of the baseline that an option names; end with a usage error if it cannot be read"
     try:
@@ -259,7 +272,8 @@ def _job(file, options, args):
 def _update_baseline(options, entries, found_entries):
     "Write the baseline, if that is requested, and print the entries of the given one that were not found"
     if options.write_baseline:
-        write_baseline(options.write_baseline, found_entries)
+        num_entries = write_baseline(options.write_baseline, found_entries)
+        print(f'{options.write_baseline}: {count_text(num_entries, "known finding")}', file=sys.stderr)
     for line in stale_lines(entries, found_entries):
         print(line, file=sys.stderr)
 
@@ -277,6 +291,7 @@ def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings,
         parser.error(f'--seeds: {e}')
     entries = _read_entries(parser, options)
     allowed = Allowed(options.allow, entries, all_findings=bool(options.write_baseline))
+    _prepare_emulator(options.files)
     results = [check_file(_job(file, options, args), schedules, allowed) for file in options.files]
     if report := FORMATS[options.format](results):
         print(report)

@@ -239,7 +239,8 @@ class CheckedTests:
         for line in [*filter(None, coverage_lines), *stale_lines(self.baseline, self.totals['allowed'])]:
             terminalreporter.write_line(line)
         if file := self.config.option.gridstride_write_baseline:
-            write_baseline(file, self.totals['allowed'])
+            num_entries = write_baseline(file, self.totals['allowed'])
+            terminalreporter.write_line(f'{file}: {count_text(num_entries, "known finding")}')
 
 
 def _kinds_to_disable(allowed, findings, reports):
