@@ -8,8 +8,10 @@ from gridstride import cpp, load_cuda
 from gridstride.diagnostics.errors import RacecheckError
 
 SOURCE = r'''
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <cuda_runtime.h>
 #include <thrust/device_vector.h>
 #include <thrust/sort.h>
@@ -215,6 +217,23 @@ void wrong_host_function() {
     };
     cudaLaunchHostFunc(c.t, f, x);
 }
+void wrong_read_after_host_function() {
+    int *x = managed(64); Case c; x[0] = 0;
+    fill<<<1, 64, 0, c.s>>>(x, 64);
+    cudaLaunchHostFunc(c.s, [](void *) {}, nullptr);
+    printf("%d\n", x[3]);                                               // host read fill
+}
+// The finding ends the thread that reads; the one that waits for it must end, too.
+void wrong_read_in_a_thread() {
+    int *x = managed(64); Case c;
+    fill<<<1, 64, 0, c.s>>>(x, 64);
+    std::atomic<bool> has_read{false};
+    std::thread([&] {
+        printf("%d\n", x[3]);                                           // host read fill
+        has_read = true;
+    }).detach();
+    while (!has_read) std::this_thread::yield();
+}
 void wrong_graph() {
     Case c; cudaGraph_t g; cudaGraphExec_t run;
     cudaStreamBeginCapture(c.s, cudaStreamCaptureModeGlobal);
@@ -253,6 +272,19 @@ void wrong_nodes_without_edge() {
 }
 
 // right: the same shapes, in order
+static void start_reader(void *x) {
+    std::thread([=] { static_cast<int *>(x)[3] += 1; }).join();
+}
+void right_thread_of_host_function() {
+    int *x = managed(64); Case c;
+    fill<<<1, 64, 0, c.s>>>(x, 64);
+    cudaLaunchHostFunc(c.s, start_reader, x);
+}
+void right_thread_of_callback() {
+    int *x = managed(64); Case c;
+    fill<<<1, 64, 0, c.s>>>(x, 64);
+    cudaStreamAddCallback(c.s, [](cudaStream_t, cudaError_t, void *data) { start_reader(data); }, x, 0);
+}
 void right_managed() {
     int *x = managed(64); Case c; x[3] = 2;
     fill<<<2, 32>>>(x, 64);

@@ -11,6 +11,7 @@
 #include "detector.h"
 #include "findings.h"
 #include "platform.h"
+#include "signals.h"
 #ifdef GRIDSTRIDE_BACKTRACE
 #include <execinfo.h>
 #endif
@@ -295,7 +296,10 @@ static void print_finding(FILE *stream) {
 
 [[noreturn]] static void end_host_code() {
     if (crash_guard) siglongjmp(*crash_guard, 1);
-    if (running_calls) pthread_exit(nullptr); // in a thread of host code: the call from Python reports it
+    if (running_calls) {                       // in a thread of host code: the call from Python reports it
+        end_host_code_later();
+        pthread_exit(nullptr);
+    }
     print_finding(stderr);
     abort();
 }

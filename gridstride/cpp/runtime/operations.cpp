@@ -138,10 +138,22 @@ void Operations::host_waits() {
     for (uint32_t s = 0; s < streams.size(); s++) host_clock.raise(s, streams[s].count);
     discard_synchronized();
 }
+void Operations::signal_host_threads() {
+    if (!running) return;
+    const auto is_own = [](const HostSignal &s) { return pthread_equal(s.enqueued_by, pthread_self()); };
+    auto own = std::find_if(host_signals.begin(), host_signals.end(), is_own);
+    if (own == host_signals.end()) own = host_signals.insert(own, {pthread_self(), {}});
+    own->clock.join(running->clock);
+}
+void Operations::acquire_host_signals() {
+    for (const HostSignal &s : host_signals)
+        if (!pthread_equal(s.enqueued_by, pthread_self())) host_clock.join(s.clock);
+}
 // Resets the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
     if (running) running->end = ++detector.now;
     running = nullptr, stream_override = -1, num_created = 0;
+    host_signals.clear();
     host_waits();
 }
 
@@ -311,6 +323,7 @@ void Operations::access(const void *p, size_t bytes, const char *verb) {
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc) {
     if (!running && device_count() > 1) run_queue(nullptr);
     if (pending.empty() || !tracks_order() || !checks(racecheck)) return;
+    if (!running) acquire_host_signals();
     const Region region = {a, bytes, bytes, 1, writes};
     if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && is_atomic)
         // the host has acquired a flag: the operation that wrote it, and those before that operation, happen before the
@@ -442,6 +455,9 @@ void discard_event(const void *event) {
 }
 void stream_waits_for_event(const void *stream, const void *event) {
     run_if_tracking_order([=] { operations.wait(effective_stream(stream), event); });
+}
+void signal_host_threads() {
+    run_if_tracking_order([] { operations.signal_host_threads(); });
 }
 void host_waits_for_event(const void *event) {
     run_if_host_call([=] {

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <deque>
+#include <pthread.h>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -87,7 +88,13 @@ class Operations {
     std::vector<UnorderedRegion> unordered_regions;
     uint32_t num_created = 0;
     StreamClock host_clock;
+    struct HostSignal {
+        pthread_t enqueued_by;
+        StreamClock clock;
+    };
+    std::vector<HostSignal> host_signals;   // of host functions in streams, one per thread that has enqueued any
 
+    void acquire_host_signals();
     uint32_t add_stream();
     StreamClock &join_into_next_clock(uint32_t stream);
     uint32_t branch_stream(uint32_t stream, size_t i);
@@ -123,6 +130,9 @@ public:
     void host_waits_for(const void *stream);
     void host_waits();
     void host_waits_for_device(int device);
+    // Orders the operations before the current one, a host function, before later accesses of other threads, because
+    // the function may signal them or create them.
+    void signal_host_threads();
     void end_call();
     // Returns whether any earlier operation is not ordered before this launch. `unordered_since` receives the time of
     // the first such launch.

@@ -134,17 +134,26 @@ static std::vector<pthread_t> watched;
 static Image kernel_image;                       // the image of the kernel's module
 static double deadline = 0;                 // of the current launch, in seconds_now(); 0: none
 static bool is_watch_running = false;
+static std::atomic<double> thread_ended = 0;     // when a finding ended a thread of host code; 0: never
+constexpr int thread_end_signal = SIGABRT;       // the `ending_signal` of that finding
 
 double seconds_now() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return double(now.tv_sec) + now.tv_nsec * 1e-9;
 }
+void end_host_code_later() { thread_ended = seconds_now(); }
+static void raise_ending_signal() {
+    int no_signal = 0;                                    // Ctrl-C may come first
+    if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(no_signal, SIGUSR2);
+    no_signal = 0;
+    if (thread_ended && seconds_now() > thread_ended + 1 && running_calls == 1)
+        ending_signal.compare_exchange_strong(no_signal, thread_end_signal);
+}
 static void *watch_loop(void *) {
     for (;;) {
         watched_lock.lock();
-        int no_signal = 0;                                // Ctrl-C may come first
-        if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(no_signal, SIGUSR2);
+        raise_ending_signal();
         if (ending_signal)
             for (pthread_t thread : watched) pthread_kill(thread, SIGUSR2);
         watched_lock.unlock();
@@ -270,12 +279,14 @@ static const void *code_in_child_module(const void *pc) {
 }
 static void interrupt_host(const void *pc, bool immediately) {
     HostCode *call = host_code;
-    if (ending_signal != SIGINT || !crash_guard || !call || signals_deferred || DeviceLock::depth() > call->lock_depth)
+    const int signal = ending_signal;
+    if ((signal != SIGINT && signal != thread_end_signal) || !crash_guard || !call || signals_deferred ||
+        DeviceLock::depth() > call->lock_depth)
         return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
     if (!immediately && a - call->image.base >= call->image.end - call->image.base && ++call->deferred_signals < 1000)
         return;
-    call->interrupted_at = innermost_user_code(*call, pc);
+    if (signal == SIGINT) call->interrupted_at = innermost_user_code(*call, pc);
     siglongjmp(*crash_guard, 1);
 }
 void end_if_interrupted(const void *caller) {
@@ -316,6 +327,7 @@ static void end_thread(int sig, siginfo_t *info, void *context) {
     const void *const at = running_calls ? address_in_module(program_counter(context)) : nullptr;
     if (!at) return;
     report_host_crash(sig, info, context, at);
+    end_host_code_later();
     DeviceLock::unlock_to(0);
     syscall(SYS_exit, 0);
 #else
@@ -361,7 +373,7 @@ static void count_handler_user(bool installs) {
         action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         sigaction(handled_signals[i], &action, &previous_actions[i]);
     }
-    if (installs) ending_signal = 0;
+    if (installs) ending_signal = 0, thread_ended = 0;
     if (installs && !is_watch_running) {
         is_watch_running = true;
         pthread_t thread;

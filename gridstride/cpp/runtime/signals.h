@@ -12,6 +12,8 @@ void start_time_limit(const Launch &);       // starts the time limit of `option
 void clear_time_limit();
 void set_interruptible(bool on);             // whether this OS thread, in a launch or host code, receives SIGUSR2
 void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
+// A finding has ended a thread that host code had created: ends host code that still runs, or waits, a second later.
+void end_host_code_later();
 // The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it
 struct HostCode {
     Image image;

@@ -131,6 +131,21 @@ public:
     GRIDSTRIDE_API ~StreamOperation();
     StreamOperation(const StreamOperation &) = delete;
 };
+// The current operation calls a function of the host, by which other threads learn that the operations before it have
+// finished
+GRIDSTRIDE_API void signal_host_threads();
+// Modules of the driver API, whose images `gridstride nvcc -fatbin` writes
+struct Config;
+struct ParameterLayout { size_t bytes, alignment; };   // bytes: 0 after the last parameter
+struct ModuleKernel {
+    const char *name;                  // null after the last kernel
+    void (*launch)(const Config &, const char *name, int line, void **args);
+    const ParameterLayout *parameters;
+};
+struct LoadedModule;
+GRIDSTRIDE_API LoadedModule *load_module(const void *image);      // null if it is no such image
+GRIDSTRIDE_API const ModuleKernel *find_kernel(const LoadedModule *, const char *name);     // null if it has no such kernel
+GRIDSTRIDE_API void *find_variable(const LoadedModule *, const char *name, size_t *bytes);
 // While this object exists, all operations belong to one stream, as those of a graph do, and the host waits for none.
 class StreamScope {
     bool is_outermost;

@@ -70,12 +70,14 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned =
 inline cudaError_t cudaStreamAddCallback(
     cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned, int line = __builtin_LINE()) {
     const gridstride::StreamOperation operation("cudaStreamAddCallback", s, line);
+    gridstride::signal_host_threads();
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data, int line = __builtin_LINE()) {
     const auto call = [=] {
         const gridstride::StreamOperation operation("cudaLaunchHostFunc", s, line);
+        gridstride::signal_host_threads();
         f(data);
         return 0;
     };

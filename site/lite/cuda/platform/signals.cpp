@@ -24,6 +24,7 @@ void start_time_limit(const Launch &) { deadline = seconds_now() + options.secon
 void clear_time_limit() { deadline = 0; }
 void set_interruptible(bool) {}
 void end_if_interrupted(const void *) {}
+void end_host_code_later() {}
 void catch_signals(bool) {}
 void fork_signals(Fork) {}
 
