@@ -21,6 +21,7 @@ def test_fourier_transforms_sparse_products_random_values_and_epilogues():
 DEVICE = """1226 1e00001 127108 -2147483648 7f80027f
 3 20
 475 320
+6 0
 0 cudaErrorGraphExecUpdateFailure 11
 0 0 0 1 1
 205

@@ -1,7 +1,10 @@
 // PTX for parts of words and for flags, a pipeline of a block, attributes, and handles of memory and events. With an
 // argument, the producers do not wait for the consumers.
 #include <cooperative_groups.h>
+#include <cub/cub.cuh>
 #include <cuda/pipeline>
+#include <cuda_fp16.h>
+#include <thrust/complex.h>
 #include <cstdio>
 #include <cstring>
 namespace cg = cooperative_groups;
@@ -52,6 +55,13 @@ template <bool waits> __global__ void ring(const float *x, float *out, int steps
         }
     if (!produces) out[threadIdx.x - 32] = sum;
 }
+__global__ void assigned(float *out) {
+    __half2 h(1.0f, 2.0f);
+    h = {};
+    thrust::complex<float> c(1, 2);
+    c = c * thrust::conj(c) + 1.0f;
+    out[0] = __low2float(h) + c.real(), out[1] = c.imag();
+}
 int main(int argc, char **argv) {
     unsigned *out, h[8];
     cudaMalloc(&out, 32), cudaMemset(out, 0, 32);
@@ -73,6 +83,10 @@ int main(int argc, char **argv) {
     else ring<true><<<1, 64>>>(dx, dout, 5);
     cudaMemcpy(sums, dout, 128, cudaMemcpyDeviceToHost);
     printf("%g %g\n", sums[0], sums[31]);
+    std::chrono::steady_clock::now();                      // CUB includes its header
+    assigned<<<1, 1>>>(dout);
+    cudaMemcpy(sums, dout, 8, cudaMemcpyDeviceToHost);
+    printf("%g %g\n", sums[0], sums[1]);
     int value = -1;
     cudaDeviceGetAttribute(&value, cudaDevAttrHostNativeAtomicSupported, 0);
     printf("%d %s %d\n", value, cudaGetErrorName(cudaErrorGraphExecUpdateFailure), int(cudaDevAttrMaxPitch));

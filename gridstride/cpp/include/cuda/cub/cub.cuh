@@ -2,6 +2,7 @@
 // implementation; floats are added in CUB's order.
 #pragma once
 #include <algorithm>
+#include <chrono>    // programs rely on its inclusion by CUB
 #include <limits>
 #include <numeric>
 #include <vector>
