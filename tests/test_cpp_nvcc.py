@@ -18,6 +18,7 @@ from gridstride.cpp.nvcc import main, parse
     ('--expt-relaxed-constexpr -extended-lambda --unchecked a.o -lcublas -L/x b.o -std=c++14 -t4', dict(
         files=['a.o', 'b.o'], extensions=('constexpr', 'lambda'), checked=False,
         ignored=('-lcublas', '-L/x', '-std c++14', '-t4'))),
+    ('--fatbin -o k k.cu', dict(module='.fatbin', output='k')), ('-ptx k.cu', dict(module='.ptx', ignored=())),
 ])
 def test_command_lines(argv, fields):
     request = parse(argv.split())
@@ -60,6 +61,59 @@ def test_a_program_of_several_files_is_compiled_linked_and_run(tmp_path, monkeyp
     assert run('./program') == (0, '6 6 1\n', '') and run('./program', '5') == (7, '6 6 2\n', '')
     status, out, err = run('./program', '9')
     assert status == 1 and err.startswith('MemcheckError') and 'line 3 of scale.cu: if (threadIdx.x < n)' in err
+
+
+MODULE = """
+__constant__ int factor[2];
+extern "C" __global__ void fill(int *x, short n, char c) {
+    if (threadIdx.x < n)
+        x[threadIdx.x] = factor[1]*threadIdx.x + c;
+}
+template <class T> __global__ void unused(T *x) { *x = 0; }
+namespace a { __global__ void twice(int *x) { x[threadIdx.x] *= 2; } }
+"""
+DRIVER = r"""
+#include <cuda.h>
+#include <cstdio>
+#include <cstdlib>
+#define CHECK(call) if (CUresult e = call; e != CUDA_SUCCESS) { \
+    const char *name; cuGetErrorName(e, &name); printf("%d %s\n", __LINE__, name); exit(3); }
+int main(int argc, char **argv) {
+    CUdevice device; CUcontext context; CUmodule module; CUfunction fill, twice, missing; CUdeviceptr x, factor;
+    int h[8] = {}, factors[2] = {1, 3}, major; size_t bytes;
+    CHECK(cuInit(0)) CHECK(cuDeviceGet(&device, 0)) CHECK(cuCtxCreate(&context, 0, device))
+    CHECK(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device))
+    CHECK(cuModuleLoad(&module, "k.fatbin"))
+    CHECK(cuModuleGetFunction(&fill, module, "fill")) CHECK(cuModuleGetFunction(&twice, module, "_ZN1a5twiceEPi"))
+    if (cuModuleGetFunction(&missing, module, "unused") != CUDA_ERROR_NOT_FOUND) return 4;
+    if (cuModuleLoadData(&module, "\x7f" "ELF") != CUDA_ERROR_INVALID_IMAGE) return 5;
+    CHECK(cuModuleGetGlobal(&factor, &bytes, module, "factor")) CHECK(cuMemcpyHtoD(factor, factors, bytes))
+    CHECK(cuMemAlloc(&x, sizeof h)) CHECK(cuMemsetD8(x, 0, sizeof h))
+    short n = short(argc > 1 ? atoi(argv[1]) : 8); char c = 1;
+    void *parameters[] = {&x, &n, &c};
+    CHECK(cuLaunchKernel(fill, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr))
+    char packed[8]; *(CUdeviceptr *)packed = x; size_t size = sizeof packed;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    CHECK(cuLaunchKernel(twice, 1, 1, 1, 8, 1, 1, 0, nullptr, nullptr, extra))
+    CHECK(cuMemcpyDtoH(h, x, sizeof h))
+    printf("%d %d %d\n", h[7], major, int(bytes));
+    CHECK(cuMemFree(x)) CHECK(cuModuleUnload(module)) CHECK(cuCtxDestroy(context))
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.takes(10)
+def test_a_program_of_the_driver_api_loads_a_module(tmp_path, monkeypatch, capsys):
+    "By its name or its mangled name, with parameters in either form; a finding names the line of the module's source"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'k.cu').write_text(MODULE)
+    (tmp_path/'main.cpp').write_text(DRIVER)
+    assert main(['-fatbin', '-arch=sm_90', 'k.cu']) == 0, capsys.readouterr()
+    assert main(['main.cpp', '-o', 'program', '-lcuda']) == 0, capsys.readouterr()
+    assert run('./program') == (0, '44 9 8\n', '')
+    status, out, err = run('./program', '9')
+    assert status == 1 and err.startswith('MemcheckError') and 'line 5 of k.cu' in err, err
 
 
 @pytest.mark.slow

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import program
-from .toolchain.build import ARCH_MACRO
+from .frontend.reader import kernels
+from .rewriters.rewrite import strip_line_directives
+from .toolchain.build import ARCH_MACRO, emulate
 from .toolchain.cache import BuildResult, cpu, headers_hash
 from .toolchain.compilers import CPP_FOLDER
+from .toolchain.runtime_library import interface_version
+from ..diagnostics.settings import checks_to_compile
 
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c', '.C'
 _OBJECT = 'gridstride object 1\n'
@@ -49,6 +53,7 @@ class Request(NamedTuple):
     files: list
     output: str = ''  # '': the default name
     compile_only: bool = False  # -c
+    module: str = ''  # the ending of a module's file, '.fatbin'; '': an object or an executable
     include: tuple = ()  # folders
     defines: tuple = ()  # macros: 'NAME' or 'NAME=VALUE'
     flags: tuple = ()  # of the host's compiler
@@ -72,6 +77,8 @@ def _split_flags(argv):
             yield _LONG_NAMES.get(argument, argument), ''
 
 
+# flags that compile to a module for cuModuleLoad, and the ending of its file
+_MODULE_FLAGS = {f'{dashes}{kind}': f'.{kind}' for dashes in ('-', '--') for kind in ('fatbin', 'cubin', 'ptx')}
 _HOST_FLAG = re.compile(r'-fopenmp$|-std=|-D|-I')
 
 
@@ -98,6 +105,8 @@ def parse(
             options['output'] = value
         elif flag == '-c':
             options['compile_only'] = True
+        elif flag in _MODULE_FLAGS:
+            options['module'] = _MODULE_FLAGS[flag]
         elif flag == '--unchecked':
             options['checked'] = False
         elif flag in ('-I', '-D'):
@@ -213,11 +222,50 @@ def run_executable(
         return report_errors(lambda: program.run_compiled(build_result, info['name'], argv, info['checks']), [argv[0]])
 
 
+# A module contains a table of its kernels, which `runtime/modules.cpp` reads.
+_MODULE_KERNEL = 'struct gs_name_%d { static constexpr const char *value() { return "%s"; } };'
+_MODULE_TABLE = """
+namespace { %s }
+extern "C" __attribute__((visibility("default"))) const ::gridstride::ModuleKernel gs_module_kernels[];
+const ::gridstride::ModuleKernel gs_module_kernels[] = { %s {} };
+"""
+
+
+def _module_table(src):
+    "Return C++ code for the table of a module's kernels; templates have no entry"
+    names = dict.fromkeys(f'{f.scope}::{f.name}' if f.scope else f.name for f in kernels(src) if not f.template)
+    entries = [f'::gridstride::KernelOfModule<gs_name_{i}, {name}>::description(),' for i, name in enumerate(names)]
+    return _MODULE_TABLE % (' '.join(_MODULE_KERNEL % (i, name) for i, name in enumerate(names)), ' '.join(entries))
+
+
+def write_module(
+    path,  # of the file
+    source,  # a result of `_read_source`
+):
+    "Compile a source to a module, which a program loads by cuModuleLoad"
+    file, text = Path(source['path']), source['text']
+    name = ''.join(c if c.isalnum() else '_' for c in file.stem)
+    checks = checks_to_compile(None if source['checked'] else False)
+    options = dict(folder=file.parent, include=[Path(folder) for folder in source['include']])
+    options.update({key: tuple(source[key]) for key in ('defines', 'extensions')})
+    options.update(original=text, suffix=_module_table(text))
+    build_result = emulate(strip_line_directives(text), name, bool(checks), [*source['flags'], '-I.'], **options)
+    library = (build_result.folder / f'{name}.so').read_bytes()
+    source_bytes = text.encode()
+    header = f'gridstride module {interface_version()} {len(library)} {len(source_bytes)} {file.name}\n'
+    Path(path).write_bytes(header.encode() + library + source_bytes)
+
+
 def _build(request):
     "Compile or link the files of a request"
     sources = []
     for path in request.files:
         sources += [_read_source(path, request)] if path.endswith(_SOURCES) else _read_object(path)
+    if request.module:
+        if len(request.files) > 1:
+            raise ValueError('a module has only one source file')
+        write_module(request.output or f'{Path(request.files[0]).stem}{request.module}', *sources)
+        return 0
     if not request.compile_only:
         write_executable(request.output or 'a.out', *compile_sources(sources))
         return 0

@@ -1,6 +1,6 @@
 """Compiles and runs a whole CUDA program, with its own `main`, on the emulator."""
 
-import re, shutil, subprocess, tempfile
+import os, re, shutil, subprocess, tempfile
 from pathlib import Path
 
 from . import emulator
@@ -83,10 +83,10 @@ def run_compiled(
     checks,  # the detectors to enable
 ) -> int:  # the exit status
     "Run a compiled program; raises `KernelError` for a finding"
-    emulator.device()
     # Runs a copy: a library at a new path is loaded separately, so its variables are initialized again.
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
+        emulator.device().gridstride_write_modules_to(os.fsencode(copy))
         try:
             module = EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks)
             return module.gs_run(''.join(f'{arg}\0' for arg in argv), len(argv))

@@ -298,6 +298,14 @@ char *symbol_address(const void *address) {
 static bool is_slot_in(const Image &module, const Symbol &s) {
     return reinterpret_cast<uintptr_t>(s.slot) - module.base < module.end - module.base;
 }
+char *device_variable(const Image &module, const char *name, size_t &bytes) {
+    DeviceLock device_lock;
+    std::lock_guard<std::mutex> guard(symbols_lock);
+    for (Symbol &s : symbols)
+        if (is_slot_in(module, s) && !strcmp(memory.at(reinterpret_cast<uintptr_t>(s.device))->name, name))
+            return bytes = s.bytes, variable_of(s, current_device());
+    return nullptr;
+}
 std::vector<Symbol> take_device_variables(const Image &module) {
     std::lock_guard<std::mutex> guard(symbols_lock);
     const auto removed = std::stable_partition(

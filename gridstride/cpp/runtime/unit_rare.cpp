@@ -12,3 +12,4 @@
 #include "unload.cpp"
 #include "transforms.cpp"
 #include "load_in_child.cpp"
+#include "modules.cpp"

@@ -1,10 +1,29 @@
-// The part of the driver API for tensor maps
+// The driver API: tensor maps; driver_memory.h and driver_modules.h have the rest
 #pragma once
+#define __cuda_cuda_h__
 #include "emulator.h"
 
 typedef int CUresult;
-constexpr CUresult CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1,
-                   CUDA_ERROR_NOT_SUPPORTED = 801, CUDA_ERROR_UNKNOWN = 999;
+#define GRIDSTRIDE_DRIVER_ERRORS(X) \
+    X(CUDA_SUCCESS, 0, "no error") \
+    X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument") \
+    X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory") \
+    X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error") \
+    X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected") \
+    X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal") \
+    X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid") \
+    X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context") \
+    X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found") \
+    X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle") \
+    X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found") \
+    X(CUDA_ERROR_NOT_READY, 600, "device not ready") \
+    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch") \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704, "peer access is already enabled") \
+    X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported") \
+    X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
+#define GRIDSTRIDE_DRIVER_ERROR(name, code, description) constexpr CUresult name = code;
+GRIDSTRIDE_DRIVER_ERRORS(GRIDSTRIDE_DRIVER_ERROR)
+#undef GRIDSTRIDE_DRIVER_ERROR
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 struct alignas(64) CUtensorMap { cuuint64_t opaque[16]; };
@@ -143,10 +162,21 @@ inline cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, 
     cudaDriverEntryPointQueryResult *result = nullptr) {
     return cudaGetDriverEntryPointByVersion(symbol, function, CUDA_VERSION, flags, result);
 }
+// The name and the description of an error
+constexpr std::pair<const char *, const char *> gridstride_driver_error(CUresult error) {
+    switch (error) {
+#define GRIDSTRIDE_DRIVER_ERROR(name, code, description) case code: return {#name, description};
+        GRIDSTRIDE_DRIVER_ERRORS(GRIDSTRIDE_DRIVER_ERROR)
+#undef GRIDSTRIDE_DRIVER_ERROR
+        default: return {nullptr, nullptr};
+    }
+}
 inline CUresult cuGetErrorName(CUresult error, const char **name) {
-    return *name = error ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_SUCCESS", CUDA_SUCCESS;
+    return *name = gridstride_driver_error(error).first, *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 inline CUresult cuGetErrorString(CUresult error, const char **description) {
-    return *description = error ? "invalid argument" : "no error", CUDA_SUCCESS;
+    *description = gridstride_driver_error(error).second;
+    return *description ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 #include "driver_memory.h"
+#include "driver_modules.h"

@@ -96,6 +96,15 @@ template <class Name, class... P, void (*kernel)(P...)> struct PackedKernel<Name
             packed_launches = &packed);
     static const bool *at_load() { return &is_registered; }
 };
+// A kernel of a module that the driver API loads
+template <class Name, auto kernel> struct KernelOfModule;
+template <class Name, class... P, void (*kernel)(P...)> struct KernelOfModule<Name, kernel> {
+    static constexpr ParameterLayout parameters[] = {{sizeof(P), alignof(P)}..., {0, 0}};
+    static void launch(const Config &config, const char *name, int line, void **args) {
+        launch_packed(config, name, line, kernel, args, std::index_sequence_for<P...>());
+    }
+    static constexpr ModuleKernel description() { return {Name::value(), launch, parameters}; }
+};
 inline cudaError_t launch_by_address(int line, const Config &config, const void *kernel, void **args) {
     const PackedLaunch *packed = find_packed_launch(kernel);
     if (!packed) return record_error(cudaErrorInvalidDeviceFunction);

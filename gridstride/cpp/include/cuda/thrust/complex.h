@@ -1,4 +1,4 @@
-// Complex numbers are those of the standard library: the emulator compiles for the host.
+// thrust::complex is that of the standard library: the emulator compiles for the host.
 #pragma once
 #include <complex>
 #include "../emulator.h"
