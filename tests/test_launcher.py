@@ -189,6 +189,15 @@ def test_a_table_allocates_and_launches(driver):
     assert t(a, b) is None and len(t) == 0 and not t.has_recipe(a, b)
 
 
+def test_tuples_of_integers_are_part_of_a_key(driver):
+    x, t = torch.randn(6), driver.module.Table(allocate)
+    t.use_function(lambda x, *args: args, (x, (1, 2), 3))
+    assert t(x, (1, 2), 3) == ((1, 2), 3) and call_tables._is_key((1, 2))
+    for other in (((1, 2, 3),), ((1,), 2, 3), ((1, 3), 3), ([1, 2], 3), ((1, 2.), 3), ((1, (2,)), 3)):
+        assert t(x, *other) is None
+    assert not any(map(call_tables._is_key, ([1, 2], (1, 2.), (1, (2,)), (True, 1))))
+
+
 def test_a_table_knows_what_is_alike_and_nothing_else(driver):
     a, b = torch.randn(6, 4), torch.randn(4, 5)
     t = table_of(driver, a, b)

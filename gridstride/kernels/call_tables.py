@@ -204,11 +204,17 @@ def _new_tables():
     return module and (lambda: module.Table(torch._C._dynamo.guards._empty_strided_cuda, (is_any_autocast_enabled,)))
 
 
+def _is_key(x):
+    "Return whether an argument may be part of a key: the compiled launcher supports its type"
+    if type(x) is tuple:
+        return all(type(item) is int for item in x)
+    return x is None or isinstance(x, (torch.Tensor, bool, int, float, str))
+
+
 def _is_recordable(args):
     "Return whether these arguments may have a key in a table, and whether the call is not part of a recorded one"
-    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    is_supported = all(x is None or isinstance(x, (torch.Tensor, bool, int, float, str)) for x in args)
-    return is_supported and any(x.is_cuda for x in tensors) and active_recorder() is None
+    is_on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in args)
+    return is_on_gpu and all(map(_is_key, args)) and active_recorder() is None
 
 
 def repeated(

@@ -353,8 +353,10 @@ def fused_tools_on_streams_and_in_graphs():
     for o in captured: o.fill_(-1)
     graph.replay()
     torch.cuda.synchronize()
-    for name, got in (('on a stream', on_stream), ('in a graph', captured)):
-        for a, b in zip(got, want): yield from equal(f'rms_norm of bias_gelu {name}', a, b)
+    for a, b in zip(on_stream, want): yield from equal('rms_norm of bias_gelu on a stream', a, b)
+    for a, b in zip(captured, want):                        # without a graph, torch normalizes: rounding differs
+        off = float((a - b).abs().max()/b.abs().max())
+        if not off <= NEAR[torch.float32]: yield f'rms_norm of bias_gelu in a graph: off by {off:.1e}'
 
 
 def sanitize():

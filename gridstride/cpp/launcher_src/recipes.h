@@ -77,6 +77,16 @@ bool add_integer(Key &key, PyObject *x) {
     return !overflow && key.add_value('i', value);
 }
 
+bool add_integers(Key &key, PyObject *tuple) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(tuple);
+    bool is_added = key.add_value('(', size);
+    for (Py_ssize_t i = 0; is_added && i < size; i++) {
+        PyObject *x = PyTuple_GET_ITEM(tuple, i);
+        is_added = PyLong_CheckExact(x) && add_integer(key, x);
+    }
+    return is_added;
+}
+
 // Adds an argument to the key, and a tensor to `tensors`. Returns false for an unsupported argument.
 bool add_argument(Key &key, Tensors &tensors, PyObject *x) {
     if (x == Py_None) return key.add("n", 1);
@@ -84,6 +94,7 @@ bool add_argument(Key &key, Tensors &tensors, PyObject *x) {
     if (PyLong_CheckExact(x)) return add_integer(key, x);
     if (PyFloat_CheckExact(x)) return key.add_value('f', PyFloat_AS_DOUBLE(x));
     if (PyUnicode_CheckExact(x)) return add_text(key, x);
+    if (PyTuple_CheckExact(x)) return add_integers(key, x);
     if (tensors.n == kMaxTensors || !read_tensor(x, tensors.items + tensors.n)) return false;
     return add_tensor(key, tensors.items[tensors.n++]);
 }

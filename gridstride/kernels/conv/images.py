@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from . import implicit_gemm, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
-from ..call_tables import differentiable_once, needs_autograd
+from ..call_tables import differentiable_once, needs_autograd, repeated
 from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
 from ..operators import operator
@@ -135,6 +135,41 @@ class _Conv2d(torch.autograd.Function):
         return dx, dweight, dbias if ctx.has_bias else None, *[None] * len(ctx.sizes)
 
 
+def _torch_function(x, *_):
+    "Return the function of torch that computes a convolution; only a copy of other strides gives our result's layout"
+    return torch.conv2d if x.is_contiguous() or is_channels_last(x) else _convolve_copy
+
+
+def _convolve_copy(x, *args):
+    return torch.conv2d(x.contiguous(), *args)
+
+
+def _convolve_by_torch(*args):
+    return _torch_function(*args)(*args)
+
+
+def _run_without_gradient(*args):
+    "Compute `conv2d` without a gradient"
+    x, weight, bias, *sizes = _arguments(*args)
+    if _fallback_reason(_problem(x, weight, *sizes), x, weight):
+        return NotImplemented
+    return _conv2d(x, weight, bias, *sizes)
+
+
+_convolve = repeated(_run_without_gradient, _convolve_by_torch, make_torch_function=_torch_function)
+
+
+def _differentiable_conv2d(*args):
+    "Compute `conv2d` with autograd; the table stores that torch does, where it does"
+    x, weight, bias, *sizes = _arguments(*args)
+    problem = _problem(x, weight, *sizes)
+    if problem.is_depthwise and not depthwise_fallback(problem, x):
+        return _Conv2d.apply(x, weight, bias, *sizes)
+    if not torch.compiler.is_compiling() and (table := _convolve.table_for(*args)) is not None:
+        table.use_function(_torch_function(*args), args, True)
+    return _convolve_by_torch(*args)
+
+
 def conv2d(
     x,  # (images, channels, height, width) of float32, float16 or bfloat16; contiguous or channels last, else copied
     weight,  # (out_channels, channels per group, height, width), of the same dtype
@@ -151,13 +186,11 @@ def conv2d(
         conv2d(x, weight, padding=3, groups=x.shape[1])
 
     Raises TypeError and ValueError for arguments that are not supported."""
-    x, weight, bias, *sizes = _arguments(x, weight, bias, stride, padding, dilation, groups)
-    if not needs_autograd(x, weight, bias):
-        return _conv2d.eager(x, weight, bias, *sizes)
-    problem = _problem(x, weight, *sizes)
-    if not problem.is_depthwise or depthwise_fallback(problem, x):
-        return _torch_conv2d(x, weight, bias, *sizes)
-    return _Conv2d.apply(x, weight, bias, *sizes)
+    args = x, weight, bias, stride, padding, dilation, groups
+    if not torch.compiler.is_dynamo_compiling():
+        if (y := _convolve.fast(*args)) is not None:
+            return y
+    return _differentiable_conv2d(*args) if needs_autograd(x, weight, bias) else _convolve(*args)
 
 
 def _arguments(x, weight, bias, stride, padding, dilation, groups) -> tuple:

@@ -1,6 +1,6 @@
 # Made by tests/front_stubs.py from the exports of this package, which are imported on first use.
 from .compaction import compact as compact
-from .compaction import unique as unique
+from .distinct import unique as unique
 from .sorts import argsort as argsort
 from .sorts import explain_sort as explain_sort
 from .sorts import sort as sort

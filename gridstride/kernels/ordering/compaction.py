@@ -1,10 +1,9 @@
-"""`compact` and `unique`: stream compaction in one pass, by decoupled look-back."""
+"""`compact`: stream compaction in one pass, by decoupled look-back; `select` also keeps one of equal neighbors."""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
-from .sorts import sort
 from .sources import dynamic_smem_bytes, kernel_source
 from ..call_tables import repeated
 from ..common import MAX_LOAD_BYTES, import_torch, launch
@@ -118,8 +117,9 @@ def _alignment(bits, keep):
     return _V if address % load_bytes == 0 and flags_address % _V == 0 else 1
 
 
-def _select(bits, key, keep=None, with_positions=False):
-    "Return (selected elements, their positions or None, their number), in buffers of the size of `bits`"
+def select(bits, key, keep=None, with_positions=False):
+    """Return (selected elements, their positions or None, their number), in buffers of the size of `bits`. Without
+    `keep`, the first of each group of equal neighbors is selected."""
     torch, size = import_torch(), bits.numel()
     out, total = torch.empty_like(bits), torch.empty(1, dtype=torch.int64, device=bits.device)
     positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
@@ -145,7 +145,7 @@ def _compact(x, keep):
             f'on {x.device}, as x'
         )
     flags = keep.contiguous().view(import_torch().uint8).flatten()
-    out, _, total = _select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
+    out, _, total = select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
     return out.view(x.dtype), total
 
 
@@ -167,24 +167,3 @@ def compact(
     reject_gradients('compact', x)
     out, total = _repeated_compact(x, keep)
     return (out, total) if padded else out[: int(total)]
-
-
-def unique(
-    x,  # a tensor of integers or floats
-    return_counts=False,  # True: also return how often each element occurs
-):  # a sorted 1-D tensor; with `return_counts`: (elements, counts)
-    """Return the distinct elements, sorted, as `x.unique()` does: a sort, then a compaction. Each NaN is distinct.
-
-        elements, counts = unique(x, return_counts=True)
-
-    Raises TypeError and ValueError for arguments that are not supported."""
-    torch = import_torch()
-    check_keys('unique', x)
-    ordered = sort(x.flatten())
-    out, positions, total = _select(as_bits(ordered), key_type(x), with_positions=return_counts)
-    num_unique = int(total)
-    elements = out[:num_unique].view(x.dtype)
-    if not return_counts:
-        return elements
-    ends = torch.cat([positions[1:num_unique], torch.tensor([x.numel()], device=x.device)]) if num_unique else positions
-    return elements, ends - positions[:num_unique]

@@ -1,11 +1,11 @@
 // One pass of a radix sort: writes the keys of each row, stably sorted by one digit, to another array. A block takes a
-// tile of the row, and finds the position of its first key of each digit by decoupled look-back.
-// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (the source
-// of the values), the types Value, Payload and Stored (of a value that is read, exchanged and written), WITH_KEYS
-// (whether keys are written), SEPARATE (values are exchanged in other shared memory than the keys, at the same time;
+// tile of the row, and finds the position of its first key of each digit by decoupled look-back. A pass is skipped for
+// rows whose keys all have the same digit, such as the high bytes of small integers.
+// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (moved with
+// the keys), the type Value, SEPARATE (values are exchanged in other shared memory than the keys, at the same time;
 // otherwise in the same memory after them, which allows larger tiles).
-constexpr int TILE = THREADS * ITEMS;
-enum { NO_VALUES, POSITIONS, READ };
+constexpr int TILE = THREADS * ITEMS, PASSES = sizeof(Bits);
+enum { NO_VALUES, POSITIONS, READ };                        // POSITIONS: the result is the index of each key, no keys
 // The status of a digit of a tile: a state and a count of keys. INVALID: not counted yet; AGGREGATE: the count of the
 // tile; PREFIX (the inclusive prefix): the index in the row after the last key of this digit of this tile.
 enum : unsigned { INVALID = 0, AGGREGATE = 1u << 30, PREFIX = 2u << 30, VALUE_MASK = AGGREGATE - 1 };
@@ -27,23 +27,49 @@ __device__ __forceinline__ unsigned look_back(const volatile unsigned *status, i
     }
 }
 
+// Called by a warp: returns the mask of the passes that are not skipped for a row, whose first key is given. If all
+// keys are equal, the last pass copies them.
+__device__ __forceinline__ unsigned necessary_passes(Bits key, const unsigned *row_counts, int width) {
+    const int pass = threadIdx.x % 32;
+    bool is_necessary = false;
+    if (pass < PASSES) {
+        unsigned digit = unsigned(order(key) >> 8 * pass) & (DIGITS - 1);
+        is_necessary = row_counts[pass * DIGITS + digit] != (unsigned)width;
+    }
+    unsigned mask = __ballot_sync(~0u, is_necessary);
+    return mask ? mask : 1u << (PASSES - 1);
+}
+
+// The first pass reads `x` and `values`. The last one writes `out` and `out_values` or `positions`, the others
+// alternately the buffers and `out`.
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_values, const unsigned *counts,
-         unsigned *status, unsigned *next_status, unsigned *tickets, int width, int tiles, int pass) {
+onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value *out_values, Value *values_buffer,
+         long long *positions, const unsigned *counts, unsigned *status0, unsigned *status1, unsigned *tickets,
+         int width, int tiles, int pass) {
     extern __shared__ __align__(16) unsigned char memory[];
     Bits *exchange = (Bits *)memory;
-    Payload *exchange_values = (Payload *)(memory + (SEPARATE ? TILE * sizeof(Bits) : 0));
+    Value *exchange_values = (Value *)(memory + (SEPARATE ? TILE * sizeof(Bits) : 0));
     __shared__ unsigned counters[WARPS][DIGITS], base[DIGITS], warp_sums[DIGITS / 32];
-    __shared__ unsigned ticket;
+    __shared__ unsigned ticket, shared_mask;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tid = threadIdx.x;
+    const int row = blockIdx.x / tiles;
+    const size_t row_begin = (size_t)row * width;
     // tiles are numbered in the order in which blocks start, so no block waits for one that has not started
-    if (tid == 0) ticket = atomicAdd(&tickets[pass], 1u);
+    if (tid == 0) ticket = atomicAdd(&tickets[row * PASSES + pass], 1u);
+    if (warp == 1) {
+        unsigned mask = necessary_passes(x[row_begin], counts + (size_t)row * PASSES * DIGITS, width);
+        if (lane == 0) shared_mask = mask;
+    }
     for (int i = tid; i < WARPS * DIGITS; i += THREADS) counters[i / DIGITS][i % DIGITS] = 0;
     __syncthreads();
-    const int row = ticket / tiles, tile = ticket % tiles, begin = tile * TILE, shift = 8 * pass;
+    const unsigned passes = shared_mask;
+    if (!(passes >> pass & 1)) return;
+    const bool is_first = !(passes & ((1u << pass) - 1)), is_last = !(passes >> pass >> 1);
+    const bool writes_buffer = __popc(passes >> pass >> 1) % 2;
+    const int tile = ticket, begin = tile * TILE, shift = 8 * pass;
     const int tile_keys = min(TILE, width - begin);         // keys in the tile
     const bool is_full = tile_keys == TILE;
-    const Bits *from = keys + (size_t)row * width + begin;
+    const Bits *from = (is_first ? x : writes_buffer ? out : out_buffer) + row_begin + begin;
     auto digit_of = [&](Bits key) { return unsigned(order(key) >> shift) & (DIGITS - 1); };
 
     Bits key[ITEMS];
@@ -81,7 +107,8 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
             count += counters[w][tid];
         }
     const unsigned valid_count = count - (tid == DIGITS - 1 ? TILE - tile_keys : 0);
-    volatile unsigned *words = status + (size_t)row * tiles * DIGITS + tid;
+    const bool is_odd = __popc(passes & ((1u << pass) - 1)) % 2;   // executed passes alternate between the two arrays
+    volatile unsigned *words = (is_odd ? status1 : status0) + (size_t)row * tiles * DIGITS + tid;
     if (tid < DIGITS && tile > 0) words[tile * DIGITS] = AGGREGATE | valid_count;
     const unsigned start = scan_digits(count, warp_sums);   // of digit d in the sorted tile
     if (tid < DIGITS)
@@ -93,21 +120,22 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
         ranks[i / 2] += counters[warp][digit_at(i)] << i % 2 * 16;
         exchange[rank_at(i)] = key[i];
     }
-    Payload payload[ITEMS];                                 // loaded during the look-back
+    Value payload[ITEMS];                                   // loaded during the look-back
+    const Value *from_values = (is_first ? values : writes_buffer ? out_values : values_buffer) + row_begin + begin;
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
         int index = first + i * 32;
-        if (VALUES == POSITIONS) payload[i] = begin + index;
-        if (VALUES == READ)
-            payload[i] = is_full || index < tile_keys ? values[(size_t)row * width + begin + index] : Payload(0);
+        if (VALUES == POSITIONS && is_first) payload[i] = begin + index;
+        else if (VALUES != NO_VALUES)
+            payload[i] = is_full || index < tile_keys ? from_values[index] : Value(0);
     }
     unsigned before = 0;
     if (tile == 0)                                          // the first tile begins where the preceding digits end
-        before = scan_digits(tid < DIGITS ? counts[((size_t)row * sizeof(Bits) + pass) * DIGITS + tid] : 0, warp_sums);
+        before = scan_digits(tid < DIGITS ? counts[((size_t)row * PASSES + pass) * DIGITS + tid] : 0, warp_sums);
     else if (tid < DIGITS) before = look_back(words, tile);
     if (tid < DIGITS) {
         words[tile * DIGITS] = PREFIX | (before + valid_count);
-        next_status[((size_t)row * tiles + tile) * DIGITS + tid] = INVALID;
+        (is_odd ? status0 : status1)[((size_t)row * tiles + tile) * DIGITS + tid] = INVALID;
         base[tid] = before - start;
     }
     auto exchange_all_values = [&] {
@@ -117,8 +145,12 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     if (VALUES != NO_VALUES && SEPARATE) exchange_all_values();
     __syncthreads();
 
-    Bits *row_sorted = sorted + (size_t)row * width;
-    Stored *row_values = sorted_values + (size_t)row * width;
+    Bits *to = (writes_buffer ? out_buffer : out) + row_begin;
+    Value *to_values = (writes_buffer ? values_buffer : out_values) + row_begin;
+    auto store_value = [&](unsigned i, Value value) {
+        if (VALUES == POSITIONS && is_last) positions[row_begin + i] = value;
+        else to_values[i] = value;
+    };
     unsigned digits[(ITEMS + 3) / 4] = {};                  // of the keys that this thread writes, four of 8 bits each
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
@@ -127,8 +159,8 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
             const Bits k = exchange[from_rank];
             const unsigned digit = digit_of(k);
             digits[i / 4] |= digit << i % 4 * 8;
-            if (WITH_KEYS) row_sorted[base[digit] + from_rank] = k;
-            if (VALUES != NO_VALUES && SEPARATE) row_values[base[digit] + from_rank] = exchange_values[from_rank];
+            if (VALUES != POSITIONS || !is_last) to[base[digit] + from_rank] = k;
+            if (VALUES != NO_VALUES && SEPARATE) store_value(base[digit] + from_rank, exchange_values[from_rank]);
         }
     }
     if (VALUES == NO_VALUES || SEPARATE) return;
@@ -139,6 +171,6 @@ onesweep(const Bits *keys, Bits *sorted, const Value *values, Stored *sorted_val
     for (int i = 0; i < ITEMS; i++) {
         const int from_rank = tid + i * THREADS;
         if (is_full || from_rank < tile_keys)
-            row_values[base[digits[i / 4] >> i % 4 * 8 & (DIGITS - 1)] + from_rank] = exchange_values[from_rank];
+            store_value(base[digits[i / 4] >> i % 4 * 8 & (DIGITS - 1)] + from_rank, exchange_values[from_rank]);
     }
 }

@@ -56,12 +56,15 @@ def _sort_plan(program, rows, width) -> Plan:
     kernel_launches, tiles = sorts.onesweep_launches(problem, vector_width(0, key.bytes, rows, width), H100)
     words = rows * tiles * 256
     workspaces = {f'status{i}': ('unsigned', words, False) for i in range(2)}
-    workspaces |= dict(counts=('unsigned', rows * key.bytes * 256, True), tickets=('unsigned', key.bytes, True))
+    counts = rows * key.bytes * 256, rows * key.bytes
+    workspaces |= {name: ('unsigned', size, True) for name, size in zip(('counts', 'tickets'), counts)}
     workspaces |= dict(out_buffer=(key_c_type, n, False))
     if not positions:
-        return Plan(kernel_launches, workspaces, dict(x=x, out=out))
-    workspaces |= dict(keys=(key_c_type, n, False), out_values_buffer=('unsigned', n, False))
-    return Plan(kernel_launches, workspaces, dict(x=x, out='keys', out_values=out, out_values_32='(unsigned *)out'))
+        unused = dict.fromkeys(('values', 'out_values', 'values_buffer'), 'out_buffer')
+        return Plan(kernel_launches, workspaces, unused | dict(x=x, out=out, positions='(long long *)nullptr'))
+    workspaces |= dict(keys=(key_c_type, n, False), values_buffer=('unsigned', n, False))
+    halves = dict.fromkeys(('values', 'out_values'), '(unsigned *)out')
+    return Plan(kernel_launches, workspaces, halves | dict(x=x, out='keys', positions=out))
 
 
 def _topk_plan(program, rows, width) -> Plan:

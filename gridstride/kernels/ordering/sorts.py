@@ -77,48 +77,28 @@ def _tile(problem, device) -> Tile:
     return _SMALL_TILE
 
 
-# The passes, from the lowest byte to the highest. The result of the last pass, and of every second one before it, is
-# written to `out`, the others to a buffer, so that no pass overwrites what it reads.
-def _pass_array(name, index, passes):
-    "Return the name of the array that pass `index` writes: NAME or NAME_buffer; for -1 the array that the first reads"
-    return name if (passes - 1 - index) % 2 == 0 else f'{name}_buffer'
+_PASS_ARRAYS = (
+    *('x', 'out', 'out_buffer', 'values', 'out_values', 'values_buffer', 'positions'),
+    *('counts', 'status0', 'status1', 'tickets'),
+)
+_VALUES = {'none': 0, 'positions': 1, 'values': 2}  # payload -> the constant in onesweep.cuh
 
 
-def _value_arguments(problem, index):
-    "Return (source of the values as in onesweep.cuh, C types of a value read and written, arrays) of a pass"
-    passes, key_type_name = problem.key.bytes, UNSIGNED_TYPES[problem.key.bytes]
-    if problem.payload == 'none':
-        return 0, (key_type_name, key_type_name), ('x', 'x')
-    arrays = [_pass_array('out_values', i, passes) for i in (index - 1, index)]
-    if problem.payload == 'values':
-        arrays[0] = arrays[0] if index else 'values'
-        return 2, (UNSIGNED_TYPES[problem.value_bytes],) * 2, tuple(arrays)
-    # positions have 32 bits until the last pass; until then, half of the result serves as the second buffer
-    arrays = [f'{array}_32' if array == 'out_values' else array for array in arrays]
-    is_last = index == passes - 1
-    arrays = arrays[0] if index else 'x', 'out_values' if is_last else arrays[1]
-    types = 'unsigned' if index else key_type_name, 'long long' if is_last else 'unsigned'
-    return (2 if index else 1), types, arrays
-
-
-def _pass_launch(problem, index, tile):
-    "Return the launch of pass `index`"
-    passes = problem.key.bytes
-    source, (read, stored), value_arrays = _value_arguments(problem, index)
-    with_keys = problem.payload != 'positions' or index < passes - 1
+def _pass_launches(problem, tile, tiles):
+    "Return the launches of the passes, from the lowest byte to the highest; `tiles`: per row"
+    value_bytes = problem.value_bytes or problem.key.bytes
     constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
-    constants |= dict(VALUES=source, WITH_KEYS=with_keys, SEPARATE=tile.separate)
-    payload = 'unsigned' if source == 1 else read
-    types = ('Value', read), ('Payload', payload), ('Stored', stored)
+    constants |= dict(VALUES=_VALUES[problem.payload], SEPARATE=tile.separate)
+    types = (('Value', UNSIGNED_TYPES[value_bytes]),)
     src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
-    keys = 'x' if index == 0 else _pass_array('out', index - 1, passes), _pass_array('out', index, passes)
-    status_arrays = tuple(f'status{(index + i) % 2}' for i in range(2))
-    tiles, tile_keys = cdiv(problem.width, tile.threads * tile.items), tile.threads * tile.items
-    scalars = problem.width, tiles, index
     exchanged_bytes = problem.key.bytes + problem.value_bytes if tile.separate else problem.max_bytes  # per key
-    shared = dynamic_smem_bytes(tile_keys * exchanged_bytes, _static_bytes(tile.threads))
-    arrays = *keys, *value_arrays, 'counts', *status_arrays, 'tickets'
-    return KernelLaunch(src, 'onesweep', arrays, scalars, (problem.rows * tiles,), (tile.threads,), shared)
+    tile_bytes = tile.threads * tile.items * exchanged_bytes
+    shared = dynamic_smem_bytes(tile_bytes, _static_bytes(tile.threads))
+    grid, block = (problem.rows * tiles,), (tile.threads,)
+    return [
+        KernelLaunch(src, 'onesweep', _PASS_ARRAYS, (problem.width, tiles, i), grid, block, shared)
+        for i in range(problem.key.bytes)
+    ]
 
 
 @lru_cache(1024)
@@ -131,7 +111,7 @@ def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (laun
     src = kernel_source('count_digits', problem.key, constants, (), problem.descending)
     arrays, scalars = ('x', 'counts', 'status0'), (Long(width), blocks, tiles)
     count = KernelLaunch(src, 'count_digits', arrays, scalars, (rows * blocks,), (threads,))
-    return [count, *(_pass_launch(problem, i, tile) for i in range(problem.key.bytes))], tiles
+    return [count, *_pass_launches(problem, tile, tiles)], tiles
 
 
 def _sort_long(problem, x, arrays):
@@ -140,16 +120,20 @@ def _sort_long(problem, x, arrays):
     vec_size = vector_width(x.data_ptr(), key.bytes, problem.rows, problem.width)
     kernel_launches, tiles = onesweep_launches(problem, vec_size, this_device())
     options = dict(dtype=torch.int32, device=x.device)
-    status = torch.empty(2, problem.rows * tiles * _DIGITS, **options).view(torch.uint32)
-    counts_and_tickets = problem.rows * key.bytes * _DIGITS + key.bytes
-    counts = torch.zeros(counts_and_tickets, **options).view(torch.uint32)
-    arrays |= dict(status0=status[0], status1=status[1])
-    arrays |= dict(counts=counts[: -key.bytes], tickets=counts[-key.bytes :], out_buffer=torch.empty_like(x))
+    status = torch.empty(2, problem.rows * tiles * _DIGITS, **options)
+    num_counts, num_tickets = problem.rows * key.bytes * _DIGITS, problem.rows * key.bytes
+    counts = torch.zeros(num_counts + num_tickets, **options).view(torch.uint32)
+    unused = dict(values=x, out_values=x, values_buffer=x, positions=status.flatten().view(torch.int64))
+    arrays = unused | arrays
+    status = status.view(torch.uint32)
+    arrays |= dict(status0=status[0], status1=status[1], counts=counts[:num_counts], tickets=counts[num_counts:])
+    arrays |= dict(out_buffer=torch.empty_like(x))
     if problem.payload == 'values':
-        arrays['out_values_buffer'] = torch.empty_like(arrays['out_values'])
-    if problem.payload == 'positions':
-        halves = arrays['out_values'].view(torch.int32).view(2, -1)
-        arrays |= dict(out_values_32=halves[0], out_values_buffer=torch.empty(x.numel(), **options))
+        arrays['values_buffer'] = torch.empty_like(arrays['out_values'])
+    if problem.payload == 'positions':  # of 32 bits until the last pass; half of the result is one of their buffers
+        positions = arrays['out_values']
+        half, buffer = positions.view(torch.int32).view(2, -1)[0], torch.empty(x.numel(), **options)
+        arrays |= dict(positions=positions, values=half, out_values=half, values_buffer=buffer)
     launch(kernel_launches, x, **arrays)
 
 

@@ -18,6 +18,7 @@ _INCLUDES = {  # kernel -> the files that precede its own
     'compact': ('order',),
     'compact_bulk': (),
     'compact_resident': (),
+    'distinct': ('order',),
 }
 _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'expect', 'arrive', 'wait'))
 _BULK_PRIMITIVES = 'address', 'fence_mbarrier_init', 'bulk_copy_evict_first', *_BARRIER_PRIMITIVES

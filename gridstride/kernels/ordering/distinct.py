@@ -1,0 +1,77 @@
+"""`unique`: the distinct elements. Those of 1 or 2 bytes are marked in a bitmap, others are sorted and compacted."""
+
+from functools import lru_cache
+
+from .compaction import select
+from .keys import as_bits, check_keys, key_type
+from .sorts import sort
+from .sources import kernel_source
+from ..call_tables import repeated
+from ..common import import_torch, launch, vector_width
+from ..ladder.launches import Long
+from ..ladder import KernelLaunch, this_device
+from ...utils import cdiv
+
+_MARK_THREADS, _LIST_THREADS = 512, 1024
+_MIN_LOADS = 8  # per thread; with fewer, merging the bitmaps of the blocks would take longer than reading the elements
+
+
+@lru_cache(1024)
+def bitmap_launches(key, size, vec_size, device) -> list:  # of `KernelLaunch`
+    "Return the launches that mark the elements in a bitmap, `vec_size` per load, and list the marked ones"
+    blocks = max(1, min(2 * device.sms, cdiv(size, _MARK_THREADS * vec_size * _MIN_LOADS)))
+    constants = ('V', vec_size), ('MARK_THREADS', _MARK_THREADS), ('LIST_THREADS', _LIST_THREADS)
+    src = kernel_source('distinct', key, constants)
+    mark = KernelLaunch(src, 'mark_elements', ('x', 'bitmap'), (Long(size),), (blocks,), (_MARK_THREADS,))
+    return [mark, KernelLaunch(src, 'list_elements', ('bitmap', 'out', 'total'), (), (1,), (_LIST_THREADS,))]
+
+
+def _unique_by_bitmap(x):
+    "Return (a tensor that begins with the distinct elements, their number; -1 if `x` has NaN)"
+    torch, key, size = import_torch(), key_type(x), x.numel()
+    num_words = 2 ** (8 * key.bytes) // 32
+    bitmap = torch.zeros(num_words + 1, dtype=torch.int32, device=x.device).view(torch.uint32)
+    out = torch.empty(min(size, 32 * num_words), dtype=as_bits(x).dtype, device=x.device)
+    total = torch.empty(1, dtype=torch.int64, device=x.device)
+    launches = bitmap_launches(key, size, vector_width(x.data_ptr(), key.bytes, 1, size), this_device())
+    launch(launches, as_bits(x), bitmap=bitmap, out=out, total=total)
+    return out.view(x.dtype), total
+
+
+_repeated_bitmap = repeated(_unique_by_bitmap)
+
+
+def _unique_by_sort(x, with_positions):
+    "Return (a tensor that begins with the distinct elements, their number, with positions their indices in sort(x))"
+    out, positions, total = select(as_bits(sort(x)), key_type(x), with_positions=with_positions)
+    return (out.view(x.dtype), total, positions) if with_positions else (out.view(x.dtype), total)
+
+
+_repeated_sort = repeated(_unique_by_sort)
+
+
+def unique(
+    x,  # a tensor of integers or floats
+    return_counts=False,  # True: also return how often each element occurs
+):  # a sorted 1-D tensor; with `return_counts`: (elements, counts)
+    """Return the distinct elements, sorted, as `x.unique()` does. Each NaN is distinct; of both zeros one is returned.
+
+        elements, counts = unique(x, return_counts=True)
+
+    The size of the result depends on the elements, so the call waits for the GPU, as torch does.
+
+    Raises TypeError and ValueError for arguments that are not supported."""
+    torch = import_torch()
+    check_keys('unique', x)
+    x = x.flatten()
+    if x.element_size() <= 2 and not return_counts and x.numel():
+        elements, total = _repeated_bitmap(x)
+        if (num_unique := int(total)) >= 0:
+            return elements[:num_unique]
+    elements, total, *positions = _repeated_sort(x, bool(return_counts))
+    num_unique = int(total)
+    if not return_counts:
+        return elements[:num_unique]
+    starts = positions[0][:num_unique]
+    ends = torch.cat([starts[1:], torch.tensor([x.numel()], device=x.device)]) if num_unique else starts
+    return elements[:num_unique], ends - starts
