@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 from . import implicit_gemm, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
+from .problems import why_cudnn_is_faster_for_planes
 from ..call_tables import differentiable_once, needs_autograd, repeated
 from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
@@ -21,7 +22,9 @@ def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
 def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a convolution"
     if problem.is_depthwise:
-        return depthwise_fallback(problem, x)
+        reason = depthwise_fallback(problem, x)
+        is_on_gpu = x.is_cuda and not is_channels_last(x)
+        return reason or (why_cudnn_is_faster_for_planes(problem, x) if is_on_gpu else None)
     if problem.groups > 1:
         return f'{problem.groups} groups of several channels: torch computes a GEMM per group'
     return implicit_gemm.dense_fallback(problem, x, weight, this_device())

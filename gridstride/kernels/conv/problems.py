@@ -127,6 +127,23 @@ def _why_cudnn_is_faster(problem, x) -> str:
         return 'channels last, 16-bit elements, and more than 32 pixels per row: cuDNN is faster'
 
 
+# Planes are small if a row has at most this many outputs: a block computes one tile of a plane, so most of its threads
+# have no output. stride -> taps -> (outputs of 16-bit elements, of float32)
+_SMALL_ROWS = {1: {3: (14, 14), 5: (7, 7)}, 2: {3: (7, 7), 5: (7, 5), 7: (5, 5)}}
+_FEW_OUTPUTS = 2**18
+
+
+def why_cudnn_is_faster_for_planes(problem, x) -> str:
+    "Return the reason why cuDNN is faster for contiguous images without a gradient, or None"
+    (height, width), stride, is_float32 = problem.out_size, problem.stride[0], x.element_size() == 4
+    has_few_outputs = problem.images * problem.channels * height * width < _FEW_OUTPUTS
+    max_small_row = _SMALL_ROWS[stride].get(min(problem.kernel), (0, 0))[is_float32]
+    if max(height, width) <= max_small_row and (has_few_outputs or stride == 2):
+        return f'planes of {height} x {width} outputs: cuDNN is faster'
+    if stride == 2 and has_few_outputs:
+        return f'a stride of 2, and fewer than {_FEW_OUTPUTS:,} outputs: cuDNN is faster'
+
+
 def _depthwise_limit(problem) -> str:
     "Return the reason why our kernels cannot compute a depthwise convolution, or None"
     if max(problem.kernel) > MAX_TAPS:

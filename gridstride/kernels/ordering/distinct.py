@@ -13,6 +13,7 @@ from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
 _MARK_THREADS, _LIST_THREADS = 512, 1024
+_TORCH_MAX_ELEMENTS = 2**13  # on a GPU, torch takes less time per call for so few elements
 _MIN_LOADS = 8  # per thread; with fewer, merging the bitmaps of the blocks would take longer than reading the elements
 
 
@@ -55,6 +56,7 @@ def unique(
     return_counts=False,  # True: also return how often each element occurs
 ):  # a sorted 1-D tensor; with `return_counts`: (elements, counts)
     """Return the distinct elements, sorted, as `x.unique()` does. Each NaN is distinct; of both zeros one is returned.
+    torch computes the result of few elements.
 
         elements, counts = unique(x, return_counts=True)
 
@@ -63,6 +65,8 @@ def unique(
     Raises TypeError and ValueError for arguments that are not supported."""
     torch = import_torch()
     check_keys('unique', x)
+    if x.is_cuda and x.numel() <= _TORCH_MAX_ELEMENTS:
+        return torch.unique(x, return_counts=bool(return_counts))
     x = x.flatten()
     if x.element_size() <= 2 and not return_counts and x.numel():
         elements, total = _repeated_bitmap(x)
