@@ -1,6 +1,6 @@
 "Configures how Sphinx renders the pages that `pages.py` writes."
 
-import functools, sys
+import functools, re, sys
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -94,6 +94,54 @@ def draw_menu_once_per_folder(app, page, draw_menu):
     return draw_once
 
 
+CURRENT_ITEM = re.compile(r'<li class="(toctree-l\d+) current active"><a class="current reference internal" href="#">')
+
+
+def replace_item(menu, item, new_item, change_list):
+    "Replace an item of a menu, given as its match; `change_list` maps the opening tag of its list to another one"
+    start = menu.rindex('<ul', 0, item.start())
+    end = menu.index('>', start) + 1
+    return menu[:start] + change_list(menu[start:end]) + menu[end : item.start()] + new_item + menu[item.end() :]
+
+
+def unmark_current(menu, href):
+    "Remove the marks of the current page, whose address is `href`; None if it has no marks"
+    if item := CURRENT_ITEM.search(menu):
+        new_item = f'<li class="{item[1]}"><a class="reference internal" href="{href}">'
+        return replace_item(menu, item, new_item, lambda tag: re.sub('current | class="current"', '', tag))
+
+
+def add_current(tag):
+    "Add the class `current` to an opening tag"
+    return tag.replace('class="', 'class="current ') if 'class=' in tag else tag.replace('>', ' class="current">')
+
+
+def mark_current(menu, href):
+    "Mark the current page, whose address is `href`, in a menu without marks; None if the menu does not list it"
+    listed = rf'<li class="(toctree-l\d+)"><a class="reference internal" href="{re.escape(href)}">'
+    if item := re.search(listed, menu or ''):
+        new_item = f'<li class="{item[1]} current active"><a class="current reference internal" href="#">'
+        return replace_item(menu, item, new_item, add_current)
+
+
+def draw_menu_once_per_list(app, page, draw_menu):
+    """Make a `draw` that shares a menu among the pages of a folder that the same page lists. Their menus differ in the
+    marks of the current page only, and one menu per page took a fifth of the time"""
+    owners = [owner for owner, pages in app.env.toctree_includes.items() if page in pages]
+    if len(owners) != 1 or page in app.env.toctree_includes:
+        return draw_menu_once_per_folder(app, page, draw_menu)
+    folder, _, name = page.rpartition('/')
+    href = name + app.builder.link_suffix
+
+    def draw(**options):
+        key = draw_menu.__name__, folder, owners[0], *sorted(options.items())
+        if key not in _menus:
+            _menus[key] = unmark_current(draw_menu(**options), href)
+        return mark_current(_menus[key], href) or draw_menu(**options)
+
+    return draw
+
+
 def share_menus(app, page, template, context, doctree):
     "Let pages share the menu of their folder"
     draw = context['toctree']
@@ -126,7 +174,7 @@ def add_named_menus(app, page, template, context, doctree):
             '<summary><span class="toctree-toggle"', f'<summary aria-label="{label}"><span class="toctree-toggle"'
         )
 
-    context['generate_toctree_html'] = draw_menu_once_per_folder(app, page, labelled)
+    context['generate_toctree_html'] = draw_menu_once_per_list(app, page, labelled)
 
 
 theme_menus.add_toctree_functions = add_named_menus
