@@ -1,7 +1,7 @@
 """Start Jupyter kernels and Python processes that have already imported torch: each is forked from a server process.
 
 This saves two seconds per lesson. The server does not import modules that a lesson configures by environment variables:
-Numba, Triton, pyplot, and of the package those that print or change something when they are imported."""
+`numba.cuda`, Triton, pyplot, and of the package those that print or change something when they are imported."""
 import gc, multiprocessing, os, runpy, subprocess, sys, types
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -12,8 +12,9 @@ import pytest
 
 PRELOADED = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
              'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
-             'ipykernel.debugger', 'gridstride.asm.report', 'gridstride.bench.variants', 'gridstride.cpp.kernel',
-             'gridstride.cpp.listings', 'gridstride.sim', 'gridstride.tile', 'gridstride.translate']
+             'ipykernel.debugger', 'numba', 'setuptools', 'gridstride.asm.report', 'gridstride.bench.variants',
+             'gridstride.cpp.kernel', 'gridstride.cpp.listings', 'gridstride.sim', 'gridstride.tile',
+             'gridstride.translate']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -53,8 +54,11 @@ def limit_garbage_collection():
     gc.enable()
 
 
-def forget_other_package():
-    "Forget the imported package if this process, with its own path and variables, would import it differently"
+def adapt_modules():
+    """Let Numba read this process's variables; forget the imported package if this process, with its own path and
+    variables, would import it differently"""
+    if any(name.startswith('NUMBA_') for name in os.environ) and (numba := sys.modules.get('numba')):
+        numba.config.reload_config()
     imported = sys.modules['gridstride'].__file__
     found = next(filter(None, (finder.find_spec('gridstride', None) for finder in sys.meta_path)), None)
     if found and found.origin == imported and not os.environ.get('GRIDSTRIDE_LANG'): return  # read by an import
@@ -70,7 +74,7 @@ def become_kernel(argv, env, cwd, path, ready):
     os.environ.update(env)
     os.chdir(cwd)
     sys.argv, sys.path = [*argv, f'--IPKernelApp.parent_handle={os.getppid()}'], path
-    forget_other_package()
+    adapt_modules()
     from ipykernel import kernelapp
     kernelapp.launch_new_instance()
 
@@ -116,7 +120,7 @@ def become_python(args, env, cwd, path, pipes, ready):
     ready.send(True)
     is_script = args[0] not in ('-c', '-m')
     if is_script: sys.path[0] = str(Path(args[0]).resolve().parent)
-    forget_other_package()
+    adapt_modules()
     sys.argv = args if is_script else args[1:]
     if args[0] == '-c':
         sys.argv[0] = '-c'
