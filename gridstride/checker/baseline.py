@@ -56,7 +56,8 @@ def stale_lines(entries, found_entries):
 
 def write_baseline(file, entries) -> int:
     "Write entries to a baseline, each once; returns their number"
-    distinct = {_identity(entry): entry for entry in entries}
+    by_test = sorted(entries, key=lambda entry: entry.get('test') or '', reverse=True)
+    distinct = {_identity(entry): entry for entry in by_test}  # with the first of its tests, in any order of them
     baseline = dict(version=1, findings=[distinct[identity] for identity in sorted(distinct)])
     Path(file).write_text(json.dumps(baseline, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
     return len(distinct)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
-from .finding import Finding, kinds_to_disable, relative_path, require_codes
+from .finding import Finding, checks_to_disable, relative_path, require_codes
 from .formats import FORMATS, count_text
 from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
 from .worker import Job
@@ -87,8 +87,8 @@ def _check_file(job, schedules, allowed, seconds, workers):
         job = replace(job, schedule=str(schedule))
         findings, launches, error, output = _run_worker(job, workers)
         last_findings = findings
-        while kinds := kinds_to_disable(findings, allowed) - {*job.disabled}:
-            job = replace(job, disabled=[*job.disabled, *sorted(kinds)])
+        while checks := checks_to_disable(last_findings, allowed, {*map(tuple, job.disabled)}):
+            job = replace(job, disabled=[*job.disabled, *checks])
             last_findings, launches, error, output = _run_worker(job, workers)
             findings += last_findings
         result.schedules.append(str(schedule))

@@ -10,7 +10,7 @@ __all__ = [
     'Finding',
     'finding_of_error',
     'finding_of_warning',
-    'kinds_to_disable',
+    'checks_to_disable',
     'page_url',
     'relative_path',
     'require_codes',
@@ -194,15 +194,20 @@ def finding_of_warning(
     )
 
 
-def kinds_to_disable(
-    findings,
+def checks_to_disable(
+    findings,  # of a run
     allowed,  # an `Allowed`
-) -> set:
-    """Return the kinds of the allowed findings that ended a program, which must run again without these checks.
+    disabled,  # the pairs that were disabled in this run
+) -> set:  # of pairs (kind, name of a kernel, or None for all kernels)
+    """Return the checks without which a program must run again, because their allowed findings ended it.
 
-    An allowed finding stops its kernel, so the remainder of the program has not run. A program that also has other
-    findings is not run again."""
+    An allowed finding stops its kernel, so the remainder of the program has not run. A check is disabled in the
+    kernel alone; in a program of CUDA C, whose kernels are not launched by Python, in all kernels. A program that also
+    has other findings is not run again."""
     from ..diagnostics.settings import CHECKS
 
-    errors = {f.kind for f in findings if f.level == 'error'}
-    return errors & {*CHECKS} if all(f in allowed for f in findings) else set()
+    errors = [f for f in findings if f.level == 'error' and f.kind in CHECKS]
+    if not all(f in allowed for f in findings):
+        return set()
+    per_kernel = {(f.kind, None if f.dialect == 'cuda' else f.kernel) for f in errors}
+    return per_kernel - disabled or {(f.kind, None) for f in errors} - disabled

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
-from .finding import kinds_to_disable, require_codes
+from .finding import checks_to_disable, require_codes
 from .schedules import parse_schedule, schedules_of
 
 __all__ = ['CheckedTests']
@@ -127,7 +127,6 @@ class CheckedTests:
         self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
         self.baseline = read_baseline(option.gridstride_baseline) if option.gridstride_baseline else []
         self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[], allowed=[])
-        self.disabled = ()  # checks that are disabled because the running test allows their findings
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
         if self.coverage:
@@ -156,11 +155,11 @@ class CheckedTests:
         from _pytest.runner import runtestprotocol
 
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        launches, reports, self.disabled = 0, [], ()
+        launches, reports, self.recorder.disabled = 0, [], set()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-            while kinds := _kinds_to_disable(self._allowed(item), self.recorder.findings, reports) - {*self.disabled}:
-                self.disabled = (*self.disabled, *kinds)
+            while checks := self._checks_to_disable(item, reports):
+                self.recorder.disabled |= checks
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
                 reports, num_more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
@@ -175,12 +174,19 @@ class CheckedTests:
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
+    def _checks_to_disable(self, item, reports):
+        "Return the checks whose allowed findings ended a test, which must run again without them"
+        if all(report.passed for report in reports):
+            return set()
+        return checks_to_disable(self.recorder.findings, self._allowed(item), self.recorder.disabled)
+
     def _run(self, schedule, run):
         "Run a test under a schedule; returns its reports, and the number of its launches"
         from ..diagnostics.settings import CHECKS, change, settings
 
         self.recorder.start(str(schedule))
-        checks = tuple(check for check in CHECKS if check in settings.checks and check not in self.disabled)
+        disabled_everywhere = {check for check, kernel in self.recorder.disabled if kernel is None}
+        checks = tuple(check for check in CHECKS if check in {*settings.checks} - disabled_everywhere)
         with change(settings, **schedule.settings, checks=checks):
             return run(), self.recorder.num_launches
 
@@ -241,11 +247,6 @@ class CheckedTests:
         if file := self.config.option.gridstride_write_baseline:
             num_entries = write_baseline(file, self.totals['allowed'])
             terminalreporter.write_line(f'{file}: {count_text(num_entries, "known finding")}')
-
-
-def _kinds_to_disable(allowed, findings, reports):
-    "Return the kinds of the allowed findings that ended a test, which must run again without these checks"
-    return set() if all(report.passed for report in reports) else kinds_to_disable(findings, allowed)
 
 
 def _source_lines(finding):

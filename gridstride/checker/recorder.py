@@ -39,6 +39,7 @@ class Recorder:
     ):
         self.program, self.report, self._launch_context = program, report, launch_context
         self.start(schedule)
+        self.disabled = set()  # pairs (kind, name of a kernel): checks that do not run in its launches
         self.active_targets = []  # targets of the running launches, the innermost last
 
     def start(self, schedule):
@@ -102,7 +103,7 @@ class Recorder:
             self.num_launches += 1
             self.active_targets.append(target := describe_target(owner))
             try:
-                with self._launch_context(target):
+                with self._launch_context(target), self._enabled_checks(owner):
                     result = original(owner, *args, **options)
                 self._on_error(error_of_result(owner, result), target)
                 return result
@@ -113,6 +114,15 @@ class Recorder:
                 self.active_targets.pop()
 
         return launch
+
+    def _enabled_checks(self, kernel):
+        "Return a context manager for a launch, without the checks that are disabled in its kernel"
+        from ..diagnostics.settings import change, settings
+
+        name = getattr(kernel, '__name__', None)
+        if not name or not any(disabled_in == name for _, disabled_in in self.disabled):
+            return nullcontext()
+        return change(settings, checks=tuple(o for o in settings.checks if (o, name) not in self.disabled))
 
     @contextmanager
     def recording(self):

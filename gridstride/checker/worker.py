@@ -43,7 +43,7 @@ class Job:
     launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
     values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
-    disabled: list = field(default_factory=list)  # names of checks that do not run, such as 'racecheck'
+    disabled: list = field(default_factory=list)  # checks that do not run: ('racecheck', kernel or None)
 
     def to_json(self):
         "Return the job as JSON, the argument of the command"
@@ -63,7 +63,7 @@ def _settings_of(job):
     "Return the settings of a job: its schedule, and the checks that are enabled"
     from ..diagnostics.settings import CHECKS
 
-    checks = tuple(kind for kind in CHECKS if kind not in job.disabled)
+    checks = tuple(kind for kind in CHECKS if [kind, None] not in job.disabled)
     return parse_schedule(job.schedule).settings | (dict(checks=checks) if job.disabled else {})
 
 
@@ -186,6 +186,7 @@ def main(argv=None) -> int:  # exit status
             print(json.dumps(line), file=report, flush=True)
 
         recorder = Recorder(job.file, lambda finding: write(finding=finding.to_dict()), job.schedule)
+        recorder.disabled = {*map(tuple, job.disabled)}
         error = None
         with recorder.recording():
             try:
