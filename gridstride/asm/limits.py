@@ -80,8 +80,8 @@ def _max_blocks_by_shared_memory(shared, sm):
     return sm.shared // bytes_per_block if bytes_per_block else None
 
 
-class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch block')):
-    """Resident `blocks` and `warps` per SM, and the occupancy as a fraction, `share`.
+class Occupancy(namedtuple('Occupancy', 'blocks warps fraction limiter limits arch block')):
+    """Resident `blocks` and `warps` per SM, and the occupancy as a `fraction` of the maximum.
 
     `limits` maps each resource to the number of blocks that it allows; `limiter` names the resources with the minimum.
     """
@@ -92,7 +92,7 @@ class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch 
             exceeded_limits = ', '.join(self.limiter)
             return f'impossible on {self.arch}: a block of {self.block} threads exceeds the limits of {exceeded_limits}'
         blocks = f"{self.blocks} block{'s' * (self.blocks > 1)} of {self.block} threads"
-        warps = f'{self.share:.0%} on {self.arch}: {self.warps} of {max_warps} warps'
+        warps = f'{self.fraction:.0%} on {self.arch}: {self.warps} of {max_warps} warps'
         return f"{warps}, {blocks}; limited by {', '.join(self.limiter)}"
 
     def __repr__(self):
@@ -133,5 +133,5 @@ def occupancy(
     limits = {resource: limit for resource, limit in limits.items() if limit is not None}
     blocks = min(limits.values())
     limiter = tuple(resource for resource, limit in limits.items() if limit == blocks)
-    share = blocks * warps * WARP_SIZE / sm.threads
-    return Occupancy(blocks, blocks * warps, share, limiter, limits, str(arch), block)
+    fraction = blocks * warps * WARP_SIZE / sm.threads
+    return Occupancy(blocks, blocks * warps, fraction, limiter, limits, str(arch), block)

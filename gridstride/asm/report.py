@@ -234,7 +234,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
             ('spills', f'{self.spill_stores} + {self.spill_loads} bytes', 'stored + loaded'),
             ('constants', f'{self.constant} bytes', 'per kernel, with its arguments'),
             ('barriers', self.barriers, 'per block'),
-            ('occupancy', f'{occupancy.share:.0%}', f'{occupancy.warps} of {max_warps} warps: {blocks}'),
+            ('occupancy', f'{occupancy.fraction:.0%}', f'{occupancy.warps} of {max_warps} warps: {blocks}'),
             ('limited by', ', '.join(occupancy.limiter), f'blocks: {limits}'),
         ]
 

@@ -70,7 +70,7 @@ def counts_of_sixteen_bits():
                    ('out[r*4 + j] = count[j];', 'out[r*4 + j] = count >> 16*j & 65535;'))
 
 
-def share(registers, each, block, arch): return occupancy(registers, each*block, block, arch).share
+def share(registers, each, block, arch): return occupancy(registers, each*block, block, arch).fraction
 
 @wrong('source_to_sass.block')
 def always_256(registers, each, arch): return 256
@@ -84,7 +84,7 @@ def never_zero(registers, each, arch): return max(range(32, 1025, 32), key=lambd
 
 @wrong('source_to_sass.block')
 def bytes_of_the_block(registers, each, arch):
-    return max(range(32, 1025, 32), key=lambda b: occupancy(registers, each, b, arch).share)
+    return max(range(32, 1025, 32), key=lambda b: occupancy(registers, each, b, arch).fraction)
 
 @wrong('source_to_sass.block')
 def for_an_h100(registers, each, arch):

@@ -128,7 +128,7 @@ def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: all elements of a 
 
 def best_block(registers, bytes_per_thread, arch):
     "Return the expected result of source_to_sass.block"
-    occupancies = {b: occupancy(registers, bytes_per_thread * b, b, arch).share for b in range(32, 1025, 32)}
+    occupancies = {b: occupancy(registers, bytes_per_thread * b, b, arch).fraction for b in range(32, 1025, 32)}
     best = max(occupancies.values())
     return next(b for b, fraction in occupancies.items() if fraction == best) if best else 0
 
@@ -154,7 +154,7 @@ BLOCKS = (
     cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCKS],
     hints=[
         'There are only 32 sizes: 32, 64, 96, up to 1024. Compute the occupancy of each.',
-        '`occupancy(registers, each*block, block, arch).share`: a larger block takes more shared memory. '
+        '`occupancy(registers, each*block, block, arch).fraction`: a larger block takes more shared memory. '
         'The occupancy is 0 if not even one block fits.',
         '`max` gives the first of several that are equal: `max(range(32, 1025, 32), key=share)`. '
         'If the occupancy is 0, return 0.',
@@ -168,7 +168,7 @@ def _(fn, rng, registers, each, arch):
 
     def percentage(b):
         return (
-            f'{occupancy(registers, each * b, b, arch).share:.0%}'
+            f'{occupancy(registers, each * b, b, arch).fraction:.0%}'
             if b in range(32, 1025, 32)
             else 'not a multiple of 32 up to 1024'
         )

@@ -27,7 +27,7 @@ def resources(rung) -> dict:
 
     registers, shared = read_attribute(_NUM_REGS), read_attribute(_STATIC_SHARED_BYTES) + rung.shared
     arch = 'sm_{}{}'.format(*torch.cuda.get_device_capability())
-    fraction = occupancy(registers, shared, int(np.prod(rung.threads)), arch).share
+    fraction = occupancy(registers, shared, int(np.prod(rung.threads)), arch).fraction
     return dict(registers=registers, local=read_attribute(_LOCAL_BYTES), shared=shared, occupancy=fraction)
 
 

@@ -134,13 +134,10 @@ class LessonLadder:
             per_kind, compiler_name = _count_loop(rung, self.op)
         except CompilerMissing as e:
             return Table((), [[f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
-        instructions = sum(per_kind.values())
+        instructions, occupancy = sum(per_kind.values()), static_resources.occupancy
         rows = [
             ['registers per thread', static_resources.registers],
-            [
-                'occupancy',
-                f'{static_resources.occupancy.share:.0%}, limited by {", ".join(static_resources.occupancy.limiter)}',
-            ],
+            ['occupancy', f'{occupancy.fraction:.0%}, limited by {", ".join(occupancy.limiter)}'],
             ['spilled', f'{static_resources.spill_stores + static_resources.spill_loads} bytes per thread'],
             [f'wavefronts per {self.unit}, on paper', f'{wavefronts:.3f}'],
             [f'instructions per {self.unit}, in its loop', f'{instructions:.3f}'],
