@@ -127,6 +127,11 @@ def test_a_source_is_confined(tmp_path, monkeypatch):
     if 'landlock' in result.isolation: assert 'theirs' not in os.listdir(tmp_path)
 
 
+def test_the_confinement_requires_no_torch():
+    code = 'import sys, gridstride.judge.isolation; sys.exit("torch" in sys.modules)'
+    assert subprocess.run([sys.executable, '-c', code]).returncode == 0
+
+
 def test_a_command_that_takes_too_long_is_ended(tmp_path):
     started = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
     result = sandbox.run_in_folder([sys.executable, '-c', f'{started}time.sleep(60)'], tmp_path, 1)

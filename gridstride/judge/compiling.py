@@ -18,8 +18,8 @@ from pathlib import Path
 
 from . import wire
 from ..utils import cache_dir
+from .isolation import JUDGED
 
-JUDGED = 'judged'  # the section of the cache
 _MAX_REQUESTS = 64  # per process
 _MAX_REQUEST_BYTES, _MAX_MODULE_BYTES = 16 << 20, 64 << 20
 # Limits of the section of the cache

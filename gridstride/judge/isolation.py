@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from . import seccomp
-from .compiling import JUDGED
 
+JUDGED = 'judged'  # the section of the cache that `compiling` writes, and submissions can only read
 _MAX_DISK = '1g'  # total size of the tmpfs folders to which a submission may write
 _MAX_FILE_BYTES = 1 << 30
 _MAX_OPEN_FILES = 1024
