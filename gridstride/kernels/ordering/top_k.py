@@ -87,7 +87,7 @@ def _topk(x, k, axis, largest):
     axis, width = _check(x, k, axis)
     key = key_type(x)
     if _fallback_reason(key, k, width):
-        return tuple(torch.topk(x, k, axis, largest=bool(largest)))
+        return NotImplemented
     rows = move_last(x, axis)
     shape = (*rows.shape[:-1], k)
     values = torch.empty(shape, dtype=x.dtype, device=x.device)
@@ -99,7 +99,11 @@ def _topk(x, k, axis, largest):
     return move_back(values, x, axis), move_back(indices, x, axis)
 
 
-_repeated_topk = repeated(_topk)
+def _topk_by_torch(x, k, axis, largest):
+    return tuple(import_torch().topk(x, k, axis, bool(largest)))
+
+
+_repeated_topk = repeated(_topk, _topk_by_torch)
 
 
 def topk(
