@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from gridstride.kernels import argmax, histogram, scan, sum, transpose
+from gridstride.kernels import argmax, autocast, histogram, scan, sum, transpose
 from gridstride.kernels.memory import operators, ring_sum, source
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
@@ -166,6 +166,17 @@ def test_rows_that_begin_anywhere_are_loaded_by_vectors(dtype, width):
 def test_sixteen_bits_are_added_in_float32():
     x = torch.full((300,), 1.01, dtype=torch.bfloat16)
     assert sum(x) == x.float().sum().bfloat16() and torch.equal(scan(x), x.float().cumsum(0).bfloat16())
+
+
+def test_autocast_selects_the_type_of_sums(monkeypatch):
+    "As on a GPU, where torch adds 16-bit floats in float32 and returns it; on a CPU it does not"
+    monkeypatch.setattr(autocast, '_result_dtype', lambda f, dtype, *_: torch.float32)
+    x = torch.ones(3, 100, dtype=torch.bfloat16)
+    assert sum(x, -1).dtype == scan(x).dtype == x.dtype
+    with torch.autocast('cpu'):
+        assert sum(x).dtype == sum(x, -1).dtype == scan(x).dtype == torch.float32
+        assert sum(x) == 300 and torch.equal(scan(x), x.float().cumsum(-1))
+        assert sum(x.int()) == 300 and transpose(x).dtype == x.dtype
 
 
 def test_integers_wrap_in_a_scan_and_not_in_a_sum():

@@ -280,6 +280,16 @@ def memory_tools_are_right():
         print(f'  {name}')
 
 
+def autocast_is_obeyed():
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = small_values((70, 300), dtype)
+        with torch.autocast('cuda', torch.bfloat16):
+            for name, ours, torchs in (('sum', kernels.sum(x), x.sum()), ('rows', kernels.sum(x, -1), x.sum(-1)),
+                                       ('scan', kernels.scan(x), x.cumsum(-1))):
+                yield from equal(f'{name} of {dtype} under autocast', ours, torchs)
+        yield from equal(f'sum of {dtype} after it', kernels.sum(x), x.sum())
+
+
 def memory_tools_agree_with_cub():
     for n in (1, 33, 1023, 2**20+7, 2**28):
         x, b = (torch.randint(-8, 8, (n,), dtype=torch.int32, device='cuda'),
@@ -463,7 +473,7 @@ CHECKS = [cuda_kernel_is_launched_anywhere, what_was_seen_before_is_launched_by_
           compiled_code_calls_the_kernels, cuda_kernel_has_what_nvcc_includes,
           fused_tools_are_right, fused_tools_on_streams_and_in_graphs,
           memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs,
-          exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right,
+          autocast_is_obeyed, exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right,
           each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right,
           a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs,
           rungs_that_must_be_alone_are]

@@ -38,13 +38,30 @@ def _repeated(run, torch_fallback, use_torch_in_graphs):
     return repeated(run, torch_fallback, use_torch_in_graphs=use_torch_in_graphs)
 
 
-def _call(op_name, run, x, *constants, torch_fallback=None, use_torch_in_graphs=None):
-    "Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call"
+def _call(op_name, run, x, *constants, torch_operator=None, torch_fallback=None, use_torch_in_graphs=None):
+    """Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call. Under
+    autocast, `x` has the dtype of the result of `torch_operator`, if it is given."""
     repeated_run = _repeated(run, torch_fallback, use_torch_in_graphs)
     if (result := repeated_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
+    x = _under_autocast(torch_operator, x) if torch_operator else x
     return repeated_run(to_contiguous(x), *constants)
+
+
+def _under_autocast(torch_operator, x):
+    "Convert `x` to the dtype that autocast selects for an operator of torch"
+    from ..autocast import autocast_operands, is_autocast_enabled
+
+    return autocast_operands(torch_operator, x)[0] if is_autocast_enabled(x) else x
+
+
+def _torch_sum(x):
+    return x.sum()
+
+
+def _torch_scan(x):
+    return x.cumsum(-1)
 
 
 # Checks of operands
@@ -208,12 +225,12 @@ def sum(
     axis=None,  # -1: along the last axis; None: of all elements
 ):  # a tensor with the dtype of `x` for floats, accumulated in float32; int64 for integers, as in torch
     """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The order of additions, and therefore the result, is the same
-    in each run, bit for bit.
+    in each run, bit for bit. Under autocast on a GPU, the sum of 16-bit floats is float32, as in torch.
 
         sum(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _call('sum', _run_sum, x, axis)
+    return _call('sum', _run_sum, x, axis, torch_operator=_torch_sum)
 
 
 def _run_sum(x, axis):
@@ -387,12 +404,13 @@ def scan(
     axis=-1,  # along the last axis; None: along all elements, row-major
 ):  # a tensor like `x`
     """Compute an inclusive scan (running sums), as `x.cumsum(-1)` does. The result has the dtype of `x`: integers wrap
-    around. 16-bit floats are added in float32. Sums of floats may differ in the last bits from run to run.
+    around. 16-bit floats are added in float32, and under autocast on a GPU the result is float32, as in torch. Sums of
+    floats may differ in the last bits from run to run.
 
         scan(x)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _call('scan', _run_scan, x, axis)
+    return _call('scan', _run_scan, x, axis, torch_operator=_torch_scan)
 
 
 def _run_scan(x, axis):
