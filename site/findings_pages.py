@@ -51,7 +51,7 @@ def format_kernels(
 
 
 RUN_HERE = '../lite/playground/index.html'
-ELSEWHERE = re.compile(r'\btriton\b|gridstride\.kernels')  # what a browser lacks
+ELSEWHERE = re.compile(r'\btriton\b|gridstride\.kernels|\bfork\(')  # what a browser lacks
 
 
 def run_link(code):

@@ -469,7 +469,6 @@ int collectives() {
     right += t.at(0, 5) == 305 && t.at(1, 5) == 5;
     return right;
 }
-int nccl_without_group() { Ranks t; return ncclAllReduce(t.x[0], t.y[0], 8, ncclFloat, ncclSum, t.comms[0], t.s[0]); }
 __global__ void halve(float *x) { x[threadIdx.x] /= 2; }
 int nccl_order(int variant) {                                     // 1: a kernel of another stream changes an input
     Ranks t; cudaStream_t other; cudaSetDevice(1); cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
@@ -540,7 +539,7 @@ def host(): return load_cuda(HOST, name='host_of_devices')
 @pytest.mark.parametrize('name,args,devices,want', [
     ('facts', (), 2, 1), ('peer_read', (0,), 2, 3), ('event_order', (0,), 2, 3), ('peer_copy', (0,), 2, 8),
     ('stream_of_other', (0,), 2, 5), ('late_partner', (), 2, 6), ('variables', (), 2, 809), ('ipc', (), 2, 11),
-    ('collectives', (), 4, 6), ('nccl_without_group', (), 4, 5), ('nccl_order', (0,), 4, 550), ('shmem', (0,), 4, 3012),
+    ('collectives', (), 4, 6), ('nccl_order', (0,), 4, 550), ('shmem', (0,), 4, 3012),
     ('multicast', (), 4, 4), ('flag_after_copy', (0,), 2, 16), ('threads', (0,), 2, 12)], ids=str)
 def test_right_host_code(name, args, devices, want, host):
     with cpp.options(devices=devices, seconds=20): assert getattr(host, name)(*args) == want

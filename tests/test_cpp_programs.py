@@ -366,7 +366,7 @@ def test_textures_and_surfaces_are_checked(which, want, line):
 
 
 @pytest.mark.parametrize('line,says', [
-    ('cudaMemPoolPtrExportData data;', ' cudaMemPoolPtrExportData: '),
+    ('cudaExternalMemory_t memory;', ' cudaExternalMemory_t: '),
     ('CUmodule module;', ' CUmodule: '),
     ('auto s = cuda::counting_semaphore<2>(1);', ' cuda::counting_semaphore'),
     # as most call their groups; g++ names the alias, clang what that stands for

@@ -87,6 +87,7 @@ def first_line(e):
     "Of a message, without its kind and line, the namespace of these tests, and what differs from run to run"
     line = re.sub(r'^line \d+(?: of \w+)?: ', '', str(e).splitlines()[0].removeprefix(f'{e.kind}: '))
     line = re.sub(r'\d+ of them in use', '0 of them in use', re.sub(r'page_\d+::', '', line))
+    line = re.sub(r'\bprocess \d+', 'process 4711', line)
     return re.sub(r'0x[0-9a-f]{6,}', '0x7f...', line)
 
 

@@ -3,8 +3,9 @@
 The modules and packages, in reading order:
 
 - the interface: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (several files as one extension), `magic`
-    (`%%cuda`), `program` (a whole program with its `main`), `nvcc` (a substitute for nvcc's command line), `harness`
-    (launches a kernel of a file without `main`), `listings` (displays source in a notebook);
+    (`%%cuda`), `program` (a whole program with its `main`), `ranks` (starts a program as several processes), `nvcc` (a
+    substitute for nvcc's command line), `harness` (launches a kernel of a file without `main`), `listings` (displays
+    source in a notebook);
 - compilation: `frontend` (parses source), `lint` (errors that nvcc reports but a C++ compiler does not), `rewriters`
     (CUDA C to C++), `toolchain` (compilers and their cache), `driver` (NVIDIA's, for a GPU);
 - launches: `arguments` (checks them), `values` (converts them for compiled code), `launcher` (compiled code that

@@ -11,6 +11,7 @@ from .toolchain.build import CompileError
 from .toolchain.compilers import CompilerMissing
 from .frontend.edits import NotEmulated
 from .program import run
+from .ranks import end_with_launcher, run_ranks
 from ..diagnostics.errors import KernelError
 from ..support.lazy_exports import run_command
 
@@ -45,6 +46,12 @@ def _parser():
         help='the size of device memory, such as 8G; default: GRIDSTRIDE_DEVICE_MEMORY, or the free memory',
     )
     p.add_argument('--devices', type=int, help='number of devices, 1 to 8; default: GRIDSTRIDE_DEVICES, or 1')
+    p.add_argument(
+        '--ranks',
+        type=int,
+        metavar='N',
+        help='run N processes, 1 to 8, which find their RANK and WORLD_SIZE in the environment, as with torchrun',
+    )
     p.add_argument('--leaks', action='store_true', help='report memory that was never freed; then the exit status is 1')
     g = p.add_argument_group('a file without a main')
     g.add_argument('--launch', metavar='KERNEL', help="launch this kernel, 'k<float>' for a template")
@@ -113,8 +120,15 @@ def _describe(error, files):
     return re.sub(rf'(?<![\w.]){re.escape(error.source_name)}(?=, line )', lambda _: str(path), str(error))
 
 
+def _without_ranks(command):
+    "Return a command line without the option --ranks"
+    i = next(i for i, word in enumerate(command) if word.split('=')[0] == '--ranks')
+    return command[:i] + command[i + (1 if '=' in command[i] else 2) :]
+
+
 def main(argv=None) -> int:  # exit status
     "Run the command; returns the program's exit status, or 1 after printing an error or a finding"
+    end_with_launcher()
     p = _parser()
     options = p.parse_args(argv)
     files, args = _split_files(options)
@@ -132,7 +146,12 @@ def main(argv=None) -> int:  # exit status
         p.error('two of the source files have the same name')
     include = [path.resolve() for path in (*options.include, *(path.parent for path in files[1:]))]
 
+    own_arguments = sys.argv[1:] if argv is None else list(argv)
+    command = [sys.executable, '-m', 'gridstride.cpp', *own_arguments[: len(own_arguments) - len(args)]]
+
     def run_file():
+        if options.ranks:
+            return run_ranks([*_without_ranks(command), *args], options.ranks)
         limits = dict(seconds=options.seconds, memory=options.memory, devices=options.devices)
         with emulator.options(options.checks, options.order, options.seed, **limits):
             extensions = [extension for _, extension, _ in _EXTENSIONS if getattr(options, extension)]
@@ -146,7 +165,9 @@ def main(argv=None) -> int:  # exit status
             return (
                 _launch(options, src)
                 if options.launch
-                else run(src, name, args, checks, defines=options.define, extensions=extensions, **sources)
+                else run(
+                    src, name, args, checks, command=command, defines=options.define, extensions=extensions, **sources
+                )
             )
 
     status = report_errors(run_file, files)

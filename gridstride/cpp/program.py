@@ -1,6 +1,7 @@
 """Compiles and runs a whole CUDA program, with its own `main`, on the emulator."""
 
-import os, re, shutil, subprocess, tempfile
+import os, re, shlex, shutil, subprocess, tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import emulator
@@ -48,11 +49,31 @@ def run(
     name,  # of the program
     args=(),  # command line arguments of the program
     checks=None,  # as for `compile_program`
+    command=(),  # runs this program again, without its arguments, if it executes itself (`execvp(argv[0], ...)`)
     **options,  # as for `compile_program`
 ) -> int:  # the exit status
     "Compile a program for the emulator and run it; raises `CompileError`, or `KernelError` for a finding"
     build_result, checks = compile_program(src, name, checks, **options)
-    return run_compiled(build_result, name, [name, *args], checks)
+    with _executable_name(name, command):
+        return run_compiled(build_result, name, [name, *args], checks)
+
+
+@contextmanager
+def _executable_name(name, command):
+    "Let the program find itself by its name, in a folder of PATH, in the `with` block"
+    if not command:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, name)
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        script.chmod(0o755)
+        previous = os.environ.get('PATH', '')
+        os.environ['PATH'] = f'{folder}{os.pathsep}{previous}'
+        try:
+            yield
+        finally:
+            os.environ['PATH'] = previous
 
 
 def compile_program(

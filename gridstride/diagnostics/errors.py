@@ -397,7 +397,8 @@ ALWAYS_REPORTED = dict(
     'tensor_columns tensor_outside tensor_freed_twice tensor_lanes tensor_pair instruction_descriptor '
     'matrix_descriptor',
     synccheck='grid_diverged endless_wait blocks_wait deadlock mutual_deadlock warp_diverged '
-    'lane_elsewhere deadlock_on_flag different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
+    'lane_elsewhere deadlock_on_flag ranks_missing ranks_disagree process_missing '
+    'different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors tensor_addresses not_resident '
     'not_cooperative programs_wait',
 )

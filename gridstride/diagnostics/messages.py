@@ -704,6 +704,21 @@ MESSAGES = {
         'mistake a flag of an earlier iteration for a new one: store the iteration number in the flag, or reset the '
         'flag before it is set again.',
     ),
+    ('synccheck', 'ranks_missing'): Message(
+        'deadlock: {call} of rank {rank} waits for {ranks}, {why}',
+        'All ranks of a communicator must make the same calls in the same order, and each ncclSend needs an ncclRecv. '
+        'Look for a rank that returns early, skips a call, or fails.',
+    ),
+    ('synccheck', 'ranks_disagree'): Message(
+        'ranks disagree: rank {rank} calls {call}, but rank {rank_before} calls {call_before}',
+        'All ranks must pass the same count, data type, operation and root, and must call the same functions in the '
+        'same order.',
+    ),
+    ('synccheck', 'process_missing'): Message(
+        'deadlock: a loop waits for {element} to change, but {why}',
+        'Look for the first error in the output of the other processes. Check that each process sets the flags that '
+        'others wait for before it ends.',
+    ),
     ('synccheck', 'not_cooperative'): Message(
         'this_grid().sync() in a launch that is not cooperative', 'Launch with cudaLaunchCooperativeKernel.'
     ),
@@ -1143,6 +1158,14 @@ PHRASES = {
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
     'other_kernel_waits': '{kernel} on device {device} waits, too, on line {line}',
     'no_other_kernel': 'no other kernel runs',
+    # why other ranks, or other processes, do not come
+    'rank_not_called': 'which did not call it',
+    'rank_not_arrived': 'which called it, but the operations before it in the stream did not end',
+    'rank_ended': 'whose process has ended',
+    'rank_left': 'which has destroyed its communicator',
+    'rank_without_group': 'for which the same thread calls later, without ncclGroupStart and ncclGroupEnd',
+    'process_ended': 'process {process}, which shares this memory, has ended',
+    'processes_idle': 'the other processes that share this memory are idle',
     'copy_bytes': '__pipeline_memcpy_async must copy 4, 8 or 16 bytes',
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
 }

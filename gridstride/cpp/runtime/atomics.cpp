@@ -1,6 +1,8 @@
-// Fences and atomic operations. One of 64 locks, selected by the address, makes an operation atomic among OS threads.
+// Fences and atomic operations. One of 64 locks, selected by the address, makes an operation atomic
+// among OS threads, and a lock in shared memory among processes.
 #include <atomic>
 #include "detector.h"
+#include "ranks.h"
 #include "residents.h"
 #include "threads.h"
 
@@ -12,6 +14,7 @@ static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast
 // Releases the locks that a stopped launch may have held.
 void discard_locks() {
     for (auto &lock : locks) lock.clear();
+    if (any_shared_memory) unlock_all_shared();
 }
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;
@@ -28,8 +31,10 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
+    if (any_shared_memory) lock_shared(address);
 }
 void atomic_end(const void *address) {
+    if (any_shared_memory && on_device()) unlock_shared(address);
     if (several_os_threads && on_device()) lock_of(address).clear(std::memory_order_release);
 }
 void fence(Scope scope, Order order) {

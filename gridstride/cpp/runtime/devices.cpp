@@ -1,6 +1,7 @@
 // The emulated devices, 1 to 8. All share one address space, like the GPUs of a process (unified addressing); each
 // allocation belongs to a device.
 #include "devices.h"
+#include "ranks.h"
 #include <algorithm>
 #include <vector>
 
@@ -67,7 +68,36 @@ static ptrdiff_t offset_in(const SymmetricArray &array, const void *p) {
         if (replica && size_t(a - replica) < array.bytes) return a - replica;
     return a - array.multicast;
 }
+// Frees what was allocated if a replica is missing.
+static void *add_symmetric_array(const SymmetricArray &array, int count, int own) {
+    const auto end = array.replicas + count;
+    if (std::find(array.replicas, end, nullptr) == end) {
+        symmetric_arrays.push_back(array);
+        return array.replicas[own];
+    }
+    for (char *replica : array.replicas)
+        if (replica) device_free(replica);
+    return nullptr;
+}
+// In a world of processes, each allocates one replica and opens those of the others.
+static void *symmetric_alloc_in_world(size_t bytes, size_t itemsize, const char *name, int line) {
+    SymmetricArray array;
+    array.bytes = bytes;
+    MemoryHandle handles[max_ranks] = {};
+    char *const own = static_cast<char *>(alloc_accessible(bytes, itemsize, name, line));
+    if (own) share_memory(own, handles[my_element()]);
+    exchange_in_world("nvshmem_malloc", bytes, line, handles, sizeof *handles);
+    for (int i = 0; i < num_elements(); i++) {
+        array.replicas[i] = i == my_element() ? own : static_cast<char *>(open_shared(handles[i]));
+        if (!array.replicas[i]) continue;
+        Allocation &allocation = *memory.at(reinterpret_cast<uintptr_t>(array.replicas[i]));
+        allocation.is_symmetric = true;
+        if (name[0] && i != my_element()) allocation.add_name(name, allocation.lo);
+    }
+    return add_symmetric_array(array, num_elements(), my_element());
+}
 void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line) {
+    if (is_in_world()) return symmetric_alloc_in_world(bytes, itemsize, name, line);
     DeviceLock device_lock;
     SymmetricArray array;
     array.bytes = bytes;
@@ -77,23 +107,19 @@ void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line)
         array.replicas[i] = static_cast<char *>(alloc_accessible(bytes, itemsize, name, line));
     }
     choose_device(device);
-    const auto end = array.replicas + device_count();
-    if (std::find(array.replicas, end, nullptr) == end) {
-        symmetric_arrays.push_back(array);
-        return array.replicas[device];
-    }
-    for (char *replica : array.replicas)
-        if (replica) device_free(replica);
-    return nullptr;
+    return add_symmetric_array(array, device_count(), device);
 }
 void *symmetric_peer(const void *p, int device) {
-    SymmetricArray *const array = is_device_index(device) ? symmetric_array_at(p) : nullptr;
+    const bool exists = device >= 0 && device < num_elements();
+    SymmetricArray *const array = exists ? symmetric_array_at(p) : nullptr;
     return array && array->replicas[device] ? array->replicas[device] + offset_in(*array, p) : nullptr;
 }
 bool symmetric_free(void *p) {
     DeviceLock device_lock;
     SymmetricArray *const array = symmetric_array_at(p);
     if (!array || !device_free(p)) return false;
+    for (int i = 0; is_in_world() && i < num_elements(); i++)
+        if (array->replicas[i] != p) device_free(array->replicas[i]), array->replicas[i] = nullptr;
     for (char *&replica : array->replicas)
         if (replica == p) replica = nullptr;
     const bool is_any_left = std::any_of(array->replicas, std::end(array->replicas), [](char *r) { return r; });
@@ -110,7 +136,7 @@ void *multicast_address(const void *p) {
 int multicast_replicas(const void *address, void *(&replicas)[8]) {
     const SymmetricArray *const array = symmetric_array_at(address);
     int count = 0;
-    for (int i = 0; array && i < device_count(); i++)
+    for (int i = 0; array && i < max_devices; i++)
         if (array->replicas[i]) replicas[count++] = array->replicas[i] + offset_in(*array, address);
     return count;
 }

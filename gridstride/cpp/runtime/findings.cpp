@@ -284,17 +284,19 @@ void report(Code code, Fields fields, const void *pc, int line) {
 }
 
 // Prints a finding's code and fields, for programs without Python.
-static void print_finding(FILE *stream) {
-    fprintf(stream, "%s", current_finding.code);
+void print_finding(FILE *stream) {
+    std::string line = current_finding.code;
     for (int i = 0; i < current_finding.num_fields; i++) {
         const Field &f = current_finding.fields[i];
-        fprintf(stream, "%s %s=%s", i ? "," : ":", f.name, f.string);
-        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(stream, k ? " %lld" : "%lld", f.values[k]);
+        line += (i ? ", " : ": ") + std::string(f.name) + "=" + f.string;
+        for (int k = 0; k < f.count && f.type != Field::phrase; k++)
+            line += (k ? " " : "") + std::to_string(f.values[k]);
     }
-    fprintf(stream, " (%s:%d)\n", current_finding.location.file, current_finding.location.line);
+    // in one call, because several processes may print at the same time
+    fprintf(stream, "%s (%s:%d)\n", line.c_str(), current_finding.location.file, current_finding.location.line);
 }
 
-[[noreturn]] static void end_host_code() {
+[[noreturn]] void end_host_code() {
     if (crash_guard) siglongjmp(*crash_guard, 1);
     if (running_calls) {                       // in a thread of host code: the call from Python reports it
         end_host_code_later();

@@ -24,6 +24,8 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &);
 void set_thread_of_finding(Worker &);
 [[noreturn]] void end_launch();        // jumps back to `run_blocks`, from any fiber
 
+void print_finding(FILE *);               // for a process that Python does not observe
+[[noreturn]] void end_host_code();       // after a finding
 // Stores a line; if the file is unknown, stores the byte 1 and a hash as its name, which `../finding.py` resolves.
 void set_source_line(Location &, int line);
 void locate_finding(const void *pc, int line);   // stores location and thread of the current finding

@@ -496,6 +496,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
             if (!is_queue_deferred) run_queue(nullptr);
         } catch (const LaunchStopped &) {}
     });
+    if (is_child() && !ok) print_finding(stderr);
     if (is_child()) end_child(ok ? 0 : 1);
     guarded_process = outer_process;
     crash_guard = outer;

@@ -40,6 +40,8 @@ struct Allocation {
     bool is_host_alias = false; // whether it is an unmapped range that stands for a device variable in host code
     int device = 0; // the device that owns it
     bool is_symmetric = false; // whether all devices may access it
+    uint64_t pool = 0; // the ID of a pool that other processes may import; 0: none
+    struct SharedMemory *shared = nullptr; // if other processes may have mapped it (ranks.h)
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *name_or_default() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
@@ -63,6 +65,8 @@ struct Allocation {
         begin = at;
     }
 };
+
+void release_shared(Allocation &);             // unmaps memory that other processes may have mapped
 
 struct CopiedHostArray {
     char *host;
@@ -239,6 +243,7 @@ struct Memory {
         const auto [from, to] = span(p);
         p.live = false, p.usable_in = 0;
         bytes -= p.hi - p.lo;
+        if (p.shared) return release_shared(p);
         madvise(base + from, to - from, MADV_DONTNEED);
         mprotect(base + from, to - from, PROT_NONE);
     }

@@ -182,6 +182,9 @@ void Operations::end(Operation &op, bool waits) {
     host_clock.join(op.clock);
     discard_synchronized();
 }
+void Operations::order_after(Operation &op, const StreamClock &clock) {
+    op.clock.join(clock), streams[op.stream].clock.join(clock);
+}
 void Operations::discard_synchronized() {
     if (!is_queue_empty()) return;                       // a queued operation may be unordered with them
     while (!pending.empty() && pending.front().end &&

@@ -121,6 +121,7 @@ public:
     StreamClock clock_of_device(int device) const;
     Operation &begin(const char *name, uint32_t stream, int line);
     void end(Operation &, bool waits);
+    void order_after(Operation &, const StreamClock &);      // orders it, and the later ones of its stream
     void create_stream(const void *stream, bool blocking, int line);
     void destroy_stream(const void *stream);
     void record(const void *event, uint32_t stream) { events[event] = join_into_next_clock(stream); }

@@ -16,6 +16,7 @@
 #include "launch.h"
 #include "output.h"
 #include "platform.h"
+#include "ranks.h"
 #include "signals.h"
 
 namespace gridstride {
@@ -30,6 +31,7 @@ struct QueuedOperation {
     bool (*begin)();
     std::shared_ptr<void> arguments_owner;
     DeferredWork work;
+    RankExchange exchange;                     // what the work publishes or awaits; without a board: nothing
     bool is_needed;
     Operation *operation;                  // while it runs
     std::unique_ptr<RunningLaunch> running_launch;
@@ -60,7 +62,7 @@ static QueuedOperation &add(const void *stream) {
     record_host_thread();
     const auto [index, sequence_number, clock] = operations.reserve(stream);
     queued.push_back({QueuedOperation::waiting, index, sequence_number, clock, current_device(), {}, nullptr, nullptr,
-        {}, false,
+        {}, {}, false,
         nullptr, nullptr, 0, 0, {}});
     return queued.back();
 }
@@ -74,19 +76,24 @@ void queue_launch(const Launch &launch, bool (*begin)(), std::shared_ptr<void> a
     QueuedOperation &operation = add(launch.stream);
     operation.launch = launch, operation.begin = begin, operation.arguments_owner = std::move(arguments_owner);
 }
-bool queue_work(const void *stream, const DeferredWork &work) {
+bool queue_work(const void *stream, const DeferredWork &work, const RankExchange &exchange) {
     DeviceLock device_lock;
     if (!is_queueing() || is_launch_stopped()) return false;
-    add(stream).work = work;
+    QueuedOperation &operation = add(stream);
+    operation.work = work, operation.exchange = exchange;
     return true;
 }
 
-static bool is_ready(const QueuedOperation &operation) {
+static bool lacks_data(const QueuedOperation &operation) {
+    return operation.exchange.is_awaited && !is_published(operation.exchange);
+}
+static bool follows_all(const QueuedOperation &operation) {
     return operation.state == QueuedOperation::waiting &&
            std::none_of(queued.begin(), queued.end(), [&](const QueuedOperation &other) {
                return &other != &operation && other.state != QueuedOperation::ended && operation.is_after(other);
            });
 }
+static bool is_ready(const QueuedOperation &operation) { return follows_all(operation) && !lacks_data(operation); }
 // Marks the operations that the host waits for; returns whether there are any.
 static bool mark_needed(const StreamClock *needed) {
     bool is_any_needed = false;
@@ -147,10 +154,28 @@ static bool call_work(QueuedOperation &operation) {
     worker = suspended;
     return succeeded;
 }
+// The clocks of the newest operations that have published data for ranks of this process
+static std::deque<std::pair<RankExchange, StreamClock>> published;
+static void record_published(const QueuedOperation &operation) {
+    published.emplace_back(operation.exchange, operation.clock);
+    if (published.size() > 1024) published.pop_front();
+}
+// Orders an operation that has received data, and the later ones of its stream, after those that have published it.
+static void order_after_published(QueuedOperation &operation) {
+    const RankExchange &e = operation.exchange;
+    StreamClock before;
+    for (const auto &[other, clock] : published)
+        if (other.board == e.board && other.channel == e.channel && other.number == e.number) before.join(clock);
+    for (QueuedOperation &later : queued)
+        if (later.is_after(operation)) later.clock.join(before);
+    operations.order_after(*operation.operation, before);
+}
 // Runs a copy. It has a block ID, so that threads of a kernel that begins after it can acquire its accesses.
 static bool run_work(QueuedOperation &operation) {
-    SyncState before = runs_together ? released_before(operation) : SyncState();
     begin_operation(operation, 1);
+    if (operation.exchange.is_awaited) order_after_published(operation);
+    else if (operation.exchange.board) record_published(operation);
+    SyncState before = runs_together ? released_before(operation) : SyncState();
     const bool succeeded = call_work(operation);
     end(operation);
     if (!runs_together) return succeeded;
@@ -226,6 +251,17 @@ static QueuedOperation *first_ready(bool is_launch) {
         if (operation.is_needed && is_ready(operation) && bool(operation.launch.thread) == is_launch) return &operation;
     return nullptr;
 }
+// Returns an operation that the host does not wait for, but perhaps another rank of this process
+static QueuedOperation *first_ready_of_others() {
+    for (QueuedOperation &operation : queued)
+        if (is_ready(operation)) return operation.is_needed = true, &operation;
+    return nullptr;
+}
+static const QueuedOperation *first_without_data() {
+    for (const QueuedOperation &operation : queued)
+        if (operation.is_needed && follows_all(operation) && lacks_data(operation)) return &operation;
+    return nullptr;
+}
 static void remove_ended_operations() {
     for (QueuedOperation &operation : queued)
         operation.released = {}, operation.first_block = operation.last_block = 0;
@@ -236,6 +272,10 @@ void discard_queue() {
         if (operation.state == QueuedOperation::running) end(operation);
         else if (operation.work.callable) operation.work.destroy(operation.work.callable);
     queued.clear();
+}
+// The parent runs its operations, not the child.
+void fork_queue(Fork phase) {
+    if (phase == Fork::child) queued.clear();
 }
 // Runs the launches that are needed, and those that must run with them. Returns false if a finding or a signal has
 // ended them.
@@ -257,8 +297,12 @@ static bool run_together(const QueuedOperation &first) {
     flush_printed();
     return !stops_launch || was_launch_rejected();
 }
+static bool run_ready(QueuedOperation &operation) {
+    return operation.launch.thread ? run_together(operation) : run_work(operation);
+}
 void run_queue(const StreamClock *needed) {
     DeviceLock device_lock;
+    RankWatch watch;
     while (!runs_together && mark_needed(needed)) {
         if (is_launch_stopped()) break;
         if (is_any_running) {
@@ -266,8 +310,11 @@ void run_queue(const StreamClock *needed) {
             continue;
         }
         bool succeeded = true;
-        if (QueuedOperation *copy = first_ready(false)) succeeded = run_work(*copy);
-        else if (QueuedOperation *launch = first_ready(true)) succeeded = run_together(*launch);
+        QueuedOperation *next = first_ready(false);
+        if (!next) next = first_ready(true);
+        if (!next) next = first_ready_of_others();
+        if (next) succeeded = run_ready(*next), watch = {};
+        else if (const QueuedOperation *waiting = first_without_data()) succeeded = may_wait(waiting->exchange, watch);
         remove_ended_operations();
         if (!succeeded) break;
     }

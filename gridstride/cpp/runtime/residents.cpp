@@ -20,6 +20,7 @@
 #include "launch.h"
 #include "platform.h"
 #include "queue.h"
+#include "ranks.h"
 #include "residents.h"
 #include "signals.h"
 #include "synccheck.h"
@@ -121,6 +122,8 @@ class BlockScheduler {
     int os_threads;
     bool from_queue;
     Stall stall;
+    RankWatch rank_watch;
+    int num_misses = 0;                // consecutive times that `rank_watch` has given up
     uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
 
 public:
@@ -145,12 +148,13 @@ public:
             const bool has_changes = from_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
                 [](Worker *leader) { return can_resume(*leader, false); });
             resume_clusters(true);
-            if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, stall.end();
+            if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, end_stall();
             else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
     }
 
 private:
+    void end_stall() { stall.end(), rank_watch = {}, num_misses = 0; }
     void begin_launch(RunningLaunch &running) {
         const Launch &l = *running.launch;
         running.file_scope_bytes = bytes_at_file_scope(l);
@@ -342,6 +346,7 @@ private:
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
         if (from_queue && add_launches(true)) return;
+        if (any_shared_memory && may_wait_for_processes()) return;
         Worker &leader = *suspended_leaders.back();
         if (can_any_resume()) {
             const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_clusters; };
@@ -355,6 +360,45 @@ private:
         worker = leader.running_block;
         detector.enter(*worker);
         worker->release_waiting();
+    }
+    std::vector<int> processes_of_polled_memory() const {
+        std::vector<int> processes;
+        for (Worker *leader : suspended_leaders)
+            for (size_t i = 0; i < leader->blocks(); i++) {
+                const Worker &block = *leader->block_at(i);
+                for (int slot = 0; slot < block.num_threads && block.has_polled; slot++)
+                    if (const Poll &poll = block.polls[block.rank[slot]]; block.state[slot] == ready && poll.repeats)
+                        for (const int process : sharers_of(poll.address)) processes.push_back(process);
+            }
+        std::sort(processes.begin(), processes.end());
+        processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+        return processes;
+    }
+    // Returns whether other processes may change a value that the blocks wait for. Ends the launch if they have ended,
+    // or are idle.
+    bool may_wait_for_processes() {
+        int process = 0;
+        const std::vector<int> processes = processes_of_polled_memory();
+        if (processes.empty()) return false;
+        const RankWatch::Verdict verdict = rank_watch.check(processes.data(), int(processes.size()), false, process);
+        // The blocks poll once more, because a process may have set a flag just before it ended.
+        if (verdict != RankWatch::wait && num_misses++)
+            report_process_missing(verdict == RankWatch::ended ? process : 0);
+        return true;
+    }
+    void report_process_missing(int ended_process) {
+        Worker &block = polling_block(nullptr);
+        if (from_queue) enter_launch(*block.leader->running_launch);
+        worker = &block;
+        detector.enter(block);
+        const PollDescription wait = describe_poll(block);
+        if (claim_finding(Code::process_missing, {wait.element.array(), wait.element.index(),
+                {"why", ended_process ? Code::process_ended : Code::processes_idle, 1}, {"process", ended_process}})) {
+            set_thread_of_finding(block);
+            current_finding.location.line = wait.location.line;
+            Field::copy(current_finding.location.file, wait.location.file);
+        }
+        end_launch();
     }
     // Returns the leader of the newest suspended cluster of the launch.
     Worker &newest_suspended(const RunningLaunch &running) const {

@@ -75,8 +75,8 @@ void fork_state(Fork phase) {
 }
 #ifdef GRIDSTRIDE_ELF
 template <Fork phase> static void handle_forks() {
-    for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_output, fork_findings,
-             fork_signals})
+    for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_ranks, fork_queue,
+             fork_output, fork_findings, fork_signals})
         f(phase);
 }
 static const int fork_handlers = pthread_atfork(handle_forks<Fork::before>, handle_forks<Fork::parent>,

@@ -8,6 +8,7 @@
 #include "addresses.cpp"
 #include "device.cpp"
 #include "devices.cpp"
+#include "ranks.cpp"
 #include "graphs.cpp"
 #include "unload.cpp"
 #include "transforms.cpp"

@@ -19,14 +19,15 @@ template <class F> GRIDSTRIDE_NO_TSAN auto make_work(F f) {
 }
 // Defers `f` on a captured stream, where it becomes a node of the graph, and in a kernel, where it runs after the grid.
 // Otherwise returns false, and the caller must run `f`.
-template <class F> GRIDSTRIDE_NO_TSAN auto defer(const void *stream, NodeKind kind, F f) {
+template <class F> GRIDSTRIDE_NO_TSAN auto defer(
+    const void *stream, NodeKind kind, F f, const RankExchange &exchange = {}) {
     if (on_device()) {
         const bool enabled = enable_checks(false);   // because the host's copy is not an access of the kernel
         launch_after_grid(make_work(f), stream == tail_launch_stream);
         return enable_checks(enabled), true;
     }
     Graph *const g = is_any_stream_captured() ? capture_graph(stream) : nullptr;
-    if (!g && is_queueing() && kind != NodeKind::alloc) return queue_work(stream, make_work(f));
+    if (!g && is_queueing() && kind != NodeKind::alloc) return queue_work(stream, make_work(f), exchange);
     if (g) add_captured_node(stream, kind, make_work(f));
     return g != nullptr;
 }

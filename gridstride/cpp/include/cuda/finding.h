@@ -56,7 +56,8 @@ enum Kind {
     X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
-    X(synccheck, deadlock_on_flag) X(synccheck, not_resident) X(synccheck, not_cooperative) \
+    X(synccheck, deadlock_on_flag) X(synccheck, ranks_missing) X(synccheck, ranks_disagree) \
+    X(synccheck, process_missing) X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(synccheck, tensor_addresses) \
     X(fencecheck, barrier_not_visible) X(fencecheck, no_proxy_fence) X(fencecheck, tensor_no_fence) \
     X(fencecheck, tensor_load_not_awaited) \
@@ -88,6 +89,9 @@ enum Kind {
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
     X(phrase, tile_threads) \
     X(phrase, other_kernel_waits) X(phrase, no_other_kernel) \
+    X(phrase, rank_not_called) X(phrase, rank_not_arrived) X(phrase, rank_ended) X(phrase, rank_left) \
+    X(phrase, rank_without_group) \
+    X(phrase, process_ended) X(phrase, processes_idle) \
     X(phrase, copy_bytes) X(phrase, matrix_stride)
 
 enum class Code {

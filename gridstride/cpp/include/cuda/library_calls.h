@@ -22,8 +22,10 @@ inline bool are_on_device(const std::vector<Array> &arrays) {
         if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;
     return true;
 }
-// Runs `f()` as an operation of the stream, or adds it to the graph of a captured stream.
-template <class F> void run(const char *name, cudaStream_t s, const std::vector<Array> &arrays, F f, int line) {
+// Runs `f()` as an operation of the stream, which waits for an exchange that it awaits, or adds it to the graph of a
+// captured stream.
+template <class F> void run(const char *name, cudaStream_t s, const std::vector<Array> &arrays, F f, int line,
+    const RankExchange &exchange = {}) {
     const auto work = [=] {
         const StreamOperation operation(name, s, line);
         for (const Array &array : arrays)
@@ -34,7 +36,9 @@ template <class F> void run(const char *name, cudaStream_t s, const std::vector<
             if (array.bytes && array.is_written) mark_initialized(const_cast<void *>(array.p), array.bytes);
         return 0;
     };
-    if (!defer(s, NodeKind::kernel, work)) work();
+    if (defer(s, NodeKind::kernel, work, exchange)) return;
+    if (exchange.is_awaited) wait_for_exchange(exchange);
+    work();
 }
 }
 }

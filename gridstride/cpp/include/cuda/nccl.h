@@ -1,8 +1,8 @@
-// NCCL's host API for several devices of one process: communicators of ncclCommInitAll, with grouped calls. A
-// collective waits for the streams of all ranks, then the host computes it, reducing in rank order.
+// NCCL's host API. Ranks are devices of one thread, of several host threads, or of several processes; they exchange
+// data through a board (../../runtime/ranks.cpp). A collective reduces in the order of ranks.
 #pragma once
-#include <deque>
 #include <memory>
+#include <stdio.h>
 #include "cuda_runtime.h"
 #include "library_elements.h"
 
@@ -10,25 +10,32 @@
 #define NCCL_MINOR 27
 #define NCCL_PATCH 0
 #define NCCL_VERSION_CODE 22700
+#define NCCL_UNIQUE_ID_BYTES 128
 
 enum ncclResult_t {
     ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInternalError = 3, ncclInvalidArgument = 4,
-    ncclInvalidUsage = 5
+    ncclInvalidUsage = 5, ncclRemoteError = 6, ncclInProgress = 7
 };
 enum ncclDataType_t {
     ncclInt8 = 0, ncclChar = 0, ncclUint8 = 1, ncclInt32 = 2, ncclInt = 2, ncclUint32 = 3, ncclInt64 = 4,
     ncclUint64 = 5, ncclFloat16 = 6, ncclHalf = 6, ncclFloat32 = 7, ncclFloat = 7, ncclFloat64 = 8, ncclDouble = 8,
-    ncclBfloat16 = 9
+    ncclBfloat16 = 9, ncclNumTypes = 10
 };
-enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };
+enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5 };
+struct ncclUniqueId { char internal[NCCL_UNIQUE_ID_BYTES]; };
+struct ncclConfig_t { int blocking; };                     // ignored: calls wait for all ranks
+#define NCCL_CONFIG_INITIALIZER {1}
 typedef struct GridstrideComm *ncclComm_t;
+struct GridstrideComm {
+    std::shared_ptr<gridstride::Board> board;
+    int rank, ranks, device;
+};
 
 namespace gridstride {
 namespace nccl {
 enum class Kind { all_reduce, broadcast, reduce, all_gather, reduce_scatter, send, receive };
 struct Call {
     Kind kind;
-    const char *name;
     const void *from;
     void *to;
     size_t count;
@@ -38,173 +45,188 @@ struct Call {
     ncclComm_t comm;
     cudaStream_t stream;
     int line;
+    bool is_message() const { return kind == Kind::send || kind == Kind::receive; }
+    bool reads() const { return kind != Kind::receive && (kind != Kind::broadcast || comm->rank == root); }
+    bool writes() const { return kind != Kind::send && (kind != Kind::reduce || comm->rank == root); }
 };
-struct CommunicatorGroup {                        // the communicators of one ncclCommInitAll
-    std::vector<std::deque<Call>> calls;               // by rank: calls that have not run
-    bool is_empty() const {
-        for (const auto &queue : calls)
-            if (!queue.empty()) return false;
-        return true;
-    }
-};
-inline int group_depth = 0;
-inline std::vector<std::shared_ptr<CommunicatorGroup>> open_groups;      // with calls of the current group
-}
-}
-struct GridstrideComm {
-    std::shared_ptr<gridstride::nccl::CommunicatorGroup> group;
-    int rank, device;
-    int ranks() const { return int(group->calls.size()); }
-};
+// The current group of this host thread: nested calls of ncclGroupStart, calls, and communicators whose ranks it awaits
+inline thread_local int group_depth = 0;
+inline thread_local std::vector<Call> group_calls;
+struct Joining { ncclComm_t comm; int line; };
+inline thread_local std::vector<Joining> group_joins;
+// The last call of this host thread outside a group, and its rank
+inline thread_local RankExchange last_single;
+inline thread_local int rank_of_last_single;
 
-namespace gridstride {
-namespace nccl {
+inline const char *name_of(Kind kind) {
+    constexpr const char *names[] = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather",
+        "ncclReduceScatter", "ncclSend", "ncclRecv"};
+    return names[int(kind)];
+}
+inline const char *name_of(ncclDataType_t type) {
+    constexpr const char *names[] = {"ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64",
+        "ncclFloat16", "ncclFloat32", "ncclFloat64", "ncclBfloat16"};
+    return names[type];
+}
 inline size_t bytes_of(ncclDataType_t type) {
     constexpr size_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     return bytes[type];
 }
+inline size_t bytes_read(const Call &c) {
+    const size_t bytes = c.count * bytes_of(c.type);
+    return !c.reads() ? 0 : c.kind == Kind::reduce_scatter ? bytes * size_t(c.comm->ranks) : bytes;
+}
+inline size_t bytes_written(const Call &c) {
+    const size_t bytes = c.count * bytes_of(c.type);
+    return !c.writes() ? 0 : c.kind == Kind::all_gather ? bytes * size_t(c.comm->ranks) : bytes;
+}
 template <class T> T combine(ncclRedOp_t op, T a, T b) {
     return op == ncclProd ? T(a * b) : op == ncclMax ? (a < b ? b : a) : op == ncclMin ? (b < a ? b : a) : T(a + b);
 }
-// Reduces the arrays element by element; `A` is the accumulator type.
+// Reduces arrays of all ranks, which are adjacent, element by element; `A` is the accumulator type.
 template <class T, class A> GRIDSTRIDE_NO_TSAN void reduce_as(
-    ncclRedOp_t op, const std::vector<const void *> &arrays, size_t first, size_t count, void *to) {
-    for (size_t i = 0; i < count; i++) {
-        A value = A(static_cast<const T *>(arrays[0])[first + i]);
-        for (size_t rank = 1; rank < arrays.size(); rank++)
-            value = combine(op, value, A(static_cast<const T *>(arrays[rank])[first + i]));
-        static_cast<T *>(to)[i] = T(op == ncclAvg ? A(value / A(arrays.size())) : value);
-    }
-}
-inline void reduce(ncclDataType_t type, ncclRedOp_t op, const std::vector<const void *> &arrays, size_t first,
-    size_t count, void *to) {
-    switch (type) {
-        case ncclInt8: return reduce_as<int8_t, int32_t>(op, arrays, first, count, to);
-        case ncclUint8: return reduce_as<uint8_t, uint32_t>(op, arrays, first, count, to);
-        case ncclInt32: return reduce_as<int32_t, int64_t>(op, arrays, first, count, to);
-        case ncclUint32: return reduce_as<uint32_t, uint64_t>(op, arrays, first, count, to);
-        case ncclInt64: return reduce_as<int64_t, int64_t>(op, arrays, first, count, to);
-        case ncclUint64: return reduce_as<uint64_t, uint64_t>(op, arrays, first, count, to);
-        case ncclFloat16: return reduce_as<__half, float>(op, arrays, first, count, to);
-        case ncclFloat64: return reduce_as<double, double>(op, arrays, first, count, to);
-        case ncclBfloat16: return reduce_as<__nv_bfloat16, float>(op, arrays, first, count, to);
-        default: return reduce_as<float, float>(op, arrays, first, count, to);
-    }
-}
-// The results, which may overwrite inputs of other ranks (in place), are computed before any is stored.
-inline void compute(const std::vector<Call> &calls) {
-    const Call &first = calls[0];
-    const size_t ranks = calls.size(), bytes = first.count * bytes_of(first.type);
-    std::vector<const void *> inputs;
-    for (const Call &call : calls) inputs.push_back(call.from);
-    const auto store = [](void *to, const std::vector<char> &result) {
-        copy_unchecked(to, result.data(), result.size());
+    ncclRedOp_t op, const char *arrays, size_t ranks, size_t count, void *to) {
+    const auto element = [=](size_t rank, size_t i) {
+        return A(reinterpret_cast<const T *>(arrays)[rank * count + i]);
     };
-    std::vector<char> result(bytes);
-    if (first.kind == Kind::all_gather) {
-        result.resize(bytes * ranks);
-        for (size_t r = 0; r < ranks; r++) copy_unchecked(result.data() + r * bytes, inputs[r], bytes);
-    } else if (first.kind == Kind::broadcast) copy_unchecked(result.data(), inputs[size_t(first.root)], bytes);
-    else if (first.kind == Kind::reduce_scatter) {
-        std::vector<std::vector<char>> chunks(ranks, result);
-        for (size_t r = 0; r < ranks; r++)
-            reduce(first.type, first.op, inputs, r * first.count, first.count, chunks[r].data());
-        for (size_t r = 0; r < ranks; r++) store(calls[r].to, chunks[r]);
-        return;
-    } else reduce(first.type, first.op, inputs, 0, first.count, result.data());
-    for (size_t r = 0; r < ranks; r++)
-        if (first.kind != Kind::reduce || int(r) == first.root) store(calls[r].to, result);
-}
-inline std::vector<library::Array> arrays_of(const std::vector<Call> &calls) {
-    std::vector<library::Array> arrays;
-    for (size_t r = 0; r < calls.size(); r++) {
-        const Call &c = calls[r];
-        const size_t bytes = c.count * bytes_of(c.type), total_bytes = bytes * calls.size();
-        const bool reads = c.kind != Kind::broadcast || int(r) == c.root,
-                   writes = c.kind != Kind::reduce || int(r) == c.root;
-        if (reads) arrays.push_back({c.from, c.kind == Kind::reduce_scatter ? total_bytes : bytes, false});
-        if (writes) arrays.push_back({c.to, c.kind == Kind::all_gather ? total_bytes : bytes, true});
+    for (size_t i = 0; i < count; i++) {
+        A value = element(0, i);
+        for (size_t rank = 1; rank < ranks; rank++) value = combine(op, value, element(rank, i));
+        static_cast<T *>(to)[i] = T(op == ncclAvg ? A(value / A(ranks)) : value);
     }
-    return arrays;
 }
-// Runs `f` as one operation of all streams: after their earlier operations, and before their later ones.
-template <class F>
-void run_in_all_streams(const std::vector<Call> &calls, const std::vector<library::Array> &arrays, F f) {
-    int previous_device;
-    cudaGetDevice(&previous_device);
-    cudaEvent_t event;
-    const auto on_device_of = [](const Call &call) { cudaSetDevice(call.comm->device); };
-    for (size_t r = 1; r < calls.size(); r++) {
-        cudaEventCreate(&event);
-        on_device_of(calls[r]), cudaEventRecord(event, calls[r].stream);
-        on_device_of(calls[0]), cudaStreamWaitEvent(calls[0].stream, event, 0);
-        cudaEventDestroy(event);
+inline void reduce(ncclDataType_t type, ncclRedOp_t op, const char *arrays, size_t ranks, size_t count, void *to) {
+    switch (type) {
+        case ncclInt8: return reduce_as<int8_t, int32_t>(op, arrays, ranks, count, to);
+        case ncclUint8: return reduce_as<uint8_t, uint32_t>(op, arrays, ranks, count, to);
+        case ncclInt32: return reduce_as<int32_t, int64_t>(op, arrays, ranks, count, to);
+        case ncclUint32: return reduce_as<uint32_t, uint64_t>(op, arrays, ranks, count, to);
+        case ncclInt64: return reduce_as<int64_t, int64_t>(op, arrays, ranks, count, to);
+        case ncclUint64: return reduce_as<uint64_t, uint64_t>(op, arrays, ranks, count, to);
+        case ncclFloat16: return reduce_as<__half, float>(op, arrays, ranks, count, to);
+        case ncclFloat64: return reduce_as<double, double>(op, arrays, ranks, count, to);
+        case ncclBfloat16: return reduce_as<__nv_bfloat16, float>(op, arrays, ranks, count, to);
+        default: return reduce_as<float, float>(op, arrays, ranks, count, to);
     }
-    on_device_of(calls[0]);
-    library::run(calls[0].name, calls[0].stream, arrays, f, calls[0].line);
-    cudaEventCreate(&event);
-    cudaEventRecord(event, calls[0].stream);
-    for (size_t r = 1; r < calls.size(); r++) on_device_of(calls[r]), cudaStreamWaitEvent(calls[r].stream, event, 0);
-    cudaEventDestroy(event);
-    cudaSetDevice(previous_device);
 }
-inline bool is_point_to_point(const Call &call) { return call.kind == Kind::send || call.kind == Kind::receive; }
-// Runs the next collective if every rank has called it; all arguments but the arrays must agree.
-inline bool run_collective(CommunicatorGroup &group) {
+// Computes the result of one rank from the data that all have published.
+inline void receive(const Call &c, const RankExchange &e) {
+    const size_t bytes = c.count * bytes_of(c.type), ranks = size_t(c.comm->ranks);
+    if (c.kind == Kind::receive) return read_published(e, 0, 0, c.to, bytes);
+    if (c.kind == Kind::broadcast) return read_published(e, c.root, 0, c.to, bytes);
+    if (!c.writes()) return;
+    std::vector<char> arrays(bytes * ranks);
+    const size_t offset = c.kind == Kind::reduce_scatter ? size_t(c.comm->rank) * bytes : 0;
+    for (size_t r = 0; r < ranks; r++) read_published(e, int(r), offset, arrays.data() + r * bytes, bytes);
+    if (c.kind == Kind::all_gather) copy_unchecked(c.to, arrays.data(), arrays.size());
+    else reduce(c.type, c.op, arrays.data(), ranks, c.count, c.to);
+}
+inline RankExchange exchange_of(const Call &c) {
+    const int rank = c.comm->rank;
+    if (c.kind == Kind::send) return {c.comm->board.get(), channel_of_messages(rank, c.root), 0};
+    if (c.kind == Kind::receive) return {c.comm->board.get(), channel_of_messages(c.root, rank), 1};
+    return {c.comm->board.get(), 0, rank};
+}
+inline ExchangeCall describe(const Call &c) {
+    ExchangeCall call = {int(c.kind), c.type, c.op, c.root, c.count, c.line, ""};
+    const bool reduces = c.kind == Kind::all_reduce || c.kind == Kind::reduce || c.kind == Kind::reduce_scatter,
+               has_root = c.is_message() || c.kind == Kind::broadcast || c.kind == Kind::reduce;
+    constexpr const char *ops[] = {", ncclSum", ", ncclProd", ", ncclMax", ", ncclMin", ", ncclAvg"};
+    char root[24] = "";
+    if (has_root) snprintf(root, sizeof root, ", %s %d", c.is_message() ? "rank" : "root", c.root);
+    snprintf(call.text, sizeof call.text, "%s(%zu, %s%s%s)", name_of(c.kind), c.count, name_of(c.type),
+        reduces ? ops[c.op] : "", root);
+    return call;
+}
+struct Started { Call call; RankExchange exchange; };
+inline Started announce_call(const Call &call) {
+    Started started = {call, exchange_of(call)};
+    if (count_outstanding(started.exchange) > 32) host_waits();
+    if (!announce(started.exchange, describe(call))) end_if_stopped();
+    return started;
+}
+inline void run_publishing(const Started &started) {
+    const Call c = started.call;
+    const RankExchange e = started.exchange;
+    const size_t bytes = bytes_read(c);
+    const DeviceScope on_device(c.comm->device);
+    library::run(name_of(c.kind), c.stream, {{c.from, bytes, false}},
+        [=, board = c.comm->board] { publish(e, c.from, bytes); }, c.line, e);
+}
+inline void run_receiving(const Started &started) {
+    const Call c = started.call;
+    RankExchange e = started.exchange;
+    e.is_awaited = true;
+    const DeviceScope on_device(c.comm->device);
+    library::run(name_of(c.kind), c.stream, {{c.to, bytes_written(c), true}},
+        [=, board = c.comm->board] { receive(c, e), finish(e); }, c.line, e);
+}
+// Starts all messages of the group, and the next collective of each communicator.
+inline std::vector<Started> start_calls(std::vector<Call> &calls) {
+    std::vector<Started> started;
+    std::vector<Call> later;
+    for (const Call &call : calls) {
+        bool is_next = true;
+        for (const Started &other : started)
+            is_next = is_next && (call.is_message() || other.call.is_message() || other.call.comm != call.comm);
+        if (is_next) started.push_back(announce_call(call));
+        else later.push_back(call);
+    }
+    calls = later;
+    return started;
+}
+inline ncclResult_t end_group(bool is_single) {
+    std::vector<Joining> joins;
+    joins.swap(group_joins);
+    for (const Joining &join : joins)
+        wait_for_ranks(join.comm->board.get(), "ncclCommInitRank", join.comm->rank, join.line);
     std::vector<Call> calls;
-    for (const auto &queue : group.calls) {
-        if (queue.empty() || is_point_to_point(queue.front())) return false;
-        calls.push_back(queue.front());
-        const Call &a = calls[0], &b = queue.front();
-        if (a.kind != b.kind || a.count != b.count || a.type != b.type || a.op != b.op || a.root != b.root)
-            return false;
+    calls.swap(group_calls);
+    while (!calls.empty()) {
+        const std::vector<Started> started = start_calls(calls);
+        for (const Started &s : started) run_publishing(s);
+        for (const Started &s : started) run_receiving(s);
+        if (is_single) last_single = started[0].exchange, rank_of_last_single = started[0].call.comm->rank;
     }
-    for (auto &queue : group.calls) queue.pop_front();
-    run_in_all_streams(calls, arrays_of(calls), [calls] { compute(calls); });
-    return true;
+    return ncclSuccess;
 }
-// Runs a pair of ncclSend and ncclRecv.
-inline bool run_pair(CommunicatorGroup &group) {
-    for (auto &senders : group.calls)
-        for (auto send = senders.begin(); send != senders.end() && is_point_to_point(*send); ++send) {
-            if (send->kind != Kind::send) continue;
-            auto &receivers = group.calls[size_t(send->root)];
-            for (auto receive = receivers.begin(); receive != receivers.end(); ++receive) {
-                if (receive->kind != Kind::receive || receive->root != send->comm->rank) continue;
-                if (receive->count != send->count || receive->type != send->type) return false;
-                const std::vector<Call> calls = {*send, *receive};
-                const size_t bytes = send->count * bytes_of(send->type);
-                run_in_all_streams(calls, {{send->from, bytes, false}, {receive->to, bytes, true}},
-                    [calls, bytes] { copy_unchecked(calls[1].to, calls[0].from, bytes); });
-                receivers.erase(receive);                  // of another queue, unless a rank sends to itself
-                if (&receivers == &senders) {
-                    for (auto call = senders.begin(); call != senders.end(); ++call)
-                        if (call->kind == Kind::send && call->root == calls[0].comm->rank) {
-                            senders.erase(call);
-                            break;
-                        }
-                } else senders.erase(send);
-                return true;
-            }
-        }
-    return false;
+// Returns whether the host thread calls for another rank before its previous call, also outside a group, can complete.
+// On GPUs, the previous call may wait for this one.
+inline bool lacks_group(const Call &c) {
+    return !group_depth && last_single.board && last_single.board == c.comm->board.get() &&
+           rank_of_last_single != c.comm->rank && !is_announced_by_all(last_single);
 }
-inline ncclResult_t end_group() {
-    ncclResult_t result = ncclSuccess;
-    for (auto &group : open_groups) {
-        while (run_collective(*group) || run_pair(*group)) {}
-        if (!group->is_empty()) result = ncclInvalidUsage;        // on GPUs, the ranks that have called would deadlock
-        for (auto &queue : group->calls) queue.clear();
-    }
-    open_groups.clear();
-    return result;
+inline bool overlaps_wrongly(const Call &c) {
+    const char *const from = static_cast<const char *>(c.from), *const to = static_cast<const char *>(c.to);
+    const size_t bytes = c.count * bytes_of(c.type), own = bytes * size_t(c.comm->rank);
+    const bool overlaps = c.reads() && c.writes() && from < to + bytes_written(c) && to < from + bytes_read(c);
+    return overlaps && from + (c.kind == Kind::reduce_scatter ? own : 0) != to + (c.kind == Kind::all_gather ? own : 0);
+}
+inline bool is_valid_array(const void *p, size_t bytes, const Call &c) {
+    if (!bytes) return true;
+    return is_in_allocation(p, bytes) && (!is_device_only(p) || device_of(p) == c.comm->device);
+}
+inline bool is_valid(const Call &c) {
+    return c.comm && c.type >= 0 && c.type < ncclNumTypes && c.op >= 0 && c.op < ncclNumOps && c.root >= 0 &&
+           c.root < c.comm->ranks && is_valid_array(c.from, bytes_read(c), c) &&
+           is_valid_array(c.to, bytes_written(c), c) && !overlaps_wrongly(c) &&
+           (!c.stream || device_of_stream(c.stream) == c.comm->device);
 }
 inline ncclResult_t add(const Call &call) {
-    if (!call.comm || (call.count && !call.from && !call.to)) return ncclInvalidArgument;
-    if (call.root < 0 || call.root >= call.comm->ranks()) return ncclInvalidArgument;
-    call.comm->group->calls[size_t(call.comm->rank)].push_back(call);
-    open_groups.push_back(call.comm->group);
-    return group_depth ? ncclSuccess : end_group();
+    if (!is_valid(call)) return ncclInvalidArgument;
+    if (capture_graph(call.stream)) not_emulated("NCCL in a captured stream");
+    if (lacks_group(call)) report_missing_group(last_single, call.comm->rank);
+    group_calls.push_back(call);
+    return group_depth ? ncclSuccess : end_group(true);
+}
+inline void release(ncclComm_t comm) {
+    leave_board(comm->board.get(), comm->rank);
+    last_single = {};
+    delete comm;
+}
+inline ncclComm_t new_communicator(const FileHandle &handle, int rank, int ranks, int device) {
+    Board *const board = join_board(handle, rank, ranks, device);
+    return board ? new GridstrideComm{std::shared_ptr<Board>(board, close_board), rank, ranks, device} : nullptr;
 }
 }
 }
@@ -212,62 +234,105 @@ inline ncclResult_t add(const Call &call) {
 inline const char *ncclGetErrorString(ncclResult_t result) {
     switch (result) {
         case ncclSuccess: return "no error";
+        case ncclSystemError: return "unhandled system error";
         case ncclInvalidArgument: return "invalid argument";
-        case ncclInvalidUsage: return "invalid usage: ranks of the group have not called the collective, or disagree";
+        case ncclInvalidUsage: return "invalid usage";
+        case ncclRemoteError: return "remote process exited or there was a network error";
         default: return "unhandled error";
     }
 }
+inline const char *ncclGetLastError(ncclComm_t) { return ""; }
 inline ncclResult_t ncclGetVersion(int *version) { *version = NCCL_VERSION_CODE; return ncclSuccess; }
-inline ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ranks, const int *devices) {
-    if (ranks < 1) return ncclInvalidArgument;
-    const auto group = std::make_shared<gridstride::nccl::CommunicatorGroup>();
-    group->calls.resize(size_t(ranks));
-    for (int rank = 0; rank < ranks; rank++) {
-        const int device = devices ? devices[rank] : rank;
-        if (!gridstride::is_device_index(device)) return ncclInvalidArgument;
-        comms[rank] = new GridstrideComm{group, rank, device};
-    }
+inline ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    gridstride::FileHandle handle;
+    if (!gridstride::create_board(handle)) return ncclSystemError;
+    *id = {};
+    gridstride::copy_unchecked(id->internal, &handle, sizeof handle);
     return ncclSuccess;
 }
-inline ncclResult_t ncclCommDestroy(ncclComm_t comm) { delete comm; return ncclSuccess; }
-inline ncclResult_t ncclCommCount(ncclComm_t comm, int *ranks) { *ranks = comm->ranks(); return ncclSuccess; }
+inline ncclResult_t ncclCommInitRank(
+    ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, int line = __builtin_LINE()) {
+    using namespace gridstride;
+    FileHandle handle;
+    copy_unchecked(&handle, id.internal, sizeof handle);
+    if (ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks) return ncclInvalidArgument;
+    *comm = nccl::new_communicator(handle, rank, ranks, current_device());
+    if (!*comm) return ncclInvalidUsage;
+    nccl::group_joins.push_back({*comm, line});
+    return nccl::group_depth ? ncclSuccess : nccl::end_group(true);
+}
+inline ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *,
+    int line = __builtin_LINE()) {
+    return ncclCommInitRank(comm, ranks, id, rank, line);
+}
+inline ncclResult_t ncclMemAlloc(void **p, size_t bytes, int line = __builtin_LINE()) {
+    return cudaMalloc(p, bytes, line) ? ncclUnhandledCudaError : ncclSuccess;
+}
+inline ncclResult_t ncclMemFree(void *p) { return cudaFree(p) ? ncclUnhandledCudaError : ncclSuccess; }
+inline ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ranks, const int *devices) {
+    if (ranks < 1 || ranks > gridstride::max_ranks) return ncclInvalidArgument;
+    for (int rank = 0; rank < ranks; rank++)
+        if (!gridstride::is_device_index(devices ? devices[rank] : rank)) return ncclInvalidArgument;
+    gridstride::FileHandle handle;
+    if (!gridstride::create_board(handle)) return ncclSystemError;
+    for (int rank = 0; rank < ranks; rank++)
+        if (!(comms[rank] = gridstride::nccl::new_communicator(handle, rank, ranks, devices ? devices[rank] : rank)))
+            return ncclInvalidUsage;
+    return ncclSuccess;
+}
+inline ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    if (!comm) return ncclSuccess;
+    gridstride::host_waits();
+    gridstride::nccl::release(comm);
+    return ncclSuccess;
+}
+inline ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+inline ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    gridstride::nccl::release(comm);
+    return ncclSuccess;
+}
+inline ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error) { *error = ncclSuccess; return ncclSuccess; }
+inline ncclResult_t ncclCommCount(ncclComm_t comm, int *ranks) { *ranks = comm->ranks; return ncclSuccess; }
 inline ncclResult_t ncclCommUserRank(ncclComm_t comm, int *rank) { *rank = comm->rank; return ncclSuccess; }
 inline ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device) { *device = comm->device; return ncclSuccess; }
 inline ncclResult_t ncclGroupStart() { gridstride::nccl::group_depth++; return ncclSuccess; }
 inline ncclResult_t ncclGroupEnd() {
     using namespace gridstride::nccl;
     if (!group_depth) return ncclInvalidUsage;
-    return --group_depth ? ncclSuccess : end_group();
+    return --group_depth ? ncclSuccess : end_group(false);
 }
-#define GRIDSTRIDE_NCCL(kind, name, from, to, count, op, root) \
-    ::gridstride::nccl::add( \
-        {::gridstride::nccl::Kind::kind, name, from, to, count, type, op, root, comm, stream, line})
+#define GRIDSTRIDE_NCCL(kind, from, to, count, op, root) \
+    ::gridstride::nccl::add({::gridstride::nccl::Kind::kind, from, to, count, type, op, root, comm, stream, line})
 inline ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
     ncclComm_t comm, cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(all_reduce, "ncclAllReduce", from, to, count, op, 0);
+    return GRIDSTRIDE_NCCL(all_reduce, from, to, count, op, 0);
 }
 inline ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
     ncclComm_t comm, cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(broadcast, "ncclBroadcast", from, to, count, ncclSum, root);
+    return GRIDSTRIDE_NCCL(broadcast, from, to, count, ncclSum, root);
+}
+inline ncclResult_t ncclBcast(void *p, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+    cudaStream_t stream, int line = __builtin_LINE()) {
+    return GRIDSTRIDE_NCCL(broadcast, p, p, count, ncclSum, root);
 }
 inline ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
     ncclComm_t comm, cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(reduce, "ncclReduce", from, to, count, op, root);
+    return GRIDSTRIDE_NCCL(reduce, from, to, count, op, root);
 }
 inline ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
     cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(all_gather, "ncclAllGather", from, to, count, ncclSum, 0);
+    return GRIDSTRIDE_NCCL(all_gather, from, to, count, ncclSum, 0);
 }
 inline ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
     ncclComm_t comm, cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(reduce_scatter, "ncclReduceScatter", from, to, count, op, 0);
+    return GRIDSTRIDE_NCCL(reduce_scatter, from, to, count, op, 0);
 }
 inline ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
     cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(send, "ncclSend", from, nullptr, count, ncclSum, peer);
+    return GRIDSTRIDE_NCCL(send, from, nullptr, count, ncclSum, peer);
 }
 inline ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
     cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(receive, "ncclRecv", nullptr, to, count, ncclSum, peer);
+    return GRIDSTRIDE_NCCL(receive, nullptr, to, count, ncclSum, peer);
 }
 #undef GRIDSTRIDE_NCCL

@@ -1,6 +1,9 @@
-// A subset of NVSHMEM, for the devices of one process: a PE is an emulated device; in host code, the current device.
-// The n-th nvshmem_malloc of each device returns its replica of the same symmetric array.
+// A subset of NVSHMEM. In one process, a PE is an emulated device; in host code, the current device. The n-th
+// nvshmem_malloc of each device returns its replica of the same symmetric array. A PE is a process if processes have
+// been started as ranks (`python -m gridstride.cpp --ranks N`), or have exchanged a unique ID.
 #pragma once
+#include <stdio.h>
+#include <stdlib.h>
 #include <vector>
 #include "cuda_runtime.h"
 
@@ -30,14 +33,42 @@ template <class T> T *remote_address(const T *p, int pe) { return static_cast<T 
 }
 }
 
-inline void nvshmem_init() {}
-inline void nvshmem_finalize() {}
-inline int nvshmem_my_pe() { return gridstride::current_device(); }
-inline int nvshmem_n_pes() { return gridstride::device_count(); }
+// The variables that --ranks sets: GRIDSTRIDE_JOB is the ID of the board.
+inline void nvshmem_init(int line = __builtin_LINE()) {
+    gridstride::FileHandle handle;
+    unsigned long long nonce;
+    const char *const job = getenv("GRIDSTRIDE_JOB"), *const rank = getenv("RANK"), *const ranks = getenv("WORLD_SIZE");
+    if (!job || !rank || !ranks || sscanf(job, "%llx:%d:%d", &nonce, &handle.process, &handle.fd) != 3) return;
+    handle.nonce = nonce;
+    if (gridstride::join_world(handle, atoi(rank), atoi(ranks), line)) return;
+    fprintf(stderr, "nvshmem_init: rank %s cannot join the job: its launcher has ended, or the rank is taken\n", rank);
+    exit(1);
+}
+inline void nvshmem_finalize() { gridstride::leave_world(); }
+inline int nvshmem_my_pe() { return gridstride::my_element(); }
+inline int nvshmem_n_pes() { return gridstride::num_elements(); }
+struct nvshmemx_uniqueid_t { int version; gridstride::FileHandle handle; };
+struct nvshmemx_init_attr_t { nvshmemx_uniqueid_t id; int rank, ranks; };
+enum { NVSHMEMX_INIT_WITH_UNIQUEID = 8 };
+#define NVSHMEMX_UNIQUEID_INITIALIZER {}
+#define NVSHMEMX_INIT_ATTR_INITIALIZER {}
+inline int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id) { return !gridstride::create_board(id->handle); }
+inline int nvshmemx_set_attr_uniqueid_args(
+    int rank, int ranks, const nvshmemx_uniqueid_t *id, nvshmemx_init_attr_t *attributes) {
+    *attributes = {*id, rank, ranks};
+    return 0;
+}
+inline int nvshmemx_init_attr(unsigned, nvshmemx_init_attr_t *attributes, int line = __builtin_LINE()) {
+    return !gridstride::join_world(attributes->id.handle, attributes->rank, attributes->ranks, line);
+}
+inline int nvshmemx_hostlib_init_attr(unsigned flags, nvshmemx_init_attr_t *attributes, int line = __builtin_LINE()) {
+    return nvshmemx_init_attr(flags, attributes, line);
+}
 inline int nvshmem_team_my_pe(nvshmem_team_t) { return nvshmem_my_pe(); }
 inline int nvshmem_team_n_pes(nvshmem_team_t) { return nvshmem_n_pes(); }
 inline void *nvshmem_malloc(size_t bytes, int line = __builtin_LINE()) {
     using namespace gridstride;
+    if (is_in_world()) return symmetric_alloc(bytes, 1, "symmetric", line);
     const int device = current_device();
     const size_t index = shmem::num_allocated[device]++;
     if (index == shmem::arrays.size())
@@ -111,9 +142,9 @@ GRIDSTRIDE_NO_TSAN inline uint64_t nvshmem_signal_wait_until(
         if (shmem::is_satisfied(value, comparison, operand)) return value;
     }
 }
-// Waits for all devices; only host code may call it.
-inline void nvshmem_barrier_all() {
-    if (!gridstride::on_device()) gridstride::host_waits();
+// Waits for all devices, or all processes; only host code may call it.
+inline void nvshmem_barrier_all(int line = __builtin_LINE()) {
+    if (!gridstride::on_device()) gridstride::synchronize_world("nvshmem_barrier_all", line);
     else gridstride::not_emulated("nvshmem_barrier_all in a kernel");
 }
-inline void nvshmem_sync_all() { nvshmem_barrier_all(); }
+inline void nvshmem_sync_all(int line = __builtin_LINE()) { nvshmem_barrier_all(line); }

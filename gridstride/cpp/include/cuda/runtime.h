@@ -189,8 +189,61 @@ struct DeferredWork {
     int (*run)(void *callable);     // an error of the runtime, or 0
     void (*destroy)(void *callable);
 };
-// Queues work of a stream, which the caller must then not run; returns false if operations are not queued.
-GRIDSTRIDE_API bool queue_work(const void *stream, const DeferredWork &);
+// Ranks: host threads or processes that exchange data through a board (../../runtime/ranks.cpp)
+constexpr int max_ranks = 8;
+struct FileHandle { uint64_t nonce; int process, fd; };    // an anonymous file that a process has open
+struct MemoryHandle {                  // device memory that other processes may open
+    FileHandle file;
+    uintptr_t address;                 // in the process that has allocated it
+    size_t bytes;
+    uint32_t itemsize;
+    int device;
+};
+struct Board;
+struct ExchangeCall { int kind, type, op, root; size_t count; int line; char text[64]; };     // text: for messages
+struct RankExchange {
+    Board *board = nullptr;
+    int channel = 0, slot = 0;         // channel 0: collectives; slot: the rank, or 0 for a sender and 1 for a receiver
+    uint32_t number = 0;               // counted from 1 in its channel
+    bool is_awaited = false;           // whether the work needs the data of all ranks, or publishes that of one
+};
+constexpr int channel_of_messages(int sender, int receiver) { return 1 + sender * max_ranks + receiver; }
+GRIDSTRIDE_API bool create_board(FileHandle &);
+// Returns null if the board's process has ended, the rank or the device is taken, or the number of ranks differs.
+GRIDSTRIDE_API Board *join_board(const FileHandle &, int rank, int ranks, int device);
+GRIDSTRIDE_API void wait_for_ranks(Board *, const char *call, int rank, int line);     // until all have joined
+GRIDSTRIDE_API void leave_board(Board *, int rank);
+GRIDSTRIDE_API void close_board(Board *);                          // each rank that has joined calls it once
+// Sets the number of an exchange. Returns false if the call of another rank differs; then it has stored a finding.
+GRIDSTRIDE_API bool announce(RankExchange &, const ExchangeCall &);
+GRIDSTRIDE_API uint32_t count_outstanding(const RankExchange &);      // announced by this rank, but not finished
+GRIDSTRIDE_API bool is_announced_by_all(const RankExchange &);
+GRIDSTRIDE_API void publish(const RankExchange &, const void *data, size_t bytes);
+GRIDSTRIDE_API void wait_for_exchange(const RankExchange &);          // until all ranks have published
+GRIDSTRIDE_API void read_published(const RankExchange &, int slot, size_t offset, void *to, size_t bytes);
+GRIDSTRIDE_API void finish(const RankExchange &);
+// Reports that a host thread has called for one rank, and then calls for another one.
+[[noreturn]] GRIDSTRIDE_API void report_missing_group(const RankExchange &, int other_rank);
+GRIDSTRIDE_API void end_if_stopped();   // ends the host code after a finding
+GRIDSTRIDE_API bool share_memory(const void *p, MemoryHandle &);  // of the allocation that contains `p`
+GRIDSTRIDE_API void *open_shared(const MemoryHandle &);           // null: its process has ended, or freed it
+GRIDSTRIDE_API bool close_shared(void *p);
+// Pools of memory that processes share: a file descriptor contains the ID of the pool.
+GRIDSTRIDE_API uint64_t new_pool_id();
+GRIDSTRIDE_API int export_pool(uint64_t id);           // the descriptor; < 0: error
+GRIDSTRIDE_API uint64_t import_pool(int descriptor);   // 0: error
+GRIDSTRIDE_API void set_pool(const void *p, uint64_t id);
+GRIDSTRIDE_API uint64_t pool_of(const void *p);        // 0: none
+// The world of NVSHMEM: the processes that share symmetric memory. Without it, each device is a processing element.
+GRIDSTRIDE_API bool join_world(const FileHandle &, int rank, int ranks, int line);
+GRIDSTRIDE_API bool is_in_world();
+GRIDSTRIDE_API void leave_world();
+GRIDSTRIDE_API int my_element();
+GRIDSTRIDE_API int num_elements();
+GRIDSTRIDE_API void synchronize_world(const char *call, int line);
+// Queues work of a stream, which the caller must then not run; returns false if operations are not queued. The work
+// runs when the exchange that it awaits, if any, has been published by all ranks.
+GRIDSTRIDE_API bool queue_work(const void *stream, const DeferredWork &, const RankExchange & = {});
 GRIDSTRIDE_API bool is_queueing();
 GRIDSTRIDE_API bool defers_queue();  // whether the end of a call from Python leaves its operations in the queue
 // enables or disables the detectors; returns whether they were enabled
@@ -561,6 +614,7 @@ GRIDSTRIDE_API void gridstride_send_warnings_to(void (*)(const gridstride::Findi
 // for the free memory of this machine; devices: the number of devices, 0 for one
 struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; int devices; };
 GRIDSTRIDE_API void gridstride_set_options(const gridstride_options *);
+GRIDSTRIDE_API const char *gridstride_create_job();
 // the n-th allocation that was not freed; false: there are fewer
 struct gridstride_leak {
     size_t bytes;

@@ -132,6 +132,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
     p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1,
     p->asyncEngineCount = 3, p->concurrentManagedAccess = p->streamPrioritiesSupported = p->memoryPoolsSupported = 1;
+    p->memoryPoolSupportedHandleTypes = 1;                 // file descriptors
     p->deviceOverlap = p->globalL1CacheSupported = p->localL1CacheSupported = p->hostRegisterSupported = 1;
     p->computePreemptionSupported = p->clusterLaunch = p->unifiedFunctionPointers = 1;
     p->persistingL2CacheMaxSize = 32 << 20, p->accessPolicyMaxWindowSize = 128 << 20;

@@ -69,13 +69,16 @@ inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_L
 struct GridstridePool {
     unsigned long long threshold;
     int device;
+    uint64_t id;                       // 0: other processes cannot import it
 };
 typedef GridstridePool *cudaMemPool_t;
 enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
 enum cudaMemLocationType {
     cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1, cudaMemLocationTypeHost = 2
 };
-enum cudaMemAllocationHandleType { cudaMemHandleTypeNone = 0, cudaMemHandleTypePosixFileDescriptor = 1 };
+enum cudaMemAllocationHandleType {
+    cudaMemHandleTypeNone = 0, cudaMemHandleTypePosixFileDescriptor = 1, cudaMemHandleTypeWin32 = 2
+};
 struct cudaMemLocation { cudaMemLocationType type; int id; };
 struct cudaMemPoolProps {
     cudaMemAllocationType allocType;
@@ -93,7 +96,8 @@ enum cudaMemPoolAttr {
     cudaMemPoolAttrUsedMemHigh = 8
 };
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
-    static GridstridePool default_pools[8] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 5}, {0, 6}, {0, 7}};
+    static GridstridePool default_pools[8] = {
+        {0, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 3, 0}, {0, 4, 0}, {0, 5, 0}, {0, 6, 0}, {0, 7, 0}};
     if (!gridstride::is_device_index(device)) return gridstride::record_error(cudaErrorInvalidDevice);
     *pool = &default_pools[device];
     return cudaSuccess;
@@ -103,9 +107,11 @@ inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
 }
 inline cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
 inline cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *props) {
-    if (props->handleTypes != cudaMemHandleTypeNone) return gridstride::record_error(cudaErrorNotSupported);
+    const bool is_shared = props->handleTypes == cudaMemHandleTypePosixFileDescriptor;
+    if (props->handleTypes != cudaMemHandleTypeNone && !is_shared)
+        return gridstride::record_error(cudaErrorNotSupported);
     if (!gridstride::is_device_index(props->location.id)) return gridstride::record_error(cudaErrorInvalidDevice);
-    *pool = new GridstridePool{0, props->location.id};
+    *pool = new GridstridePool{0, props->location.id, is_shared ? gridstride::new_pool_id() : 0};
     return cudaSuccess;
 }
 inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) { delete pool; return cudaSuccess; }
@@ -151,7 +157,53 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr a
 template <class T> cudaError_t cudaMallocFromPoolAsync(
     T **p, size_t bytes, cudaMemPool_t pool, cudaStream_t s, int line = __builtin_LINE()) {
     const gridstride::DeviceScope on_device(pool->device);
-    return cudaMallocAsync(p, bytes, s, line);
+    const cudaError_t error = cudaMallocAsync(p, bytes, s, line);
+    if (!error && pool->id) gridstride::set_pool(*p, pool->id);
+    return error;
+}
+template <class T> cudaError_t cudaMallocAsync(
+    T **p, size_t bytes, cudaMemPool_t pool, cudaStream_t s, int line = __builtin_LINE()) {
+    return cudaMallocFromPoolAsync(p, bytes, pool, s, line);
+}
+// Pools that processes share: the handle of a pool is a file descriptor, that of its memory is that of `cudaIpc...`.
+struct cudaMemPoolPtrExportData { unsigned char reserved[64]; };
+namespace gridstride {
+struct PoolPointer { MemoryHandle memory; uint64_t pool; };
+static_assert(sizeof(PoolPointer) <= sizeof(cudaMemPoolPtrExportData), "it contains a handle and the pool");
+}
+inline cudaError_t cudaMemPoolExportToShareableHandle(
+    void *handle, cudaMemPool_t pool, cudaMemAllocationHandleType type, unsigned) {
+    if (!pool->id || type != cudaMemHandleTypePosixFileDescriptor)
+        return gridstride::record_error(cudaErrorInvalidValue);
+    const int descriptor = gridstride::export_pool(pool->id);
+    *static_cast<int *>(handle) = descriptor;
+    return gridstride::success_if(descriptor >= 0, cudaErrorOperatingSystem);
+}
+inline cudaError_t cudaMemPoolImportFromShareableHandle(
+    cudaMemPool_t *pool, void *handle, cudaMemAllocationHandleType, unsigned) {
+    const uint64_t id = gridstride::import_pool(int(reinterpret_cast<intptr_t>(handle)));
+    if (!id) return gridstride::record_error(cudaErrorInvalidValue);
+    *pool = new GridstridePool{0, gridstride::current_device(), id};
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolExportPointer(cudaMemPoolPtrExportData *data, void *p) {
+    gridstride::PoolPointer pointer = {{}, gridstride::pool_of(p)};
+    gridstride::host_waits();
+    if (!pointer.pool || !gridstride::share_memory(p, pointer.memory))
+        return gridstride::record_error(cudaErrorInvalidValue);
+    *data = {};
+    gridstride::copy_unchecked(data->reserved, &pointer, sizeof pointer);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolImportPointer(void **p, cudaMemPool_t pool, cudaMemPoolPtrExportData *data) {
+    gridstride::PoolPointer pointer;
+    gridstride::copy_unchecked(&pointer, data->reserved, sizeof pointer);
+    if (pointer.pool != pool->id) return gridstride::record_error(cudaErrorInvalidValue);
+    *p = gridstride::open_shared(pointer.memory);
+    if (!*p) return gridstride::record_error(cudaErrorMapBufferObjectFailed);
+    const int owner = gridstride::device_of(*p);
+    if (owner >= 0 && owner != gridstride::current_device()) gridstride::set_peer_access(owner, true);
+    return cudaSuccess;
 }
 template <class T> cudaError_t cudaMallocPitch(
     T **p, size_t *pitch, size_t width, size_t height, int line = __builtin_LINE()) {

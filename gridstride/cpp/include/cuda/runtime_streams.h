@@ -7,7 +7,7 @@
 #include "runtime_errors.h"
 
 struct GridstrideStream { int priority; };
-struct GridstrideEvent { double seconds; gridstride::Graph *graph; };
+struct GridstrideEvent { double seconds; gridstride::Graph *graph; bool is_shared; };
 typedef GridstrideEvent *cudaEvent_t;
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
 typedef void (*cudaHostFn_t)(void *);
@@ -85,7 +85,7 @@ inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data
     return cudaSuccess;
 }
 GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventCreate(cudaEvent_t *e, unsigned = cudaEventDefault) {
-    *e = new GridstrideEvent{-1, nullptr};
+    *e = new GridstrideEvent{-1, nullptr, false};
     return cudaSuccess;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
@@ -98,6 +98,7 @@ GRIDSTRIDE_NO_TSAN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_
     e->graph = gridstride::capture_graph(s);
     if (e->graph) gridstride::record_capture_event(e, s);
     else gridstride::record_event(e, s);
+    if (e->is_shared) gridstride::host_waits_for(s);
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;
@@ -117,44 +118,46 @@ inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
     return cudaSuccess;
 }
 
-// Handles of memory and events for other processes. In the emulator they are valid only in the process that has created
-// them.
+// Handles of memory and events for other processes. Recording an event that has a handle waits for the operations
+// before it, so another process need not wait for it.
 struct cudaIpcMemHandle_t { char reserved[64]; };
 struct cudaIpcEventHandle_t { char reserved[64]; };
 enum { cudaIpcMemLazyEnablePeerAccess = 1 };
-namespace gridstride {
-template <class T, class Handle> void write_handle(Handle *handle, T object) {
-    *handle = {};
-    const int process = process_id();
-    memcpy(handle->reserved, &object, sizeof object);
-    memcpy(handle->reserved + sizeof object, &process, sizeof process);
-}
-template <class T, class Handle> cudaError_t read_handle(T *object, const Handle &handle) {
-    int process;
-    memcpy(&process, handle.reserved + sizeof *object, sizeof process);
-    if (process != process_id()) return record_error(cudaErrorMapBufferObjectFailed);
-    memcpy(object, handle.reserved, sizeof *object);
-    return cudaSuccess;
-}
-}
+static_assert(sizeof(gridstride::MemoryHandle) <= sizeof(cudaIpcMemHandle_t), "a handle contains the memory's data");
 inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p) {
-    if (!gridstride::is_in_allocation(p, 1)) return gridstride::record_error(cudaErrorInvalidValue);
-    gridstride::write_handle(handle, p);
+    gridstride::MemoryHandle memory;
+    gridstride::host_waits();                      // because another process may use the memory from now on
+    if (!gridstride::share_memory(p, memory)) return gridstride::record_error(cudaErrorInvalidValue);
+    *handle = {};
+    gridstride::copy_unchecked(handle->reserved, &memory, sizeof memory);
     return cudaSuccess;
 }
 inline cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t handle, unsigned) {
-    if (cudaError_t e = gridstride::read_handle(p, handle)) return e;
+    gridstride::MemoryHandle memory;
+    gridstride::copy_unchecked(&memory, handle.reserved, sizeof memory);
+    if (!(*p = gridstride::open_shared(memory))) return gridstride::record_error(cudaErrorMapBufferObjectFailed);
     const int owner = gridstride::device_of(*p);         // enables access to the memory of its device
     if (owner >= 0 && owner != gridstride::current_device()) gridstride::set_peer_access(owner, true);
     return cudaSuccess;
 }
 inline cudaError_t cudaIpcCloseMemHandle(void *p) {
-    return gridstride::success_if(gridstride::is_in_allocation(p, 1), cudaErrorInvalidValue);
+    gridstride::host_waits();
+    return gridstride::success_if(gridstride::close_shared(p), cudaErrorInvalidValue);
+}
+namespace gridstride {
+struct EventHandle { cudaEvent_t event; int process; };
 }
 inline cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t e) {
-    gridstride::write_handle(handle, e);
+    const gridstride::EventHandle shared = {e, gridstride::process_id()};
+    e->is_shared = true;
+    *handle = {};
+    gridstride::copy_unchecked(handle->reserved, &shared, sizeof shared);
     return cudaSuccess;
 }
 inline cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *e, cudaIpcEventHandle_t handle) {
-    return gridstride::read_handle(e, handle);
+    gridstride::EventHandle shared;
+    gridstride::copy_unchecked(&shared, handle.reserved, sizeof shared);
+    if (shared.process == gridstride::process_id()) return *e = shared.event, cudaSuccess;
+    *e = new GridstrideEvent{-1, nullptr, true};
+    return cudaSuccess;
 }

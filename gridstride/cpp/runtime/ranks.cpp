@@ -1,0 +1,591 @@
+// Ranks exchange data through a board: an anonymous file (memfd) that all of them map. It has no name in a file system,
+// so nothing is left when its processes have ended, however they end. Another process opens it by the ID of a process
+// that has it open, /proc/PID/fd/N; this needs no permission except that both belong to the same user. Device memory
+// that processes share is such a file, too.
+//
+// An exchange: each rank announces its call when the host calls it (`announce`), publishes its data when its stream
+// arrives there, and then waits until all have published. Each rank counts its exchanges in a channel, and the n-th
+// of all ranks belong together. Channel 0 is that of collectives; another is for messages from one rank to another,
+// with the sender in slot 0 and the receiver in slot 1.
+#include "ranks.h"
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "detector.h"
+#include "findings.h"
+#include "platform.h"
+#include "queue.h"
+#include "signals.h"
+#ifdef GRIDSTRIDE_ELF
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#endif
+
+namespace gridstride {
+
+constexpr int num_channels = 1 + max_ranks * max_ranks;
+constexpr uint32_t max_outstanding = 64;       // exchanges of a rank that others have not finished
+struct AnnouncedCall : ExchangeCall {
+    uint64_t offset;                   // of the published data, in the region of its slot
+};
+struct ExchangeSlot {
+    std::atomic<uint32_t> announced, published, finished;      // the number of its last such exchange
+    uint64_t used;                     // bytes of its region that have been published
+    AnnouncedCall calls[max_outstanding];
+};
+struct BoardState {
+    uint64_t nonce;
+    std::atomic<int> num_ranks;        // 0: no rank has joined
+    std::atomic<int> processes[max_ranks];             // by rank; 0: has not joined, < 0: has left
+    int devices[max_ranks];            // by rank; -1: the only one that its process sees; < -1: any
+    ExchangeSlot slots[num_channels][max_ranks];
+};
+struct Board {
+    BoardState *state;
+    int fd, num_users;
+    uint64_t nonce;
+    std::map<uint64_t, std::vector<char>> bytes;       // by offset; only used without a file
+};
+
+RankWatch::Verdict RankWatch::check(const int *processes, int count, bool needs_all, int &ended_process) {
+    constexpr double idle_limit = 5, idle_limit_after_end = 1, min_load = .03;
+    const double now = seconds_now();
+    if (!begin) begin = idle_since = now;
+    sleep();
+    if (now < next_check) return wait;
+    next_check = now + .05;
+    long long sum = 0;
+    int num_ended = 0, num_unknown = 0;
+    for (int i = 0; i < count; i++) {
+        const long long process_ticks = processes[i] ? processor_ticks(processes[i]) : 0;
+        num_unknown += !processes[i];
+        if (process_ticks < 0) num_ended++, ended_process = processes[i];
+        else sum += process_ticks;
+    }
+    if (num_ended && (needs_all || num_ended == count)) return ended;
+    if (double(sum - ticks) > min_load * (now - idle_since) * double(sysconf(_SC_CLK_TCK)) || ticks < 0)
+        ticks = sum, idle_since = now;
+    const bool are_idle = !num_unknown && now - idle_since > (num_ended ? idle_limit_after_end : idle_limit);
+    return !are_idle && now - begin < options.seconds ? wait : num_ended ? ended : stuck;
+}
+void RankWatch::sleep() {
+    if (DeviceLock::depth()) DeviceLock::pause(pause);       // other threads of the host may be ranks
+    else usleep(pause);
+    pause = std::min(pause * 5 / 4, 2000u);
+}
+
+#ifdef GRIDSTRIDE_ELF
+// Returns the processor time that a process has used; -1 if it has ended.
+long long processor_ticks(int process) {
+    char path[32], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    const char *const state = length > 0 ? strrchr(text, ')') : nullptr;       // a name may contain a parenthesis
+    unsigned long user = 0, system = 0;
+    if (!state || state[2] == 'Z' || state[2] == 'X') return -1;
+    sscanf(state + 3, "%*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
+    return static_cast<long long>(user + system);
+}
+// An anonymous file of `bytes` zeros; < 0: error
+static int create_file(size_t bytes) {
+    const int fd = memfd_create("gridstride", MFD_CLOEXEC);
+    if (fd >= 0 && !ftruncate(fd, off_t(bytes))) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+static uint64_t random_number() {
+    uint64_t number = 0;
+    while (!number && getrandom(&number, sizeof number, 0) < 0 && errno == EINTR) {}
+    return number;
+}
+static void *map_file(int fd, size_t bytes, void *address = nullptr, off_t offset = 0) {
+    void *const p = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (address ? MAP_FIXED : 0), fd, offset);
+    return p == MAP_FAILED ? nullptr : p;
+}
+static BoardState *map_board(int fd) {
+    return static_cast<BoardState *>(fd < 0 ? nullptr : map_file(fd, sizeof(BoardState)));
+}
+// Both return whether all bytes have been transferred.
+static bool write_file(int fd, const void *from, size_t bytes, uint64_t offset) {
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = pwrite(fd, static_cast<const char *>(from) + done, bytes - done, off_t(offset + done));
+        if (n <= 0) return false;
+        done += size_t(n);
+    }
+    return true;
+}
+static bool read_file(int fd, void *to, size_t bytes, uint64_t offset) {
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = pread(fd, static_cast<char *>(to) + done, bytes - done, off_t(offset + done));
+        if (n <= 0) return false;
+        done += size_t(n);
+    }
+    return true;
+}
+static int open_file(const FileHandle &handle) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.process, handle.fd);
+    uint64_t nonce = 0;
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && read_file(fd, &nonce, sizeof nonce, 0) && nonce == handle.nonce) return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+}
+static bool write_bytes(Board &board, const void *from, size_t bytes, uint64_t offset) {
+    return write_file(board.fd, from, bytes, offset);
+}
+static bool read_bytes(Board &board, void *to, size_t bytes, uint64_t offset) {
+    return read_file(board.fd, to, bytes, offset);
+}
+static void discard_bytes(Board &board, uint64_t offset, uint64_t bytes) {
+    fallocate(board.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+}
+#else
+// Elsewhere ranks are threads of one process, a board is ordinary memory, and a process shares no device memory.
+long long processor_ticks(int) { return 0; }
+static int create_file(size_t) { return -1; }
+static int open_file(const FileHandle &) { return -1; }
+static uint64_t random_number() {
+    static uint64_t last = 0;
+    return ++last;
+}
+static void *map_file(int, size_t, void * = nullptr, off_t = 0) { return nullptr; }
+static bool write_file(int, const void *, size_t, uint64_t) { return false; }
+static bool read_file(int, void *, size_t, uint64_t) { return false; }
+static BoardState *map_board(int) { return new BoardState(); }
+static std::mutex bytes_lock;
+static bool write_bytes(Board &board, const void *from, size_t bytes, uint64_t offset) {
+    std::lock_guard<std::mutex> guard(bytes_lock);
+    const char *const begin = static_cast<const char *>(from);
+    board.bytes[offset].assign(begin, begin + bytes);
+    return true;
+}
+static bool read_bytes(Board &board, void *to, size_t bytes, uint64_t offset) {
+    std::lock_guard<std::mutex> guard(bytes_lock);
+    const auto published = std::prev(board.bytes.upper_bound(offset));
+    memcpy(to, published->second.data() + (offset - published->first), bytes);
+    return true;
+}
+static void discard_bytes(Board &board, uint64_t offset, uint64_t bytes) {
+    std::lock_guard<std::mutex> guard(bytes_lock);
+    board.bytes.erase(board.bytes.lower_bound(offset), board.bytes.lower_bound(offset + bytes));
+}
+#endif
+
+static bool is_ended(int process) { return processor_ticks(process) < 0; }
+
+// Boards
+
+static std::vector<Board *> boards;
+static std::mutex boards_lock;
+void fork_ranks(Fork phase) { handle_fork(phase, boards_lock); }
+static Board *add_board(int fd, uint64_t nonce) {
+    BoardState *const state = map_board(fd);
+    if (!state) return nullptr;
+    state->nonce = nonce;
+    boards.push_back(new Board{state, fd, 0, nonce, {}});
+    return boards.back();
+}
+static void discard_board(Board *board) {
+    boards.erase(std::find(boards.begin(), boards.end(), board));
+    if (board->fd >= 0) munmap(static_cast<void *>(board->state), sizeof *board->state), close(board->fd);
+    else delete board->state;
+    delete board;
+}
+// Discards boards that this process has created for others, if all of them have joined.
+static void discard_unused_boards() {
+    const auto is_unused = [](const Board *board) {
+        const BoardState &state = *board->state;
+        const auto end = state.processes + state.num_ranks;
+        return !board->num_users && state.num_ranks && std::find(state.processes, end, 0) == end;
+    };
+    for (size_t i = boards.size(); i-- > 0;)
+        if (is_unused(boards[i])) discard_board(boards[i]);
+}
+bool create_board(FileHandle &handle) {
+    std::lock_guard<std::mutex> guard(boards_lock);
+    discard_unused_boards();
+    const int fd = create_file(sizeof(BoardState));
+    handle = {random_number(), getpid(), fd};
+    return add_board(fd, handle.nonce);
+}
+static Board *find_board(const FileHandle &handle) {
+    const auto found = std::find_if(boards.begin(), boards.end(),
+        [&](const Board *board) { return board->nonce == handle.nonce; });
+    if (found != boards.end()) return *found;
+    const int fd = open_file(handle);
+    return fd < 0 ? nullptr : add_board(fd, handle.nonce);
+}
+// A process that sees only one device may see another one than other processes do.
+static bool is_device_taken(const BoardState &state, int num_ranks, int device) {
+    for (int rank = 0; rank < num_ranks; rank++)
+        if (const int process = state.processes[rank];
+            process && state.devices[rank] == device && (process == getpid() || device >= 0))
+            return true;
+    return false;
+}
+Board *join_board(const FileHandle &handle, int rank, int num_ranks, int device) {
+    std::lock_guard<std::mutex> guard(boards_lock);
+    Board *const board = rank < 0 || rank >= num_ranks || num_ranks > max_ranks ? nullptr : find_board(handle);
+    if (!board) return nullptr;
+    int none = 0, unset = 0;
+    if (!board->state->num_ranks.compare_exchange_strong(unset, num_ranks) && unset != num_ranks) return nullptr;
+    if (device_count() == 1 && device >= 0) device = -1;
+    if (is_device_taken(*board->state, num_ranks, device)) return nullptr;
+    board->state->devices[rank] = device;
+    if (!board->state->processes[rank].compare_exchange_strong(none, getpid())) return nullptr;
+    board->num_users++;
+    return board;
+}
+void leave_board(Board *board, int rank) { board->state->processes[rank] = -getpid(); }
+void close_board(Board *board) {
+    std::lock_guard<std::mutex> guard(boards_lock);
+    if (!--board->num_users) discard_board(board);
+}
+
+// Exchanges
+
+static int num_members(const RankExchange &e) { return e.channel ? 2 : e.board->state->num_ranks.load(); }
+static int rank_of(const RankExchange &e, int slot) {
+    const int pair = e.channel - 1;
+    return !e.channel ? slot : slot ? pair % max_ranks : pair / max_ranks;
+}
+static ExchangeSlot &slot_of(const RankExchange &e, int slot) { return e.board->state->slots[e.channel][slot]; }
+static AnnouncedCall &call_of(const RankExchange &e, int slot) {
+    return slot_of(e, slot).calls[e.number % max_outstanding];
+}
+static uint64_t region_of(const RankExchange &e, int slot) {
+    return (uint64_t(1 + e.channel * max_ranks + slot)) << 40;
+}
+static uint32_t num_finished_by_all(const RankExchange &e) {
+    uint32_t number = ~0u;
+    for (int slot = 0; slot < num_members(e); slot++) number = std::min(number, slot_of(e, slot).finished.load());
+    return number;
+}
+static bool agree(const AnnouncedCall &a, const AnnouncedCall &b, bool is_message) {
+    return a.count == b.count && a.type == b.type &&
+        (is_message || (a.kind == b.kind && a.op == b.op && a.root == b.root));
+}
+// Returns the slot of another rank whose call differs; -1: none
+static int find_disagreement(const RankExchange &e) {
+    const AnnouncedCall &own = call_of(e, e.slot);
+    for (int slot = 0; slot < num_members(e); slot++)
+        if (slot_of(e, slot).announced >= e.number && !agree(own, call_of(e, slot), e.channel)) return slot;
+    return -1;
+}
+static void begin_disagreement(const RankExchange &e, int other) {
+    const AnnouncedCall &own = call_of(e, e.slot), &theirs = call_of(e, other);
+    begin_finding(Code::ranks_disagree,
+        {{"rank", rank_of(e, e.slot)}, {"call", own.text}, {"rank_before", rank_of(e, other)},
+            {"call_before", theirs.text}});
+    set_source_line(current_finding.location, own.line);
+    set_source_line(current_finding.other, theirs.line);
+    current_finding.has_other = 1;
+}
+bool announce(RankExchange &e, const ExchangeCall &call) {
+    ExchangeSlot &slot = slot_of(e, e.slot);
+    e.number = slot.announced + 1;
+    RankWatch watch;
+    for (RankExchange oldest = e; e.number > num_finished_by_all(e) + max_outstanding - 1;) {
+        oldest.number = e.number - max_outstanding + 1;
+        if (!may_wait(oldest, watch)) return false;
+    }
+    AnnouncedCall &entry = call_of(e, e.slot);
+    entry = AnnouncedCall{call, 0};
+    slot.announced = e.number;
+    const int other = find_disagreement(e);
+    if (other >= 0 && !is_launch_stopped()) begin_disagreement(e, other);
+    return other < 0;
+}
+void publish(const RankExchange &e, const void *data, size_t bytes) {
+    ExchangeSlot &slot = slot_of(e, e.slot);
+    AnnouncedCall &call = call_of(e, e.slot);
+    if (const uint32_t finished = num_finished_by_all(e); finished + 1 == e.number && slot.used) {
+        discard_bytes(*e.board, region_of(e, e.slot), slot.used);
+        slot.used = 0;
+    }
+    call.offset = slot.used, slot.used += (bytes + 4095) / 4096 * 4096;
+    if (!write_bytes(*e.board, data, bytes, region_of(e, e.slot) + call.offset))
+        fail(Code::no_addresses, {}, call.line);
+    slot.published = e.number;
+}
+uint32_t count_outstanding(const RankExchange &e) { return slot_of(e, e.slot).announced - slot_of(e, e.slot).finished; }
+bool is_announced_by_all(const RankExchange &e) {
+    for (int slot = 0; slot < num_members(e); slot++)
+        if (slot_of(e, slot).announced < e.number) return false;
+    return true;
+}
+bool is_published(const RankExchange &e) {
+    for (int slot = 0; slot < num_members(e); slot++)
+        if (slot_of(e, slot).published < e.number) return false;
+    return true;
+}
+void read_published(const RankExchange &e, int slot, size_t offset, void *to, size_t bytes) {
+    const uint64_t begin = region_of(e, slot) + call_of(e, slot).offset + offset;
+    if (bytes && !read_bytes(*e.board, to, bytes, begin)) fail(Code::no_addresses, {}, call_of(e, e.slot).line);
+}
+void finish(const RankExchange &e) { slot_of(e, e.slot).finished = e.number; }
+
+// Waiting
+
+// The ranks that have not published an exchange, or have not joined
+namespace {
+struct MissingRanks {
+    const Board &board;
+    int count = 0, ranks[max_ranks], processes[max_ranks];         // a process that has left has a negative ID
+    explicit MissingRanks(const RankExchange &e) : board(*e.board) {
+        for (int slot = 0; slot < num_members(e); slot++)
+            if (slot_of(e, slot).published < e.number) add(rank_of(e, slot));
+    }
+    explicit MissingRanks(const Board &new_board) : board(new_board) {
+        for (int rank = 0; rank < board.state->num_ranks; rank++)
+            if (!board.state->processes[rank]) add(rank);
+    }
+    bool has_any_left() const {
+        return std::any_of(processes, processes + count, [](int process) { return process < 0; });
+    }
+    template <class F> void keep_if(F f) {
+        const int all = count;
+        count = 0;
+        for (int i = 0; i < all; i++)
+            if (f(processes[i])) add(ranks[i]);
+    }
+    std::string text() const {
+        std::string names = count > 1 ? "ranks " : "rank ";
+        for (int i = 0; i < count; i++) names += (i ? ", " : "") + std::to_string(ranks[i]);
+        return names;
+    }
+    void add(int rank) { processes[count] = board.state->processes[rank], ranks[count++] = rank; }
+};
+}
+static Code why_missing(const RankExchange &e, RankWatch::Verdict verdict, MissingRanks &missing) {
+    if (missing.has_any_left()) return missing.keep_if([](int process) { return process < 0; }), Code::rank_left;
+    if (verdict == RankWatch::ended) return missing.keep_if(is_ended), Code::rank_ended;
+    return is_announced_by_all(e) ? Code::rank_not_arrived : Code::rank_not_called;
+}
+static void report_missing(const char *call, int rank, int line, const MissingRanks &missing, Code why) {
+    begin_finding(Code::ranks_missing, {{"call", call}, {"rank", rank}, {"ranks", missing.text().c_str()},
+        {"why", why}});
+    set_source_line(current_finding.location, line);
+}
+bool may_wait(const RankExchange &e, RankWatch &watch) {
+    if (is_launch_stopped()) return false;
+    const int other = find_disagreement(e);
+    if (other >= 0) return begin_disagreement(e, other), false;
+    MissingRanks missing(e);
+    int ended_process = 0;
+    const RankWatch::Verdict verdict = missing.has_any_left() ? RankWatch::ended
+        : watch.check(missing.processes, missing.count, true, ended_process);
+    if (verdict == RankWatch::wait || is_published(e)) return true;
+    const Code why = why_missing(e, verdict, missing);
+    report_missing(call_of(e, e.slot).text, rank_of(e, e.slot), call_of(e, e.slot).line, missing, why);
+    return false;
+}
+void wait_for_exchange(const RankExchange &e) {
+    RankWatch watch;
+    while (!is_published(e))
+        if (!may_wait(e, watch)) end_host_code();
+}
+void wait_for_ranks(Board *board, const char *call, int rank, int line) {
+    RankWatch watch;
+    for (MissingRanks missing(*board); missing.count;) {
+        int ended_process = 0;
+        if (is_launch_stopped()) end_host_code();
+        if (watch.check(missing.processes, missing.count, true, ended_process) != RankWatch::wait) {
+            report_missing(call, rank, line, missing, Code::rank_not_called);
+            end_host_code();
+        }
+        missing.keep_if([](int) { return true; });             // reads the processes again
+        missing.keep_if([](int process) { return !process; });
+    }
+}
+void report_missing_group(const RankExchange &e, int other_rank) {
+    MissingRanks missing(*e.board);
+    missing.add(other_rank);
+    const AnnouncedCall &call = call_of(e, e.slot);
+    if (!is_launch_stopped())
+        report_missing(call.text, rank_of(e, e.slot), call.line, missing, Code::rank_without_group);
+    end_host_code();
+}
+void end_if_stopped() {
+    if (is_launch_stopped()) end_host_code();
+}
+
+// The world of NVSHMEM
+
+static Board *world = nullptr;
+static int world_rank = 0;
+bool is_in_world() { return world; }
+int my_element() { return world ? world_rank : current_device(); }
+int num_elements() { return world ? world->state->num_ranks.load() : device_count(); }
+bool join_world(const FileHandle &handle, int rank, int ranks, int line) {
+    if (world) return true;
+    const int any_device = -2 - rank;                    // because a rank may choose its device later
+    world = join_board(handle, rank, ranks, any_device), world_rank = rank;
+    if (world) wait_for_ranks(world, "nvshmem_init", rank, line);
+    return world;
+}
+void leave_world() {
+    if (!world) return;
+    leave_board(world, world_rank);
+    close_board(world);
+    world = nullptr;
+}
+void exchange_in_world(const char *call, size_t count, int line, void *entries, size_t bytes) {
+    RankExchange e = {world, 0, world_rank};
+    ExchangeCall description = {};
+    description.count = count, description.line = line;
+    snprintf(description.text, sizeof description.text, count ? "%s(%zu)" : "%s()", call, count);
+    for (const char *c = call; *c; c++) description.kind = description.kind * 31 + *c;
+    if (!announce(e, description)) end_host_code();
+    char *const first = static_cast<char *>(entries);
+    publish(e, first + bytes * size_t(world_rank), bytes);
+    wait_for_exchange(e);
+    for (int rank = 0; rank < num_elements(); rank++) read_published(e, rank, 0, first + bytes * size_t(rank), bytes);
+    finish(e);
+}
+void synchronize_world(const char *call, int line) {
+    host_waits();
+    if (world) exchange_in_world(call, 0, line, nullptr, 0);
+}
+
+// Device memory that processes share
+
+bool any_shared_memory = false;
+struct SharedMemory {
+    SharedHeader *header;
+    int fd;
+};
+static size_t header_bytes() { return memory.page; }
+static bool add_sharer(SharedHeader &header) {
+    for (std::atomic<int> &sharer : header.sharers) {
+        int none = 0, own = getpid();
+        if (sharer == own || sharer.compare_exchange_strong(none, own)) return true;
+    }
+    return false;
+}
+static void remove_sharer(SharedHeader &header) {
+    for (std::atomic<int> &sharer : header.sharers) {
+        int own = getpid();
+        sharer.compare_exchange_strong(own, 0);
+    }
+}
+// Maps the file of an allocation over its pages.
+static bool map_shared(Allocation &allocation, int fd) {
+    const auto [from, to] = memory.span(allocation);
+    void *const header = map_file(fd, header_bytes());
+    if (!header || !map_file(fd, to - from, memory.base + from, off_t(header_bytes()))) return false;
+    allocation.shared = new SharedMemory{static_cast<SharedHeader *>(header), fd};
+    allocation.uninitialized = false;                    // because other processes may write it
+    return any_shared_memory = add_sharer(*allocation.shared->header);
+}
+static bool make_shared(Allocation &allocation) {
+    const auto [from, to] = memory.span(allocation);
+    const int fd = create_file(header_bytes() + to - from);
+    const uint64_t nonce = random_number();
+    return fd >= 0 && write_file(fd, &nonce, sizeof nonce, 0) &&
+        write_file(fd, memory.base + from, to - from, header_bytes()) && map_shared(allocation, fd);
+}
+bool share_memory(const void *p, MemoryHandle &handle) {
+    DeviceLock device_lock;
+    Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
+    if (!allocation || !allocation->live || allocation->symbol) return false;
+    if (!allocation->shared && !make_shared(*allocation)) return false;
+    handle = {{allocation->shared->header->nonce, getpid(), allocation->shared->fd}, allocation->lo,
+        allocation->hi - allocation->lo, uint32_t(allocation->itemsize), allocation->device};
+    return true;
+}
+void *open_shared(const MemoryHandle &handle) {
+    DeviceLock device_lock;
+    if (handle.file.process == getpid()) {
+        const Allocation *const own = memory.at(handle.address);
+        const bool is_valid = own && own->live && own->shared && own->shared->header->nonce == handle.file.nonce;
+        return is_valid ? reinterpret_cast<void *>(own->lo) : nullptr;
+    }
+    const int fd = open_file(handle.file);
+    if (fd < 0) return nullptr;
+    char *const p = memory.alloc(handle.bytes, handle.itemsize, false, false, false, "");
+    if (!p || !map_shared(memory.allocations.back(), fd)) return nullptr;
+    if (is_device_index(handle.device)) memory.allocations.back().device = handle.device;
+    return p;
+}
+bool close_shared(void *p) {
+    DeviceLock device_lock;
+    const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
+    if (!allocation || !allocation->live || !allocation->shared) return false;
+    return allocation->shared->header->sharers[0] == getpid() || device_free(p);
+}
+void release_shared(Allocation &allocation) {
+#ifdef GRIDSTRIDE_ELF
+    const auto [from, to] = memory.span(allocation);
+    remove_sharer(*allocation.shared->header);
+    munmap(static_cast<void *>(allocation.shared->header), header_bytes());
+    close(allocation.shared->fd);
+    mmap(memory.base + from, to - from, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    delete allocation.shared;
+#endif
+    allocation.shared = nullptr;
+}
+uint64_t new_pool_id() { return random_number(); }
+int export_pool(uint64_t id) {
+    const int fd = create_file(sizeof id);
+    return fd >= 0 && write_file(fd, &id, sizeof id, 0) ? fd : -1;
+}
+uint64_t import_pool(int descriptor) {
+    uint64_t id = 0;
+    return read_file(descriptor, &id, sizeof id, 0) ? id : 0;
+}
+void set_pool(const void *p, uint64_t id) {
+    DeviceLock device_lock;
+    if (Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p))) allocation->pool = id;
+}
+uint64_t pool_of(const void *p) {
+    DeviceLock device_lock;
+    const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
+    return allocation && allocation->live ? allocation->pool : 0;
+}
+static SharedHeader *header_at(const void *address) {
+    const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(address));
+    return allocation && allocation->shared ? allocation->shared->header : nullptr;
+}
+void lock_shared(const void *address) {
+    SharedHeader *const header = header_at(address);
+    if (!header) return;
+    for (int tries = 0, owner = 0; !header->lock.compare_exchange_weak(owner, getpid()); owner = 0)
+        if (++tries % 1000 == 0 && (sched_yield(), is_ended(owner))) header->lock.compare_exchange_strong(owner, 0);
+}
+void unlock_shared(const void *address) {
+    if (SharedHeader *const header = header_at(address)) header->lock = 0;
+}
+void unlock_all_shared() {
+    for (Allocation &allocation : memory.allocations)
+        if (int own = getpid(); allocation.live && allocation.shared)
+            allocation.shared->header->lock.compare_exchange_strong(own, 0);
+}
+std::vector<int> sharers_of(const void *address) {
+    std::vector<int> processes;
+    if (const SharedHeader *const header = header_at(address))
+        for (const std::atomic<int> &sharer : header->sharers)
+            if (sharer && sharer != getpid()) processes.push_back(sharer);
+    return processes;
+}
+}
+
+extern "C" {
+// Creates the board of a job, and returns its ID for the variable GRIDSTRIDE_JOB; null: this system has none. The board
+// exists until this process and all ranks have ended.
+const char *gridstride_create_job() {
+    static char id[64];
+    gridstride::FileHandle handle;
+    if (!gridstride::create_board(handle)) return nullptr;
+    snprintf(id, sizeof id, "%llx:%d:%d", static_cast<unsigned long long>(handle.nonce), handle.process, handle.fd);
+    return id;
+}
+}

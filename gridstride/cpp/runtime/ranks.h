@@ -1,0 +1,46 @@
+// Ranks, which are threads of the host or processes: the boards through which they exchange data, and device memory
+// that several processes share.
+#pragma once
+#include <atomic>
+#include <string>
+#include "memory.h"
+#include "runtime.h"
+
+namespace gridstride {
+
+// Decides how long to wait for other processes or threads. They count as stuck if they use no processor time for
+// `idle_limit` seconds, or if they have not come within the time limit.
+class RankWatch {
+    double begin = 0, next_check = 0, idle_since = 0;
+    long long ticks = -1;
+    unsigned pause = 50;               // microseconds
+    void sleep();
+
+public:
+    enum Verdict { wait, ended, stuck };
+    // Sleeps, and returns whether to wait any longer for these processes; 0: its ID is unknown. `needs_all`: whether it
+    // needs all of them, or any. `ended_process` receives the ID of one that has ended.
+    Verdict check(const int *processes, int count, bool needs_all, int &ended_process);
+};
+
+long long processor_ticks(int process);        // the processor time that it has used; -1: it has ended
+bool is_published(const RankExchange &);           // whether all ranks have published the exchange
+// Returns false if the exchange must not be waited for any longer; then it has stored a finding.
+bool may_wait(const RankExchange &, RankWatch &);
+
+// Exchanges one entry of `entries` per rank of the world.
+void exchange_in_world(const char *call, size_t count, int line, void *entries, size_t bytes);
+
+// Memory that other processes have mapped, or may map: a file without a name, whose first page is this header
+struct SharedHeader {
+    static constexpr int max_sharers = 15;
+    uint64_t nonce;
+    std::atomic<int> lock;             // the ID of the process that executes an atomic operation; 0: none
+    std::atomic<int> sharers[max_sharers + 1];         // IDs of processes: the owner, and those that have opened it
+};
+extern bool any_shared_memory;
+void lock_shared(const void *address); // for an atomic operation; does nothing for other memory
+void unlock_shared(const void *address);
+void unlock_all_shared();              // after a launch has been stopped
+std::vector<int> sharers_of(const void *address);      // the IDs of the other processes that share this memory
+}
