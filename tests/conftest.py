@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from warm import warm_kernels  # noqa: F401 (a fixture)
+from warm import warm_kernels, warm_ranks  # noqa: F401 (fixtures)
 
 pytest.register_assert_rewrite('sim_cases')  # its functions are tests of two modules
 

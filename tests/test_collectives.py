@@ -9,6 +9,7 @@ import torch
 from gridstride import ring
 from gridstride.cpp import cuda_kernel, on_emulator
 
+pytestmark = pytest.mark.usefixtures('warm_ranks')
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
 ALGORITHMS = 'words', 'one_shot', 'two_shots'

@@ -11,6 +11,7 @@ from gridstride.ring import transport
 from exhaustive import mark_exhaustive
 from found import names, saying
 
+pytestmark = pytest.mark.usefixtures('warm_ranks')
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
 

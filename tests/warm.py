@@ -13,8 +13,8 @@ import pytest
 PRELOADED = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
              'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
              'ipykernel.debugger', 'numba', 'setuptools', 'gridstride.asm.report', 'gridstride.bench.variants',
-             'gridstride.cpp.kernel', 'gridstride.cpp.listings', 'gridstride.sim', 'gridstride.tile',
-             'gridstride.translate']
+             'gridstride.cpp.kernel', 'gridstride.cpp.listings', 'gridstride.ring.passes', 'gridstride.ring.timestamps',
+             'gridstride.ring.ulysses_and_tree', 'gridstride.sim', 'gridstride.tile', 'gridstride.translate']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -23,7 +23,7 @@ def can_fork(): return 'forkserver' in multiprocessing.get_all_start_methods() a
 
 @lru_cache
 def fork_server():
-    "Return the server that kernels are forked from; processes that a test starts itself, such as ranks, have another"
+    "Return the server that kernels are forked from; processes that the package starts itself have another"
     server = forkserver.ForkServer()
     server.set_forkserver_preload(PRELOADED)
     with pytest.MonkeyPatch.context() as patch:
@@ -177,6 +177,14 @@ def launch_kernel(cmd, env, cwd, **others):
     "Start the kernel of the command `cmd`; replaces the function of jupyter_client"
     argv = cmd[cmd.index('ipykernel_launcher'):]
     return Forked(argv, env, cwd, module_path(env.get('PYTHONPATH')))
+
+
+@pytest.fixture(scope='module')
+def warm_ranks():
+    "Fork the processes of ranks from this server, too"
+    with pytest.MonkeyPatch.context() as patch:
+        if can_fork(): patch.setattr(forkserver, 'connect_to_new_process', fork_server().connect_to_new_process)
+        yield
 
 
 @pytest.fixture
