@@ -322,8 +322,11 @@ def simulate_numba():
     """Make `numba.cuda` and `numba_cuda_mlir.cuda` import the simulator until this process ends.
 
     It corresponds to NUMBA_ENABLE_CUDASIM=1 for Numba's simulator; call it before the first import of either."""
+    from .sim import host
+
     stack = ExitStack()
     _emulate_numba(stack)
+    _replace_attribute(stack, host, 'numpy_operations', True)
     _report_simulator(stack)
     atexit.register(stack.close)
     emulate_children(False, numba_alone=True)

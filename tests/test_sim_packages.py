@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gridstride import as_gpu, sim
-from gridstride.sim import cuda, numba_testing
+from gridstride.sim import cuda, host, numba_testing
 from gridstride.sim.args import wrap_arg
 from gridstride.support.function_source import SourceMissing, recorded_sources, source_of
 from found import finding, names, saying
@@ -501,4 +501,15 @@ def test_a_device_array_has_no_numpy_operations_as_on_a_gpu():
         with pytest.raises((AttributeError, TypeError), match=saying('DeviceArray', 'copy_to_host')): operate()
     with pytest.raises(AttributeError) as e: d.no_such_name
     assert not names(str(e.value), 'copy_to_host')
-    assert (np.ones(3)*d).tolist() == (d*np.ones(3)).tolist() == [0, 1, 2] and np.max(d) == 2
+    assert (np.ones(3)*d).tolist() == (d*np.ones(3)).tolist() == [0, 1, 2] and np.max(d) == 2 and d != 1
+
+
+def test_a_device_array_has_numpy_operations_where_numba_s_simulator_is_replaced(monkeypatch):
+    monkeypatch.setattr(host, 'numpy_operations', True)
+    d = cuda.to_device(np.arange(3.))
+    for operate, want in ((lambda: d*2, [0, 2, 4]), (lambda: 2 - d, [2, 1, 0]), (lambda: d == d, [True]*3),
+                          (lambda: d.copy(), [0, 1, 2])):
+        with pytest.warns(UserWarning, match=saying('DeviceArray', 'copy_to_host')): got = operate()
+        assert np.asarray(got).tolist() == want
+    assert np.max(d) == 2 and hash(d)  # without a warning, because this works on a GPU
+    assert not hasattr(d, 'no_such_name') and not hasattr(d, '__array_interface__')

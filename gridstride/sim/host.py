@@ -1,6 +1,9 @@
 """The simulated device as the host sees it: its arrays, streams and events, and the device itself."""
 
+import operator
+import sys
 import time
+import warnings
 from contextlib import contextmanager
 from itertools import count, pairwise
 from types import SimpleNamespace
@@ -195,28 +198,55 @@ class DeviceArray:
         return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
 
     def __getattr__(self, name):
-        hint = _COPY_FIRST if hasattr(np.ndarray, name) else ''
+        is_of_numpy = hasattr(np.ndarray, name) and not name.startswith('__') and name not in ('data', 'mem')
+        if is_of_numpy and numpy_operations and not _is_called_by_numpy():
+            _warn_of_operation(f'.{name}')
+            return getattr(self.data, name)
+        hint = f': {_COPY_FIRST}' if is_of_numpy else ''
         raise AttributeError(f'{type(self).__name__!r} object has no attribute {name!r}{hint}', name=name, obj=self)
 
+    __hash__ = object.__hash__
 
+
+numpy_operations = False  # whether device arrays have NumPy's operations, as in Numba's simulator
 _COPY_FIRST = (
-    ": an array of numba.cuda has no NumPy operations on a GPU, either, only in Numba's simulator. Copy it to the host "
-    'first: copy_to_host()'
+    "an array of numba.cuda has no NumPy operations on a GPU, only in Numba's simulator. Copy it to the host first: "
+    'copy_to_host()'
 )
 
 
-def _refuse_operator(symbol):
+def _is_called_by_numpy():
+    "Return whether NumPy itself looks for a method, as in `np.sum(d)`, which works on a GPU, too"
+    return sys._getframe(2).f_globals.get('__name__', '').startswith('numpy.')
+
+
+def _warn_of_operation(operation):
+    warnings.warn(f'DeviceArray {operation}: {_COPY_FIRST}', stacklevel=3)
+
+
+def _make_operator(name, is_reflected):
+    "Return a method of `DeviceArray` that computes, or refuses, an operation with a number or an array"
+    compute = getattr(operator, f'__{name}__')
+
     def operate(self, other):
-        if not isinstance(other, (int, float, complex, DeviceArray)) or isinstance(other, np.generic):
+        if numpy_operations:
+            _warn_of_operation(name)
+            operands = self.data, other.data if isinstance(other, DeviceArray) else other
+            return to_device(compute(*(operands[::-1] if is_reflected else operands)))
+        is_number = isinstance(other, (int, float, complex)) and not isinstance(other, np.generic)
+        if name in _COMPARISONS or not (is_number or isinstance(other, DeviceArray)):
             return NotImplemented
-        raise TypeError(f'unsupported operand type for {symbol}: {type(self).__name__!r}{_COPY_FIRST}')
+        raise TypeError(f'unsupported operation {name} of {type(self).__name__!r}: {_COPY_FIRST}')
 
     return operate
 
 
-for _name, _symbol in dict(add='+', sub='-', mul='*', truediv='/', floordiv='//', mod='%', pow='**').items():
-    for _method in (f'__{_name}__', f'__r{_name}__'):
-        setattr(DeviceArray, _method, _refuse_operator(_symbol))
+_COMPARISONS = 'eq', 'ne', 'lt', 'le', 'gt', 'ge'
+_ARITHMETIC = 'add', 'sub', 'mul', 'truediv', 'floordiv', 'mod', 'pow'
+for _name in (*_COMPARISONS, *_ARITHMETIC):
+    setattr(DeviceArray, f'__{_name}__', _make_operator(_name, False))
+for _name in _ARITHMETIC:
+    setattr(DeviceArray, f'__r{_name}__', _make_operator(_name, True))
 
 
 def _pinned_arrays(ary, writes):
