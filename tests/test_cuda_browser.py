@@ -42,7 +42,7 @@ def test_without_npm_the_reason_is_reported(tmp_path, monkeypatch, capsys):
     build.write_playground(tmp_path/'playground', 'version', has_compiler=False)
     assert 'npm' in capsys.readouterr().err
     page, script = ((tmp_path/'playground'/name).read_text() for name in ('index.html', 'playground.js'))
-    assert '"imports": {}' in page and "from './plain.js'" in script
+    assert '"imports": {}' in page and "await import('./plain.js')." in script
 
 
 def test_what_the_browser_replaces_of_the_runtime_is_there():
@@ -141,6 +141,43 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         assert page.text_content('#result').strip() == '42'
         assert run_page_of(page, server.url, 'crash', 'host_memory') == 'crash host_memory'
         assert not [text for text in warned if 'precompiled' in text], 'each compilation is seconds longer'
+
+
+def answer_with(script):
+    "A handler of requests that puts a script in front of the file"
+    def handle(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=f'{script}\n{answer.text()}')
+    return handle
+
+
+def block(route): route.abort()
+
+
+OUT_OF_MEMORY = "WebAssembly.instantiateStreaming = () => Promise.reject(new RangeError('Out of memory'))"
+# what is wrong -> (address, handler of its requests, what the page says)
+BROKEN = {'no workers': ('**/playground.js', answer_with('delete globalThis.Worker'), 'Worker.*Reload the page'),
+          'worker blocked': ('**/worker.js', block, 'allow this site'),
+          'no WebAssembly': ('**/worker.js', answer_with('delete self.WebAssembly'), 'Chrome or Edge from version'),
+          'no memory': ('**/worker.js', answer_with(OUT_OF_MEMORY), 'Close other tabs'),
+          'Python blocked': ('**/pyodide.js', block, 'Check the connection'),
+          'module blocked': ('**/pyodide.asm.wasm', block, 'Check the connection')}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@needs_chromium
+def test_errors_of_loading_say_what_to_do(lite):  # noqa: F811
+    "And leave the button enabled; without CodeMirror the editor is a text field"
+    with served(lite) as server, chromium() as browser:
+        for name, (address, handler, said) in BROKEN.items():
+            page = browser.new_page(service_workers='block')
+            page.route('**/codemirror/**', block)
+            page.route(address, handler)
+            result = run_example(page, server.url, 'race')
+            assert re.search(said, result), (name, result)
+            assert page.input_value('textarea#program'), name
+            page.close()
 
 
 PROGRAMS = Path(__file__).parent/'cuda'

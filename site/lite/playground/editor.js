@@ -60,7 +60,7 @@ export function createEditor(parent, onRun) {
         },
         mark(finding) {
             const {doc} = view.state, effects = [setFinding.of(finding ?? {})]
-            if (finding?.line <= doc.lines)
+            if (finding?.line && finding.line <= doc.lines)
                 effects.push(EditorView.scrollIntoView(doc.line(finding.line).from, {y: 'nearest'}))
             view.dispatch({effects})
         },

@@ -1,7 +1,8 @@
 // The playground: runs the program of the editor in a worker, marks the lines of a finding, and keeps the program in
 // the fragment of the address, so that a link holds it.
 import {EXAMPLES} from './examples.js'
-import {createEditor} from './EDITOR'
+
+const {createEditor} = await import('./EDITOR').catch(() => import('./plain.js'))
 
 const byId = id => document.getElementById(id)
 const [result, status, choice] = ['result', 'status', 'example'].map(byId)
@@ -32,6 +33,7 @@ async function readFragment() {
 
 function show(text) { result.textContent = text }
 
+const BLOCKED = 'Reload the page. If an extension of the browser blocks workers, allow this site.'
 function start() {
     worker = new Worker('worker.js')
     worker.onmessage = ({data}) => {
@@ -39,8 +41,7 @@ function start() {
         status.textContent = data.status
         if (timer) watch()
     }
-    worker.onerror = event => answer?.({error: `The worker cannot start (${event.message || 'blocked'}). `
-        + 'Reload the page; if an extension of the browser blocks workers, allow this site.'})
+    worker.onerror = event => answer?.({error: `The worker cannot start (${event.message || 'blocked'}). ${BLOCKED}`})
 }
 function stop() {
     worker?.terminate()
@@ -48,18 +49,29 @@ function stop() {
 }
 function watch() {
     clearTimeout(timer)
-    const giveUp = () => { stop(), answer({error: `Stopped after ${SECONDS} s without an answer.`}) }
-    timer = setTimeout(giveUp, 1000 * SECONDS)
+    const error = `Stopped after ${SECONDS} s without an answer. Run the program again; if that does not help, reload `
+        + 'the page, and close other tabs, which frees memory.'
+    timer = setTimeout(() => answer({error}), 1000 * SECONDS)
+}
+function ask(program) {
+    return new Promise(resolve => {
+        answer = resolve
+        try {
+            if (!worker) start()
+            worker.postMessage(program)
+        } catch (error) {
+            resolve({error: `The worker cannot start (${error.message}). ${BLOCKED}`})
+        }
+    })
 }
 async function run() {
     byId('run').disabled = true
     editor.mark(null)
     show('')
-    if (!worker) start()
     watch()
-    worker.postMessage(editor.text())
-    const data = await new Promise(resolve => answer = resolve)
+    const data = await ask(editor.text())
     timer = clearTimeout(timer)
+    if (data.error) stop()      // the next run begins with a new worker
     status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
     const said = [data.printed, data.message ?? data.error].filter(Boolean)
     show(said.join('\n') || 'No finding, and nothing was printed.')
@@ -78,9 +90,10 @@ byId('share').onclick = async () => {
 }
 addEventListener('hashchange', async () => { editor.setText(await readFragment()), show('') })
 editor.setText(await readFragment())
+byId('run').disabled = false
 const small = matchMedia('(max-width: 40rem)').matches
 status.textContent = small ? 'Running needs a desktop browser.' : 'The first run loads MEGABYTES MB.'
 // What an earlier visit has loaded is there already, so Python starts before the first click.
 const python = await globalThis.caches?.match(new URL('../pyodide/pyodide.asm.wasm', location.href)).catch(() => null)
-if (python) start(), worker.postMessage(null)
+if (python) ask(null).then(stop)      // an error
 if ('serviceWorker' in navigator) navigator.serviceWorker.register('offline.js').catch(() => {})

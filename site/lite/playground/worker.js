@@ -8,12 +8,33 @@ const PYTHON = new URL('../pyodide/pyodide.asm.wasm', location.href)
 // (cuda/store.js), and it would take the processor from Python.
 async function load() {
     say('Loading Python …')
+    if (!self.WebAssembly) throw new Error('WebAssembly is not defined')
     if (!await self.caches?.match(PYTHON).catch(() => null)) loadCompiler()
     importScripts('../pyodide/pyodide.js')
     const indexURL = new URL('../pyodide/', location.href).href
-    const python = await loadPyodide({indexURL, packages: ['numpy', 'gridstride']})
+    const python = await Promise.race([loadPyodide({indexURL, packages: ['numpy', 'gridstride']}), failure()])
     await python.runPythonAsync('from in_browser import playground')
     return python
+}
+// Rejects if Pyodide's module cannot be loaded: Pyodide itself then only prints a warning, and never ends.
+function failure() {
+    const {warn} = console
+    return new Promise((_, reject) => {
+        console.warn = (...words) => { warn(...words), words[0] instanceof Error && reject(words[0]) }
+    })
+}
+// What to do about an error
+const REMEDIES = [
+    [/WebAssembly is not defined/, 'This browser has no WebAssembly, or it is turned off: use Chrome or Edge from '
+        + 'version 137, or Firefox from 153.'],
+    [/memory/i, 'Close other tabs, which frees memory, and run the program again.'],
+    [/fetch|load|network/i, 'Check the connection, and run the program again. An extension of the browser that blocks '
+        + 'content must allow this site.'],
+    [/(?:)/, 'Reload the page, and run the program again.'],
+]
+function describe(message) {
+    const [, remedy] = REMEDIES.find(([pattern]) => pattern.test(message))
+    return {error: `The program cannot run here: ${message}\n${remedy}`}
 }
 // A program that needs the compiler reports the error if this fails.
 async function loadCompiler() {
@@ -36,10 +57,11 @@ self.onmessage = async ({data}) => {
         isRunning = true
         say('Running …')
         python.globals.set('program', data)
-        postMessage(JSON.parse(await python.runPythonAsync('playground.run(program)')))
+        const found = JSON.parse(await python.runPythonAsync('playground.run(program)'))
+        postMessage(/^JsException: /.test(found.message) ? describe(found.message) : found)
     } catch (error) {
         loaded = null
-        postMessage({error: `The program cannot run here: ${error.message}`})
+        postMessage(describe(error.message))
     }
     isRunning = false
 }

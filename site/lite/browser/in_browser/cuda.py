@@ -18,6 +18,7 @@ from gridstride.cpp.finding import CFinding, RuntimeFinding
 from gridstride.cpp.lint.compile_errors import WARNINGS
 from gridstride.cpp.toolchain import build, compilers
 from gridstride.cpp.toolchain.cache import BuildResult
+from gridstride.support.array_memory import owner
 
 MISSING = (
     'CUDA C needs a browser that can suspend stacks of WebAssembly (JSPI): Chrome or Edge from version 137, or Firefox '
@@ -103,14 +104,14 @@ _runtime = _Runtime()
 class _Block:
     """Memory of Python that is copied to the module's memory, for the time of a call.
 
-    There it is as far from a multiple of `ALIGNMENT` bytes as here, because a misaligned access must be found."""
+    There it is `offset` bytes after a multiple of `ALIGNMENT`, because a misaligned access must be found."""
 
     ALIGNMENT = 64
 
-    def __init__(self, program, begin, end):
+    def __init__(self, program, begin, end, offset):
         self.begin, self.end, self.program = begin, end, program
         self.allocated = program.allocate(end - begin + self.ALIGNMENT)
-        self.address = self.allocated + (begin - self.allocated) % self.ALIGNMENT
+        self.address = self.allocated + (offset - self.allocated) % self.ALIGNMENT
         self.copy_in()
 
     def _views(self):
@@ -126,8 +127,16 @@ class _Block:
         theirs.assign_to(ours)
 
 
+def _offset(id_):
+    """Return how far an array is from the start of its memory, in bytes.
+
+    The start counts as aligned: NumPy allocates multiples of 8 bytes here, and of 16 elsewhere."""
+    array = ctypes.cast(int(id_), ctypes.py_object).value
+    return array.ctypes.data - owner(array).ctypes.data
+
+
 def _tensors(words):
-    "Yield (position of the address, begin, end) of each tensor with elements in packed words"
+    "Yield (position of the address, begin, end, offset) of each tensor with elements in packed words"
     i = 0
     while i < len(words):
         kind = int(words[i])
@@ -136,7 +145,7 @@ def _tensors(words):
             sizes, strides = words[i + 7 : i + 7 + n], words[i + 7 + n : i + 7 + 2 * n]
             if address := int(words[i + 2]):
                 last = sum((int(size) - 1) * int(stride) for size, stride in zip(sizes, strides))
-                yield i + 2, address, address + (last + 1) * _ITEMSIZES[int(words[i + 3])]
+                yield i + 2, address, address + (last + 1) * _ITEMSIZES[int(words[i + 3])], _offset(words[i + 1])
             i += 7 + 2 * n
         elif kind == values.STRING:
             i += 2 + (int(words[i + 1]) + 7) // 8
@@ -154,10 +163,11 @@ class _Blocks:
         "Copy the tensors of packed words to the module's memory, those that overlap as one"
         words = np.frombuffer(words, np.int64).copy()
         found = list(_tensors(words))
-        for begin, end in _merge([(begin, end) for _, begin, end in found]):
+        offsets = {begin: offset for _, begin, _, offset in found}
+        for begin, end in _merge([(begin, end) for _, begin, end, _ in found]):
             if not any(b.begin <= begin and end <= b.end for b in self.blocks):
-                self.blocks.append(_Block(self.program, begin, end))
-        for at, begin, end in found:
+                self.blocks.append(_Block(self.program, begin, end, offsets[begin]))
+        for at, begin, end, _ in found:
             block = next(b for b in reversed(self.blocks) if b.begin <= begin and end <= b.end)
             words[at] = block.address + begin - block.begin
         return words
