@@ -348,6 +348,7 @@ _process_context = []  # the context that `enable` entered for the rest of the p
 def enable(
     unchecked=False,  # without detectors
     quiet=False,  # print nothing
+    imports_torch=True,  # as for `as_gpu`
 ) -> bool:  # whether a GPU is emulated
     """Emulate a GPU for the rest of this process and for Python programs that it starts, and print one line about it.
 
@@ -355,7 +356,7 @@ def enable(
     if backend() == 'gpu':
         return False
     if not _process_context:
-        _process_context.append(as_gpu(unchecked))
+        _process_context.append(as_gpu(unchecked, imports_torch))
         _process_context[0].__enter__()
         # Otherwise Python would close the context after it has unloaded modules that the context needs.
         atexit.register(_process_context[0].__exit__, None, None, None)

@@ -55,7 +55,7 @@ class EmulatingFinder(object):
     def emulate(self):
         sys.path.append(self.root)
         from gridstride import as_gpu
-        as_gpu.simulate_numba() if self.numba_alone else as_gpu.enable(self.unchecked, quiet=True)
+        as_gpu.simulate_numba() if self.numba_alone else as_gpu.enable(self.unchecked, quiet=True, imports_torch=False)
 
 
 _request = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
