@@ -126,7 +126,7 @@ class CheckedTests:
         self.coverage = LineCoverage() if option.gridstride_coverage else None
         self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
         self.baseline = read_baseline(option.gridstride_baseline) if option.gridstride_baseline else []
-        self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[], allowed=[])
+        self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[], allowed=[], node_ids=[])
         self._stack = ExitStack()
         self._stack.enter_context(self.recorder.recording())
         if self.coverage:
@@ -169,6 +169,7 @@ class CheckedTests:
                 break
         self.totals['tests'] += launches > 0
         self.totals['launches'] += launches
+        self.totals['node_ids'].append(item.nodeid)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -209,6 +210,12 @@ class CheckedTests:
         else:
             report.sections.append(('gridstride', text))
 
+    def _stale_lines(self):
+        "Yield a line per finding of the baseline that its test, which ran, did not have"
+        node_ids = {*self.totals['node_ids']}
+        entries = [entry for entry in self.baseline if entry.get('test') in node_ids]
+        yield from stale_lines(entries, self.totals['allowed'])
+
     def _take_findings(self, item):
         "Return the new findings that a test does not allow; add the other ones to the totals"
         allowed, findings = self._allowed(item), self.recorder.take_new_findings()
@@ -242,7 +249,7 @@ class CheckedTests:
         terminalreporter.write_line(f'{counts}, {schedules}')
         missing_dialects = self.coverage.missing_dialects() if self.coverage else ''
         coverage_lines = [*report(merge_coverages(self.totals['coverage'])), missing_dialects]
-        for line in [*filter(None, coverage_lines), *stale_lines(self.baseline, self.totals['allowed'])]:
+        for line in [*filter(None, coverage_lines), *self._stale_lines()]:
             terminalreporter.write_line(line)
         if file := self.config.option.gridstride_write_baseline:
             num_entries = write_baseline(file, self.totals['allowed'])
