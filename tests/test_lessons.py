@@ -31,11 +31,22 @@ def write(path, *cells):
     return path
 
 
-def run(folder, *args, **env):
-    "What the runner does for the lessons of `folder`"
+def run_alone(folder, *args, **env):
+    "Run the lessons of `folder` as the command does: in a new Python, with new kernels"
     code = f'import sys; from gridstride.course.lessons import main; sys.exit(main(sys.argv[1:], {str(folder)!r}))'
     return subprocess.run([sys.executable, '-c', code, *args], text=True, capture_output=True, timeout=300,
                           env={**os.environ, **env})
+
+
+@pytest.fixture
+def run(warm_kernels, monkeypatch, capfd):
+    "Return a function that runs the lessons of a folder here, with forked kernels, and returns what `run_alone` does"
+    def run(folder, *args, **env):
+        for name, value in env.items(): monkeypatch.setenv(name, value)
+        try: status = L.main([*args], str(folder))
+        except SystemExit as e: status = e.code
+        return subprocess.CompletedProcess(args, status, *capfd.readouterr())
+    return run
 
 
 def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['01']
@@ -294,7 +305,7 @@ def test_run_says_how_each_went_and_changes_no_file(tmp_path):
     write(tmp_path/'01_good.ipynb', 'print(6*7)', '', cell('1/0', 'raises-exception'), 'a = 1')
     write(tmp_path/'02_bad.ipynb', 'a = 1', '', '# half of nothing\na/0', 'a')
     before = states(tmp_path)
-    res = run(tmp_path, 'run', '--jobs', '2', GRIDSTRIDE_BACKEND='sim')
+    res = run_alone(tmp_path, 'run', '--jobs', '2', GRIDSTRIDE_BACKEND='sim')
     assert res.returncode == 1 and states(tmp_path) == before
     assert re.search(r'^01_good +sim +3 +\d+\.\d +ok$', res.stdout, re.M), res.stdout
     assert re.search(r'^02_bad +sim +2 +\d+\.\d +failed in cell \[2\]$', res.stdout, re.M), res.stdout
@@ -305,7 +316,7 @@ def test_run_says_how_each_went_and_changes_no_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
+def test_all_good_is_status_0_and_each_gets_a_line(tmp_path, run):
     for n in ('01', '02', '03'): write(tmp_path/f'{n}_a.ipynb', 'a = 1')
     res = run(tmp_path, 'run', '3', '01')
     assert res.returncode == 0 and not res.stderr, res
@@ -320,12 +331,12 @@ def test_help(capsys, args):
 @pytest.mark.parametrize('args,words', [
     (['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs'),
     (['run', '--sav'], 'unrecognized arguments: --sav')])  # half an option writes no files
-def test_a_question_that_makes_no_sense(tmp_path, args, words):
+def test_a_question_that_makes_no_sense(tmp_path, args, words, run):
     res = run(tmp_path, *args)
     assert res.returncode == 2 and words in res.stderr and len(res.stderr.splitlines()) == 1, res
 
 
-def test_a_backend_that_is_not_there(tmp_path):
+def test_a_backend_that_is_not_there(tmp_path, run):
     write(tmp_path/'01_a.ipynb', 'a = 1')
     res = run(tmp_path, 'run', GRIDSTRIDE_BACKEND='tpu')
     assert res.returncode == 2 and "'tpu'" in res.stderr and 'Traceback' not in res.stderr, res
@@ -338,7 +349,7 @@ def test_a_package_that_lessons_lack_is_reported(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_file_that_is_not_a_notebook(tmp_path):
+def test_a_file_that_is_not_a_notebook(tmp_path, run):
     (tmp_path/'01_a.ipynb').write_text('{"cells": [')
     res = run(tmp_path, 'run')
     assert (res.returncode == 1 and '01_a.ipynb' in res.stderr
@@ -346,7 +357,7 @@ def test_a_file_that_is_not_a_notebook(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kernel_that_dies(tmp_path):
+def test_a_kernel_that_dies(tmp_path, run):
     write(tmp_path/'01_a.ipynb', 'a = 1', 'import os; os._exit(1)')
     res = run(tmp_path, 'run')
     assert res.returncode == 1 and '01_a stopped: cell [2]' in res.stderr, res
@@ -362,7 +373,7 @@ MESSY = ['class A: pass\nA()', 'import sys\nprint("a\\nb"); print("c", file=sys.
 
 
 @pytest.mark.slow
-def test_save_is_in_clean_form_and_the_same_again(tmp_path):
+def test_save_is_in_clean_form_and_the_same_again(tmp_path, run):
     "`nbdev-clean` finds nothing to change after --save, and saving twice gives the same bytes"
     (tmp_path/'nbs').mkdir()
     shutil.copy(ROOT/'pyproject.toml', tmp_path)
@@ -384,7 +395,7 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_save_writes_whole_lessons_only(tmp_path):
+def test_save_writes_whole_lessons_only(tmp_path, run):
     write(tmp_path/'01_a.ipynb', 'print(1)', '1/0')
     before = states(tmp_path)
     assert run(tmp_path, 'run', '--save').returncode == 1
@@ -403,7 +414,7 @@ def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_save_keeps_an_edit_made_in_the_meantime(tmp_path):
+def test_save_keeps_an_edit_made_in_the_meantime(tmp_path, run):
     path = write(tmp_path/'01_a.ipynb', f'from pathlib import Path\np = Path({str(tmp_path)!r})/"01_a.ipynb"\n'
                                         'p.write_text(p.read_text().replace("one", "two")); "one"')
     res = run(tmp_path, 'run', '--save')
