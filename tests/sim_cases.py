@@ -856,7 +856,7 @@ def test_what_no_other_thread_writes_unordered_is_uninitialized(body, one_by_one
     unwritten(body, 2, sim.InitcheckError)
 
 def test_what_comes_of_an_uninitialized_value_is_not_reported_before_its_read():
-    unwritten('while d[0]==0: pass # here', 1, sim.InitcheckError)
+    unwritten('while d[0]==0: pass # here', 1, sim.InitcheckError, seconds=2)  # it spins until then
     unwritten('j = int(d[0]) # here\nout[j-1] = 1', 1, sim.InitcheckError)
     unwritten('if t==3: out[0] = d[0]\nif t==9: out[99] = 1 # here', 1, sim.MemcheckError)
 
