@@ -403,7 +403,7 @@ def test_save_writes_whole_lessons_only(tmp_path, run):
 
 
 @pytest.mark.slow
-def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
+def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch, warm_kernels):
     path = write(tmp_path/'01_a.ipynb', 'print(1)')
     before = states(tmp_path)
     nb = asyncio.run(L.execute(path))
@@ -422,7 +422,7 @@ def test_save_keeps_an_edit_made_in_the_meantime(tmp_path, run):
             and '"two"' in json.loads(path.read_text())['cells'][0]['source']), res
 
 
-def test_save_refuses_a_recording_with_another_key(tmp_path):
+def test_save_refuses_a_recording_with_another_key(tmp_path, warm_kernels):
     "The notebook would say that the recording is not shown; the error names it and both remedies"
     path = write(tmp_path/'01_a.ipynb', """from gridstride.bench.recording import Unavailable, recorded
 def measure(): raise Unavailable('no GPU')
@@ -438,7 +438,7 @@ for name in ('first_kernel_fits', 'first_kernel_stale'):
     assert states(tmp_path) == before
 
 
-def test_executing_never_solves_an_exercise(tmp_path, monkeypatch):
+def test_executing_never_solves_an_exercise(tmp_path, monkeypatch, warm_kernels):
     mine = tmp_path/'mine.json'
     monkeypatch.setenv('GRIDSTRIDE_PROGRESS', str(mine))
     write(tmp_path/'01_a.ipynb',
@@ -489,7 +489,7 @@ def test_lessons_are_trusted_once_signed(tmp_path, monkeypatch):
     assert L.trust(tmp_path) == 1
 
 
-def test_a_copy_names_the_kernel_as_jupyterlab_does(tmp_path):
+def test_a_copy_names_the_kernel_as_jupyterlab_does(tmp_path, warm_kernels):
     path, other = write(tmp_path/'01_a.ipynb', '1+1'), write(tmp_path/'02_b.ipynb', '1+1')
     other.write_text(other.read_text().replace('"python3"', '"another"'))  # the reader chose another kernel
     assert [L.name_kernel(tmp_path), L.name_kernel(tmp_path)] == [1, 0]

@@ -296,7 +296,7 @@ def notebook(path, call):
 
 
 @pytest.mark.slow
-def test_in_a_lesson(folder, monkeypatch):
+def test_in_a_lesson(folder, monkeypatch, warm_kernels):
     "Recorded on one machine, shown on another, refused in one line after an edit"
     nb = notebook(folder.parent/'08_x.ipynb', "recorded('profiling_p', profile, SRC)")
     monkeypatch.setenv('HAS_GPU', '1')
@@ -386,7 +386,7 @@ def test_a_claim_shows_the_readers_guess(folder, capsys, guess, said):
 
 
 @pytest.mark.slow
-def test_claims_must_hold_where_outputs_are_kept(folder):
+def test_claims_must_hold_where_outputs_are_kept(folder, warm_kernels):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.bench.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'but expected' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
     with pytest.raises(lessons.LessonError, match='1 to 1.5'):
