@@ -1162,7 +1162,7 @@ PHRASES = {
     'rank_not_called': 'which did not call it',
     'rank_not_arrived': 'which called it, but the operations before it in the stream did not end',
     'rank_ended': 'whose process has ended',
-    'rank_left': 'which has destroyed its communicator',
+    'rank_left': 'which has called ncclCommDestroy or nvshmem_finalize',
     'rank_without_group': 'for which the same thread calls later, without ncclGroupStart and ncclGroupEnd',
     'process_ended': 'process {process}, which shares this memory, has ended',
     'processes_idle': 'the other processes that share this memory are idle',

@@ -94,6 +94,7 @@ static void *symmetric_alloc_in_world(size_t bytes, size_t itemsize, const char 
         allocation.is_symmetric = true;
         if (name[0] && i != my_element()) allocation.add_name(name, allocation.lo);
     }
+    exchange_in_world("nvshmem_malloc", 0, line, nullptr, 0);    // none may end before all have opened its replica
     return add_symmetric_array(array, num_elements(), my_element());
 }
 void *symmetric_alloc(size_t bytes, size_t itemsize, const char *name, int line) {

@@ -1,6 +1,7 @@
 // NCCL's host API. Ranks are devices of one thread, of several host threads, or of several processes; they exchange
 // data through a board (../../runtime/ranks.cpp). A collective reduces in the order of ranks.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <stdio.h>
 #include "cuda_runtime.h"
@@ -109,17 +110,25 @@ inline void reduce(ncclDataType_t type, ncclRedOp_t op, const char *arrays, size
         default: return reduce_as<float, float>(op, arrays, ranks, count, to);
     }
 }
+// Reduces in chunks, so that the arrays of all ranks need little memory.
+inline void reduce_published(const Call &c, const RankExchange &e) {
+    const size_t item = bytes_of(c.type), ranks = size_t(c.comm->ranks), max_count = (size_t(1) << 20) / item;
+    const size_t first = c.kind == Kind::reduce_scatter ? size_t(c.comm->rank) * c.count : 0;
+    std::vector<char> arrays(std::min(c.count, max_count) * item * ranks);
+    for (size_t done = 0, count; done < c.count; done += count) {
+        count = std::min(c.count - done, max_count);
+        for (size_t r = 0; r < ranks; r++)
+            read_published(e, int(r), (first + done) * item, arrays.data() + r * count * item, count * item);
+        reduce(c.type, c.op, arrays.data(), ranks, count, static_cast<char *>(c.to) + done * item);
+    }
+}
 // Computes the result of one rank from the data that all have published.
 inline void receive(const Call &c, const RankExchange &e) {
     const size_t bytes = c.count * bytes_of(c.type), ranks = size_t(c.comm->ranks);
     if (c.kind == Kind::receive) return read_published(e, 0, 0, c.to, bytes);
     if (c.kind == Kind::broadcast) return read_published(e, c.root, 0, c.to, bytes);
-    if (!c.writes()) return;
-    std::vector<char> arrays(bytes * ranks);
-    const size_t offset = c.kind == Kind::reduce_scatter ? size_t(c.comm->rank) * bytes : 0;
-    for (size_t r = 0; r < ranks; r++) read_published(e, int(r), offset, arrays.data() + r * bytes, bytes);
-    if (c.kind == Kind::all_gather) copy_unchecked(c.to, arrays.data(), arrays.size());
-    else reduce(c.type, c.op, arrays.data(), ranks, c.count, c.to);
+    if (c.kind != Kind::all_gather) return c.writes() ? reduce_published(c, e) : void();
+    for (size_t r = 0; r < ranks; r++) read_published(e, int(r), 0, static_cast<char *>(c.to) + r * bytes, bytes);
 }
 inline RankExchange exchange_of(const Call &c) {
     const int rank = c.comm->rank;
