@@ -37,13 +37,22 @@ def _read(name):
     return json.loads((LITE / name).read_text(encoding='utf-8'))
 
 
+def join_needs(needs) -> str:  # needs: what cells lack
+    "Join what cells need, with the names of a library in one pair of parentheses"
+    names = {}
+    for need in dict.fromkeys(needs):
+        what, _, name = need.partition(' (`')
+        names.setdefault(what, []).extend([f'`{name[:-1]}'] * bool(name))
+    return '; '.join(f'{what} ({", ".join(found)})' if found else what for what, found in names.items())
+
+
 def lesson_row(name, needs):  # needs: cell -> what a browser lacks
     "Format the row of a lesson"
     cells = json.loads((ROOT / f'nbs/{name}.ipynb').read_text(encoding='utf-8'))['cells']
     num_code = sum(c['cell_type'] == 'code' and not is_setup(c) for c in cells)
     title = curriculum.lesson_of_file(f'{name}.ipynb').title
     link = f'[{name.split("_")[0]} {title}](nbs/{name}.ipynb)'
-    return f'| {link} | {num_code - len(needs)} | {len(needs)} | {"; ".join(dict.fromkeys(needs.values()))} |'
+    return f'| {link} | {num_code - len(needs)} | {len(needs)} | {join_needs(needs.values())} |'
 
 
 def pages() -> dict:  # file -> text
@@ -55,6 +64,6 @@ def pages() -> dict:  # file -> text
         lessons='\n'.join(rows),
         same=len(programs) - len(others),
         number=len(programs),
-        programs='\n'.join(f'| `{name}` | {reason} |' for name, reason in others.items()),
+        programs='\n'.join(f'| {name.replace("_", " ")} | {reason} |' for name, reason in others.items()),
     )
     return {'in_the_browser.md': text}

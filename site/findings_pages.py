@@ -1,6 +1,6 @@
 """Makes a page per finding, from the table of `diagnostics/messages.py` and the kernels in `site/messages`."""
 
-import base64, re, sys, zlib
+import base64, json, re, sys, zlib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,20 +44,42 @@ def format_kernels(
     "Format the kernels of a finding, wrong and right, or the reason why it has none"
     if not example:
         return next((f'{why}\n' for why, keys in REASON_WITHOUT_KERNELS.items() if key in keys), '')
-    prose, wrong, right = example
-    kernels = ('Wrong', wrong), ('Right', right)
-    sections = [f'## {title}\n\n```python\n{code}```\n{run_link(code) * run_here}' for title, code in kernels]
+    prose, *texts = example
+    sections = [
+        f'## {side.capitalize()}\n\n```python\n{text}```\n{run_link(program_name(*key, side), text) * run_here}'
+        for side, text in zip(SIDES, texts)
+    ]
     return '\n'.join([f'{prose}\n', *sections])
 
 
+SIDES = 'wrong', 'right'
 RUN_HERE = '../lite/playground/index.html'
-ELSEWHERE = re.compile(r'\btriton\b|gridstride\.kernels|\bfork\(')  # what a browser lacks
+NEEDS_TRITON = re.compile(r'\btriton\b')  # which a browser lacks
+# name of a program -> 'as natively', or what it ends with in a browser: `lite/run_pages.mjs`
+IN_BROWSER = json.loads((ROOT / 'site/lite/pages.json').read_text(encoding='utf-8'))
 
 
-def run_link(code):
-    "Return a link that opens a program in the playground; '' if it cannot run there"
-    if ELSEWHERE.search(code):
-        return ''
+def program_name(kind, code, side):
+    "Return the name of a page's program in `lite/pages.json`"
+    return f'{kind}-{code} {side}'
+
+
+def programs() -> list:  # of dicts
+    "List the programs that a browser may run: their names, their texts, and the messages that are expected"
+    return [
+        dict(name=program_name(*key, side), text=text, expected=PRINTED['-'.join(key)] if side == 'wrong' else None)
+        for key, (_, *texts) in examples().items()
+        for side, text in zip(SIDES, texts)
+        if not NEEDS_TRITON.search(text)
+    ]
+
+
+def run_link(name, code):
+    "Return a link that opens a program in the playground, or the reason why there is none"
+    if NEEDS_TRITON.search(code):
+        return '\n*A browser cannot run this program: it needs Triton.*\n'
+    if IN_BROWSER.get(name) != 'as natively':
+        return '\n*A browser cannot run this program, or finds something else in it.*\n'
     compressor = zlib.compressobj(9, wbits=-15)
     data = compressor.compress(code.encode()) + compressor.flush()
     fragment = base64.urlsafe_b64encode(data).decode().rstrip('=')

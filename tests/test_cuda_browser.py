@@ -11,7 +11,8 @@ from gridstride.checker.pages import examples
 from test_lite import LITE, SETTINGS, build, lite, load, load_package, served  # noqa: F401  (`lite` is a fixture)
 from test_site_browsers import AXE, VIOLATIONS
 
-browser_page = load('browser_page', build.HERE.parent/'browser_page.py')
+browser_page, findings_pages = (load(f'{name}_of_tests', build.HERE.parent/f'{name}.py')
+                                for name in ('browser_page', 'findings_pages'))
 compiler = build.compiler
 NOT_FETCHED = 'the compiler of CUDA C for the browser was never fetched: run `python site/lite/build.py`'
 
@@ -80,6 +81,14 @@ def lines_of(page, kind):
     return page.evaluate(script, kind)
 
 
+def test_pages_of_messages_link_the_programs_that_end_in_a_browser_as_natively():
+    "`run_pages.mjs` compares their messages"
+    names, recorded = {p['name'] for p in findings_pages.programs()}, findings_pages.IN_BROWSER
+    assert not recorded.keys() - names and len(names - recorded.keys()) < 10, 'run site/lite/run_pages.mjs'
+    num_links = sum(text.count('class="run-here"') for text in findings_pages.pages(run_here=True).values())
+    assert num_links == [*recorded.values()].count('as natively') > 300
+
+
 def fragment_of(text):
     "The fragment of a link that holds a program"
     deflate = zlib.compressobj(wbits=-15)
@@ -132,7 +141,7 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
             assert lines_of(page, 'now') == [line]*bool(line) and lines_of(page, 'before') == [other]*bool(other), said
             assert re.search(PRINTS.get(name, ''), said), said
             if name == 'race': assert not find_faults_of_pages(page)
-        page.fill('#program', '#include <cstdio>\nint main() { printf("%d\\n", 6*7); }\n')
+        page.fill('#program', '#include <cstdio>\n#include <map>\nint main() { printf("%d\\n", 6*7); }\n')
         page.click('#share')
         page.wait_for_function("() => location.hash.startsWith('#program=')")
         page.reload()

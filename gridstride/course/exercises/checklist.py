@@ -67,7 +67,7 @@ def busiest_thread(t, verb, space='global'):
 
 def random_runs(rng, n, longest, values):
     "Make `n` random bytes in runs of equal values"
-    lengths = rng.integers(1, longest + 1, n)
+    lengths = rng.integers(1, longest + 1, n, np.intp)  # `repeat` requires it
     return np.repeat(rng.integers(0, values, n), lengths)[:n].astype(np.uint8)
 
 
