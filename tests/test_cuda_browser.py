@@ -54,6 +54,18 @@ def test_what_the_browser_replaces_of_the_runtime_is_there():
     assert len(platform & runtime) > 2 and platform - runtime == own
 
 
+# what the emulator calls of its runtime only for traces, for another process, or for a shared library
+NOT_IN_BROWSER = {'take_executed_blocks', 'take_branches', 'load_in_child', 'unload'}
+
+
+def test_the_browser_has_the_functions_of_the_runtime_that_are_called():
+    "`_Runtime` replaces it; programs in the playground failed where it lacked one"
+    python = ''.join((compiler.CPP/f'{name}.py').read_text() for name in ('emulator', 'program', 'load', 'kernel'))
+    called = set(re.findall(r'device\(\)\.gridstride_(\w+)', python))
+    found = set(re.findall(r'def gridstride_(\w+)', (LITE/'browser/in_browser/cuda.py').read_text()))
+    assert called - NOT_IN_BROWSER == found and NOT_IN_BROWSER < called
+
+
 load_package('playground_of_tests', LITE/'browser/in_browser/__init__.py')
 sys.modules['playground_of_tests.served'] = SimpleNamespace(HAS_COMPILER=False)
 playground = importlib.import_module('playground_of_tests.playground')

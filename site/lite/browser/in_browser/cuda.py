@@ -94,6 +94,9 @@ class _Runtime:
     def gridstride_limit_swaps(self, swaps):
         self.swaps = swaps
 
+    def gridstride_write_modules_to(self, folder):
+        "Do nothing: programs load no modules here"
+
     def gridstride_finding(self):
         return ctypes.pointer(self.finding)
 
