@@ -571,9 +571,11 @@ void unlock_all_shared() {
 }
 std::vector<int> sharers_of(const void *address) {
     std::vector<int> processes;
-    if (const SharedHeader *const header = header_at(address))
-        for (const std::atomic<int> &sharer : header->sharers)
-            if (sharer && sharer != getpid()) processes.push_back(sharer);
+    const SharedHeader *const header = header_at(address);
+    if (!header) return processes;
+    for (const std::atomic<int> &sharer : header->sharers)
+        if (sharer && sharer != getpid()) processes.push_back(sharer);
+    if (processes.empty()) processes.push_back(0);           // another process may still open it
     return processes;
 }
 }

@@ -42,5 +42,6 @@ extern bool any_shared_memory;
 void lock_shared(const void *address); // for an atomic operation; does nothing for other memory
 void unlock_shared(const void *address);
 void unlock_all_shared();              // after a launch has been stopped
-std::vector<int> sharers_of(const void *address);      // the IDs of the other processes that share this memory
+// The IDs of the other processes that share this memory, or 0 if none has opened it; empty for other memory
+std::vector<int> sharers_of(const void *address);
 }
