@@ -5,7 +5,9 @@ import re
 import pytest
 
 from gridstride import cpp, load_cuda
+from gridstride.cpp.toolchain.cache import lock_entry
 from gridstride.diagnostics.errors import RacecheckError
+from gridstride.utils import cache_dir
 
 SOURCE = r'''
 #include <atomic>
@@ -504,7 +506,10 @@ pytestmark = pytest.mark.takes(40)
 
 
 @pytest.fixture(scope='module')
-def programs(): return load_cuda(SOURCE, funcs=NAMES, name='streams', checks=True)
+def programs():
+    "Compiled by one of the processes that share these tests, for two seconds, while the others wait"
+    with lock_entry(cache_dir()/'streams-of-tests'):
+        return load_cuda(SOURCE, funcs=NAMES, name='streams', checks=True)
 
 
 def said(name):
