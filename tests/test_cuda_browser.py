@@ -1,6 +1,6 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
-import base64, importlib, json, re, sys, zlib
+import base64, importlib, itertools, json, re, sys, zlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -109,11 +109,12 @@ def fragment_of(text):
 
 
 def find_faults_of_pages(page):
-    "What axe-core finds in the light and in the dark theme"
+    "What axe-core finds in the light and in the dark theme, on a phone, where the program scrolls, and on a desktop"
     page.evaluate(AXE)
-    for theme in ('light', 'dark'):
+    for width, theme in itertools.product((390, 1280), ('light', 'dark')):
+        page.set_viewport_size(dict(width=width, height=800))
         page.emulate_media(color_scheme=theme)
-        if found := page.evaluate(VIOLATIONS): return theme, found
+        if found := page.evaluate(VIOLATIONS): return width, theme, found
 
 
 def run_example(page, url, name):

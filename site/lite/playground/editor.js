@@ -50,7 +50,7 @@ export function createEditor(parent, onRun) {
     const extensions = [history(), drawSelection(), lineNumbers(), bracketMatching(), indentOnInput(),
         indentUnit.of('    '), EditorState.tabSize.of(4), syntaxHighlighting(classHighlighter), marks,
         keymap.of([run, ...defaultKeymap, ...historyKeymap]), language.of([]),
-        EditorView.contentAttributes.of({id: 'program', 'aria-label': 'Program'})]
+        EditorView.contentAttributes.of({tabindex: '0', id: 'program', 'aria-label': 'Program'})]
     const view = new EditorView({parent, extensions})
     return {
         text: () => view.state.doc.toString(),
