@@ -469,7 +469,7 @@ def test_unsupported_modules_are_refused(call, error, words):
 
 
 def test_sources_are_assembled_without_torch():
-    "A call during which torch computes something is never repeated from a table, even if only the first one does"
+    "A call during which torch computes something is never replayed from a table, even if only the first one does"
     with CallRecorder() as recorder:
         sources.kernel_source.__wrapped__('unpack', 'float16', (('KIND', 0),))
     assert not recorder.torch_operations

@@ -654,7 +654,7 @@ def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, modul
 # Operators whose calls are repeated
 
 @pytest.fixture
-def repeated(driver, monkeypatch):
+def replayable(driver, monkeypatch):
     "Wrap a function as on a GPU; `driver.ran` counts its calls"
     monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
     monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
@@ -669,7 +669,7 @@ def repeated(driver, monkeypatch):
         def counted(*args):
             driver.ran += 1
             return run(*args)
-        return call_tables.repeated(counted, **options)
+        return call_tables.replayable(counted, **options)
     return wrap
 
 
@@ -681,14 +681,14 @@ def launch_arrays(driver, *arrays, record=True):
     if record: common.record_launch(launcher, arrays)
 
 
-def test_a_call_like_an_earlier_one_only_launches(driver, repeated):
+def test_a_call_like_an_earlier_one_only_launches(driver, replayable):
     def run(x, weight, scale):
         y, stats = torch.empty_like(x), torch.empty(2, 3)
         partials, status = torch.empty(7), torch.zeros(5, dtype=torch.int64)
         launch_arrays(driver, x, weight, partials, status[1:], status[:1])
         launch_arrays(driver, partials, y.view(torch.int32), stats[1], x[2:])
         return y, stats
-    call, x, weight = repeated(run), torch.randn(4, 6), torch.randn(6)
+    call, x, weight = replayable(run), torch.randn(4, 6), torch.randn(6)
     call(x, weight, .5)
     other_x, other_weight = torch.randn(4, 6), torch.randn(6)
     y, stats = call(other_x, other_weight, .5)
@@ -725,20 +725,20 @@ def not_explained(driver):
     yield 'a launch that was not recorded', unrecorded
 
 
-def test_a_call_that_its_recording_does_not_explain_is_not_repeated(driver, repeated):
+def test_a_call_that_its_recording_does_not_explain_is_not_repeated(driver, replayable):
     for reason, run in not_explained(driver):
-        call, driver.ran, driver.recorded = repeated(run), 0, 0
+        call, driver.ran, driver.recorded = replayable(run), 0, 0
         for _ in range(3): call(torch.randn(4))
         assert (driver.ran, driver.recorded) == (3, 1), reason
 
 
-def test_a_call_whose_operands_overlap_is_not_repeated(driver, repeated):
+def test_a_call_whose_operands_overlap_is_not_repeated(driver, replayable):
     "A later call with these shapes may pass two arrays"
     def run(a, b):
         out = torch.empty(4)
         launch_arrays(driver, a, b, out)
         return out
-    call, x = repeated(run), torch.randn(6)
+    call, x = replayable(run), torch.randn(6)
     for _ in range(2): call(x[:4], x[2:])
     for _ in range(2): call(x[:4], x[:4])
     assert driver.ran == 4
@@ -748,31 +748,31 @@ def test_a_call_whose_operands_overlap_is_not_repeated(driver, repeated):
     assert driver.ran == 5 and driver.pointers()[:2] == [x.data_ptr()]*2
 
 
-def test_an_operator_that_works_in_place_is_repeated(driver, repeated):
+def test_an_operator_that_works_in_place_is_repeated(driver, replayable):
     def run(x, factor):
         launch_arrays(driver, x, factor)
         return ()
-    call, x = repeated(run), torch.randn(4)
+    call, x = replayable(run), torch.randn(4)
     for _ in range(3): assert call(x, torch.ones(())) == ()
     assert driver.ran == 1 and len(driver.launches) == 3 and driver.pointers()[0] == x.data_ptr()
 
 
-def test_torch_computes_what_an_operator_leaves_to_it(driver, repeated):
-    call, x = repeated(lambda x: NotImplemented, torch_fallback=torch.sin), torch.randn(4)
+def test_torch_computes_what_an_operator_leaves_to_it(driver, replayable):
+    call, x = replayable(lambda x: NotImplemented, torch_fallback=torch.sin), torch.randn(4)
     assert call.fast(x) is None
     assert all(torch.equal(call(x), x.sin()) for _ in range(3)) and driver.ran == 1
     assert torch.equal(call.fast(x), x.sin()) and call.fast(x.double()) is None is call.fast([x])
-    shorter = repeated(lambda x, n: NotImplemented, torch_fallback=lambda x, n: x.sin(),
+    shorter = replayable(lambda x, n: NotImplemented, torch_fallback=lambda x, n: x.sin(),
                        make_torch_function=lambda x, n: torch.pow)
     assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
 
 
-def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated):
+def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, replayable):
     def run(x):
         y = torch.empty_like(x)
         launch_arrays(driver, x, y)
         return y
-    call, x = repeated(run, torch_fallback=torch.sin, use_torch_in_graphs=lambda x: len(x) == 4), torch.randn(4)
+    call, x = replayable(run, torch_fallback=torch.sin, use_torch_in_graphs=lambda x: len(x) == 4), torch.randn(4)
     for y in (x, x[:3]): call(y)
     driver.is_capturing = True
     assert torch.equal(call(x), x.sin()) and len(driver.launches) == 2
@@ -780,7 +780,7 @@ def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, repeated
     assert len(driver.launches) == 3 and driver.ran == 2
 
 
-def test_small_gradients_are_torchs_outside_graphs(driver, repeated, monkeypatch):
+def test_small_gradients_are_torchs_outside_graphs(driver, replayable, monkeypatch):
     "Ours has run once with its gradient, so that it can be captured"
     ran = []
     class Ours(torch.autograd.Function):
@@ -789,7 +789,7 @@ def test_small_gradients_are_torchs_outside_graphs(driver, repeated, monkeypatch
         @staticmethod
         def backward(ctx, grad): return ran.append('backward') or grad*2
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: driver.is_capturing)
-    call, x = repeated(lambda x: None), torch.randn(4, requires_grad=True)
+    call, x = replayable(lambda x: None), torch.randn(4, requires_grad=True)
     def differentiate(): return call_tables.differentiate_eagerly(call, Ours.apply, lambda x: x.sin(), x)
     assert torch.equal(differentiate(), x.sin()) and ran == ['forward', 'backward']
     assert torch.equal(call.fast(x), x.sin()) and len(ran) == 2 and call.fast(x).requires_grad
@@ -800,45 +800,45 @@ def test_small_gradients_are_torchs_outside_graphs(driver, repeated, monkeypatch
     assert torch.equal(differentiate(), x*2)
 
 
-def test_a_call_whose_launches_are_never_stored_may_still_be_torchs(driver, repeated):
+def test_a_call_whose_launches_are_never_stored_may_still_be_torchs(driver, replayable):
     "Its launches alone would lose the gradient"
-    call = repeated(lambda x, n: NotImplemented if n else x*2, torch_fallback=lambda x, n: x.sin(),
-                    is_repeatable=lambda x, n: False)
+    call = replayable(lambda x, n: NotImplemented if n else x*2, torch_fallback=lambda x, n: x.sin(),
+                    is_replayable=lambda x, n: False)
     x = torch.randn(4, requires_grad=True)
     for n in (0, 1, 0, 1): assert call(x, n).requires_grad
     assert driver.ran == 3 and driver.recorded == 0
 
 
-def test_an_operator_may_exclude_calls(driver, repeated):
+def test_an_operator_may_exclude_calls(driver, replayable):
     def run(x, seed):
         out = torch.empty(4)
         launch_arrays(driver, x, out)
         return out
-    call = repeated(run, is_repeatable=lambda x, seed: not seed)
+    call = replayable(run, is_replayable=lambda x, seed: not seed)
     for seed in (0, 0, 3, 3): call(torch.randn(4), seed)
     assert driver.ran == 3
 
 
-def test_operators_within_an_operator_are_recorded_with_it(driver, repeated):
+def test_operators_within_an_operator_are_recorded_with_it(driver, replayable):
     def inner(x):
         out = torch.empty(4)
         launch_arrays(driver, x, out)
         return out
-    inner = repeated(inner)
+    inner = replayable(inner)
     inner(torch.randn(4))
     def outer(x): return inner(inner(x))
-    outer = repeated(outer)
+    outer = replayable(outer)
     for _ in range(3): outer(torch.randn(4))
     assert driver.ran == 4 and len(driver.launches) == 7
 
 
-def test_modes_and_transforms_are_not_repeated(driver, repeated):
+def test_modes_and_transforms_are_not_repeated(driver, replayable):
     "They replace the operations that the function runs"
     def run(x):
         out = torch.empty(4)
         launch_arrays(driver, x, out)
         return out
-    call, x = repeated(run), torch.randn(4)
+    call, x = replayable(run), torch.randn(4)
     call(x)
     with Mode(): call(x)
     assert driver.ran == 2

@@ -111,8 +111,9 @@ class Listing(str):
         "Return the `n`-th longest innermost loop, counting from 0. Raises ValueError if there are fewer loops"
         if n < len(loops := self.loops):
             return loops[n]
+        num_loops = '1 innermost loop' if len(loops) == 1 else f'{len(loops)} innermost loops'
         raise ValueError(
-            f'{self.name} has {len(loops)} loops in its {self.language.upper()}'
+            f'loop({n}) does not exist: the {self.language.upper()} of {self.name} has {num_loops}'
             + ('' if loops else ': its source has none, or the compiler unrolled them completely')
         )
 

@@ -25,7 +25,7 @@ _TASK_HELP = 'the task; default: NAME of its line #!POPCORN leaderboard NAME'
 def _positive_seconds(text):
     "Parse a positive number of seconds"
     if not 0 < (seconds := float(text)) < 1e6:
-        raise argparse.ArgumentTypeError(f'must be a positive number of seconds; got {text}')
+        raise argparse.ArgumentTypeError(f'must be a positive number of seconds, less than 1,000,000; got {text}')
     return seconds
 
 

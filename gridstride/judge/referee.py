@@ -123,7 +123,7 @@ def _refusal_for_end(bench, process_ended):
 def _check_options(limit, device):
     "Raise `ValueError` for an invalid limit or device"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
-        raise ValueError(f'limit must be a positive number of seconds; got {limit!r}')
+        raise ValueError(f'limit must be a positive number of seconds, less than 1,000,000; got {limit!r}')
     if device not in ('cpu', 'cuda'):
         raise ValueError(f"device must be 'cpu' or 'cuda'; got {device!r}")
     if device == 'cuda' and not torch.cuda.is_available():

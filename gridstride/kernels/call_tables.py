@@ -1,4 +1,4 @@
-"""Repeat the launches of an operator without running its Python code again.
+"""Replay the launches of an operator without running its Python code again.
 
 The Python code of an operator checks its operands, selects kernels, and allocates results and workspaces; this takes
 much longer than a small kernel. All of it depends only on the shapes, strides, dtypes, devices and alignments of the
@@ -6,10 +6,10 @@ tensors, and on the values of the other arguments. So the first call with such a
 allocations, its fills with zeros, and its launches, whose arguments become (base, offset) addresses. The table of the
 compiled launcher (`cpp/launcher.cpp`) makes later calls.
 
-A call is repeated only if its recording is complete. If the call ran other torch operations, or a launch accessed
+A call is replayed only if its recording is complete. If the call ran other torch operations, or a launch accessed
 memory that is neither an argument nor allocated by the call, the Python code runs each time. A call whose operands
 overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
-call must not be allocated while a call is recorded (`active_recorder`), or each repetition would get new memory.
+call must not be allocated while a call is recorded (`active_recorder`), or each replay would get new memory.
 """
 
 from contextlib import nullcontext
@@ -217,15 +217,15 @@ def _is_recordable(args):
     return is_on_gpu and all(map(_is_key, args)) and active_recorder() is None
 
 
-def repeated(
+def replayable(
     run,  # a function of tensors and constants
     torch_fallback=None,  # computes the result with torch, if `run` returns NotImplemented
-    is_repeatable=None,  # a function of the same arguments; False: never store the launches of such a call
+    is_replayable=None,  # a function of the same arguments; False: never store the launches of such a call
     use_torch_in_graphs=None,  # a function of the same arguments; True: CUDA graphs capture `torch_fallback`
     make_torch_function=None,  # a function of the same arguments that returns a faster one than `torch_fallback`
     with_gradient=False,  # if `run` returns NotImplemented, torch also computes the result if its gradient is needed
 ):
-    """Wrap `run`: calls like an earlier one repeat its launches from a table, or call `torch_fallback`. The wrapper has
+    """Wrap `run`: calls like an earlier one replay its launches from a table, or call `torch_fallback`. The wrapper has
     two attributes, functions of the same arguments:
 
     - `fast` returns the result if the table has an entry for the call, even where torch records gradients; else None;
@@ -258,7 +258,7 @@ def repeated(
         if table_for(*args) is None:
             result = run(*args)
             return torch_fallback(*args) if result is NotImplemented else result
-        can_store = is_repeatable is None or is_repeatable(*args)
+        can_store = is_replayable is None or is_replayable(*args)
         with CallRecorder() if can_store else nullcontext() as recorder:
             result = run(*args)
         if result is NotImplemented:
@@ -284,7 +284,7 @@ def _without_table(*args):
 
 
 def differentiate_eagerly(
-    operator,  # a function that `repeated` returned; its table stores the decision
+    operator,  # a function that `replayable` returned; its table stores the decision
     with_kernels,  # a function that computes the result with our kernels, and records its gradient
     with_torch,  # a function that does the same with torch
     *args,

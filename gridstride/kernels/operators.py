@@ -4,7 +4,7 @@ import functools, sys
 
 import torch
 
-from .call_tables import repeated
+from .call_tables import replayable
 
 _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
@@ -12,18 +12,18 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 def operator(
     schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
     make_empty_results,  # a function of the same arguments that returns empty results of the right shapes and dtypes
-    torch_fallback=None,  # this and the next are as for `call_tables.repeated`
-    is_repeatable=None,
+    torch_fallback=None,  # this and the next are as for `call_tables.replayable`
+    is_replayable=None,
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
-    other code calls the function directly, and a repeated call runs only its launches (`call_tables`). The attribute
+    other code calls the function directly, and a replayed call runs only its launches (`call_tables`). The attribute
     `eager` is the function for code that is known not to be traced.
 
         @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
         def gelu(x, tanh): ..."""
 
     def register(run):
-        name, call = schema.partition('(')[0], repeated(run, torch_fallback, is_repeatable)
+        name, call = schema.partition('(')[0], replayable(run, torch_fallback, is_replayable)
         _LIBRARY.define(schema)
         _LIBRARY.impl(name, call, 'CompositeExplicitAutograd')
         torch.library.register_fake(f'gridstride::{name}', make_empty_results, lib=_LIBRARY)

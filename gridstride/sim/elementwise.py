@@ -233,7 +233,7 @@ class _Guvectorized:
         return types_of_dtypes[dtypes if dtypes in types_of_dtypes else convertible[0]]
 
     def _match_axes(self, inputs):
-        "Return ({axis name: size}, shape of the outer axes); raises `ValueError` if the inputs do not fit"
+        "Return ({axis name: size}, loop dimensions); raises `ValueError` if the inputs do not match the layout"
         size_of_axis = {}
         outer_shapes = []
         for position, (array, axes) in enumerate(zip(inputs, self._input_axes)):
@@ -251,7 +251,8 @@ class _Guvectorized:
         for position, shape in enumerate(outer_shapes):
             if shape not in (loop_shape, (), (1,)):
                 raise ValueError(
-                    f'{self.__name__}: the outer axes of argument {position} are {shape}, those of others {loop_shape}'
+                    f'{self.__name__}: argument {position} has loop dimensions {shape}; '
+                    f'expected {loop_shape}, as in other arguments'
                 )
         return size_of_axis, loop_shape
 

@@ -45,7 +45,7 @@ def test_lines_are_those_that_have_instructions(listing): assert [n for n, _, _ 
 def test_the_loop_is_what_the_jump_goes_back_over(listing):
     assert len(listing.loops) == 1
     assert [o.op for o in listing.loop().instructions] == ['LDS', 'FFMA', 'ISETP.GE.AND', 'BRA']
-    with pytest.raises(ValueError, match='1 loops'): listing.loop(1)
+    with pytest.raises(ValueError, match='1 innermost loop$'): listing.loop(1)
 
 
 def test_html_folds_the_instructions_of_each_line(listing):

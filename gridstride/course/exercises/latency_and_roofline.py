@@ -35,8 +35,9 @@ def _(fn, rng, gbs, ns, sms, warps, size):
     bytes_in_flight, bytes_per_load = gbs * ns, sms * warps * 32 * size
     if result != cdiv(bytes_in_flight, bytes_per_load):
         raise AssertionError(
-            f'{bytes_in_flight:,} bytes must be in flight, and one load per thread is {bytes_per_load:,} bytes: that '
-            f'is {bytes_in_flight / bytes_per_load:.3g} loads, so {cdiv(bytes_in_flight, bytes_per_load)}; got {result}'
+            f'{bytes_in_flight:,} bytes must be in flight, and one load per thread puts {bytes_per_load:,} bytes in '
+            f'flight: each thread needs {bytes_in_flight / bytes_per_load:.3g} loads, rounded up to '
+            f'{cdiv(bytes_in_flight, bytes_per_load)}; got {result}'
         )
 
 

@@ -235,7 +235,7 @@ def _(fn, rng, n, blocks, order):
             raise AssertionError(f'{reason}: do not add floats with atomics, whose order is not fixed')
         check_all_blocks_work(t, n, parts)
     if ticket[0] != 0:
-        raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
+        raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next launch')
 
 
 def check_no_atomics(t):

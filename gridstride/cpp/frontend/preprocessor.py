@@ -1,4 +1,4 @@
-"""Determines which branches of `#if`, `#ifdef` and `#else` are compiled, if the source alone determines it.
+"""Determines which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone determines this.
 
 A branch that is *certainly* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is skipped. If a condition is
 unknown, all branches are rewritten for the emulator, and the *likely* branch determines which brackets match and which
@@ -10,7 +10,7 @@ import operator, re
 from functools import lru_cache
 
 _SPACE = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
-_WORD = re.compile(rf'\#{_SPACE}*(\w*)', re.S)
+_DIRECTIVE = re.compile(rf'\#{_SPACE}*(\w*)', re.S)
 DEFINE = re.compile(rf'\#{_SPACE}*define{_SPACE}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; the body follows
 _UNDEF = re.compile(rf'\#{_SPACE}*undef{_SPACE}+(\w+)', re.S)
 _INCLUDE = re.compile(rf'\#{_SPACE}*include{_SPACE}*([<"])([^>"\n]+)[>"]', re.S)
@@ -25,7 +25,7 @@ _RESERVED = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|
 
 def directive_name(text: str) -> str:
     "Return the keyword of a preprocessor directive: 'if', 'define', ..."
-    return _WORD.match(text)[1]
+    return _DIRECTIVE.match(text)[1]
 
 
 def read_include(text: str):  # a preprocessor directive
@@ -38,7 +38,7 @@ class Macros:
     "The definitions of macros at a line; if `assume_likely`, also of macros with probable values"
 
     def __init__(self, assume_likely=False):
-        self.assume_likely, self.has_own_headers = assume_likely, False
+        self.assume_likely, self.includes_local_headers = assume_likely, False
         initial = {**_KNOWN_MACROS, **_LIKELY_MACROS} if assume_likely else _KNOWN_MACROS
         # name -> (whether it is defined, its body), each None if unknown
         self.definitions = {k: (True, v) for k, v in initial.items()}
@@ -51,11 +51,11 @@ class Macros:
         elif match := _UNDEF.match(text):
             self.definitions[match[1]] = (False, '0') if live else (None, None)
         elif (header := read_include(text)) and header[0]:
-            self.has_own_headers = True  # which may define any name
+            self.includes_local_headers = True  # which may define any name
 
     def look_up(self, name: str):
         "Return (whether `name` is defined, its body)"
-        is_undefined = self.assume_likely and not self.has_own_headers and not _RESERVED.match(name)
+        is_undefined = self.assume_likely and not self.includes_local_headers and not _RESERVED.match(name)
         return self.definitions.get(name, (False, '0') if is_undefined else (None, None))
 
 
@@ -110,35 +110,35 @@ class _Condition:
         self.macros = macros
         self.depth = depth
 
-    def value(self):
-        "Evaluate all tokens as one condition; raises `ValueError` if some are left"
-        value = self.binary(0)
+    def parse(self):
+        "Parse and evaluate all tokens as one condition; raises `ValueError` if some are left"
+        value = self.parse_binary(0)
         if self.tokens:
             raise ValueError(self.tokens)
         return value
 
-    def binary(self, level):
+    def parse_binary(self, level):
         "Evaluate an expression with operators of this precedence `level` or higher"
-        a = self.unary()
+        a = self.parse_unary()
         while self.tokens and _BINARY.get(self.tokens[0], (-1,))[0] >= level:
             precedence, operation = _BINARY[self.tokens.pop(0)]
-            a = operation(a, self.binary(precedence + 1))
+            a = operation(a, self.parse_binary(precedence + 1))
         return a
 
-    def unary(self):
+    def parse_unary(self):
         "Evaluate an operand with the unary operators before it"
         token = self.tokens.pop(0)
         if token in _UNARY:
-            return _UNARY[token](self.unary())
+            return _UNARY[token](self.parse_unary())
         if token == '(':
-            return self.expect_closing(self.binary(0))
+            return self.expect_closing(self.parse_binary(0))
         if token == 'defined':
-            return self.read_defined()
+            return self.parse_defined()
         if token[0].isdigit():
             return int(token.rstrip('uUlL').replace("'", ''), 0)
         return evaluate(self.macros.look_up(token)[1], self.macros, self.depth + 1)
 
-    def read_defined(self):
+    def parse_defined(self):
         name = self.tokens.pop(0)
         if name != '(':
             return self.macros.look_up(name)[0]
@@ -159,48 +159,48 @@ def evaluate(
     if text is None or depth > 9:
         return None
     try:
-        return _Condition(_TOKEN.findall(_COMMENT.sub(' ', text)), macros, depth).value()
+        return _Condition(_TOKEN.findall(_COMMENT.sub(' ', text)), macros, depth).parse()
     except (ValueError, IndexError, ArithmeticError):
         return None
 
 
-class _Group:
-    """An open `#if`, in three-valued logic.
+class _Conditional:
+    """An open conditional (`#if` to `#endif`), in three-valued logic.
 
-    `enclosing`: whether the `#if` itself is compiled; `compiled_before`: whether the current branch or an earlier one
-    is compiled; `current`: whether the current branch is compiled if the `#if` is."""
+    `enclosing_live`: whether the code around the conditional is compiled; `branch_taken`: whether the current branch is
+    the selected one; `any_taken`: whether the current branch or an earlier one is."""
 
-    def __init__(self, enclosing, condition):
-        self.enclosing = enclosing
-        self.compiled_before = condition
-        self.current = condition
+    def __init__(self, enclosing_live, condition):
+        self.enclosing_live = enclosing_live
+        self.branch_taken = condition
+        self.any_taken = condition
 
     def next_branch(self, condition):
-        "Begin the next branch of the `#if`, which has this condition"
-        earlier = self.compiled_before
-        is_unknown = earlier is None or condition is None
-        self.current = False if earlier is True or condition is False else None if is_unknown else True
-        self.compiled_before = True if earlier is True or condition is True else None if is_unknown else False
+        "Begin the next branch of the conditional, which has this condition"
+        earlier_taken = self.any_taken
+        is_unknown = earlier_taken is None or condition is None
+        self.branch_taken = False if earlier_taken is True or condition is False else None if is_unknown else True
+        self.any_taken = True if earlier_taken is True or condition is True else None if is_unknown else False
 
 
-class Branches:
-    """The open `#if`s at a line of the source, and the macros that are known there; `assume_likely` as for `Macros`.
+class PreprocessorState:
+    """The open conditionals and the macro definitions at a line of the source; `assume_likely` as for `Macros`.
 
-    `current`: whether the innermost branch is the one that is compiled, if its `#if` is; `live`: whether this line is
-    compiled."""
+    `branch_taken`: whether the innermost open conditional selects its current branch; `live`: whether this line is
+    compiled, which also depends on the enclosing conditionals."""
 
     def __init__(self, assume_likely=False):
-        self.groups, self.macros = [], Macros(assume_likely)
-        self.current = self.live = True
+        self.conditionals, self.macros = [], Macros(assume_likely)
+        self.branch_taken = self.live = True
 
     def process(self, text: str, keyword: str):
         "Advance past the preprocessor directive `text`, whose `directive_name` is `keyword`"
         if keyword.startswith('if'):
-            self.groups.append(_Group(self.live, self.condition(text, keyword)))
-        elif keyword.startswith('el') and self.groups:
-            self.groups[-1].next_branch(self.condition(text, keyword))
-        elif keyword == 'endif' and self.groups:
-            self.groups.pop()
+            self.conditionals.append(_Conditional(self.live, self.condition(text, keyword)))
+        elif keyword.startswith('el') and self.conditionals:
+            self.conditionals[-1].next_branch(self.condition(text, keyword))
+        elif keyword == 'endif' and self.conditionals:
+            self.conditionals.pop()
         else:
             if self.live is not False:
                 self.macros.process(text, self.live)
@@ -208,13 +208,13 @@ class Branches:
         self._enter_innermost()
 
     def _enter_innermost(self):
-        "Set `current` and `live` for the innermost open `#if`"
-        if not self.groups:
-            self.current = self.live = True
+        "Set `branch_taken` and `live` for the innermost open conditional"
+        if not self.conditionals:
+            self.branch_taken = self.live = True
             return
-        enclosing, current = self.groups[-1].enclosing, self.groups[-1].current
-        self.current = current
-        self.live = current if enclosing is True or current is False else enclosing
+        enclosing_live, taken = self.conditionals[-1].enclosing_live, self.conditionals[-1].branch_taken
+        self.branch_taken = taken
+        self.live = taken if enclosing_live is True or taken is False else enclosing_live
 
     def condition(self, text, keyword):
         "Return the condition of a preprocessor directive; True for `else`"
@@ -223,22 +223,22 @@ class Branches:
         if keyword in _IFDEF_KEYWORDS:
             is_defined = self.macros.look_up(_defined_name(text))[0]
             return is_defined if is_defined is None or 'ndef' not in keyword else not is_defined
-        return _truth(evaluate(text[_WORD.match(text).end() :], self.macros))
+        return _truth(evaluate(text[_DIRECTIVE.match(text).end() :], self.macros))
 
 
 _IFDEF_KEYWORDS = {'ifdef', 'ifndef', 'elifdef', 'elifndef'}
 
 
-@lru_cache(4)  # because both kinds of `Branches` read the same line
+@lru_cache(4)  # because `live_lines` processes each line in two states
 def _defined_name(text):
     "Return the macro's name after `#ifdef`"
-    expression = text[_WORD.match(text).end() :]
+    expression = text[_DIRECTIVE.match(text).end() :]
     name = expression.strip()
     return name if name.isidentifier() else re.search(r'\w*$', _COMMENT.sub(' ', expression).rstrip())[0]
 
 
 def has_conditions(lines) -> bool:
-    "Return whether one of the preprocessor directives is an `#if`"
+    "Return whether any of the preprocessor directives is an `#if`, `#ifdef` or `#ifndef`"
     return any('if' in line.text and directive_name(line.text).startswith('if') for line in lines)
 
 
@@ -246,36 +246,37 @@ def live_lines(
     lines,  # a sequence of preprocessor directives
     assume_likely=False,  # whether to drop those that are probably not compiled, too
 ):
-    """Yield (the line, or None if it is dropped; whether the code after it may be compiled) per preprocessor directive.
+    """Yield a pair per preprocessor directive: its line, or None if it is dropped; and whether the code after it may be
+    compiled.
 
-    If it is unknown which branch of a conditional is compiled, its lines are kept, with `is_likely` set."""
+    If it is unknown which branch of a conditional is compiled, its directives are kept, with `is_likely` set."""
     lines = [*lines]
     if not has_conditions(lines):
         yield from ((line, True) for line in lines)
         return
-    likely_branches = Branches(assume_likely=True)
-    branches = likely_branches if assume_likely else Branches()
-    is_undecided = []  # per open `#if`: whether its compiled branch is unknown
-    is_live = branches.live
+    likely_state = PreprocessorState(assume_likely=True)
+    state = likely_state if assume_likely else PreprocessorState()
+    undecided = []  # per open `#if`: whether its compiled branch is unknown
+    is_live = state.live
     for line in lines:
         keyword, result = directive_name(line.text), None
-        branches.process(line.text, keyword)
+        state.process(line.text, keyword)
         if not assume_likely:
-            likely_branches.process(line.text, keyword)
-        enclosing, is_live = is_live, branches.live
+            likely_state.process(line.text, keyword)
+        enclosing_live, is_live = is_live, state.live
         if keyword.startswith('if'):
-            is_undecided.append(enclosing is not False and branches.current is None)
-            if is_undecided[-1]:
-                result = line._replace(is_likely=likely_branches.current)
-        elif keyword.startswith('el') and is_undecided:
+            undecided.append(enclosing_live is not False and state.branch_taken is None)
+            if undecided[-1]:
+                result = line._replace(is_likely=likely_state.branch_taken)
+        elif keyword.startswith('el') and undecided:
             becomes_if = (
-                not is_undecided[-1] and branches.current is None and branches.groups[-1].enclosing is not False
+                not undecided[-1] and state.branch_taken is None and state.conditionals[-1].enclosing_live is not False
             )
-            if becomes_if or is_undecided[-1]:
-                result = line._replace(text='#if' if becomes_if else line.text, is_likely=likely_branches.current)
-            is_undecided[-1] |= becomes_if
-        elif keyword == 'endif' and is_undecided:
-            result = line if is_undecided.pop() else None
+            if becomes_if or undecided[-1]:
+                result = line._replace(text='#if' if becomes_if else line.text, is_likely=likely_state.branch_taken)
+            undecided[-1] |= becomes_if
+        elif keyword == 'endif' and undecided:
+            result = line if undecided.pop() else None
         elif is_live is not False:
             result = line
         yield result, is_live is not False

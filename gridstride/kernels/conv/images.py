@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from . import implicit_gemm, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from .problems import why_cudnn_is_faster_for_planes
-from ..call_tables import differentiable_once, needs_autograd, repeated
+from ..call_tables import differentiable_once, needs_autograd, replayable
 from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
 from ..operators import operator
@@ -159,7 +159,7 @@ def _run_without_gradient(*args):
     return _conv2d(x, weight, bias, *sizes)
 
 
-_convolve = repeated(_run_without_gradient, _convolve_by_torch, make_torch_function=_torch_function)
+_convolve = replayable(_run_without_gradient, _convolve_by_torch, make_torch_function=_torch_function)
 
 
 def _differentiable_conv2d(*args):

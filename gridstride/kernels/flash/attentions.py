@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -447,7 +447,7 @@ def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     )
 
 
-_attend = repeated(_run_attention, _torch_attention, make_torch_function=_make_torch_attention)
+_attend = replayable(_run_attention, _torch_attention, make_torch_function=_make_torch_attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

@@ -222,8 +222,8 @@ def attention_pair(
     for name, tensor in dict(other_k=other_k, other_v=other_v).items():
         if aligned_rows(tensor) is not tensor:
             raise ValueError(
-                f'attention_pair: {name} may still be in flight, so it is not copied: its rows must begin at multiples '
-                'of 16 bytes'
+                f'attention_pair: the rows of {name} must be 16-byte aligned, because {name} may still be in '
+                'flight and therefore cannot be copied first'
             )
     q, k, v = map(aligned_rows, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)

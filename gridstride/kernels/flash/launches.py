@@ -30,7 +30,7 @@ def _cached_tile_counter(device, stream):
 
 def _tile_counter(x, stream):
     """Return a counter that is 0 between launches on a stream. A CUDA graph and a recorded call each get a new one,
-    because they may be repeated on any stream"""
+    because they may be replayed on any stream"""
     if not x.is_cuda or torch.cuda.is_current_stream_capturing() or active_recorder():
         return torch.zeros(1, dtype=torch.int32, device=x.device).view(torch.uint32)
     return _cached_tile_counter(x.device, stream)

@@ -109,7 +109,7 @@ def _rows_and_width(x):
 @operator(
     'bias_gelu(Tensor x, Tensor bias, bool tanh, float p, SymInt seed) -> Tensor',
     lambda x, bias, tanh, p, seed: torch.empty_like(x),
-    is_repeatable=lambda x, bias, tanh, p, seed: not p,  # each step has another seed
+    is_replayable=lambda x, bias, tanh, p, seed: not p,  # each step has another seed
 )
 def _bias_gelu(x, bias, tanh, p, seed):
     check_tensor('bias_gelu', x, DTYPE_BYTES)
@@ -127,7 +127,7 @@ def _bias_gelu(x, bias, tanh, p, seed):
 @operator(
     'bias_gelu_backward(Tensor x, Tensor bias, Tensor dy, bool tanh, float p, SymInt seed) -> (Tensor, Tensor)',
     lambda x, bias, dy, tanh, p, seed: (torch.empty_like(x), torch.empty_like(bias)),
-    is_repeatable=lambda x, bias, dy, tanh, p, seed: not p,
+    is_replayable=lambda x, bias, dy, tanh, p, seed: not p,
 )
 def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
     dy = dy.contiguous()

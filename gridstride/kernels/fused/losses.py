@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -229,7 +229,7 @@ def _sum_losses(loss, scale, problem):
     return out
 
 
-@repeated
+@replayable
 def _multiply_in_place(x, factor):
     "Multiply `x` by a factor in device memory, without a host synchronization"
     if x.numel():
@@ -245,7 +245,7 @@ def _already_used_error(op_name):
     )
 
 
-@repeated
+@replayable
 def _run_forward(
     x,
     target,
@@ -266,7 +266,7 @@ def _run_forward(
     return loss if reduction == 'none' else _sum_losses(loss, scale, problem), scale, *saved
 
 
-@repeated
+@replayable
 def _run_loss(x, target, ignore_index, reduction):
     "Compute the loss alone; all intermediate results share one workspace"
     return _run_forward(x, target, ignore_index, reduction, True, False)[0]

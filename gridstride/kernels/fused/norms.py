@@ -8,7 +8,7 @@ from .sources import DTYPE_BYTES, accumulator_type
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, repeated
+from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 
 
@@ -170,7 +170,7 @@ def _torch_normalize(x, weight, bias, residual, eps, centered):
     return y if residual is None else (y, x)
 
 
-_normalize = repeated(_run_without_gradient, _torch_normalize)
+_normalize = replayable(_run_without_gradient, _torch_normalize)
 
 
 def _torch_layer_norm(x):

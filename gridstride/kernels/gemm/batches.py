@@ -11,7 +11,7 @@ from . import plan, bf16x6
 from .calls import GemmProblem, choose_tile, estimate_cycles
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
-from ..call_tables import needs_autograd, repeated
+from ..call_tables import needs_autograd, replayable
 from ..common import make_context_current_once, dtype_name
 
 
@@ -80,7 +80,7 @@ def _is_long(a, b):
     return estimate_cycles(choose_tile(problem, sms), problem, sms) > _MAX_LAUNCH_BOUND_US * _CYCLES_PER_US
 
 
-_bmm_forward = repeated(
+_bmm_forward = replayable(
     _run_bmm, torch.bmm, use_torch_in_graphs=lambda a, b: a.dtype is not torch.float32, with_gradient=True
 )
 
@@ -126,7 +126,8 @@ def _group_bounds(group_ends, rows):
     bounds = [0, *group_ends.tolist()]
     if bounds != sorted(bounds) or bounds[-1] != rows:
         raise ValueError(
-            f'grouped_mm: ends must not decrease, and the last end must be the number of rows, {rows}; got {bounds[1:]}'
+            f'grouped_mm: ends must be non-decreasing, and the last one must be the number of rows, {rows}; '
+            f'got {bounds[1:]}'
         )
     return bounds
 

@@ -61,7 +61,7 @@ def _compiled_table():
     return table
 
 
-def _is_repeatable(a, b, kernel, stored_a, stored_b):
+def _is_replayable(a, b, kernel, stored_a, stored_b):
     "Return whether later calls can repeat the launches: no operand was copied, and no static buffer is used"
     if kernel is None:
         return a.is_cuda
@@ -71,9 +71,9 @@ def _is_repeatable(a, b, kernel, stored_a, stored_b):
 
 
 def _cache_launches(a, b, kernel, stored_a, stored_b, out):
-    "Add a GEMM to the table, as its launches or as torch's function, if it can be repeated without Python"
+    "Add a GEMM to the table, as its launches or as torch's function, if it can be replayed without Python"
     global _launch_table
-    table = _compiled_table() if _is_repeatable(a, b, kernel, stored_a, stored_b) else None
+    table = _compiled_table() if _is_replayable(a, b, kernel, stored_a, stored_b) else None
     if table is None:
         return
     if len(table) >= MAX_PLANS:

@@ -1,4 +1,4 @@
-"""Assemble the CUDA C of the decode kernels: PTX wrappers, types and constants, followed by the contents of `*.cuh`."""
+"""Assemble the CUDA C of the MLA decode kernels: PTX wrappers, types and constants, and the contents of `*.cuh`."""
 
 from functools import lru_cache
 
@@ -8,7 +8,9 @@ from ..source_assembly import C_TYPES, source_loader, assemble_source
 
 source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
-DIM, V_DIM, PAGE = 576, 512, 64  # elements of a key; elements of a value (the first ones of a key); keys per page
+# head dimension of keys: 512 latent elements and 64 rotary (RoPE) ones; head dimension of values, which are the latent
+# elements of the keys; page size, in keys
+DIM, V_DIM, PAGE = 576, 512, 64
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
 

@@ -31,22 +31,22 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _repeated(run, torch_fallback, use_torch_in_graphs):
-    "Wrap a function that runs an operator, so that later calls repeat its launches (`call_tables`); this imports torch"
-    from ..call_tables import repeated
+def _replayable(run, torch_fallback, use_torch_in_graphs):
+    "Wrap a function that runs an operator, so that later calls replay its launches (`call_tables`). This imports torch"
+    from ..call_tables import replayable
 
-    return repeated(run, torch_fallback, use_torch_in_graphs=use_torch_in_graphs)
+    return replayable(run, torch_fallback, use_torch_in_graphs=use_torch_in_graphs)
 
 
 def _call(op_name, run, x, *constants, torch_operator=None, torch_fallback=None, use_torch_in_graphs=None):
-    """Call a function that runs an operator: with a contiguous `x`, and from a table if there was a similar call. Under
-    autocast, `x` has the dtype of the result of `torch_operator`, if it is given."""
-    repeated_run = _repeated(run, torch_fallback, use_torch_in_graphs)
-    if (result := repeated_run.fast(x, *constants)) is not None:
+    """Replay the recorded launches of an operator if its table has an entry for such a call; else call `run` with a
+    contiguous `x`. Under autocast, `x` is converted to the dtype that autocast selects for `torch_operator`."""
+    replayable_run = _replayable(run, torch_fallback, use_torch_in_graphs)
+    if (result := replayable_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
     x = _under_autocast(torch_operator, x) if torch_operator else x
-    return repeated_run(to_contiguous(x), *constants)
+    return replayable_run(to_contiguous(x), *constants)
 
 
 def _under_autocast(torch_operator, x):
@@ -92,7 +92,7 @@ class LoadPlan(NamedTuple):
 _LARGE_BYTES = 2**27  # inputs of at least this size use `_LARGE_PLAN`
 _LARGE_PLAN = LoadPlan(2**16, 1024, 2)
 _SMALL_PLAN = LoadPlan(2**14, 256, 4)
-_LONG_ROW_BYTES, _LONG_ROW_PLAN = 2**16, LoadPlan(2**16, 1024, 4)  # one block per row up to four times as many bytes
+_LONG_ROW_BYTES, _LONG_ROW_PLAN = 2**16, LoadPlan(2**16, 1024, 4)  # rows of 64 to 256 KiB: one block per row
 _PARTIALS_PLAN = LoadPlan(2**17, 512, 16)  # one block per row reads the partial results, with more loads in flight
 _CLUSTER_PLAN = LoadPlan(2**16, 512, 4)  # the blocks of a row form a cluster
 _MAX_BLOCKS_PER_ROW = 2**16
@@ -170,15 +170,15 @@ def _add_partials_launch(dtype, rows, partials, device):
     return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
 
 
-_MIN_RAGGED_BYTES = 1024  # of a row; shorter rows are loaded element by element if they are not aligned
+_MIN_UNALIGNED_ROW_BYTES = 1024  # shorter rows are loaded element by element if they are not 16-byte aligned
 
 
-def _ragged_sum_launch(dtype, rows, width):
-    "Return the launch that sums rows that are not aligned, with vectorized loads; None if it is not suitable"
+def _unaligned_sum_launch(dtype, rows, width):
+    "Return the launch that sums rows that are not 16-byte aligned, with vectorized loads; None if it is unsuitable"
     element_bytes, (accumulator, _, out_dtype) = DTYPE_BYTES[dtype], _sum_types(dtype)
     vec_size = MAX_LOAD_BYTES // element_bytes
     partition = _partition(width, vec_size, element_bytes, _sum_plan_for(rows, width, element_bytes))
-    if partition.blocks > 1 or width * element_bytes < _MIN_RAGGED_BYTES:
+    if partition.blocks > 1 or width * element_bytes < _MIN_UNALIGNED_ROW_BYTES:
         return None
     result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     types = ('Elem', TYPES[dtype][0]), ('Sum', accumulator), ('Out', result_type)
@@ -191,8 +191,8 @@ def _ragged_sum_launch(dtype, rows, width):
 def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial sums per row; 0 for one launch)
     "Return the launches that sum rows of `width` elements on a `Device`, with `vec_size` elements per load"
     is_aligned = vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
-    if not is_aligned and (ragged_launch := _ragged_sum_launch(dtype, rows, width)):
-        return [ragged_launch], 0
+    if not is_aligned and (unaligned_launch := _unaligned_sum_launch(dtype, rows, width)):
+        return [unaligned_launch], 0
     c_type, (accumulator, _, out_dtype), element_bytes = TYPES[dtype][0], _sum_types(dtype), DTYPE_BYTES[dtype]
     partition = _partition(width, vec_size, element_bytes, _sum_plan_for(rows, width, element_bytes))
     if partition.blocks == 1:
@@ -214,8 +214,8 @@ def _sum(x, axis, make_launches):
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
     vec_size = tensor_vector_width(x, rows, width)
-    kernel_launches, row_partials = make_launches(dtype_name(x), rows, width, vec_size, this_device())
-    partials = torch.empty(rows * row_partials, dtype=getattr(torch, partial_dtype), device=x.device)
+    kernel_launches, partials_per_row = make_launches(dtype_name(x), rows, width, vec_size, this_device())
+    partials = torch.empty(rows * partials_per_row, dtype=getattr(torch, partial_dtype), device=x.device)
     launch(kernel_launches, x, partials=partials, out=out)
     return out
 
@@ -224,8 +224,8 @@ def sum(
     x,  # a tensor of float32, float16, bfloat16, int32, int16 or uint8; if it is not contiguous, it is copied first
     axis=None,  # -1: along the last axis; None: of all elements
 ):  # a tensor with the dtype of `x` for floats, accumulated in float32; int64 for integers, as in torch
-    """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The order of additions, and therefore the result, is the same
-    in each run, bit for bit. Under autocast on a GPU, the sum of 16-bit floats is float32, as in torch.
+    """Compute the sum, as `x.sum()` or `x.sum(-1)` does. The result is deterministic (bitwise reproducible), because
+    the order of the additions is fixed. Under autocast on a GPU, the sum of 16-bit floats is float32, as in torch.
 
         sum(x, axis=-1)
 
@@ -239,7 +239,7 @@ def _run_sum(x, axis):
 
 # On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
 # but slower than many short-lived blocks. Only lesson 13 uses this version.
-BULK = dict(THREADS=512, PACKS=4, STAGES=6)
+BULK = dict(THREADS=512, PACKS=4, STAGES=6)  # PACKS: 16-byte vectors per thread and stage
 
 
 @lru_cache(1024)
@@ -332,18 +332,18 @@ def _run_argmax(x, axis):
         raise ValueError(f'argmax: a row has {width:,} elements; expected at most 2^31 - 1')
     if not rows:
         return out
-    kernel_launches, row_partials = argmax_launches(
+    kernel_launches, partials_per_row = argmax_launches(
         dtype, rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     value_dtype = torch.float32 if dtype in FLOATS else torch.int32
-    values = torch.empty(rows * row_partials if row_partials > 1 else 0, dtype=value_dtype, device=x.device)
+    values = torch.empty(rows * partials_per_row if partials_per_row > 1 else 0, dtype=value_dtype, device=x.device)
     launch(kernel_launches, x, out=out, values=values, indices=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
 # Scan
 _MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
-SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
+SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)  # LINES: loads per thread
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
@@ -360,14 +360,14 @@ def _bulk_scan_launches(dtype, types, width, device):
     ], num_tiles
 
 
-_SHORT_ROW_WARPS = 8  # rows per block, at most
+_MAX_SHORT_ROW_WARPS = 8  # per block; each warp scans one row
 
 
-def _short_rows_scan_launch(types, rows, width, vec_size, max_lines, device):
-    "Return the launch that scans rows of at most `max_lines` loads per lane with a warp per row"
-    threads = 32 * pow2_clamp(rows // device.sms, 1, _SHORT_ROW_WARPS)
-    lines = next(lines for lines in (1, 2, 3, 4, max_lines) if width <= 32 * lines * vec_size)
-    constants = ('V', vec_size), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', 1)
+def _short_rows_scan_launch(types, rows, width, vec_size, max_vectors_per_lane, device):
+    "Return the launch that scans short rows, one warp per row; each lane loads at most `max_vectors_per_lane` vectors"
+    threads = 32 * pow2_clamp(rows // device.sms, 1, _MAX_SHORT_ROW_WARPS)
+    vectors_per_lane = next(n for n in (1, 2, 3, 4, max_vectors_per_lane) if width <= 32 * n * vec_size)
+    constants = ('V', vec_size), ('THREADS', threads), ('LINES', vectors_per_lane), ('MIN_BLOCKS', 1)
     src = kernel_source('scan_short_rows', types, constants)
     grid = (cdiv(rows, threads // 32),)
     return KernelLaunch(src, 'scan_short_rows', ('x', 'out'), (Long(rows), width), grid, (threads,))
@@ -404,8 +404,8 @@ def scan(
     axis=-1,  # along the last axis; None: along all elements, row-major
 ):  # a tensor like `x`
     """Compute an inclusive scan (running sums), as `x.cumsum(-1)` does. The result has the dtype of `x`: integers wrap
-    around. 16-bit floats are added in float32, and under autocast on a GPU the result is float32, as in torch. Sums of
-    floats may differ in the last bits from run to run.
+    around. 16-bit floats are added in float32, and under autocast on a GPU the result is float32, as in torch. For
+    floats the result is not deterministic: its last bits may differ from run to run.
 
         scan(x)
 
@@ -420,13 +420,13 @@ def _run_scan(x, axis):
     out = torch.empty_like(x)
     if not x.numel():
         return out
-    kernel_launches, row_tiles = scan_launches(
+    kernel_launches, tiles_per_row = scan_launches(
         dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
     )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
     # their tiles (the ticket). Kernels for rows with a single tile use neither.
-    has_status = row_tiles > 1 or kernel_launches[0].name == 'scan_bulk'
-    status = torch.zeros(rows * row_tiles + 1 if has_status else 0, dtype=torch.int64, device=x.device)
+    has_status = tiles_per_row > 1 or kernel_launches[0].name == 'scan_bulk'
+    status = torch.zeros(rows * tiles_per_row + 1 if has_status else 0, dtype=torch.int64, device=x.device)
     launch(kernel_launches, x, out=out, status=status[1:], ticket=status[:1])
     return out
 
@@ -485,12 +485,13 @@ def _run_histogram(x, bins, low, high):
 _INTEGER_DTYPES = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # bytes per element -> dtype of the copied words
 _INTEGER_C_TYPES = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
 TILE = 64
-_FEW_ROWS, _FEW_ROWS_THREADS = 32, 256  # most of a tile of 64 rows would be idle
+_FEW_ROWS, _FEW_ROWS_THREADS = 32, 256  # with so few rows, most threads of a 64x64 tile would be idle
 
 
 def _few_rows_launch(element_bytes, matrices, rows, columns):
     "Return the launch that transposes matrices of few rows"
-    elements_per_thread = 4 if matrices * rows * columns < 2**20 else 16  # few, so that each SM gets a block
+    is_small = matrices * rows * columns < 2**20
+    elements_per_thread = 4 if is_small else 16  # few for small inputs, so that each SM gets a block
     width = max(32, _FEW_ROWS_THREADS * elements_per_thread // rows // 32 * 32)
     constants = dict(HEIGHT=rows, WIDTH=width, THREADS=_FEW_ROWS_THREADS, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]

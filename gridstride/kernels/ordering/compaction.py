@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
 from .sources import dynamic_smem_bytes, kernel_source
-from ..call_tables import repeated
+from ..call_tables import replayable
 from ..common import MAX_LOAD_BYTES, import_torch, launch
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -149,7 +149,7 @@ def _compact(x, keep):
     return out.view(x.dtype), total
 
 
-_repeated_compact = repeated(_compact)
+_replayable_compact = replayable(_compact)
 
 
 def compact(
@@ -165,5 +165,5 @@ def compact(
 
     Raises TypeError and ValueError for arguments that are not supported."""
     reject_gradients('compact', x)
-    out, total = _repeated_compact(x, keep)
+    out, total = _replayable_compact(x, keep)
     return (out, total) if padded else out[: int(total)]

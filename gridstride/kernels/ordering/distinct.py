@@ -6,7 +6,7 @@ from .compaction import select
 from .keys import as_bits, check_keys, key_type
 from .sorts import sort
 from .sources import kernel_source
-from ..call_tables import repeated
+from ..call_tables import replayable
 from ..common import import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -39,7 +39,7 @@ def _unique_by_bitmap(x):
     return out.view(x.dtype), total
 
 
-_repeated_bitmap = repeated(_unique_by_bitmap)
+_replayable_bitmap = replayable(_unique_by_bitmap)
 
 
 def _unique_by_sort(x, with_positions):
@@ -48,7 +48,7 @@ def _unique_by_sort(x, with_positions):
     return (out.view(x.dtype), total, positions) if with_positions else (out.view(x.dtype), total)
 
 
-_repeated_sort = repeated(_unique_by_sort)
+_replayable_sort = replayable(_unique_by_sort)
 
 
 def unique(
@@ -69,10 +69,10 @@ def unique(
         return torch.unique(x, return_counts=bool(return_counts))
     x = x.flatten()
     if x.element_size() <= 2 and not return_counts and x.numel():
-        elements, total = _repeated_bitmap(x)
+        elements, total = _replayable_bitmap(x)
         if (num_unique := int(total)) >= 0:
             return elements[:num_unique]
-    elements, total, *positions = _repeated_sort(x, bool(return_counts))
+    elements, total, *positions = _replayable_sort(x, bool(return_counts))
     num_unique = int(total)
     if not return_counts:
         return elements[:num_unique]

@@ -39,7 +39,7 @@ def check_keys(op_name, x, name='x', dtypes=KEY_TYPES):
 
 
 def reject_gradients(op_name, *tensors):
-    "Raise `ValueError` if a tensor requires a gradient: a call that is repeated from a table checks nothing else"
+    "Raise `ValueError` if a tensor requires a gradient: a call that is replayed from a table checks nothing else"
     for x in tensors:
         if getattr(x, 'requires_grad', False):
             reject_gradient(op_name, x)

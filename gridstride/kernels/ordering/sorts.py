@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
-from ..call_tables import repeated
+from ..call_tables import replayable
 from ..common import Explanation, import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -218,7 +218,7 @@ def _sort(x, values, axis, descending):
     return keys if values is None else (keys, move_back(payload.view(values.dtype), x, axis))
 
 
-_repeated_sort = repeated(_sort)
+_replayable_sort = replayable(_sort)
 
 
 def sort(
@@ -234,7 +234,7 @@ def sort(
 
     Raises TypeError and ValueError for arguments that are not supported."""
     reject_gradients('sort', x, values)
-    return _repeated_sort(x, values, axis, descending)
+    return _replayable_sort(x, values, axis, descending)
 
 
 def _element_bytes(values):
@@ -252,7 +252,7 @@ def _argsort(x, axis, descending):
     return move_back(_run(problem, as_bits(move_last(x, axis)))[1], x, axis)
 
 
-_repeated_argsort = repeated(_argsort)
+_replayable_argsort = replayable(_argsort)
 
 
 def argsort(
@@ -266,7 +266,7 @@ def argsort(
 
     Raises TypeError and ValueError for arguments that are not supported."""
     reject_gradients('argsort', x)
-    return _repeated_argsort(x, axis, descending)
+    return _replayable_argsort(x, axis, descending)
 
 
 def explain_sort(

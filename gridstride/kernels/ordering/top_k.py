@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, kernel_source
-from ..call_tables import repeated
+from ..call_tables import replayable
 from ..common import Explanation, import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
@@ -103,7 +103,7 @@ def _topk_by_torch(x, k, axis, largest):
     return tuple(import_torch().topk(x, k, axis, bool(largest)))
 
 
-_repeated_topk = repeated(_topk, _topk_by_torch)
+_replayable_topk = replayable(_topk, _topk_by_torch)
 
 
 def topk(
@@ -119,7 +119,7 @@ def topk(
 
     Raises TypeError and ValueError for arguments that are not supported."""
     reject_gradients('topk', x)
-    return _repeated_topk(x, k, axis, largest)
+    return _replayable_topk(x, k, axis, largest)
 
 
 def _launch(bits, values, indices, key, k, width, largest):

@@ -15,7 +15,7 @@ from .calls import MAX_ROWS, pairs_bytes, zeros_array
 from .fragments import BITS, STEP
 from .packed import PackedMatrix, align_rows, as_words, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
-from ..call_tables import repeated
+from ..call_tables import replayable
 from ..ladder.stream_k import resident_clusters
 from ..ladder.launches import MappedLauncher, record_launch
 from ..ladder.rung import KernelLaunch, compile_kernel, this_device
@@ -295,7 +295,7 @@ def unpack_launches(
     return [KernelLaunch(src, 'unpack_matrix', arrays, (rows, columns), grid, (32 * _UNPACK_WARPS,), smem_bytes)]
 
 
-@repeated
+@replayable
 def _unpack(words, scales, zeros, matrix_scale, kind, group, rows, columns, dtype):
     packed = PackedMatrix(kind, group, (rows, columns), words, scales, zeros, matrix_scale)
     w = scales.new_empty(rows, columns, dtype=getattr(torch, dtype))

@@ -19,31 +19,31 @@ class NameSharing:
         for variable in occurrences:
             variables_by_name.setdefault(variable.name, []).append(variable)
         for name, group in sorted(variables_by_name.items()):
-            placed_variables = []  # (variable, path of the innermost block that contains all of its occurrences)
+            assigned_variables = []  # (variable, path of the innermost block that contains all of its occurrences)
             for variable in sorted(group, key=lambda variable: [n for _, n in occurrences[variable][0]]):
-                self.assign_slot(name, variable, placed_variables, occurrences)
-        self.name_memories(occurrences)
+                self.assign_slot(name, variable, assigned_variables, occurrences)
+        self.name_arrays(occurrences)
 
-    def assign_slot(self, name, variable, placed_variables, occurrences):
-        "Choose the C variable of `variable`: that of a variable in `placed_variables`, or a new one"
+    def assign_slot(self, name, variable, assigned_variables, occurrences):
+        "Choose the C variable of `variable`: that of a variable in `assigned_variables`, or a new one"
         if variable.slot is variable and variable.c_name in self.local_names:
-            placed_variables.append((variable, ()))
+            assigned_variables.append((variable, ()))
             return
         conflicting = (
-            placed_variable
-            for placed_variable, block_path in placed_variables
+            assigned_variable
+            for assigned_variable, block_path in assigned_variables
             if not block_path
-            or _conflict(occurrences[placed_variable.slot], occurrences[variable])
+            or _conflict(occurrences[assigned_variable.slot], occurrences[variable])
             or variable.maybe_uninitialized
-            or placed_variable.maybe_uninitialized
+            or assigned_variable.maybe_uninitialized
         )
         other = next(conflicting, None)
-        if other is not None and not variable.has_unique_name and self.can_share(other, variable):
+        if other is not None and not variable.has_unique_name and self.unify_types(other, variable):
             variable.slot, variable.c_name = other.slot, other.slot.c_name
             occurrences.setdefault(variable.slot, []).extend(occurrences[variable])
         else:
             free_names = (
-                {placed_variable.c_name for placed_variable, block_path in placed_variables if block_path}
+                {assigned_variable.c_name for assigned_variable, block_path in assigned_variables if block_path}
                 if other is None
                 else ()
             )
@@ -52,10 +52,10 @@ class NameSharing:
                 self.names.unused_name(name, self.local_names - free_names) if other is None else self.take_name(name)
             )
         self.local_names.add(variable.c_name)
-        placed_variables.append((variable, innermost_block(occurrences[variable])))
+        assigned_variables.append((variable, innermost_block(occurrences[variable])))
 
-    def name_memories(self, occurrences):
-        "Name each array that the kernel declares after its variable, or after its memory space"
+    def name_arrays(self, occurrences):
+        "Choose the C name of each array that the kernel declares: its variable's, or a default for its memory space"
         for memory in (s.memory for s in statements(self.function.body) if s.kind == 'alloc'):
             has_named_variable = memory.variable is not None and memory.variable.slot is not None
             memory.c_name = (
@@ -67,8 +67,8 @@ class NameSharing:
             if variable.memory is not None and variable.memory.variable is variable:
                 variable.memory.c_name = variable.c_name
 
-    def can_share(self, a, b):
-        "Return whether two Python variables can share a C variable; widen their C types if they differ"
+    def unify_types(self, a, b):
+        "Give two Python variables a common C type, so that they can share a C variable; return False if they cannot"
         if isinstance(a.type, Array) or isinstance(b.type, Array):
             return False
         if a.type != b.type and not (is_int(a.type) and is_int(b.type)) or a.result_of is not b.result_of:
@@ -125,15 +125,15 @@ class Declarations:
         "Return the C variables in the statement and its blocks"
         return self.slots(s).union(*(self.all_slots(stmt) for b in blocks(s) for stmt in b))
 
-    def choose_declarations(self, block, declared_slots, num_loops):
-        """Choose the declaration of each variable in a block; there are `num_loops` loops around it.
+    def choose_declarations(self, block, declared_slots, loop_depth):
+        """Choose the declaration of each variable in a block, which is nested in `loop_depth` loops.
 
-        An assignment that declares its variable has `declares`; `declarations_before[id(block), n]` lists the variables
-        that are declared before statement `n` of a block.
+        `declares` is set on an assignment that declares its variable; `declarations_before[id(block), n]` lists the
+        variables that are declared before statement `n` of a block.
         """
-        for n, variable in self.declarations_in(block, declared_slots, num_loops):
+        for n, variable in self.declarations_in(block, declared_slots, loop_depth):
             declared_slots = declared_slots | {variable}
-            if self.is_first_value(block[n], variable):
+            if self.is_initialization(block[n], variable):
                 block[n].declares = True
             else:
                 self.declarations_before.setdefault((id(block), n), []).append(variable)
@@ -141,12 +141,12 @@ class Declarations:
             loop_slots = [c.var.slot for c in self.loop_variables(stmt)]
             for inner_block in blocks(stmt):
                 self.choose_declarations(
-                    inner_block, declared_slots.union(loop_slots), num_loops + (stmt.kind in _LOOPS)
+                    inner_block, declared_slots.union(loop_slots), loop_depth + (stmt.kind in _LOOPS)
                 )
             for c in self.loop_variables(stmt):
                 c.declared_before = c.var.slot in declared_slots
 
-    def declarations_in(self, block, declared_slots, num_loops):
+    def declarations_in(self, block, declared_slots, loop_depth):
         "Yield (index of the first statement, variable) of each variable to declare in this block"
         slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
         for variable in sorted(set().union(*all_slots), key=lambda variable: variable.c_name):
@@ -157,18 +157,18 @@ class Declarations:
             is_inner = len(positions) == 1 and (
                 variable not in slots[positions[0]]
                 or first.kind in ('for', 'for_tuple')
-                and self.in_header(first, variable)
+                and self.is_only_loop_variable(first, variable)
             )
-            keeps_its_value = (  # from one iteration to the next
+            is_loop_carried = (
                 self.may_be_uninitialized(variable)
-                and num_loops == 0
+                and loop_depth == 0
                 and any(stmt.kind in _LOOPS for stmt in statements([first]))
             )
-            if not is_inner or keeps_its_value:
+            if not is_inner or is_loop_carried:
                 yield positions[0], variable
 
-    def is_first_value(self, stmt, v):
-        "Return whether the statement assigns to `v` a value that does not depend on `v`"
+    def is_initialization(self, stmt, v):
+        "Return whether the statement can initialize `v`: it assigns a value that does not depend on `v`"
         if stmt.kind not in ('assign', 'pointer') or stmt.var.slot is not v or stmt.aug_op:
             return False
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
@@ -191,8 +191,8 @@ class Declarations:
         "Return whether the C variable may be read before it is assigned"
         return any(variable.maybe_uninitialized for variable in self.function.variables if variable.slot is v)
 
-    def in_header(self, stmt, v):
-        "Return whether `v` occurs in the loop `stmt` only as the loop variable"
+    def is_only_loop_variable(self, stmt, v):
+        "Return whether the header of the loop `stmt` uses `v` only as the loop variable"
         return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
 
 
