@@ -388,7 +388,7 @@ def test_what_is_wrong_with_a_launch_is_said_as_before(driver, kernel):
     for args, what in (((x.double(), 4), 'must be float32'), ((x, 4.), 'must be an integer'),
                        ((x[::2], 4), 'not contiguous'), ((x, 2**31), 'cannot hold'), (([1.], 4), 'must be a tensor')):
         with pytest.raises(TypeError, match=what): kernel[2, 32](*args)
-    with pytest.raises(LaunchError, match='takes 2'): kernel[2, 32](x)
+    with pytest.raises(LaunchError, match='expected 2'): kernel[2, 32](x)
     assert len(driver.launches) == 1 and not kernel.long
 
 

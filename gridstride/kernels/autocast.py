@@ -8,7 +8,10 @@ import torch
 
 def is_autocast_enabled(x) -> bool:
     "Return whether autocast may change the dtype of an operator's result for `x`, a floating-point tensor"
-    return isinstance(x, torch.Tensor) and x.is_floating_point() and torch.is_autocast_enabled(x.device.type)
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        return False
+    device_type = x.device.type
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
 @lru_cache
