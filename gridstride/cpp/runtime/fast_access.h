@@ -97,7 +97,7 @@ inline bool Detector::may_conflict(
 }
 
 // Records an access to a compact line; expands the line and returns false if the access fits no run
-template <unsigned n, bool write> bool Detector::access_line(Line &line, uintptr_t offset, uint32_t location) {
+template <unsigned n, bool write> inline bool Detector::access_line(Line &line, uintptr_t offset, uint32_t location) {
     constexpr uint32_t log_words = log_words_of(n);
     const unsigned word = word_of(offset), item = word >> log_words;
     const uint32_t words = words_of<n>(word), since = ordered_until();
@@ -134,7 +134,7 @@ template <unsigned n, bool write> inline __attribute__((always_inline)) bool Det
 }
 
 // `offset`: from the base of the arena
-template <unsigned n, bool write> bool Detector::fast_global_access(uintptr_t offset, uint32_t location) {
+template <unsigned n, bool write> inline bool Detector::fast_global_access(uintptr_t offset, uint32_t location) {
     if (__builtin_expect(has_unordered_operations, 0) &&
         !is_clear_of_operations(reinterpret_cast<uintptr_t>(memory.base) + offset, n))
         return false;
@@ -171,7 +171,8 @@ template <unsigned n, bool write> inline __attribute__((always_inline)) bool Det
 }
 
 // Records reads of `count` elements of n bytes; returns false if one of them must be checked by `access`.
-template <unsigned n> bool Detector::record_strided_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
+template <unsigned n>
+inline bool Detector::record_strided_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
     const uintptr_t last = r.first + uintptr_t(r.stride) * (count - 1);
     const uintptr_t low = std::min(r.first, last), high = std::max(r.first, last);
     const auto is_within = [=](uintptr_t base, size_t size) { return low - base < size && high - base < size; };
@@ -186,7 +187,7 @@ template <unsigned n> bool Detector::record_strided_reads(const LoopReads::Read 
     return true;
 }
 
-template <unsigned n> bool Detector::record_global_read(uintptr_t offset, uint32_t location) {
+template <unsigned n> inline bool Detector::record_global_read(uintptr_t offset, uint32_t location) {
     Line &line = cells.line_at(offset);
     return (!line.has(Run::expanded_bit) && (continues_run<n, false>(line, offset, location) ||
                                                 access_line<n, false>(line, offset, location))) ||
@@ -194,7 +195,8 @@ template <unsigned n> bool Detector::record_global_read(uintptr_t offset, uint32
 }
 
 // `range_tags` remembers reads whose words had one tag, because the threads of a block read the same tiles.
-template <unsigned n> bool Detector::record_shared_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
+template <unsigned n>
+inline bool Detector::record_shared_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
     const uint32_t offset = uint32_t(r.first - shared_base);
     RangeTag &known = range_tags[offset / 4 * 0x9E3779B1u >> 24];
     const bool is_known = known.offset == offset && known.stride == r.stride && known.count == count;

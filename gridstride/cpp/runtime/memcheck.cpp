@@ -224,7 +224,8 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     if (element.name[0])
         report_finding(Code::misaligned, {{"access", access}, element.array(), element.index(), {"bytes", alignment}},
             record);
-    report_finding(Code::misaligned, {{"access", access}, {"space", "shared memory"}, {"bytes", alignment}}, record);
+    const char *space = a - own_stack < stack_bytes ? "local memory" : "shared memory";
+    report_finding(Code::misaligned, {{"access", access}, {"space", space}, {"bytes", alignment}}, record);
 }
 
 // Reports an operand that is misaligned for its instruction, whatever the pointer's type; a GPU would trap.

@@ -23,6 +23,14 @@ struct LoopReads {
     Read reads[max_reads];
     __attribute__((always_inline)) GRIDSTRIDE_READS_CHECKED explicit LoopReads(long long n)
         : count(n), fits(n >= min_count && n <= max_count), size(0) {}
+    // The implicit constructor, and the implicit assignment of a read, would be instrumented, so not inlined.
+    __attribute__((always_inline)) GRIDSTRIDE_READS_CHECKED LoopReads(const LoopReads &other)
+        : count(other.count), fits(other.fits), size(other.size) {
+        for (int i = 0; i < size; i++) {
+            reads[i].first = other.reads[i].first, reads[i].stride = other.reads[i].stride;
+            reads[i].bytes = other.reads[i].bytes, reads[i].is_array = other.reads[i].is_array;
+        }
+    }
     // Adds a read of an element of an array or a pointer of type A, of which these are the addresses at the first and
     // the second iteration.
     template <class A, class T>
