@@ -189,7 +189,7 @@ def test_guvectorize_loops_over_parts():
     assert pick(1, x, out) is out and out.tolist() == [2, 10, 18]
     on_device = pick(1, cuda.to_device(x))
     assert cuda.is_cuda_array(on_device) and on_device.copy_to_host().tolist() == [2, 10, 18]
-    with pytest.raises(ValueError, match='outer axes'):
+    with pytest.raises(ValueError, match='loop dimensions'):
         pick(np.arange(2), x)
 
     multiply = sim.guvectorize(
