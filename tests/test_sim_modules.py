@@ -126,7 +126,7 @@ def test_libdevice_computes():
 
 def test_modules_below_numba_cuda_are_the_simulators(emulated):
     from numba import cuda as shown
-    for name in submodules.NAMES_OF_MODULE:
+    for name in submodules.MODULE_NAMESPACES:
         module = importlib.import_module(f'numba.cuda.{name}')
         assert module.__spec__.name == f'numba.cuda.{name}' and sys.modules[module.__name__] is module
     from numba.cuda import libdevice as other, random as shown_random

@@ -180,7 +180,7 @@ def _numba_module(module):
     "Return Numba's counterpart of a module of the simulator; None if there is none"
     name = module.__name__.replace('gridstride.sim.', 'numba.cuda.')
     provided_names = (
-        import_module('gridstride.sim.submodules').NAMES_OF_MODULE if name.startswith('numba.cuda.') else ()
+        import_module('gridstride.sim.submodules').MODULE_NAMESPACES if name.startswith('numba.cuda.') else ()
     )
     return import_module(name) if name.removeprefix('numba.cuda.') in provided_names else None
 

@@ -59,7 +59,7 @@ def read_values(
     for pair in pairs:
         name, equals, text = pair.partition('=')
         if not equals:
-            raise ArgumentError(f'{pair!r} must be NAME=VALUE')
+            raise ArgumentError(f'{pair!r} must have the form NAME=VALUE')
         values[name] = parse_value(text)
     return values
 

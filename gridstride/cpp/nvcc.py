@@ -153,7 +153,7 @@ def _merged(sources, key):
     values = tuple(dict.fromkeys(value for source in sources for value in source[key]))
     names = [value.partition('=')[0] for value in values]
     if key == 'defines' and (wrong := next((name for name in names if names.count(name) > 1), None)):
-        raise ValueError(f'-D {wrong} has several values: compile all files of a program with the same macros')
+        raise ValueError(f'conflicting values of -D {wrong}: compile all files of a program with the same macros')
     return values
 
 

@@ -116,7 +116,7 @@ class Memcheck:
         if access == 'read' and len(index) < view.ndim:  # of a row or a slice: a later index selects its elements
             access = 'access'
         raise ctx.finding(
-            'memcheck', code, site, by_lane=lane, access=access, array=view.name, index=index, shape=shape
+            'memcheck', code, site, reported_lane=lane, access=access, array=view.name, index=index, shape=shape
         )
 
 
@@ -451,7 +451,7 @@ class Racecheck:
             fields['second'] = tuple(element_at(view.mem.views[name], offsets[i]).values())
         elif any(not stride and np.max(n) > 1 for stride, n in zip(view.strides, view.shape)):
             fields['expanded'] = True
-        raise ctx.finding('racecheck', code, site, by_lane=lanes[i], other=other, **fields)
+        raise ctx.finding('racecheck', code, site, reported_lane=lanes[i], other=other, **fields)
 
     def warn_same_value(self, ctx, view, offset, site):
         "Warn, once per source location, that several threads write the same value"

@@ -382,4 +382,4 @@ class ConcurrentOperations:
         "Raise the data race of the launch with the operation `op`"
         fields = dict(now=_verb(writes), before=_verb(has_written), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(view, offset)
-        raise ctx.finding('racecheck', 'unordered_operations', site, by_lane=lane, other=earlier_access, **fields)
+        raise ctx.finding('racecheck', 'unordered_operations', site, reported_lane=lane, other=earlier_access, **fields)

@@ -35,7 +35,7 @@ class LaunchContext:
         self.deadline = cpu_time() + settings.seconds
         self.detectors, self.memory_order = Detectors(), MemoryOrder(grid.size, self.now)
         self.detectors.racecheck.has_one_thread = grid.size * block.size == 1
-        self.runs_one_thread = grid.size * block.size == 1 and trace is None  # else each access is reported
+        self.runs_one_thread = grid.size * block.size == 1 and trace is None  # whether accesses need no detector
         self.records_accesses = self.detectors.uses_shadow or trace is not None  # whether every access must be reported
         self.concurrent_operations = None  # `ConcurrentOperations`: those that may run at the same time as this launch
         self.program = None  # the running function, a `Program`
@@ -44,15 +44,15 @@ class LaunchContext:
         self.last_poll = None  # (data, offsets, values) of the last atomic operation that changed nothing
         self.is_cooperative = False  # whether all blocks must be resident together
         self.blocks_at_grid_barrier = set()  # blocks that wait at a grid barrier, if blocks run one by one
-        self.deadlock = None  # (code, fields) of the finding, once all resident blocks are in a deadlock
+        self.deadlock = None  # (code, fields) of the finding, once all resident blocks are deadlocked
 
     @cached_property
     def random(self):
-        "The random generator for `order='shuffle'`; created on demand, because that takes longer than a small kernel"
+        "The random generator for `order='shuffle'`; created on demand: creating it takes longer than a small kernel"
         return np.random.default_rng(settings.seed)
 
     def shuffle(self, items):
-        "Shuffle a list or an array in place, and return it; `settings.swaps` may limit the exchanges"
+        "Shuffle a list or an array in place, and return it; `settings.swaps` is the maximum number of swaps"
         if settings.swaps < len(items) - 1:
             return shuffle(items, self.random.integers, settings.swaps)
         self.random.shuffle(items)
@@ -61,7 +61,7 @@ class LaunchContext:
     def begin_group(self, group):
         "Begin a group, with new shared memory and barriers"
         self.group = group
-        self.block_arrays = {}  # source location -> shared or local array
+        self.block_arrays = {}  # key, such as (program, site) -> shared or local array
         self._lane_order = None  # the order in which lanes run; None for ascending
         self.memory_order.begin_group(group, self.now)
         if settings.order == 'reverse':
@@ -155,7 +155,7 @@ class LaunchContext:
                 view.mem.shadow.write_time[offsets] = self.now
 
     def barrier(self, active, site):
-        "Execute `syncthreads`; raises a finding if a thread of a block that executes it does not arrive"
+        "Execute `syncthreads`; raises a finding if only some threads of a block arrive"
         self.detectors.racecheck.raise_deferred(self, active)
         self.now += 1
         if active is self.group.all_lanes:
@@ -201,12 +201,12 @@ class LaunchContext:
             **context_lines,
         )
 
-    def finding(self, kind, code, site, active=None, by_lane=None, other=None, **fields):
+    def finding(self, kind, code, site, active=None, reported_lane=None, other=None, **fields):
         """Make the exception for a finding at a site.
 
-        `by_lane` or else the first lane of `active` is the thread that it reports, `other` the `Location` of a second
-        access, and `fields` fill in the message."""
-        return exception_of(kind, code, 'python', fields, self.location(site, active, by_lane), other)
+        The finding reports the thread of `reported_lane`, or else that of the first lane of `active`. `other` is the
+        `Location` of a second access, such as the earlier one of a data race; `fields` fill in the message."""
+        return exception_of(kind, code, 'python', fields, self.location(site, active, reported_lane), other)
 
     def unsupported_error(self, site, active, problem, hint='', exception_type=NotSimulated):
         "Make the exception for an operation of a kernel that is not supported"

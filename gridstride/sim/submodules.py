@@ -1,7 +1,8 @@
 """The submodules of `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
 
 `numba_cuda_mlir.cuda`, the successor of `numba.cuda`, has the same ones.
-Modules that numba-cuda copied from Numba, such as `numba.cuda.core.errors`, are those of Numba if it is installed.
+A module that numba-cuda copied from Numba, such as `numba.cuda.core.errors`, is a proxy of Numba's own module, if Numba
+is installed.
 Modules of the kernel compiler and of the driver are not provided: importing one raises `ImportError`.
 """
 
@@ -16,9 +17,9 @@ from . import args, cuda, elementwise, host, inspection, libdevice, numba_testin
 from . import types as numba_types
 from ..diagnostics.errors import KernelError, LaunchError
 
-__all__ = ['NAMES_OF_MODULE', 'SubmoduleFinder', 'make_shim', 'mlir_modules']
+__all__ = ['MODULE_NAMESPACES', 'SubmoduleFinder', 'make_shim', 'mlir_modules']
 
-_DIALECTS = 'numba.cuda', 'numba_cuda_mlir.cuda'  # packages that the simulator replaces
+_REPLACED_PACKAGES = 'numba.cuda', 'numba_cuda_mlir.cuda'
 
 
 class CudaSupportError(ImportError):
@@ -74,7 +75,7 @@ _DRIVER |= dict(driver=_Driver())
 _ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
 _ARRAYS |= dict(to_device=host.to_device, is_contiguous=_is_contiguous, array_core=_array_core)
 _ARRAYS |= dict(auto_device=_auto_device, from_array_like=host.device_array_like)
-NAMES_OF_MODULE = {  # module name -> {name: value}
+MODULE_NAMESPACES = {  # submodule name -> {attribute: value}
     'api': {name: getattr(host, name) for name in host.__all__},
     'args': vars(args),
     'compiler': {name: getattr(inspection, name) for name in inspection.__all__ if name.startswith('compile')},
@@ -102,14 +103,14 @@ NAMES_OF_MODULE = {  # module name -> {name: value}
 # Numba's own simulator: programs import its classes to recognize its arrays and kernels
 _SIMULATOR = {
     'simulator': vars(cuda),
-    'simulator.api': NAMES_OF_MODULE['api'],
+    'simulator.api': MODULE_NAMESPACES['api'],
     'simulator.cudadrv': {},
     'simulator.cudadrv.devicearray': dict(_ARRAYS, FakeCUDAArray=host.DeviceArray),
     'simulator.cudadrv.devices': dict(_DEVICES, FakeCUDAContext=host.FakeCUDAContext),
     'simulator.kernel': dict(FakeCUDAKernel=cuda.Kernel),
-    'simulator.vector_types': NAMES_OF_MODULE['vector_types'],
+    'simulator.vector_types': MODULE_NAMESPACES['vector_types'],
 }
-NAMES_OF_MODULE |= _SIMULATOR
+MODULE_NAMESPACES |= _SIMULATOR
 _COMPILER_MODULES = '''
     bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
@@ -123,8 +124,8 @@ _PACKAGES = 'cudadrv', 'kernels', 'memory_management', 'simulator', 'simulator.c
 
 
 def _split_name(name):
-    "Split the name of a submodule into (package that the simulator replaces, name in it); (None, None) for others"
-    for package in _DIALECTS:
+    "Split a module name into (replaced package, submodule name relative to it); (None, None) for other modules"
+    for package in _REPLACED_PACKAGES:
         if name.startswith(f'{package}.') and getattr(sys.modules.get(package), 'simulated', False):
             return package, name.removeprefix(f'{package}.')
     return None, None
@@ -135,21 +136,21 @@ _MODULE_OF_NUMBA = {name: f'numba.core.{name}' for name in _SAME_NAME_IN_CORE}
 _MODULE_OF_NUMBA |= {name: f'numba.{name}' for name in ('core', 'cpython', 'extending', 'misc', 'np')}
 
 
-class _Alias(types.ModuleType):
-    "An alias of a module of Numba, under the name of its copy in numba-cuda"
+class _ModuleProxy(types.ModuleType):
+    "A proxy that forwards attribute access to a module of Numba, under the name of its copy in numba-cuda"
 
     def __getattr__(self, name):
         return getattr(self.__dict__['__original__'], name)
 
     def __setattr__(self, name, value):
-        if name.startswith('__') or isinstance(value, _Alias):  # the import system sets these
+        if name.startswith('__') or isinstance(value, _ModuleProxy):  # the import system sets these
             super().__setattr__(name, value)
         else:
             setattr(self.__original__, name, value)
 
 
 def _module_of_numba(name):
-    "Return the module of Numba that numba-cuda has as its submodule `name`; None if there is none"
+    "Return the module of Numba of which numba-cuda's submodule `name` is a copy; None if it is not a copy"
     package, dot, submodule = name.partition('.')
     if package not in _MODULE_OF_NUMBA:
         return None
@@ -163,41 +164,40 @@ class SubmoduleFinder:
     "Finds the submodules of the simulator's `numba.cuda` and `numba_cuda_mlir.cuda`, for `sys.meta_path`"
 
     def find_spec(self, name, path=None, target=None):
-        "Return the spec of a module that programs import; raises `ImportError` for one of the compiler or the driver"
+        "Return the spec of a module that programs import; raises `ImportError` for a compiler or driver module"
         package, module = _split_name(name)
         if package is None:
             return None
         if original := _module_of_numba(module):
             return ModuleSpec(name, self, is_package=hasattr(original, '__path__'))
         if module in _NOT_PROVIDED:
-            problem = (
-                f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
-            )
+            available = ', '.join(key for key in MODULE_NAMESPACES if '.' not in key)
             raise ImportError(
-                f'{problem}. Import one of {package}.{", ".join(key for key in NAMES_OF_MODULE if "." not in key)}',
+                f"{name} is part of numba-cuda's compiler or driver bindings, which the simulator does not provide. "
+                f'Import one of these submodules of {package}: {available}',
                 name=name,
             )
-        if module not in NAMES_OF_MODULE:  # numba-cuda's own finder would loop over the shim's empty `__path__`
+        if module not in MODULE_NAMESPACES:  # numba-cuda's own finder would loop over the shim's empty `__path__`
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
         return ModuleSpec(name, self, is_package=module in _PACKAGES)
 
     def create_module(self, spec):
-        "Make the module of a spec; None for those that Python creates"
+        "Create the proxy of a module of Numba; returns None for other modules, which the import system creates"
         if (original := _module_of_numba(_split_name(spec.name)[1])) is None:
             return None
-        module = _Alias(spec.name, original.__doc__)
+        module = _ModuleProxy(spec.name, original.__doc__)
         module.__original__ = original
         return module
 
     def exec_module(self, module):
-        "Add the names of a module to it"
-        if isinstance(module, _Alias):
+        "Populate a module with the attributes of its namespace"
+        if isinstance(module, _ModuleProxy):
             return
-        value_of_name = NAMES_OF_MODULE[_split_name(module.__name__)[1]]
+        namespace = MODULE_NAMESPACES[_split_name(module.__name__)[1]]
         vars(module).update(
             {
                 name: value
-                for name, value in value_of_name.items()
+                for name, value in namespace.items()
                 if not name.startswith('__') or name in ('__all__', '__getattr__')
             }
         )
@@ -229,8 +229,8 @@ def make_shim(name='numba.cuda'):
 
 
 def _attribute_of_shim(package, name):
-    "Import the submodule `name`, as numba-cuda-mlir does with `cuda.random`; other names are those of the simulator"
-    if name in NAMES_OF_MODULE and 'numba_cuda_mlir' in package:
+    "Import the submodule `name`, as numba-cuda-mlir does for `cuda.random`; else return the attribute of `sim.cuda`"
+    if name in MODULE_NAMESPACES and 'numba_cuda_mlir' in package:
         return import_module(f'{package}.{name}')
     return cuda.__getattr__(name)
 

@@ -59,7 +59,7 @@ class Synccheck:
                 'synccheck',
                 'diverged',
                 site,
-                by_lane=int(np.argmax((group.block_in_group == block) & active)),
+                reported_lane=int(np.argmax((group.block_in_group == block) & active)),
                 **fields,
             )
         if location not in self.warned_barriers:
@@ -93,16 +93,16 @@ class Synccheck:
         if not_in_own_mask.any():
             lane = int(np.argmax(not_in_own_mask))
             fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
-            raise ctx.finding('synccheck', 'thread_not_in_mask', site, by_lane=lane, **fields)
+            raise ctx.finding('synccheck', 'thread_not_in_mask', site, reported_lane=lane, **fields)
         lanes_by_warp = group.lanes_by_warp()
         alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
         arrived = alive & active[lanes_by_warp]
         absent = (_bits_of_masks(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
         if absent.any():
             warp, lane = (int(i) for i in np.argwhere(absent)[0])
-            by_lane = int(lanes_by_warp[warp][arrived[warp]][0])
+            reported_lane = int(lanes_by_warp[warp][arrived[warp]][0])
             raise ctx.finding(
-                'synccheck', 'lane_in_other_branch', site, by_lane=by_lane, operation=operation, lane=lane
+                'synccheck', 'lane_in_other_branch', site, reported_lane=reported_lane, operation=operation, lane=lane
             )
 
     def check_sources(self, ctx, active, source_lanes, source_index, site):
@@ -112,7 +112,7 @@ class Synccheck:
         missing = active & ((source_lanes < 0) | ~active[source_lanes])
         if self.enabled and missing.any():
             lane = int(np.argmax(missing))
-            raise ctx.finding('synccheck', 'source_lane', site, by_lane=lane, lane=int(source_index[lane]))
+            raise ctx.finding('synccheck', 'source_lane', site, reported_lane=lane, lane=int(source_index[lane]))
 
     def check_deadlock(self, ctx, site, active):
         "Raise the finding if all resident blocks are in a deadlock"

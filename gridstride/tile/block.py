@@ -363,7 +363,7 @@ def _apply_broadcast(operation, a, b):
     except ValueError:
         shapes = ' and '.join(str(list(block.shape)) for block in (a, b))
         raise compile_error(
-            f'blocks of shapes {shapes} cannot be broadcast',
+            f'blocks of shapes {shapes} cannot be broadcast to a common shape',
             'The sizes along each axis must be equal, or one of them must be 1; x[:, None] and x[None, :] add an axis.',
         ) from None
 
@@ -499,7 +499,7 @@ def broadcast(*values):
     except ValueError:
         shape_list = ', '.join(str(list(shape)) for shape in shapes)
         raise compile_error(
-            f'blocks of shapes {shape_list} cannot be broadcast',
+            f'blocks of shapes {shape_list} cannot be broadcast to a common shape',
             'The sizes along each axis must be equal, or one of them must be 1; x[:, None] and x[None, :] add an axis.',
         ) from None
 

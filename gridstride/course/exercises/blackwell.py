@@ -186,7 +186,7 @@ def _(fn, rng, x):
         if f.min() < 0 or f.max() > 1:
             raise AssertionError(f'p was called with {f[(f < 0) | (f > 1)].flat[0]:g}; it is valid from 0 to 1 only')
     if not p.arguments:
-        raise AssertionError('call p, the polynomial: it replaces the exponential')
+        raise AssertionError('p was never called: compute 2**fraction with p, the polynomial, not with an exponential')
     n = np.floor(np.maximum(x.astype(np.float64), -126))
     expected = _Polynomial()(np.maximum(x.astype(np.float64), -126) - n) * 2.0**n
     wrong = np.abs(result - expected) > 1e-5 * expected

@@ -74,7 +74,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
     ridge, max_intensity = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
     reason = (
         f'with any number of tokens the intensity stays below {max_intensity:.4g} FLOP/byte, '
-        f'and the ridge is at {ridge:.4g}'
+        f'and the ridge point is at {ridge:.4g}'
     )
     try:
         result = fn(k, n, size, gbs, tflops)
@@ -96,7 +96,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
             if not are_compute_bound[1]
             else 'is not the smallest one: one token fewer is enough'
         )
-        raise AssertionError(f'the ridge is at {ridge:.4g} FLOP/byte, and a product of {result} tokens {why}')
+        raise AssertionError(f'the ridge point is at {ridge:.4g} FLOP/byte, and a product of {result} tokens {why}')
 
 
 H100 = dict(us=4.5, gbs=3000, tflops=800)

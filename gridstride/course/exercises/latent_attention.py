@@ -261,7 +261,9 @@ def _(fn, rng, pages, sms, fixed):
     costs = [cost_of_pieces(assignment, fixed) for assignment in result]
     sm = int(np.argmax(costs))
     if costs[sm] > budget:
-        raise AssertionError(f'SM {sm} gets {result[sm]}, at a cost of {costs[sm]}; no SM needs more than {budget}')
+        raise AssertionError(
+            f'SM {sm} gets {result[sm]}, at a cost of {costs[sm]}; the optimal assignment costs at most {budget} per SM'
+        )
 
 
 def expected_merge(outs, lses):

@@ -303,7 +303,7 @@ def _(fn, rng, h, k, w, tw):
         raise AssertionError(f'__syncthreads() is the only barrier allowed here: remove {match[0]}')
     if unused := unread_shared_arrays(src):
         raise AssertionError(
-            f'{unused[0]} is in shared memory, but nothing is read from it: read the elements from there'
+            f'{unused[0]} is in shared memory, but is never read: load the operands of the inner loop from there'
         )
     if reads_operands_in_inner_loop(src):
         raise AssertionError('the inner loop loads from m or n in global memory: load from the tiles instead')

@@ -75,15 +75,15 @@ bool add_items(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
     return success;
 }
 
-// Launch(kernel, grid, block, shared, attributes, parameters, fallback): `fallback` is called if an argument is not
-// supported here, or if the launch fails. It must reference the kernel, to keep it alive.
+// Launch(kernel, grid, block, shared_bytes, attributes, parameters, fallback): `fallback` is called if an argument is
+// not supported here, or if the launch fails. It must reference the kernel, to keep it alive.
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
     auto &c = plan->config;
     PyObject *attributes, *parameters, *fallback;
     unsigned long long kernel;
     if (!PyArg_ParseTuple(args, "K(III)(III)IOOO", &kernel, c.grid, c.grid + 1, c.grid + 2, c.block, c.block + 1,
-                          c.block + 2, &c.shared, &attributes, &parameters, &fallback) ||
+                          c.block + 2, &c.shared_bytes, &attributes, &parameters, &fallback) ||
         !add_items(attributes, *plan, add_attribute) || !add_items(parameters, *plan, add_parameter))
         return nullptr;
     size_t size = plan->buffer.size(), count = plan->parameters.size();

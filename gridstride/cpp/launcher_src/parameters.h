@@ -12,7 +12,7 @@
 namespace {
 // The declarations for `cuLaunchKernelEx`, as in cuda.h
 struct Attribute { int id, pad; unsigned values[16]; };
-struct Config { unsigned grid[3], block[3], shared; void *stream; Attribute *attributes; unsigned count; };
+struct Config { unsigned grid[3], block[3], shared_bytes; void *stream; Attribute *attributes; unsigned count; };
 
 constexpr size_t kMaxParameterBytes = 4096, kMaxParameters = 128, kMaxAxes = 8;
 
@@ -102,13 +102,13 @@ bool write_scalar(char kind, char *destination, PyObject *x) {
         case 'i': return write_integer<int>(destination, x);
         case 'I': return write_integer<unsigned>(destination, x);
         case 'q': return write_integer<long long>(destination, x);
-        case 'Q': return write_integer<unsigned long long>(destination, x);  // larger than 2^63 - 1: fallback
+        case 'Q': return write_integer<unsigned long long>(destination, x);  // above 2^63 - 1: left to the fallback
     }
     return false;
 }
 
-// Writes an address, or stores it in a tensor map; returns the driver's result. In a thread without a context, tensor
-// maps are not changed.
+// Writes an address, or stores it in a tensor map; returns the driver's result. The driver cannot change a
+// tensor map, and returns an error, if the calling thread has no current CUDA context.
 int write_address(const Parameter &p, char *destination, void *address) {
     return p.kind == 'T' ? driver.replace_address(destination, address) : !write_value(destination, address);
 }
@@ -134,7 +134,7 @@ bool write_struct(const Parameter &p, char *destination, PyObject *x) {
 
 constexpr int kNotHandled = -1;
 
-// Returns 0, `kNotHandled` for an argument that is not handled here, or the driver's error.
+// Returns 0, the driver's error, or `kNotHandled` for an argument that is left to the fallback in Python.
 int write_argument(const Parameter &p, char *destination, PyObject *x) {
     if (p.kind == '*') return write_array(p, destination, x) ? 0 : kNotHandled;
     if (p.kind == 'V') return write_struct(p, destination, x) ? 0 : kNotHandled;

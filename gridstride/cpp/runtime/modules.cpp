@@ -1,5 +1,6 @@
 // Modules that the driver API loads. `gridstride nvcc -fatbin` (../nvcc.py) writes their images: a line with the
-// version of the interface, the sizes of a shared library and of its source, and the source's name; then both.
+// version of the interface, the sizes of a shared library and of its source, and the source's name, followed by the
+// contents of the library and of the source.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include "unload.h"
@@ -10,7 +11,7 @@ struct LoadedModule {
     const ModuleKernel *kernels;
     Image image;
 };
-// The folder of the program that runs, which is temporary; '' if host code was called in another way
+// The temporary folder of the program that runs; '' until `run_compiled` (../program.py) sets it
 static std::string module_folder;
 static bool write_file(const std::string &path, const char *bytes, size_t size, const char *mode) {
     FILE *file = fopen(path.c_str(), mode);
@@ -18,12 +19,12 @@ static bool write_file(const std::string &path, const char *bytes, size_t size, 
     const bool is_complete = fwrite(bytes, 1, size, file) == size;
     return !fclose(file) && is_complete;
 }
-// Writes the library, and its source, from which findings quote lines; returns the library's path, or '' after an
+// Writes the library and its source, because findings quote source lines. Returns the library's path, or '' after an
 // error.
 static std::string write_library(const char *library, size_t size, const char *source, size_t source_size,
     const std::string &source_name) {
-    static int number = 0;
-    const std::string path = module_folder + "/module" + std::to_string(++number) + ".so";
+    static int num_libraries = 0;
+    const std::string path = module_folder + "/module" + std::to_string(++num_libraries) + ".so";
     write_file(module_folder + "/" + source_name, source, source_size, "wx");      // keeps the program's own file
     return write_file(path, library, size, "w") ? path : "";
 }
@@ -31,19 +32,19 @@ LoadedModule *load_module(const void *image) {
     const char *text = static_cast<const char *>(image);
     unsigned interface;
     size_t size, source_size;
-    int name = 0;
+    int name_offset = 0;
     if (module_folder.empty() || !image || strncmp(text, "gridstride module ", 18) ||
-        sscanf(text, "gridstride module %u %zu %zu %n", &interface, &size, &source_size, &name) != 3 ||
+        sscanf(text, "gridstride module %u %zu %zu %n", &interface, &size, &source_size, &name_offset) != 3 ||
         interface != unsigned(GRIDSTRIDE_INTERFACE))
         return nullptr;
-    const char *const name_end = strchr(text + name, '\n'), *const library = name_end + 1;
-    const std::string path = write_library(library, size, library + size, source_size, {text + name, name_end});
+    const char *const name_end = strchr(text + name_offset, '\n'), *const library = name_end + 1;
+    const std::string path = write_library(library, size, library + size, source_size, {text + name_offset, name_end});
     void *const handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     void *const kernels = handle ? dlsym(handle, "gs_module_kernels") : nullptr;
     if (!kernels) return nullptr;
     return new LoadedModule{static_cast<const ModuleKernel *>(kernels), image_of(kernels)};
 }
-// Returns the name of a function from its mangled name, `k` for `_Z1kPf`; any other name as it is.
+// Demangles the name of a function and removes its parameters: `_Z1kPf` becomes `k`, and `k` is returned unchanged.
 static std::string demangled(const char *name) {
     int status;
     char *const signature = abi::__cxa_demangle(name, nullptr, nullptr, &status);
@@ -53,7 +54,7 @@ static std::string demangled(const char *name) {
 }
 const ModuleKernel *find_kernel(const LoadedModule *module, const char *name) {
     const ModuleKernel *kernel = module->kernels;
-    for (const std::string searched = demangled(name); kernel->name && searched != kernel->name;) kernel++;
+    for (const std::string demangled_name = demangled(name); kernel->name && demangled_name != kernel->name;) kernel++;
     return kernel->name ? kernel : nullptr;
 }
 void *find_variable(const LoadedModule *module, const char *name, size_t *bytes) {
@@ -61,4 +62,4 @@ void *find_variable(const LoadedModule *module, const char *name, size_t *bytes)
 }
 }
 
-extern "C" GRIDSTRIDE_API void gridstride_write_modules_to(const char *folder) { gridstride::module_folder = folder; }
+extern "C" GRIDSTRIDE_API void gridstride_set_module_folder(const char *folder) { gridstride::module_folder = folder; }

@@ -1,9 +1,9 @@
 // FlashAttention forward for a Hopper GPU: out = softmax(q @ k^T * scale) @ v, one tile of rows at a time.
 // Warp-specialized: one producer thread issues TMA loads of keys and values into a multistage pipeline; each consumer
 // warpgroup has 64 rows of q, and keeps their scores S, probabilities P and accumulators O in registers.
-constexpr int PARTS = HD/64;                                     // boxes of 64 columns (128 bytes)
-constexpr int Q_BYTES = 64*HD*2, K_BYTES = BN*HD*2;              // a warpgroup's rows; keys or values of a step
-constexpr int WARPGROUP_BARRIER = 1;                      // named barrier of warpgroup 0, followed by one per warpgroup
+constexpr int PARTS = HD/64;                                     // TMA boxes of 64 columns (128 bytes)
+constexpr int Q_BYTES = 64*HD*2, K_BYTES = BN*HD*2;              // per warpgroup; per tile of K or V
+constexpr int WARPGROUP_BARRIER = 1;                      // ID of warpgroup 0's named barrier; one per warpgroup
 
 struct Shared { u32 q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty; };
 
@@ -24,7 +24,8 @@ __device__ void init_barriers(const Shared &s) {
     fence_mbarrier_init();
 }
 
-// The producer issues loads in the order in which consumers use them
+// The producer issues loads in the order in which consumers use them. `load_keys` loads a tile of keys or of values,
+// `load_rows` a tile of queries, 64 rows per warpgroup.
 __device__ void load_keys(u32 to, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
                           PipelineState &pipe) {
     barrier_wait(empty + 8*pipe.stage, pipe.phase - 1);
@@ -63,7 +64,7 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
     }
 }
 
-// Issue a consumer's asynchronous products: S = Q @ K^T and O += P @ V
+// A consumer issues the asynchronous wgmmas of its two GEMMs: S = Q @ K^T and O += P @ V
 __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     fence_accumulators(s);
     wgmma_fence();
@@ -87,7 +88,8 @@ struct Work { const Sizes &dims; const int *lens; Out out; float factor; };
 
 // Software pipelining: S of the next step is issued before P @ V of this one, and both run while the warpgroup
 // computes exponentials. Ping-pong: warpgroups take turns at WARPGROUP_BARRIER, so that the exponentials of one overlap
-// with the products of another.
+// with the GEMMs of another. `ks` and `vs` are the lower halves of the matrix descriptors of stage 0; `key` and `value`
+// are the pipeline states of K and V.
 __device__ void consume(const Shared &m, const Work &work, volatile int *buffer_tile) {
     const Sizes &dims = work.dims;
     int wg = uniform(threadIdx.x/128), tiles = count_tiles(dims), iteration = 0;

@@ -20,16 +20,17 @@ template<int N> __device__ void fence_accumulators(float (&d)[N]) {
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
-// Keeps ptxas from moving the computation of `sum` after the wait for products, with a store under a condition
+// Keeps ptxas from moving the computation of `sum` after the wait for the wgmmas, with a store under a condition
 // that never holds: `sum` is never negative
 __device__ void keep_before(float sum, u32 anywhere) {
     if (sum < 0) asm volatile("st.shared.f32 [%0], %1;" :: "r"(anywhere), "f"(sum) : "memory");
 }
 
 // wgmma reads descriptors from uniform registers. If the compiler knows that the base of a descriptor is the same in
-// all lanes, the descriptor takes one addition, otherwise 13 instructions; a product of 64 columns takes only 32
+// all lanes, the descriptor takes one addition, otherwise 13 instructions; a wgmma with 64 columns takes only 32
 // cycles.
 __device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+// Returns the lower 32 bits of a matrix descriptor, which have the address; `advance` adds the constant upper half.
 __device__ u32 half_descriptor(u32 tile, u32 leading_bytes) {
     return uniform((tile & 0x3ffff) >> 4 | leading_bytes >> 4 << 16);
 }

@@ -39,7 +39,7 @@ def to_csr(
     if dtype_name(w) not in DTYPES or w.dim() != 2:
         raise TypeError(
             f'to_csr: w is a {w.dim()}-dimensional {dtype_name(w)} tensor; '
-            f'expected a matrix of one of {", ".join(DTYPES)}'
+            f'expected a matrix of {", ".join(DTYPES[:-1])} or {DTYPES[-1]}'
         )
     is_nonzero = w != 0
     row_offsets = torch.nn.functional.pad(is_nonzero.sum(1).cumsum(0), (1, 0)).int()

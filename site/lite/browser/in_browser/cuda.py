@@ -94,7 +94,7 @@ class _Runtime:
     def gridstride_limit_swaps(self, swaps):
         self.swaps = swaps
 
-    def gridstride_write_modules_to(self, folder):
+    def gridstride_set_module_folder(self, folder):
         "Do nothing: programs load no modules here"
 
     def gridstride_finding(self):

@@ -7,4 +7,4 @@ const ModuleKernel *find_kernel(const LoadedModule *, const char *) { return nul
 void *find_variable(const LoadedModule *, const char *, size_t *) { return nullptr; }
 }
 
-extern "C" GRIDSTRIDE_API void gridstride_write_modules_to(const char *) {}
+extern "C" GRIDSTRIDE_API void gridstride_set_module_folder(const char *) {}
