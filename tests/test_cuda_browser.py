@@ -1,6 +1,6 @@
 """CUDA C in the browser: the compiler as WebAssembly, the emulator's runtime, the playground. Skips where the
 compiler was never fetched: `python site/lite/build.py` does that, and compiles the runtime."""
-import base64, importlib, itertools, json, re, sys, zlib
+import base64, importlib, itertools, json, re, sys, time, zlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from browsers import chromium, needs_chromium
 from exhaustive import mark_exhaustive
 from gridstride.checker.pages import examples
 from test_lite import LITE, SETTINGS, build, lite, load, load_package, served  # noqa: F401  (`lite` is a fixture)
-from test_site_browsers import AXE, VIOLATIONS
+from test_site_browsers import AXE, VIOLATIONS, firefox
 
 browser_page, findings_pages = (load(f'{name}_of_tests', build.HERE.parent/f'{name}.py')
                                 for name in ('browser_page', 'findings_pages'))
@@ -163,6 +163,28 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         assert page.text_content('#result').strip() == '42'
         assert run_page_of(page, server.url, 'crash', 'host_memory') == 'crash host_memory'
         assert not [text for text in warned if 'precompiled' in text], 'each compilation is seconds longer'
+
+
+IS_RUNNING = "() => document.querySelector('#run').disabled"
+
+
+def wait_for_button(tab, seconds=300):
+    end = time.monotonic() + seconds
+    while tab.js(IS_RUNNING):
+        assert time.monotonic() < end, 'the playground does not answer'
+        time.sleep(.1)
+
+
+@pytest.mark.browser
+@pytest.mark.exhaustive
+def test_the_playground_in_firefox(lite, tmp_path):  # noqa: F811
+    if not compiler.is_ready(): pytest.skip(NOT_FETCHED)
+    with served(lite) as server, firefox(tmp_path) as tab:
+        tab.go(f'{server.url}/playground/index.html#example=race')
+        wait_for_button(tab)
+        tab.js("() => document.querySelector('#run').click()")
+        wait_for_button(tab)
+        assert tab.js("() => document.querySelector('#result').dataset.code") == 'racecheck race'
 
 
 def answer_with(script):
