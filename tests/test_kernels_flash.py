@@ -416,7 +416,7 @@ def test_output_buffers_that_do_not_fit():
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
         'num_parts is 0': lambda: pair(q, k, v, k, v, 0, one, one, num_parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
-        'other_v .*16 bytes':
+        'other_v .*16-byte aligned':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
         'arrival_counter is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
