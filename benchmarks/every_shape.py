@@ -31,10 +31,10 @@ HERE = Path(__file__).parent
 ROUNDS, ROW_ROUNDS, CALLS, ROW_SECONDS = 15, 15, 12, .002      # calls back to back: at most, and their time
 GRAPH_CALLS, GRAPH_US, GRAPH_ROUNDS = 8, 500, 5                 # calls in a graph: at most, and their time
 TITLES = {
-    'matmul': '`matmul`, float32 and 16-bit', 'attention': '`attention`, with and without gradients', 'bmm': '`bmm`',
+    'matmul': '`matmul`, float32 and 16-bit', 'attention': '`attention`', 'bmm': '`bmm`',
     'norms': '`layer_norm`, `rms_norm`', 'softmax, gelu': '`softmax`, `log_softmax`, `gelu`',
-    'memory': '`sum`, `argmax`, `scan`, `transpose`', 'ordering': '`sort`, `argsort`, `topk`, `unique`, `compact`',
-    'conv': '`conv2d`, `conv1d`', 'cross_entropy': '`cross_entropy`, forward and backward',
+    'memory': '`sum`, `argmax`, `scan`, `transpose`', 'ordering': '`sort`, `topk`, `unique`, `compact`',
+    'conv': '`conv2d`, `conv1d`', 'cross_entropy': '`cross_entropy` with gradients',
     '2:4': '2:4 sparse layers, against dense ones', 'quantized': 'quantized layers, against bfloat16'}
 COLUMNS = {'flushed': 'flushed', 'row': 'back to back', 'graph': 'in a graph'}     # column -> title
 FLUSH_BYTES, COMPARED_ELEMENTS = 2**28, 2**22
