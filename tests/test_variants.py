@@ -77,7 +77,7 @@ def test_a_text_like_none_has_no_nearest_line(): assert 'nor a' in said(changed,
 
 
 def test_a_text_that_is_there_twice_names_its_lines():
-    assert (names(said(changed, SRC, 'x[i] = 2*x[i];', ''), "twice_k has 'x[i] = 2*x[i];' 2 times", '4, 5:'))
+    assert (names(said(changed, SRC, 'x[i] = 2*x[i];', ''), "'x[i] = 2*x[i];' 2 times", '4, 5:'))
     assert names(said(changed, 'aaa', 'a', 'b'), '3 times', 'line 1:')
 
 
