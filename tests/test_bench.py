@@ -1,5 +1,5 @@
 "Timing on mock clocks: what is measured, for how long, what is reported, and what is refused."
-import json, re, subprocess, sys
+import json, re, subprocess, sys, time
 from base64 import b64decode
 from functools import partial
 from io import BytesIO
@@ -37,6 +37,20 @@ class Fake(clocks.Clock):
             self.i, self.t = self.i+1, self.t+res[-1]
         self.batches.append(n)
         return res
+
+
+
+def test_a_coarse_clock_times_several_calls(monkeypatch):
+    "As in a browser, whose clock advances by a millisecond"
+    exact = time.perf_counter
+    monkeypatch.setattr(clocks.time, 'perf_counter', lambda: exact() // 1e-3 * 1e-3)
+    clocks._tick.cache_clear()
+    calls = []
+    seconds = clocks.Clock().times(lambda: calls.append(1), 3)
+    clocks._tick.cache_clear()
+    assert len(calls) > 300 and all(0 < s < 1e-4 for s in seconds)
+    monkeypatch.undo()
+    assert clocks._tick() < clocks._COARSE_TICK and len(clocks.Clock().times(lambda: calls.clear(), 3)) == 3
 
 
 def timed(draw, **kw): return bench(lambda: None, check=lambda: None, clock=Fake(draw), **kw)

@@ -11,6 +11,23 @@ from .reading import reads
 from ..utils import backend
 
 
+@lru_cache
+def _tick():
+    "Return the seconds by which the wall clock advances: below a microsecond, but up to a millisecond in a browser"
+    return min(_time_to_next_tick() for _ in range(5))
+
+
+def _time_to_next_tick():
+    start = now = time.perf_counter()
+    while now == start:
+        now = time.perf_counter()
+    return now - start
+
+
+_COARSE_TICK = 1e-5  # seconds; with a coarser clock, calls are repeated until it has advanced by `_MIN_TICKS`
+_MIN_TICKS = 20
+
+
 # A clock has two methods: `times(fn, n)` returns the seconds of each of `n` calls, and `now()` the current time, from
 # which the elapsed time of a measurement is computed. Tests use their own clocks.
 class Clock:
@@ -29,13 +46,18 @@ class Clock:
         return time.perf_counter()
 
     def times(self, fn, n) -> list:  # of seconds
-        "Time each of `n` calls"
-        seconds = []
-        for _ in range(n):
-            start = time.perf_counter()
+        "Time each of `n` calls; with a coarse clock, each time is the mean of several calls"
+        min_seconds = _MIN_TICKS * _tick() if _tick() > _COARSE_TICK else 0
+        return [self._mean_time(fn, min_seconds) for _ in range(n)]
+
+    def _mean_time(self, fn, min_seconds):
+        "Return the seconds per call, of as many calls as take `min_seconds`"
+        calls, elapsed, start = 0, -1, time.perf_counter()
+        while elapsed < min_seconds:
             fn()
-            seconds.append(time.perf_counter() - start)
-        return seconds
+            calls += 1
+            elapsed = time.perf_counter() - start
+        return elapsed / calls
 
 
 # A GPU lowers its clock when it is too hot or draws too much power; then kernels are slower. NVML, the library that
