@@ -139,7 +139,7 @@ class _Conv2d(torch.autograd.Function):
 
 
 def _torch_function(x, *_):
-    "Return the function of torch that computes a convolution; only a copy of other strides gives our result's layout"
+    "Return a function that convolves with torch; unless x is contiguous or channels last, it copies x first"
     return torch.conv2d if x.is_contiguous() or is_channels_last(x) else _convolve_copy
 
 
