@@ -22,7 +22,7 @@ __all__ = ['FileResult', 'check_file', 'exit_status', 'main']
 
 _CUDA_SUFFIXES = '.cu', '.cpp', '.cc', '.cxx'
 SUFFIXES = *_CUDA_SUFFIXES, '.py', '.ipynb'
-_HAS_CUDA = re.compile(rb'__global__|cpp_extension|cuda_kernel|load_cuda')
+_NAMES_OF_CUDA = re.compile(rb'__global__|cpp_extension|cuda_kernel|load_cuda')
 _DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
 reads and divergent barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
 CUDA C or a PyTorch extension. No GPU is used."""
@@ -235,11 +235,22 @@ def _require_files(parser, options):
         parser.error(f'--allow {e}')
 
 
+def uses_cuda_c(
+    suffix,  # of the file, such as '.cu'
+    source,  # bytes
+) -> bool:
+    """Return whether a program needs the emulator of CUDA C.
+
+    >>> uses_cuda_c('.py', b'load_inline(cuda_sources="__global__ ...")')
+    True"""
+    return suffix in _CUDA_SUFFIXES or bool(_NAMES_OF_CUDA.search(source))
+
+
 def _prepare_emulator(files):
     """Compile the emulator's runtime before the first program with CUDA C.
 
     A worker would also do it, but its messages are not shown, and the compilation takes a minute."""
-    if any(Path(file).suffix in _CUDA_SUFFIXES or _HAS_CUDA.search(Path(file).read_bytes()) for file in files):
+    if any(uses_cuda_c(path.suffix, path.read_bytes()) for path in map(Path, files)):
         from ..cpp.toolchain.runtime_library import prepare_runtime
 
         prepare_runtime()

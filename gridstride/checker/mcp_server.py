@@ -17,6 +17,7 @@ import gridstride
 
 from ..utils import cache_dir
 from . import official_mcp
+from .check import uses_cuda_c
 from .sandbox import SECONDS, prepare_cache, run_confined, run_in_folder
 
 __all__ = ['ProtocolError', 'TOOLS', 'answer', 'main']
@@ -164,8 +165,7 @@ def _call(name, arguments, seconds=SECONDS, report=lambda seconds, message: None
 
 
 def _has_cuda(source, language, **options):
-    "Return whether a source contains CUDA C, in a Python program, too"
-    return language == 'cuda' or '__global__' in source
+    return uses_cuda_c('.cu' if language == 'cuda' else '.py', source.encode())
 
 
 _preparation_lock = threading.Lock()
