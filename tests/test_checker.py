@@ -23,7 +23,7 @@ from gridstride.cpp.toolchain import runtime_library
 from gridstride.diagnostics.messages import MESSAGES
 from gridstride.sim import cuda
 from gridstride.sim.thread_dependence import index_depends_on_thread
-from found import finding, names
+from found import finding, names, warning
 from warm import run_python
 
 # Programs, each with the line of its mistake
@@ -369,8 +369,29 @@ def rotated(x, out):
     out[i] = x[before]
 
 
-def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
-    "One that differs between threads, or lies before the array, is a finding in any case"
+@cuda.jit
+def neighbours(x, out):
+    i = cuda.grid(1)
+    x[0, i - 2] += 1
+    cuda.atomic.add(x, (1, i - 1), 10)
+    s = cuda.shared.array(4, np.float32)
+    s[i - 1] = i
+    cuda.syncthreads()
+    out[i] = s[i - 4]
+
+
+@cuda.jit
+def unsigned(x, out):
+    i = np.uint64(cuda.threadIdx.x)
+    out[i] = x[i - np.uint64(1)]
+
+
+NO_WARNING = pytest.mark.filterwarnings('error::gridstride.diagnostics.errors.NegativeIndex')
+
+
+@NO_WARNING
+def test_a_negative_index_counts_from_the_end_in_programs_of_numba():
+    "Where it depends on the thread, with a warning; an index that lies before the array is an error"
     out = zeros(2)
     with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 2): last[1, 1](zeros(4), out, -1)
     with as_gpu.python_kernels():
@@ -380,8 +401,20 @@ def test_a_constant_negative_index_counts_from_the_end_in_programs_of_numba():
         with finding('memcheck before', line=last.py_func.__code__.co_firstlineno + 3): last[1, 1](x, out, -5)
         line = rotated.py_func.__code__.co_firstlineno + 5
         for threads in 2, 1:  # one thread has one index, which depends on the thread nevertheless
-            with finding('memcheck before', line=line): rotated[1, threads](x, out)
-        assert list(out) == [3, 2]
+            with warning('counted_from_end', line=line, index=(-1,), thread=(0, 0, 0), accessed='x[3]'):
+                rotated[1, threads](x, out)
+        assert list(out) == [3, 0]
+        with finding('memcheck outside', line=line, index=(4,)): rotated[1, 6](x, zeros(6))
+
+
+@NO_WARNING
+def test_writes_and_atomics_count_from_the_end_and_unsigned_indices_do_not():
+    with as_gpu.python_kernels():
+        x, out = np.zeros((2, 4), np.float32), zeros(4)
+        with warning('counted_from_end', index=(0, -2), accessed='x[0, 2]') as caught: neighbours[1, 4](x, out)
+        assert len(caught) == 4 and x.tolist() == [[1] * 4, [10] * 4] and list(out) == [1, 2, 3, 0]
+        with finding('memcheck outside', index=(2**64 - 1,)): unsigned[1, 4](zeros(4), out)
+        with sim.options(checks='no memcheck'): rotated[1, 4](zeros(4), out)
 
 
 INDICES = [  # of x in a function with the parameter k; whether they depend on the thread

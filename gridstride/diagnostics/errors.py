@@ -76,6 +76,7 @@ __all__ = [
     'SameValueRace',
     'EarlyReturn',
     'UnassignedVariable',
+    'NegativeIndex',
     'OutOfMemory',
     'UndefinedBehaviour',
     'MissingBarrier',
@@ -315,6 +316,10 @@ class UnassignedVariable(RuntimeWarning):
     "Threads read a variable, or use the value of a call, that only other threads have set"
 
 
+class NegativeIndex(RuntimeWarning):
+    "An index that depends on the thread is negative and counts from the end of the array, as Numba defines"
+
+
 class OutOfMemory(RuntimeWarning):
     "An allocation failed: the emulated device is out of memory"
 
@@ -380,6 +385,7 @@ WARNINGS = {
     'returned': ('synccheck', EarlyReturn),
     'unassigned': ('initcheck', UnassignedVariable),
     'no_value': ('initcheck', UnassignedVariable),
+    'counted_from_end': ('memcheck', NegativeIndex),
     'undefined_lane': ('synccheck', UndefinedLanes),
     'undefined_result': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),

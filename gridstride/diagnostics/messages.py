@@ -85,6 +85,12 @@ MESSAGES = {
             cuda='A negative index addresses memory before the array: guard the lower bound too, as in `if (i >= 0)`.',
         ),
     ),
+    ('memcheck', 'counted_from_end'): Message(
+        'line {line} of {kernel}: the negative index in {element} depends on the thread and counts from the end: '
+        'thread {thread} of block {in_block} accesses {accessed}',
+        'Numba defines this, and CUDA C does not. If the end of the array is not meant, guard the access, as in '
+        '`if i > 0`.',
+    ),
     ('memcheck', 'wrapped'): Message(
         _OUT_OF_BOUNDS,
         'threadIdx, blockIdx and values computed from them are unsigned: below 0 they wrap around to 2**32 - 1. '

@@ -71,8 +71,8 @@ def _language_of_environment():
     return name
 
 
-# `lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a negative index that does not
-# depend on the thread, such as the constant -1, counts from the end, as in Numba, instead of being reported;
+# `lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a signed index below 0 counts
+# from the end, as in Numba, with a warning if it depends on the thread, instead of being an error;
 # `lang`: the language of findings, '' for English
 settings = Settings(
     checks=CHECKS,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..diagnostics import formatting
 from ..diagnostics.errors import Access, Call, exception_of, warn_of
 from ..diagnostics.settings import is_check_enabled
 from .synccheck import Synccheck
@@ -82,6 +83,11 @@ def element_at(view, offset):
     return dict(array=view.name, index=tuple(index))
 
 
+def _index_of_lane(ctx, indices, lane):
+    "Return the indices of an access in a lane as a tuple, without its slices"
+    return tuple(int(ctx.broadcast_to_lanes(index)[lane]) for index in indices if not isinstance(index, slice))
+
+
 def calls_of(site, callers):
     "Return the call stack of a source location, as a tuple of `errors.Call`"
     return tuple(Call(call.function, call.file, call.line, call.source) for call in (site, *callers))
@@ -92,6 +98,7 @@ class Memcheck:
 
     def __init__(self, enabled):
         self.enabled = enabled
+        self.warned_lines = set()  # (file, line) of each warning so far
 
     def raise_index_count(self, ctx, active, view, num_indices, site):
         "Raise the finding that there are more indices than dimensions"
@@ -101,16 +108,16 @@ class Memcheck:
         "Raise the finding that `index` is not an integer"
         raise ctx.finding('memcheck', 'index_type', site, active, array=view.name, type=index.dtype)
 
-    def raise_out_of_bounds(self, ctx, active, view, idx, axis, site, access):
-        "If the detector is enabled, raise the finding that `idx[axis]` is out of bounds in an active lane"
+    def raise_out_of_bounds(self, ctx, active, view, idx, axis, from_start, site, access):
+        "If the detector is enabled, raise the finding that `from_start`, for `idx[axis]`, is out of bounds in a lane"
         if not self.enabled:
             return
-        axis_index = ctx.broadcast_to_lanes(idx[axis])
+        axis_index = ctx.broadcast_to_lanes(from_start)
         axis_size = ctx.broadcast_to_lanes(view.shape[axis])
         lane = next(lane for lane in ctx.active_lanes(active) if not 0 <= axis_index[lane] < axis_size[lane])
-        index = tuple(int(ctx.broadcast_to_lanes(i)[lane]) for i in idx if not isinstance(i, slice))
+        index = _index_of_lane(ctx, idx, lane)
         shape = tuple(int(ctx.broadcast_to_lanes(size)[lane]) for size in view.shape)
-        code = 'before' if axis_index[lane] < 0 else 'outside'
+        code = 'before' if ctx.broadcast_to_lanes(idx[axis])[lane] < 0 else 'outside'
         if view.mem.is_dynamic and code == 'outside':
             code = 'outside_dynamic' if ctx.dynamic_shared_bytes else 'no_dynamic'
         if access == 'read' and len(index) < view.ndim:  # of a row or a slice: a later index selects its elements
@@ -118,6 +125,20 @@ class Memcheck:
         raise ctx.finding(
             'memcheck', code, site, reported_lane=lane, access=access, array=view.name, index=index, shape=shape
         )
+
+    def warn_counted_from_end(self, ctx, active, view, idx, axis, from_start, site):
+        "Warn, once per line, that `idx[axis]` is negative in an active lane, where it means the index `from_start`"
+        location = ctx.location(site, active)
+        if not self.enabled or (location.file, location.line) in self.warned_lines:
+            return
+        self.warned_lines.add((location.file, location.line))
+        axis_index = ctx.broadcast_to_lanes(idx[axis])
+        lane = next(lane for lane in ctx.active_lanes(active) if axis_index[lane] < 0)
+        block, thread = ctx.group.position(lane)
+        accessed = _index_of_lane(ctx, (*idx[:axis], from_start, *idx[axis + 1 :]), lane)
+        fields = dict(line=location.line, kernel=ctx.kernel, array=view.name, index=_index_of_lane(ctx, idx, lane))
+        fields.update(in_block=block, thread=thread, accessed=formatting.element(view.name, accessed, 'python'))
+        warn_of('counted_from_end', 'python', fields)
 
 
 class UnwrittenRead(NamedTuple):

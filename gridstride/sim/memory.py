@@ -325,11 +325,23 @@ def _is_out_of_bounds(index, length, active):
     return is_out_of_range.any() and (is_out_of_range & active).any()
 
 
-def _counts_from_end(ctx, index, length, site):
-    "Return whether an index that is the same in all threads counts from the end of the axis, if the settings allow it"
-    if not settings.counts_from_end or np.ndim(index) or not np.all((-length <= index) & (index < 0)):
-        return False
-    return ctx.group.size > 1 or not ctx.program.index_depends_on_thread(site)
+def _counts_from_end(index):
+    "Return whether an index below 0 counts from the end of its axis: in programs of Numba, if it is signed"
+    return settings.counts_from_end and getattr(index, 'dtype', np.dtype(np.int64)).kind != 'u'
+
+
+def _index_from_start(ctx, active, view, indices, axis, index, site, access):
+    """Return `index`, which is `indices[axis]` as int64, counted from the start of the axis.
+
+    Raises `MemcheckError` if it is out of bounds. Warns if it counts from the end and may differ between threads, which
+    is often a mistake, such as `i - 1` for i = 0; with one thread, the source shows whether it may."""
+    length, memcheck = view.shape[axis], ctx.detectors.memcheck
+    from_start = np.where(index < 0, index + length, index)[()] if _counts_from_end(indices[axis]) else index
+    if _is_out_of_bounds(from_start, length, active):
+        memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, from_start, site, access)
+    elif np.ndim(index) or ctx.group.size == 1 and ctx.program.index_depends_on_thread(site):
+        memcheck.warn_counted_from_end(ctx, active, view, indices, axis, from_start, site)
+    return from_start
 
 
 def locate(ctx, active, view, indices, site, access):
@@ -358,10 +370,7 @@ def locate(ctx, active, view, indices, site, access):
         else:
             index = _to_int64(ctx, active, view, index, site)
             if _is_out_of_bounds(index, length, active):
-                if _counts_from_end(ctx, index, length, site):
-                    index = index + length
-                else:
-                    ctx.detectors.memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, site, access)
+                index = _index_from_start(ctx, active, view, indices, axis, index, site, access)
         offset = offset + index * stride
     if len(indices) == view.ndim and not shape:
         return offset
