@@ -326,7 +326,7 @@ def simulate_numba():
 
     stack = ExitStack()
     _emulate_numba(stack)
-    _replace_attribute(stack, host, 'numpy_operations', True)
+    _replace_attribute(stack, host, 'has_numpy_operations', True)
     _report_simulator(stack)
     atexit.register(stack.close)
     emulate_children(False, numba_alone=True)

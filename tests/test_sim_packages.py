@@ -505,7 +505,7 @@ def test_a_device_array_has_no_numpy_operations_as_on_a_gpu():
 
 
 def test_a_device_array_has_numpy_operations_where_numba_s_simulator_is_replaced(monkeypatch):
-    monkeypatch.setattr(host, 'numpy_operations', True)
+    monkeypatch.setattr(host, 'has_numpy_operations', True)
     d = cuda.to_device(np.arange(3.))
     for operate, want in ((lambda: d*2, [0, 2, 4]), (lambda: 2 - d, [2, 1, 0]), (lambda: d == d, [True]*3),
                           (lambda: d.copy(), [0, 1, 2])):

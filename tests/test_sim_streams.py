@@ -156,7 +156,7 @@ def right_default_stream(s, t, e, d, o, h):
     o[3] = 1; assert o[3] == 1 and np.asarray(o)[3] == 1
 
 def right_default_stream_between(s, t, e, d, o, h):
-    sim.happens_before.stream_order.watches_host = False
+    sim.happens_before.stream_order.has_host_arrays = False
     fill[2, 32, s](d)
     bump[1, 32](o)                                   # orders t after s
     twice[2, 32, t](d, o)

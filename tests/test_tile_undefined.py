@@ -8,8 +8,8 @@ from gridstride.diagnostics.errors import UndefinedLanes
 from gridstride.diagnostics.settings import settings
 from gridstride.tile import language, libdevice
 from gridstride.tile.block import tensor
-from gridstride.tile.memory import wrap
-from gridstride.tile.run import LaunchContext, Names, set_current
+from gridstride.tile.memory import make_pointer
+from gridstride.tile.run import LaunchContext, KernelGlobals, set_current
 from gridstride.tile.types import DTYPES
 
 N = 8
@@ -79,7 +79,7 @@ def values(run):
     "What the operations are given"
     f32, i32, i1 = (DTYPES[o] for o in ('float32', 'int32', 'int1'))
     def block(t, *shape): return tensor(np.ones(shape, t.np)[()], t)
-    x, y = (wrap(np.ones((8, 8), o), n, run.regions) for n, o in (('x', np.float32), ('y', np.int32)))
+    x, y = (make_pointer(np.ones((8, 8), o), n, run.regions) for n, o in (('x', np.float32), ('y', np.int32)))
     j = tensor(np.arange(N, dtype=np.int32), i32)
     yield from dict(f=undefined(block(f32, N)), i=undefined(block(i32, N)), m=undefined(block(i1, N)),
         s=undefined(block(f32)), n=undefined(block(i32)), c=undefined(block(i1)), g=block(f32, N), j=j,
@@ -102,7 +102,7 @@ def handed_on(text, own):
     run = LaunchContext(types.SimpleNamespace(__name__='kernel'), (1, 1, 1), settings)
     run.positions, before = [(0, 0, 0)], set_current(run)
     try:
-        scope = Names(values(run))
+        scope = KernelGlobals(values(run))
         if own: scope |= {k: getattr(language, k) for k in dir(language) if k not in scope and not k.startswith('_')}
         if text.startswith(('D.gather', 'D.scatter')):
             scope['D'] = language.make_tensor_descriptor(scope['x'], (8, 8), (8, 1), (1, 4))

@@ -856,7 +856,7 @@ def test_pack():
     assert [p.type for p in t.params][1:6]==['int','double','float','int','unsigned char']
 
 @pytest.mark.parametrize('change,what', [((0,f8(4)),'x was translated as float32'), ((0,f4(8)[::2]),'layout that'),
-    ((1,2.5),'integer'), ((1,2**40),'this translation'), ((1,f4(3)),'a number')])
+    ((1,2.5),'integer'), ((1,2**40),'this translation'), ((1,f4(3)),'a scalar')])
 def test_pack_refuses(change, what):
     @cuda.jit
     def k(x, n, out): out[0] = x[n]

@@ -19,7 +19,7 @@ class _BranchTrace:
     def __init__(self):
         self.counts = {}  # (file, line) -> [warps with a thread that takes it, with one that does not, with both]
 
-    def branch(self, ctx, active, taken_lanes, other_lanes, site):
+    def record_branch(self, ctx, active, taken_lanes, other_lanes, site):
         "Count the warps of a branch"
         source_site = ctx.program.sites[site]
         taken, others = (
@@ -28,17 +28,17 @@ class _BranchTrace:
         counts = len(taken), len(others), len(taken & others)
         add_counts(self.counts, (source_site.file, source_site.line), counts)
 
-    def access(self, *args):
+    def record_access(self, *args):
         "Ignore an access"
 
-    def barrier(self, *args):
+    def record_barrier(self, *args):
         "Ignore a barrier"
 
 
 def _runs_kernel(frame):
     "Return whether a frame runs a function that the simulator or `tile` has rewritten"
-    names = frame.f_globals
-    return '__gs' in names or any(cls.__name__ == 'Names' for cls in type(names).__mro__)  # `tile.run.Names`
+    names = frame.f_globals  # of `tile.run.KernelGlobals`, or of a rewritten function of `sim`
+    return '__gs' in names or any(cls.__name__ == 'KernelGlobals' for cls in type(names).__mro__)
 
 
 def _body_lines(code):

@@ -9,7 +9,7 @@ from ..diagnostics.launch_config import argument_error
 from ..support.array_memory import array_of_interface, flat_storage
 from .arithmetic import as_numba
 from .constants import fits_64_bits
-from .memory import wrap
+from .memory import make_view
 from .records import wrap_array, wrap_record
 
 __all__ = ['convert_arguments']
@@ -23,7 +23,7 @@ def _wrap_tensor(tensor, name, memories):
         raise NotSimulated(f'{name} is sparse, not strided', f'Pass {name}.to_dense().')
     tensor = tensor.detach()
     try:
-        return wrap(tensor.numpy(), name, memories, flat_storage(tensor).numpy())
+        return make_view(tensor.numpy(), name, memories, flat_storage(tensor).numpy())
     except TypeError:
         hint = f'Pass a copy, {name}.float(), or write the kernel in CUDA C.'
         raise NotSimulated(f'{name} has the type {tensor.dtype}, which NumPy does not have', hint) from None

@@ -16,13 +16,13 @@ __all__ = ['ItemLoop', 'apply_to_arrays', 'enumerate_items', 'zip_items']
 _ARRAYS = View, Records
 
 
-class Zipped(NamedTuple):
+class _LazyZip(NamedTuple):
     "The result of `zip` of arrays, whose elements are loaded when the loop reaches them"
 
     iterables: tuple
 
 
-class Enumerated(NamedTuple):
+class _LazyEnumerate(NamedTuple):
     "The result of `enumerate` of an array, or of the result of `zip`"
 
     iterable: object
@@ -35,9 +35,9 @@ def _is_iterable(value):
 
 def _length(items):
     "Return the number of items; raises `NotSimulated` if it differs between threads"
-    if isinstance(items, Zipped):
+    if isinstance(items, _LazyZip):
         return min(map(_length, items.iterables), default=0)
-    if isinstance(items, Enumerated):
+    if isinstance(items, _LazyEnumerate):
         return _length(items.iterable)
     if isinstance(items, _ARRAYS) and np.ndim(items.shape[0]):
         problem = 'a loop cannot iterate over an array whose length differs between threads; loop over range(len(...))'
@@ -49,9 +49,9 @@ def _length(items):
 
 def _item(items, i, load_element):
     "Return item `i`; `load_element(array, index)` loads the element of an array"
-    if isinstance(items, Zipped):
+    if isinstance(items, _LazyZip):
         return tuple(_item(iterable, i, load_element) for iterable in items.iterables)
-    if isinstance(items, Enumerated):
+    if isinstance(items, _LazyEnumerate):
         return np.int64(items.start + i), _item(items.iterable, i, load_element)
     return load_element(items, np.int64(i)) if isinstance(items, _ARRAYS) else items[i]
 
@@ -60,7 +60,7 @@ class ItemLoop(TupleLoop):
     "A `for` loop over a tuple, an array, or the result of `zip` or `enumerate`"
 
     def __init__(self, active, diverged, items, ctx, site):
-        is_tuple = isinstance(items, (tuple, list, range)) and not isinstance(items, (Zipped, Enumerated))
+        is_tuple = isinstance(items, (tuple, list, range)) and not isinstance(items, (_LazyZip, _LazyEnumerate))
         super().__init__(active, diverged, items if is_tuple else range(_length(items)))
         self.load_item = None if is_tuple else partial(self._load, ctx, items, site)
 
@@ -79,16 +79,16 @@ def _check_items(items):
 
 
 def zip_items(*iterables):
-    "Implement `zip`: return a tuple of tuples, or `Zipped` if an argument is an array"
+    "Implement `zip`: return a tuple of tuples, or `_LazyZip` if an argument is an array"
     iterables = tuple(map(_check_items, iterables))
-    lazy = any(isinstance(iterable, (Zipped, Enumerated, *_ARRAYS)) for iterable in iterables)
-    return Zipped(iterables) if lazy else tuple(zip(*iterables))
+    is_lazy = any(isinstance(iterable, (_LazyZip, _LazyEnumerate, *_ARRAYS)) for iterable in iterables)
+    return _LazyZip(iterables) if is_lazy else tuple(zip(*iterables))
 
 
 def enumerate_items(items, start=0):
-    "Implement `enumerate`: return a tuple of pairs, or `Enumerated` if `items` contains an array"
-    if isinstance(_check_items(items), (Zipped, Enumerated, *_ARRAYS)):
-        return Enumerated(items, int(start))
+    "Implement `enumerate`: return a tuple of pairs, or `_LazyEnumerate` if `items` contains an array"
+    if isinstance(_check_items(items), (_LazyZip, _LazyEnumerate, *_ARRAYS)):
+        return _LazyEnumerate(items, int(start))
     return tuple((np.int64(start + i), item) for i, item in enumerate(items))
 
 

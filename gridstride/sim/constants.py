@@ -25,7 +25,7 @@ __all__ = [
     'outer_values',
     'outer_names_read',
     'shape_argument',
-    'static_bytes',
+    'static_shared_bytes',
 ]
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
@@ -189,7 +189,7 @@ def shape_argument(node):
     return shapes[0] if space in ('shared', 'local') and shapes else None
 
 
-def static_bytes(fn):
+def static_shared_bytes(fn):
     "Return the bytes of static shared memory that a function allocates; arrays whose size is unknown count as 0"
     if (tree := tree_of(fn)) is None:
         return 0

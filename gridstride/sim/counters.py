@@ -44,7 +44,7 @@ class Trace:
         self.stats.add(**counts)
         self.lines[location.line].add(**counts)
 
-    def access(self, ctx, lanes, view, offsets, site, access):
+    def record_access(self, ctx, lanes, view, offsets, site, access):
         "Record that `lanes` access the elements of `view` at `offsets`; `access` is 'read', 'written' or 'atomic'"
         if view.mem.space not in ('shared', 'global'):
             return
@@ -62,7 +62,7 @@ class Trace:
             size=view.dtype.itemsize,
             shape=shape,
         )
-        self._record_access(ctx, lanes, site, len(offsets), record)
+        self._append_record(ctx, lanes, site, len(offsets), record)
 
     def _count_shared(self, group, lanes, view, offsets, direction):
         "Count an access of shared memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
@@ -70,20 +70,20 @@ class Trace:
         byte_offsets = offsets * size - (
             group.block_in_group[lanes] * (len(view.mem.data) // group.num_blocks) * size if group.num_blocks > 1 else 0
         )
-        requests, num_wavefronts, conflicts = wavefronts(
+        requests, num_wavefronts, num_conflicts = wavefronts(
             group.warp_in_group[lanes], group.laneid[lanes], byte_offsets, size, group.warp_size
         )
         names = (f'shared_{direction}_{counter}' for counter in ('requests', 'wavefronts', 'conflicts'))
-        return requests, dict(zip(names, (requests, num_wavefronts, conflicts)))
+        return requests, dict(zip(names, (requests, num_wavefronts, num_conflicts)))
 
     def _count_global(self, group, lanes, view, offsets, direction):
         "Count an access of global memory, a 'load' or a 'store'; returns (number of requests, {counter: increment})"
         size = view.dtype.itemsize
-        requests, num_sectors, ideal = sectors(group.warp_in_group[lanes], offsets * size, size)
+        requests, num_sectors, num_ideal_sectors = sectors(group.warp_in_group[lanes], offsets * size, size)
         names = (f'global_{direction}_{counter}' for counter in ('requests', 'sectors', 'ideal', 'bytes'))
-        return requests, dict(zip(names, (requests, num_sectors, ideal, len(offsets) * size)))
+        return requests, dict(zip(names, (requests, num_sectors, num_ideal_sectors, len(offsets) * size)))
 
-    def _record_access(self, ctx, lanes, site, num_threads, record):
+    def _append_record(self, ctx, lanes, site, num_threads, record):
         "Record an access or a barrier of `num_threads` threads, unless the limit is reached"
         if self.num_to_record > 0:
             self.num_to_record -= num_threads
@@ -98,7 +98,7 @@ class Trace:
                 )
             )
 
-    def branch(self, ctx, active, taken_lanes, other_lanes, site):
+    def record_branch(self, ctx, active, taken_lanes, other_lanes, site):
         "Record a branch, which the lanes of `taken_lanes` take and those of `other_lanes` do not take"
         num_warps = ctx.group.warps_per_block * ctx.group.num_blocks
 
@@ -117,10 +117,10 @@ class Trace:
             divergent_branches=(takes_branch & skips_branch).sum(),
         )
 
-    def barrier(self, ctx, active, site):
+    def record_barrier(self, ctx, active, site):
         "Record that the lanes of `active` reach a barrier"
         self._count(ctx, site, barriers=len(np.unique(ctx.group.warp_in_group[active])))
-        self._record_access(
+        self._append_record(
             ctx, active, site, 0, dict(array='', space='', verb='barrier', at=np.zeros(0, int), size=0, shape=())
         )
 

@@ -141,7 +141,7 @@ class Memcheck:
         warn_of('counted_from_end', 'python', fields)
 
 
-class UnwrittenRead(NamedTuple):
+class UninitializedRead(NamedTuple):
     "A read of an element that no thread has written so far"
 
     location: object  # an `errors.Location`
@@ -164,7 +164,7 @@ class Initcheck:
 
     def __init__(self, enabled, racecheck):  # racecheck: the `Racecheck` that finds such a data race
         self.enabled, self.racecheck = enabled, racecheck
-        self.deferred_reads = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of this memory space
+        self.deferred_reads = {}  # 'shared' or 'global' -> the first `UninitializedRead` of this memory space
         self.warned_uses = set()  # (variable or function, file, line) of each warning so far
 
     def warn_unassigned(self, ctx, active, name, site):
@@ -199,7 +199,7 @@ class Initcheck:
             i = np.argmax(is_uninitialized)
             location = ctx.location(site, lane=lanes[i])
             block = int(ctx.group.block_index[lanes[i]])
-            read = UnwrittenRead(location, view, int(offsets[i]), block)
+            read = UninitializedRead(location, view, int(offsets[i]), block)
             if view.mem.space == 'local' or not self.racecheck.enabled:
                 raise read.exception()
             self.deferred_reads[view.mem.space] = read
@@ -222,8 +222,8 @@ class Initcheck:
         kind = getattr(error, 'kind', None)
         reader = (getattr(error, 'block', None), getattr(error, 'thread', None))
         for space, read in self.deferred_reads.items():
-            same_thread = (read.location.block, read.location.thread) == reader
-            if {'timeout': True, 'assert': True, 'memcheck': same_thread, 'synccheck': space == 'global'}.get(kind):
+            is_same_thread = (read.location.block, read.location.thread) == reader
+            if {'timeout': True, 'assert': True, 'memcheck': is_same_thread, 'synccheck': space == 'global'}.get(kind):
                 return read.exception()
 
 
@@ -248,17 +248,17 @@ class Racecheck:
     `ordered_until`, a time before which everything is ordered."""
 
     def __init__(
-        self, enabled, indices_in_bounds
+        self, enabled, are_indices_in_bounds
     ):  # indices_in_bounds: whether memcheck guarantees that every index is in bounds
-        self.enabled, self.indices_in_bounds = enabled, indices_in_bounds
+        self.enabled, self.are_indices_in_bounds = enabled, are_indices_in_bounds
         self.history = []  # per access: (time, source location, name of the array, its call stack)
         self.has_one_thread = False  # whether the launch has one thread, and no operation may run at the same time
         self.warned_sites = set()  # source locations where several threads wrote the same value
-        self.deferred_races = {}  # (memory, offset, reader) -> (program, function that raises the race)
+        self.deferred_races = {}  # (id of a `Mem`, offset, reader) -> (program, function that raises the race)
 
     def may_race(self, mem):
         "Return whether two threads may access an element of `mem`: a local array has a copy per thread"
-        return not (self.has_one_thread or mem.space == 'local' and self.indices_in_bounds)
+        return not (self.has_one_thread or mem.space == 'local' and self.are_indices_in_bounds)
 
     def record_site(self, ctx, view, site):
         "Record the source location of the current access, for later findings"
@@ -268,7 +268,7 @@ class Racecheck:
         "Return the time up to which every access of `mem` happens before every access from now on"
         return (
             max(order.ordered_until, order.oldest_barrier)
-            if self.indices_in_bounds and mem.space == 'shared'
+            if self.are_indices_in_bounds and mem.space == 'shared'
             else order.ordered_until
         )
 
@@ -333,8 +333,8 @@ class Racecheck:
             return
         threads = set(ctx.group.thread_ids[active].tolist())
         elements = {(id(view.mem), int(element)) for element in offsets} if view is not None else None
-        for (memory, element, reader), (program, raise_race) in self.deferred_races.items():
-            if reader in threads and (elements is None or (memory, element) in elements):
+        for (mem_id, element, reader), (program, raise_race) in self.deferred_races.items():
+            if reader in threads and (elements is None or (mem_id, element) in elements):
                 ctx.program = program
                 raise_race()
 
@@ -408,7 +408,7 @@ class Racecheck:
                     # The reader may still compare and swap if it is a live thread of this group that does not take
                     # part in this atomic.
                     lane = int(threads[i]) - ctx.group.thread_ids[0]
-                    may_swap = access != 'written' and 0 <= lane < ctx.group.size and ctx.group.live[lane]
+                    may_swap = access != 'written' and 0 <= lane < ctx.group.size and ctx.group.live_lanes[lane]
                     if not may_swap or (offsets[lanes == lane] == offsets[i]).any():
                         raise_race()
                     self.defer(ctx, view, offsets[i], ctx.group.thread_ids[lane], raise_race)
@@ -489,7 +489,7 @@ class Detectors:
 
     def __init__(self):
         self.memcheck = Memcheck(is_check_enabled('memcheck'))
-        self.racecheck = Racecheck(is_check_enabled('racecheck'), indices_in_bounds=self.memcheck.enabled)
+        self.racecheck = Racecheck(is_check_enabled('racecheck'), are_indices_in_bounds=self.memcheck.enabled)
         self.initcheck = Initcheck(is_check_enabled('initcheck'), self.racecheck)
         self.synccheck = Synccheck(is_check_enabled('synccheck'))
         self.uses_shadow = self.racecheck.enabled or self.initcheck.enabled

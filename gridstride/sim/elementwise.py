@@ -21,12 +21,12 @@ from ..utils import cdiv
 
 __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
 
-_THREADS = 256  # per block
+_THREADS_PER_BLOCK = 256
 
 
 def _launch_elementwise(kernel, n, *args):
     "Launch a kernel on `n` elements, with one thread per element"
-    kernel[cdiv(n, _THREADS), min(n, _THREADS)](*args)
+    kernel[cdiv(n, _THREADS_PER_BLOCK), min(n, _THREADS_PER_BLOCK)](*args)
 
 
 def _host_array(a):

@@ -81,13 +81,13 @@ class Operation:
     The clock is a dict, stream -> n: the first n operations of this stream happen before. So operation `number` of a
     stream happens before an event whose clock has at least `number` for this stream."""
 
-    def __init__(self, name, stream, number, clock, location, launches):
+    def __init__(self, name, stream, number, clock, location, is_launch):
         self.name = name
         self.stream = stream
         self.number = number
         self.clock = clock
         self.location = location  # (file, line) of the call
-        self.launches = launches  # whether the operation is the launch of a kernel
+        self.is_launch = is_launch  # whether the operation is the launch of a kernel
         self.begin = self.end = 0  # the detectors' time at the start and the end of a launch
         self.regions = []  # of a copy: the `AccessedRegion`s that it accesses
         self.history = ()  # of a launch: `Racecheck.history`
@@ -106,7 +106,7 @@ class Operation:
         number, line = self.stream.number, self.stream.line
         stream = Phrase('created_stream' if number else 'default_stream', dict(number=number, created=line))
         return Phrase(
-            'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.location[1], stream=stream)
+            'kernel_on' if self.is_launch else 'call_on', dict(name=self.name, line=self.location[1], stream=stream)
         )
 
 
@@ -141,7 +141,7 @@ class StreamOrder:
         self.host_clock = {}
         self.num_operations = {}  # stream -> number of its operations so far
         self.clocks = {}  # stream -> vector clock of its next operation
-        self.watches_host = False  # whether kernels may access a host array
+        self.has_host_arrays = False  # whether kernels may access a host array
 
     def clock_of(self, stream):
         "Return the vector clock of the next operation of a stream"
@@ -152,14 +152,14 @@ class StreamOrder:
             _join(clock, self.clocks.get(other_stream, {}))
         return clock
 
-    def begin(self, name, stream, location, launches=False):
+    def begin(self, name, stream, location, is_launch=False):
         "Begin an operation of a stream, and return it"
         stream = _as_stream(stream)
         clock = self.clock_of(stream)
         stream_number = stream.number
         number = self.num_operations.get(stream_number, 0) + 1
         clock[stream_number] = self.num_operations[stream_number] = number
-        operation = Operation(name, stream, number, dict(clock), location, launches)
+        operation = Operation(name, stream, number, dict(clock), location, is_launch)
         self.pending = [*self.pending[-_MAX_PENDING:], operation]
         return operation
 
@@ -283,7 +283,7 @@ def launching(ctx, stream, host_waits):
     "Return a context manager that checks a launch against pending operations; `host_waits`: whether the host waits"
     if not ctx.detectors.racecheck.enabled:
         return nullcontext()
-    if not _as_stream(stream).number and not stream_order.watches_host:  # the default stream: everything is ordered
+    if not _as_stream(stream).number and not stream_order.has_host_arrays:  # the default stream: everything is ordered
         stream_order.order_default_stream(host_waits)
         return nullcontext()
     return _record_launch(ctx, stream, host_waits, source_line())
@@ -291,7 +291,7 @@ def launching(ctx, stream, host_waits):
 
 @contextmanager
 def _record_launch(ctx, stream, host_waits, location):
-    launch = stream_order.begin(ctx.kernel, stream, location, launches=True)
+    launch = stream_order.begin(ctx.kernel, stream, location, is_launch=True)
     launch.begin = ctx.now
     # The shadow must show later operations what this launch accessed.
     ctx.runs_one_thread = ctx.detectors.racecheck.has_one_thread = False
@@ -315,7 +315,7 @@ class ConcurrentOperations:
     "The earlier operations that are not ordered before a launch: it races with them on elements that both access"
 
     def __init__(self, launch, operations):
-        self.launch, self.launches = launch, [op for op in operations if op.launches]
+        self.launch, self.launches = launch, [op for op in operations if op.is_launch]
         self.masks = [  # (copy, memory, whether it writes, mask of the elements)
             (op, region.mem(), region.writes, _region_mask(region))
             for op in operations

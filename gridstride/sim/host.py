@@ -14,7 +14,7 @@ import numpy as np
 from ..diagnostics.settings import settings
 from ..support.array_memory import address, array_of_interface
 from .happens_before import copying, stream_order, source_line
-from .memory import Mem, as_dtype, memory_key, wrap
+from .memory import Mem, as_dtype, memory_key, make_view
 from .records import wrap_array
 
 __all__ = [
@@ -57,8 +57,8 @@ __all__ = [
 def _has_disjoint_fields(dtype):
     "Return whether a dtype has fields, and none of them overlap"
     fields = sorted((offset, offset + kind.itemsize, kind.base) for kind, offset, *_ in (dtype.fields or {}).values())
-    inner = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
-    return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
+    are_inner_disjoint = all(_has_disjoint_fields(base) for *_, base in fields if base.names)
+    return bool(fields) and are_inner_disjoint and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
 
 
 class DeviceArray:
@@ -76,7 +76,7 @@ class DeviceArray:
         return len(self.data)
 
     def device_view(self, name, memories):
-        "Return this array as a `View` or `Records` for a kernel; adds its memory to `memories`, as `memory.wrap` does"
+        "Return this array as a `View` or `Records` for a kernel; adds its memory to `memories`, as `make_view` does"
         mem = self.mem
         mem_of_key = {memory_key(mem.data): mem, **mem.fields}
         for key in mem_of_key.keys() - memories.keys():
@@ -199,7 +199,7 @@ class DeviceArray:
 
     def __getattr__(self, name):
         is_of_numpy = hasattr(np.ndarray, name) and not name.startswith('__') and name not in ('data', 'mem')
-        if is_of_numpy and numpy_operations and not _is_called_by_numpy():
+        if is_of_numpy and has_numpy_operations and not _is_called_by_numpy():
             _warn_of_operation(f'.{name}')
             return getattr(self.data, name)
         hint = f': {_COPY_FIRST}' if is_of_numpy else ''
@@ -208,7 +208,7 @@ class DeviceArray:
     __hash__ = object.__hash__
 
 
-numpy_operations = False  # whether device arrays have NumPy's operations, as in Numba's simulator
+has_numpy_operations = False  # whether device arrays have NumPy's operations, as in Numba's simulator
 _COPY_FIRST = (
     "an array of numba.cuda has no NumPy operations on a GPU, only in Numba's simulator. Copy it to the host first: "
     'copy_to_host()'
@@ -229,7 +229,7 @@ def _make_operator(name, is_reflected):
     compute = getattr(operator, f'__{name}__')
 
     def operate(self, other):
-        if numpy_operations:
+        if has_numpy_operations:
             _warn_of_operation(name)
             operands = self.data, other.data if isinstance(other, DeviceArray) else other
             return to_device(compute(*(operands[::-1] if is_reflected else operands)))
@@ -295,7 +295,7 @@ def as_cuda_array(obj, sync=True):
         a = obj.detach().numpy()
     else:
         a = array_of_interface(obj) if hasattr(obj, '__cuda_array_interface__') else np.asarray(obj)
-    return DeviceArray(a, wrap(a, None, {}).mem)
+    return DeviceArray(a, make_view(a, None, {}).mem)
 
 
 def is_cuda_array(obj):
@@ -360,12 +360,12 @@ class _DefaultStream(Stream):
         return False
 
 
-_default = _DefaultStream()
+_default_stream = _DefaultStream()
 
 
 def default_stream():
     "Return the default stream"
-    return _default
+    return _default_stream
 
 
 legacy_default_stream = per_thread_default_stream = default_stream
@@ -374,7 +374,7 @@ _external_streams = {}  # handle -> stream
 
 def external_stream(ptr):
     "Return the stream with the handle `ptr`, an integer"
-    return _external_streams.setdefault(ptr, Stream()) if ptr else _default
+    return _external_streams.setdefault(ptr, Stream()) if ptr else _default_stream
 
 
 class Event:

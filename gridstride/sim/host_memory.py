@@ -83,7 +83,7 @@ for _writes, _methods in ((False, _READING_METHODS), (True, 'fill itemset partit
 
 
 def _allocate(shape, dtype, order, is_pinned):
-    stream_order.watches_host = True
+    stream_order.has_host_arrays = True
     data = np.zeros(shape, as_dtype(dtype), order)
     array = data.view(HostArray)
     array.mem = Mem(data.reshape(-1, order='A'), None, 'global')

@@ -4,7 +4,7 @@ import math
 from importlib import import_module
 
 from ..diagnostics.launch_config import max_resident_blocks
-from .constants import static_bytes
+from .constants import static_shared_bytes
 from .signatures import declared_types
 
 __all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']
@@ -93,7 +93,7 @@ class Overload:
     def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
         "Return the maximum number of blocks of a cooperative launch; the limit by registers is ignored"
         num_threads = math.prod(blockdim if isinstance(blockdim, tuple) else (blockdim,))
-        return max_resident_blocks(num_threads, dynsmemsize + static_bytes(self.kernel.py_func))
+        return max_resident_blocks(num_threads, dynsmemsize + static_shared_bytes(self.kernel.py_func))
 
     regs_per_thread = property(lambda self: self.resources().registers)
     shared_mem_per_block = property(lambda self: self.resources().shared)

@@ -94,7 +94,7 @@ class Group:
         first_thread = first_block * self.threads_per_block
         self.thread_ids = first_thread + np.arange(self.size, dtype=np.int64)  # linear index of its thread in the grid
         self.all_lanes = lanes.all_lanes  # a mask of all lanes; functions compare masks with it by `is`
-        self.live = lanes.all_lanes  # a mask of the lanes that have not returned
+        self.live_lanes = lanes.all_lanes  # a mask of the lanes that have not returned
         self._block_idx = {}
 
     def index(self, level, axis):  # level: 'thread' or 'block'
@@ -127,15 +127,15 @@ class Group:
         "Return, per lane, (id of the first thread of its block, id of the first thread of its warp)"
         return self.thread_ids - self.thread_index, self.thread_ids - self.laneid
 
-    def in_block(self, lanes, threads):
+    def is_in_block(self, lanes, threads):
         "Return, per lane, whether a thread is in the lane's block; `threads` has one linear index in the grid per lane"
         first_thread = self._first_threads[0][lanes]
         return (threads >= first_thread) & (threads < first_thread + self.threads_per_block)
 
-    def in_warp(self, lanes, threads):
+    def is_in_warp(self, lanes, threads):
         "Return, per lane, whether a thread is in the lane's warp; `threads` has one linear index in the grid per lane"
         first_thread = self._first_threads[1][lanes]
-        return self.in_block(lanes, threads) & (threads >= first_thread) & (threads < first_thread + self.warp_size)
+        return self.is_in_block(lanes, threads) & (threads >= first_thread) & (threads < first_thread + self.warp_size)
 
     def lanes_by_warp(self):
         "Return the lanes as an array (warps, lanes of a warp); -1 where the last warp of a block has no thread"
@@ -238,10 +238,10 @@ class Loop:
 
     Lanes that leave early, by `break` or because their condition is false, become active again after the loop."""
 
-    iterations = 0  # number of iterations since the last write to memory
-    progress_count = None  # the context's `progress_count` when `iterations` was 0
+    num_idle_iterations = 0  # since the last write to memory
+    progress_count = None  # the context's `progress_count` when `num_idle_iterations` was 0
     is_spinning = False  # whether nothing has been written for some iterations
-    is_stuck = False  # whether the loop never ends unless another block writes
+    is_endless = False  # whether the loop never ends unless another block writes
 
     def __init__(self, active, diverged):
         self.mask = active  # the lanes that execute the current iteration

@@ -21,7 +21,7 @@ __all__ = [
     'View',
     'strides_of',
     'allocate_view',
-    'wrap',
+    'make_view',
     'freeze_array',
     'locate',
     'load',
@@ -43,7 +43,7 @@ class Mem:
         self.is_constant = False  # whether it is an array from outside the kernel, which Numba compiles into it
         self.read_only_names = set()  # names of read-only arrays in this memory
         self.views = {}  # name of an array in this launch -> its `View`
-        self.reinterpreted = {}  # dtype -> `Mem` of the same bytes as elements of that type
+        self.mem_of_dtype = {}  # dtype -> `Mem` of the same bytes as elements of that type
         self.fields = {}  # for records on the device: memory key -> `Mem` of a field
 
     def as_type(self, dtype):
@@ -51,17 +51,17 @@ class Mem:
 
         Elements of the same size share the shadow. For other sizes, races between accesses through different types are
         not found, and initcheck does not track the elements."""
-        if dtype not in self.reinterpreted:
+        if dtype not in self.mem_of_dtype:
             if self.data.strides[0] != self.data.itemsize:
                 raise NotSimulated(f'{self.name} cannot be viewed as {dtype}, because its memory is not contiguous')
             num_bytes = len(self.data) * self.data.itemsize // dtype.itemsize * dtype.itemsize
             data = self.data.view(np.uint8)[:num_bytes].view(dtype)
-            mem = self.reinterpreted[dtype] = Mem(data, self.name, self.space)
+            mem = self.mem_of_dtype[dtype] = Mem(data, self.name, self.space)
             mem.views, mem.read_only_names, mem.is_constant = self.views, self.read_only_names, self.is_constant
             mem.is_dynamic = self.is_dynamic
             if dtype.itemsize == self.data.itemsize:
                 mem.shadow, mem.tracks_init = self.shadow, self.tracks_init
-        return self.reinterpreted[dtype]
+        return self.mem_of_dtype[dtype]
 
     @cached_property
     def shadow(self):
@@ -81,7 +81,7 @@ class ViewMethod:
 
     def lane_function(self, ctx, active, site, dtype):
         "Return the array as elements of a type"
-        return self.array.reinterpreted(as_dtype(dtype))
+        return self.array.as_type(as_dtype(dtype))
 
 
 class View:
@@ -135,7 +135,7 @@ class View:
 
     view = property(lambda self: ViewMethod(self))
 
-    def reinterpreted(self, dtype):
+    def as_type(self, dtype):
         "Return the same memory as elements of another type; raises `NotSimulated` if they do not fit the layout"
         old, new = self.dtype.itemsize, dtype.itemsize
         if old == new:
@@ -147,7 +147,7 @@ class View:
         return View(self.mem.as_type(dtype), offset, (*self.shape[:-1], size), (*strides, 1), self.name)
 
     def _layout(self):
-        "Return the values that `reinterpreted` scales: the offset, the size of the last axis, and the other strides"
+        "Return the values that `as_type` scales: the offset, the size of the last axis, and the other strides"
         return [self.offset, self.shape[-1], *self.strides[:-1]]
 
     @property
@@ -232,9 +232,10 @@ def allocate_view(shape, dtype, name, space, num_copies=1, copy_index=0):
     )
 
 
-# An argument is wrapped in place, so the caller sees the kernel's writes. Two arguments that overlap share one `Mem`,
-# so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its `Mem`.
-def wrap(
+# A `View` of an argument shares its memory, so the caller sees the kernel's writes. Two arguments that overlap share
+# one `Mem`, so that a race through two names is found, too. `memories` maps the key of each memory of the launch to its
+# `Mem`.
+def make_view(
     array,  # a NumPy array of any layout
     name,  # the name of the array in messages
     memories,  # memory key -> `Mem`: the memories of this launch so far
@@ -286,7 +287,7 @@ def freeze_array(array, name):
     "Make a `View` of a copy of `array`, an array from outside the kernel: Numba compiles it into the kernel"
     array = array.copy()
     array.flags.writeable = False
-    view = wrap(array, name, {})
+    view = make_view(array, name, {})
     view.mem.is_constant = True
     return view
 
@@ -402,12 +403,12 @@ def load(ctx, active, view, idx, site):
 
 def _read(ctx, active, view, offset, site):
     "Load the elements at `offset`, in the lanes of `active`"
-    memory = view.mem
+    mem = view.mem
     if ctx.records_accesses:
         ctx.access(active, view, offset, site, 'read')
     if np.ndim(offset) == 0:
-        return memory.data[offset]
-    return memory.data[offset if active is ctx.group.all_lanes else np.where(active, offset, 0)]
+        return mem.data[offset]
+    return mem.data[offset if active is ctx.group.all_lanes else np.where(active, offset, 0)]
 
 
 # The index into a tuple may differ between threads; Numba allows it if all elements have one type.
@@ -483,11 +484,11 @@ def as_element(ctx, active, view, value, site):
 
     Raises `NotSimulated` if a complex number is stored to an array of real ones, `TypeError` for a value that is not a
     number."""
-    original = value
+    original_value = value
     value = np.asarray(value)
     dtype = view.dtype
-    if value.dtype.kind not in 'biufc' or isinstance(original, (tuple, list)):
-        raise not_a_number_error(ctx, view, original, site)
+    if value.dtype.kind not in 'biufc' or isinstance(original_value, (tuple, list)):
+        raise not_a_number_error(ctx, view, original_value, site)
     if value.dtype.kind == 'c' != dtype.kind:
         problem = f'a complex number cannot be stored to {view.name}, whose elements are {dtype}'
         raise ctx.unsupported_error(site, active, problem, 'Write z.real or abs(z), or use an array of np.complex64.')
@@ -509,11 +510,11 @@ def store(ctx, active, view, idx, value, site):
 
 def _write(ctx, active, view, offset, value, site):
     "Store `value` at `offset`, in the lanes of `active`"
-    memory = view.mem
+    mem = view.mem
     check_writable(ctx, active, view, offset, site)
-    if ctx.runs_one_thread and type(value) is memory.data.dtype.type and np.ndim(offset) == 0:
+    if ctx.runs_one_thread and type(value) is mem.data.dtype.type and np.ndim(offset) == 0:
         ctx.access_by_one_thread(view, offset, 'written')
-        memory.data[offset] = value
+        mem.data[offset] = value
         return
     offset = ctx.broadcast_to_active(active, offset)
     value = as_element(ctx, active, view, value, site)
@@ -521,7 +522,7 @@ def _write(ctx, active, view, offset, value, site):
         ctx.access(active, view, offset, site, 'written', value)
     else:
         ctx.progress_count += 1
-    memory.data[offset] = value
+    mem.data[offset] = value
 
 
 # A slice, such as a[:, 1] or row[:], is assigned one number or the elements of another array. All elements are read
@@ -579,10 +580,10 @@ def _broadcast_index(index, shape):
 def _check_shape(active, slice_view, value):
     "Raise `ValueError` unless `value` has the shape of the slice, or can be broadcast to it, as in NumPy"
     size_pairs = list(zip(slice_view.shape[::-1], value.shape[::-1]))
-    fits = all(
+    is_broadcastable = all(
         np.all(np.equal(size, value_size) | np.equal(value_size, 1) | ~active) for size, value_size in size_pairs
     )
-    if len(value.shape) > len(slice_view.shape) or not fits:
+    if len(value.shape) > len(slice_view.shape) or not is_broadcastable:
         value_shape, slice_shape = (tuple(int(np.max(size)) for size in view.shape) for view in (value, slice_view))
         raise ValueError(
             f'a value of shape {value_shape} cannot be assigned to a slice of {slice_view.name} of shape {slice_shape}'

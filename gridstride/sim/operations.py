@@ -76,7 +76,7 @@ def fork(ctx, active, condition, site):
     "Split `active` by a condition, as `lanes.branch` does, and report the branch to the trace"
     taken_lanes, other_lanes = branch(active, condition)
     if ctx.trace is not None:
-        ctx.trace.branch(ctx, active, taken_lanes, other_lanes, site)
+        ctx.trace.record_branch(ctx, active, taken_lanes, other_lanes, site)
     return taken_lanes, other_lanes
 
 
@@ -91,7 +91,7 @@ def continue_loop(ctx, loop, condition, site):
 def return_from(ctx, is_kernel, active, value, result):
     "Execute `return`: ends the lanes of a kernel, or merges `value` into the `result` of a device function"
     if is_kernel:
-        ctx.group.live = ctx.group.live & ~active
+        ctx.group.live_lanes = ctx.group.live_lanes & ~active
         return None
     return value if result is UNDEF else merge(active, value, result)
 

@@ -280,11 +280,11 @@ class MemoryOrder:
 
     def happens_before(self, group, lanes, time, thread):
         "Return, per lane, whether the access by `thread` at `time` happens before an access by the lane now"
-        has_barrier = group.in_block(lanes, thread) & (time <= self.barrier_time[group.block_in_group[lanes]])
+        has_barrier = group.is_in_block(lanes, thread) & (time <= self.barrier_time[group.block_in_group[lanes]])
         is_ordered = (time <= self.ordered_until) | (thread == group.thread_ids[lanes]) | has_barrier
         if is_ordered.all():
             return is_ordered
-        is_ordered |= group.in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
+        is_ordered |= group.is_in_warp(lanes, thread) & (time <= self.warp_barrier_time[group.warp_in_group[lanes]])
         if self.acquired_by_lane or self.acquired_by_block:
             for i in np.flatnonzero(~is_ordered):
                 lane = int(lanes[i])
@@ -323,13 +323,13 @@ class MemoryOrder:
             return is_ordered
         is_discardable = is_ordered
         for barrier_time, index_of_lane, share_group in (
-            (self.barrier_time, group.block_in_group, group.in_block),
-            (self.warp_barrier_time, group.warp_in_group, group.in_warp),
+            (self.barrier_time, group.block_in_group, group.is_in_block),
+            (self.warp_barrier_time, group.warp_in_group, group.is_in_warp),
         ):
             has_barrier = is_of_group & (time <= barrier_time[index_of_lane[lanes]])
             if np.count_nonzero(has_barrier):  # rare: most elements are read often between two barriers
-                both = share_group(lanes, lowest_reader) & share_group(lanes, highest_reader)
-                is_discardable = is_discardable | has_barrier & both
+                are_in_group = share_group(lanes, lowest_reader) & share_group(lanes, highest_reader)
+                is_discardable = is_discardable | has_barrier & are_in_group
         if (self.acquired_by_lane or self.acquired_by_block) and not is_discardable.all():
             is_discardable |= self.happens_before(group, lanes, time, lowest_reader) & self.happens_before(
                 group, lanes, time, highest_reader

@@ -13,7 +13,7 @@ import numpy as np
 from ..diagnostics.errors import NotSimulated
 from ..support.array_memory import address, owner
 from .lanes import merge
-from .memory import Mem, View, allocate_view, load, view_of_elements, store, strides_of, wrap
+from .memory import Mem, View, allocate_view, load, view_of_elements, store, strides_of, make_view
 
 __all__ = [
     'Record',
@@ -151,7 +151,7 @@ def wrap_array(
         return (
             _wrap_packed_field(array, name, memories)
             if any(s % array.itemsize for s in array.strides)
-            else wrap(array, name, memories)
+            else make_view(array, name, memories)
         )
     return Records(name, {k: wrap_array(array[k], f'{name}.{k}', memories) for k in array.dtype.names}, array.ndim)
 

@@ -1,7 +1,7 @@
 """Schedules blocks that wait for each other: a block runs until it ends or spins, and then the next one runs.
 
 As many blocks are resident as fit on the device. A block that spins is suspended, and resumed when the value that it
-polls has changed. If no resident block can proceed, they are in a deadlock. The emulator of CUDA C does the same in
+polls has changed. If no resident block can proceed, they are deadlocked. The emulator of CUDA C does the same in
 `cpp/runtime/residents.cpp`.
 """
 
@@ -15,7 +15,7 @@ class _SpinningBlock(NamedTuple):
 
     steps: object  # the generator that runs it
     state: object  # from `LaunchContext.save_group`
-    is_stuck: bool  # whether it never stops spinning unless another block writes to memory
+    is_endless: bool  # whether it never stops spinning unless another block writes to memory
     last_poll: object  # `LaunchContext.last_poll`: the elements that it polled last, and the values that it read
 
     def polled_value_changed(self):
@@ -47,8 +47,8 @@ class Residents:
     def run_block(self, steps):
         "Run a block until it ends or spins"
         self.ctx.last_poll = None
-        for is_stuck in steps:
-            self.waiting_blocks.append(_SpinningBlock(steps, self.ctx.save_group(), is_stuck, self.ctx.last_poll))
+        for is_endless in steps:
+            self.waiting_blocks.append(_SpinningBlock(steps, self.ctx.save_group(), is_endless, self.ctx.last_poll))
             return
         self.ctx.detectors.racecheck.raise_deferred(self.ctx, self.ctx.group.all_lanes)
 
@@ -62,7 +62,7 @@ class Residents:
         if (
             len(self.waiting_blocks) == num_waiting
             and self.ctx.progress_count == progress_count
-            and all(block.is_stuck for block in self.waiting_blocks)
+            and all(block.is_endless for block in self.waiting_blocks)
         ):
             fields = dict(resident=num_waiting, blocks=self.ctx.grid.size)
             self.ctx.deadlock = ('endless_wait', {}) if all_started else ('not_resident', fields)

@@ -202,7 +202,7 @@ class _Rewriter(ExpressionRewriter):
         loop = self.fresh_name('L')
         test, condition = self.visit_separately(node.test)
         self.loops.append(loop)
-        yield_if_spinning = f'if {loop}.is_spinning: yield {loop}.is_stuck\n' if self.may_spin else ''
+        yield_if_spinning = f'if {loop}.is_spinning: yield {loop}.is_endless\n' if self.may_spin else ''
         loop_body = (
             self.make(node, f'__m = {loop}.mask\n__d = {loop}.diverged')
             + test

@@ -137,7 +137,7 @@ class LaunchContext:
             offsets = self.broadcast_to_active(active, offsets)
         self.now += 1
         if self.trace is not None:
-            self.trace.access(self, lanes, view, offsets, site, kind)
+            self.trace.record_access(self, lanes, view, offsets, site, kind)
         if kind == 'read':
             if self.detectors.uses_shadow:
                 self.detectors.read(self, lanes, view, offsets, site)
@@ -165,7 +165,7 @@ class LaunchContext:
         self.detectors.initcheck.check_at_barrier(self.group.first_block, block_slots)
         self.memory_order.block_barrier(self.group, block_slots, self.now)
         if self.trace is not None:
-            self.trace.barrier(self, active, site)
+            self.trace.record_barrier(self, active, site)
 
     def grid_barrier(self):
         "Execute a grid barrier: it orders all earlier accesses"

@@ -47,11 +47,11 @@ class _SpinAnalysis:
     def may_spin(self, tree, visited):
         "Return whether the function with this tree, or one that it calls, may spin"
         loops = [node for node in walk(tree) if isinstance(node, ast.While)]
-        return any(map(self.polls, loops)) or any(
+        return any(map(self.may_poll, loops)) or any(
             callee.may_spin(callee_tree, visited) for callee, callee_tree in self.device_functions(tree, visited)
         )
 
-    def polls(self, loop):
+    def may_poll(self, loop):
         "Return whether a loop may wait for a lock, for the value of an atomic, or for an element that it polls"
         nodes = list(walk(loop))
         if any(isinstance(node, ast.Attribute) and node.attr in _LOCK_OPERATIONS for node in nodes):

@@ -32,13 +32,13 @@ class Synccheck:
         "Check that all threads of each block are at its barrier; returns the number of lanes that arrived, per block"
         group = ctx.group
         num_arrived = np.bincount(group.block_in_group[active], minlength=group.num_blocks)
-        incomplete = (num_arrived > 0) & (num_arrived < group.threads_per_block)
-        if incomplete.any() and self.enabled:
-            diverged = incomplete & (
-                num_arrived < np.bincount(group.block_in_group[group.live], minlength=group.num_blocks)
+        is_incomplete = (num_arrived > 0) & (num_arrived < group.threads_per_block)
+        if is_incomplete.any() and self.enabled:
+            is_diverged = is_incomplete & (
+                num_arrived < np.bincount(group.block_in_group[group.live_lanes], minlength=group.num_blocks)
             )
             self.report_missing(
-                ctx, active, int(np.argmax(diverged if diverged.any() else incomplete)), num_arrived, site
+                ctx, active, int(np.argmax(is_diverged if is_diverged.any() else is_incomplete)), num_arrived, site
             )
         return num_arrived
 
@@ -47,7 +47,8 @@ class Synccheck:
         group = ctx.group
         location = ctx.program.sites[site]
         absent_lanes, running_lanes = (
-            np.flatnonzero((group.block_in_group == block) & ~active & mask) for mask in (group.all_lanes, group.live)
+            np.flatnonzero((group.block_in_group == block) & ~active & mask)
+            for mask in (group.all_lanes, group.live_lanes)
         )
         fields = dict(
             here=int(num_arrived[block]),
@@ -73,9 +74,9 @@ class Synccheck:
         group = ctx.group
         if active is group.all_lanes or active.all():
             return
-        absent = ~active & (group.live | (group.thread_index == 0))
-        if absent.any():
-            block, thread = group.position(int(np.argmax(absent)))
+        is_absent = ~active & (group.live_lanes | (group.thread_index == 0))
+        if is_absent.any():
+            block, thread = group.position(int(np.argmax(is_absent)))
             self.raise_grid_diverged(ctx, active, site, block, thread)
 
     def raise_grid_diverged(self, ctx, active, site, block, thread):
@@ -89,18 +90,19 @@ class Synccheck:
         full_mask = 2**group.warp_size - 1
         if not self.enabled or active is group.all_lanes and (mask_bits == full_mask).all():
             return
-        not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
-        if not_in_own_mask.any():
-            lane = int(np.argmax(not_in_own_mask))
+        is_not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
+        if is_not_in_own_mask.any():
+            lane = int(np.argmax(is_not_in_own_mask))
             fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
             raise ctx.finding('synccheck', 'thread_not_in_mask', site, reported_lane=lane, **fields)
         lanes_by_warp = group.lanes_by_warp()
-        alive = (lanes_by_warp >= 0) & group.live[lanes_by_warp]
-        arrived = alive & active[lanes_by_warp]
-        absent = (_bits_of_masks(lanes_by_warp, arrived, mask_bits) == 1) & alive & ~arrived & arrived.any(1)[:, None]
-        if absent.any():
-            warp, lane = (int(i) for i in np.argwhere(absent)[0])
-            reported_lane = int(lanes_by_warp[warp][arrived[warp]][0])
+        is_live = (lanes_by_warp >= 0) & group.live_lanes[lanes_by_warp]
+        has_arrived = is_live & active[lanes_by_warp]
+        is_in_mask = _bits_of_masks(lanes_by_warp, has_arrived, mask_bits) == 1
+        is_absent = is_in_mask & is_live & ~has_arrived & has_arrived.any(1)[:, None]
+        if is_absent.any():
+            warp, lane = (int(i) for i in np.argwhere(is_absent)[0])
+            reported_lane = int(lanes_by_warp[warp][has_arrived[warp]][0])
             raise ctx.finding(
                 'synccheck', 'lane_in_other_branch', site, reported_lane=reported_lane, operation=operation, lane=lane
             )
@@ -109,13 +111,13 @@ class Synccheck:
         """Check that a shuffle reads from active lanes only.
 
         `source_lanes` are lanes of the group, -1 for none; `source_index` are their indices within the warp."""
-        missing = active & ((source_lanes < 0) | ~active[source_lanes])
-        if self.enabled and missing.any():
-            lane = int(np.argmax(missing))
+        is_missing = active & ((source_lanes < 0) | ~active[source_lanes])
+        if self.enabled and is_missing.any():
+            lane = int(np.argmax(is_missing))
             raise ctx.finding('synccheck', 'source_lane', site, reported_lane=lane, lane=int(source_index[lane]))
 
     def check_deadlock(self, ctx, site, active):
-        "Raise the finding if all resident blocks are in a deadlock"
+        "Raise the finding if all resident blocks are deadlocked"
         if ctx.deadlock is not None:
             code, fields = ctx.deadlock
             raise ctx.finding('synccheck', code, site, active, threads=np.count_nonzero(active), **fields)
@@ -123,25 +125,25 @@ class Synccheck:
     def check_iteration(self, ctx, loop, site, frame):
         """Check, at the beginning of an iteration of a `while` loop of the kernel's `frame`, that the loop can end.
 
-        If neither memory nor a variable changes from one iteration to the next, the loop never ends: it is stuck. This
+        If neither memory nor a variable changes from one iteration to the next, the loop is endless. This
         is checked even if the detector is disabled, because the launch would hang."""
         if cpu_time() > ctx.deadline:
             raise ctx.finding('timeout', 'time_limit', site, loop.mask, seconds=f'{settings.seconds:g}')
         if loop.progress_count != ctx.progress_count:
-            loop.iterations = 0
+            loop.num_idle_iterations = 0
             loop.progress_count = ctx.progress_count
             loop.is_spinning = False
-            loop.is_stuck = False
+            loop.is_endless = False
             return
         self.check_deadlock(ctx, site, loop.mask)
-        loop.iterations += 1
+        loop.num_idle_iterations += 1
         limit = POLL_LIMIT if ctx.program.may_spin else SPIN_LIMIT
-        loop.is_spinning = loop.iterations >= POLL_LIMIT
-        if loop.iterations % limit == 0:
+        loop.is_spinning = loop.num_idle_iterations >= POLL_LIMIT
+        if loop.num_idle_iterations % limit == 0:
             loop.variables = _variables(frame)
-        elif loop.iterations > limit and loop.iterations % limit == 1:
-            loop.is_stuck = _are_equal(loop.variables, _variables(frame))
-            if loop.is_stuck and not ctx.program.may_spin:
+        elif loop.num_idle_iterations > limit and loop.num_idle_iterations % limit == 1:
+            loop.is_endless = _are_equal(loop.variables, _variables(frame))
+            if loop.is_endless and not ctx.program.may_spin:
                 code = 'endless_wait' if ctx.grid.size == 1 else 'blocks_wait'
                 raise ctx.finding('synccheck', code, site, loop.mask, threads=np.count_nonzero(loop.mask))
 
@@ -169,10 +171,10 @@ def _mask_bits(mask, warp_size):
     return bits & np.uint64(2**warp_size - 1)
 
 
-def _bits_of_masks(lanes_by_warp, arrived, mask_bits):
+def _bits_of_masks(lanes_by_warp, has_arrived, mask_bits):
     "Return bits of shape (warps, lanes per warp): the mask of the first lane that arrived in each warp"
     if (mask_bits != mask_bits[0]).any():
-        first_arrived = lanes_by_warp[np.arange(len(lanes_by_warp)), np.argmax(arrived, 1)]
+        first_arrived_lane = lanes_by_warp[np.arange(len(lanes_by_warp)), np.argmax(has_arrived, 1)]
     else:
-        first_arrived = lanes_by_warp[:, 0]
-    return (mask_bits[first_arrived][:, None] >> np.arange(lanes_by_warp.shape[1], dtype=np.uint64)) & 1
+        first_arrived_lane = lanes_by_warp[:, 0]
+    return (mask_bits[first_arrived_lane][:, None] >> np.arange(lanes_by_warp.shape[1], dtype=np.uint64)) & 1

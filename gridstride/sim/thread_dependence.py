@@ -11,7 +11,7 @@ from .trees import walk
 
 __all__ = ['index_depends_on_thread']
 
-_DIFFERS_BETWEEN_THREADS = {'threadIdx', 'blockIdx', 'grid', 'laneid', 'atomic'}
+_THREAD_DEPENDENT_NAMES = {'threadIdx', 'blockIdx', 'grid', 'laneid', 'atomic'}
 
 
 def index_depends_on_thread(
@@ -38,8 +38,8 @@ def _indices(access):
 
 def _depends(node, names):
     "Return whether an expression contains one of `names`, or a name whose value differs between threads"
-    mentioned = {getattr(inner, 'attr', getattr(inner, 'id', None)) for inner in walk(node)}
-    return bool(mentioned & (names | _DIFFERS_BETWEEN_THREADS))
+    names_in_node = {getattr(inner, 'attr', getattr(inner, 'id', None)) for inner in walk(node)}
+    return bool(names_in_node & (names | _THREAD_DEPENDENT_NAMES))
 
 
 def _dependent_names(function):

@@ -223,6 +223,6 @@ for _name in 'add min max and or xor'.split():
 
 def from_host(descriptor, name, regions):
     "Convert a `TensorDescriptor` of the host to a kernel argument"
-    base = memory.wrap(descriptor.base, name, regions)
+    base = memory.make_pointer(descriptor.base, name, regions)
     sizes = list(descriptor.shape), list(descriptor.strides), list(descriptor.block_shape)
     return Descriptor(base, *sizes, getattr(descriptor, 'padding', 'zero'))

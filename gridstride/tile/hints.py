@@ -107,10 +107,10 @@ def _names(node):
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def hint(node, definitions=None, unstable=()):
-    "Return the hint of an expression; None if it has side effects, is unknown, or contains a name of `unstable`"
+def hint(node, definitions=None, unstable_names=()):
+    "Return the hint of an expression; None if it has side effects, is unknown, or contains a name of `unstable_names`"
     pure = None if node is None else _without_effects(node, definitions or {})
-    return None if pure is None or _names(pure) & set(unstable) else ast.unparse(pure)
+    return None if pure is None or _names(pure) & set(unstable_names) else ast.unparse(pure)
 
 
 def _assigned_names(nodes):
@@ -148,7 +148,7 @@ def _update_definitions(statement, definitions):
     }
 
 
-def hints(statements, unstable):
+def hints(statements, unstable_names):
     "Return {name: hint} of the variables that statements assign"
     definitions = {}
     for statement in statements:
@@ -156,16 +156,16 @@ def hints(statements, unstable):
     return {
         name: ast.unparse(expression)
         for name, expression in definitions.items()
-        if expression is not None and not _names(expression) & set(unstable)
+        if expression is not None and not _names(expression) & set(unstable_names)
     }
 
 
-def return_hint(statements, unstable):
+def return_hint(statements, unstable_names):
     "Return the hint of the value that statements return, as a tuple; an empty tuple if there is none"
     definitions = {}
     for statement in statements:
         if isinstance(statement, ast.Return):
-            value_hint = hint(statement.value or ast.Constant(None), definitions, unstable)
+            value_hint = hint(statement.value or ast.Constant(None), definitions, unstable_names)
             return () if value_hint is None else (value_hint,)
         definitions = _update_definitions(statement, definitions)
     return ()

@@ -62,7 +62,7 @@ def debug_barrier():
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
     "Print values that are known at compile time, once per launch"
-    if current().program_number == current().first_program:
+    if current().execution_index == current().first_program:
         print(*values, sep=sep, end=end)
 
 

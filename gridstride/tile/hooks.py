@@ -7,7 +7,7 @@ condition is a scalar, a loop-carried variable keeps its type, and both branches
 from .block import Unbound, block_of, convert, is_number, tensor
 from .hints import HINT_HOOKS, type_of_hint, type_of
 from .hints_and_debug import device_assert
-from .run import Names, current, learner_frame, compile_error
+from .run import KernelGlobals, current, learner_frame, compile_error
 from .types import DTYPES, const
 
 __all__ = ['HOOKS', 'check_types_kept', 'types_of']
@@ -105,7 +105,7 @@ def _compilation_key(frame, name):
     "Return a key of a compilation of an `if`: its function, the compile-time constants, and the call stack"
     calls = [frame.f_code, name]
     constants = tuple((name, value) for name, value in frame.f_locals.items() if is_number(value))
-    while frame is not None and isinstance(frame.f_globals, Names):
+    while frame is not None and isinstance(frame.f_globals, KernelGlobals):
         calls.append(frame.f_lasti)
         frame = frame.f_back
     return *calls[:2], *calls[3:], constants

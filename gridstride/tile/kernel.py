@@ -11,7 +11,7 @@ from ..diagnostics.errors import Location, WrongArgument, exception_of
 from ..diagnostics.settings import settings, shuffle
 from .block import scalar
 from .descriptors import from_host
-from .memory import is_array, wrap
+from .memory import is_array, make_pointer
 from .rebind import BoundFunctions, function_of, unwrap
 from .run import LaunchContext, set_current, located_type_error
 from .trace import recorder
@@ -223,7 +223,7 @@ class _Launch:
         if is_array(value):
             if name in self.kernel.constexpr_names:
                 raise WrongArgument(f'{name} is a tl.constexpr, but an array is passed for it')
-            return wrap(value, name, self.ctx.regions)
+            return make_pointer(value, name, self.ctx.regions)
         if name in self.kernel.constexpr_names or value is None or isinstance(value, str):
             return self.bound_functions.value(value)
         if isinstance(value, (np.integer, np.floating, np.bool_)):
@@ -271,9 +271,9 @@ class _Launch:
     def run(self):
         "Run all programs"
         ctx = self.ctx
-        ctx.positions = self.ordered_program_ids()
+        ctx.ordered_program_ids = self.ordered_program_ids()
         ctx.first_program = 0
-        ctx.pending_programs = iter(enumerate(ctx.positions))
+        ctx.pending_programs = iter(enumerate(ctx.ordered_program_ids))
         ctx.run_next_program = self.run_next_program
         ctx.trace = recorder()
         if ctx.trace:
@@ -289,12 +289,12 @@ class _Launch:
     def run_next_program(self):
         "Run the next program; returns False if there is none left"
         ctx = self.ctx
-        number, position = next(ctx.pending_programs, (None, None))
-        if number is None:
+        execution_index, program_id = next(ctx.pending_programs, (None, None))
+        if execution_index is None:
             return False
-        ctx.program_number, ctx.program_id, ctx.first_stamp, ctx.acquired_events = (
-            number,
-            position,
+        ctx.execution_index, ctx.program_id, ctx.first_stamp, ctx.acquired_events = (
+            execution_index,
+            program_id,
             len(ctx.accesses),
             (),
         )

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..support.function_source import SourceMissing, source_of
 
-__all__ = ['atomic_update']
+__all__ = ['atomic_update_advice']
 
 _OPERATION_OF_CALL = dict(maximum='max', max='max', minimum='min', min='min')
 _OPERATION_OF_NODE = {ast.Add: 'add', ast.Sub: 'add', ast.BitAnd: 'and', ast.BitOr: 'or', ast.BitXor: 'xor'}
@@ -18,7 +18,7 @@ _MAX_LENGTH = 60  # characters of an operand in a hint
 
 
 @lru_cache(maxsize=64)
-def atomic_update(
+def atomic_update_advice(
     code,  # the code object of a kernel
     *lines,  # of the accesses of an element, in the file
 ):

@@ -13,9 +13,9 @@ from .block import addresses, block_of, broadcast, convert, with_undef, tensor
 from .run import current, finding, learner_frame, compile_error, warn_of_undefined
 from .shadow import Shadow
 from .types import DTYPES, dtype_of_numpy, pointer_type
-from .unmasked_axis import Block, missing_mask
+from .unmasked_axis import BlockAccess, missing_mask_advice
 
-__all__ = ['Region', 'wrap', 'load', 'store', 'atomic']
+__all__ = ['Region', 'make_pointer', 'load', 'store', 'atomic']
 
 _I1 = DTYPES['int1']
 # Types that torch cannot convert to NumPy: (a torch type of the same size, the NumPy type).
@@ -121,7 +121,7 @@ def is_array(value):
     )
 
 
-def wrap(array, name, regions):
+def make_pointer(array, name, regions):
     "Make a pointer to the first element of an array; arrays that overlap in memory share one shadow"
     flat, origin, strides = _flat_memory(array, name)
     try:
@@ -164,7 +164,7 @@ def _find_unpassed_tensors(ctx, address):
             ctx.unpassed_tensors[generation] = list(_live_tensors(generation))
         for first_byte, end_byte, candidate in ctx.unpassed_tensors[generation]:
             if first_byte <= address < end_byte:
-                wrap(candidate, 'a tensor known by its address', ctx.regions)
+                make_pointer(candidate, 'a tensor known by its address', ctx.regions)
                 yield ctx.regions[-1]
 
 
@@ -274,12 +274,12 @@ def _report_out_of_bounds(region, active_offsets, offsets, mask, has_mask, acces
 def _advice(region, offsets, *lanes):
     "Return the field `advice` if one of the lanes is past the end of a row of the array, else no field"
     for lane in lanes:
-        if advice := missing_mask(region, offsets, lane, learner_frame().f_lineno):
+        if advice := missing_mask_advice(region, offsets, lane, learner_frame().f_lineno):
             return dict(advice=advice)
     return {}
 
 
-def _pointer(value, function):
+def _require_pointer(value, function):
     "Return the first argument of a function as a value; raises `NotCompiled` unless it is a pointer"
     value = value if type(value) is tensor else block_of(value)
     if not value.dtype.is_ptr():
@@ -317,7 +317,7 @@ def _broadcast_mask(pointers, mask):
 
 def load(pointers, mask=None, other=None, volatile=False):
     "Load elements through pointers; lanes whose mask is false get `other`, or an undefined value without it"
-    pointers = _pointer(pointers, 'tl.load')
+    pointers = _require_pointer(pointers, 'tl.load')
     element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
         raise compile_error('tl.load with `other` requires `mask`', 'Pass a mask: its false lanes get `other`.')
@@ -363,7 +363,7 @@ def _masked_out_values(other, element_type, shape):
 
 def store(pointers, value, mask=None):
     "Store elements through pointers, in the lanes whose mask is true"
-    pointers = _pointer(pointers, 'tl.store')
+    pointers = _require_pointer(pointers, 'tl.store')
     value = convert(block_of(value), pointers.dtype.element_ty)
     value, undef_mask = value.data, value.undef_mask
     if value.ndim and not pointers.data.ndim:
@@ -450,7 +450,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     if ctx.racecheck:
         ctx.accesses.append(
             (
-                ctx.program_number,
+                ctx.execution_index,
                 frame.f_lineno,
                 frame.f_code.co_filename,
                 access,
@@ -466,7 +466,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
             access,
             lambda position: _lane_index(pointers.data, active, position),
             value,
-            Block(pointers.data, active) if pointers.region is region else None,
+            BlockAccess(pointers.data, active) if pointers.region is region else None,
         )
         lanes = np.arange(shadow_offsets.size) if active is None or not active.ndim else np.flatnonzero(active)
         ctx.check_lanes_of_program(shadow, region, active_offsets, shadow_offsets, access, lanes, value)
@@ -493,7 +493,7 @@ def atomic(name, pointers, value, mask=None, expected=None, sem=None):
 
 
 def _atomic(name, pointers, value, mask, expected, sem):
-    pointers = _pointer(pointers, f'tl.atomic_{name}')
+    pointers = _require_pointer(pointers, f'tl.atomic_{name}')
     element_type = pointers.dtype.element_ty
     _check_atomic_type(name, element_type)
     value = convert(block_of(value), element_type)

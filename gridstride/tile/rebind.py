@@ -8,7 +8,7 @@ import types
 from . import language, libdevice
 from .hooks import HOOKS
 from .rewrite import code_of
-from .run import Names, compile_error
+from .run import KernelGlobals, compile_error
 from .types import const, dtype, to_dtype
 
 __all__ = ['BoundFunctions', 'function_of', 'is_jitted', 'unwrap']
@@ -179,7 +179,7 @@ def _cells(fn, code, bound_functions):
     return tuple(types.CellType(bound_functions.value(cells[k].cell_contents)) for k in code.co_freevars) or None
 
 
-class _Scope(Names):
+class _Scope(KernelGlobals):
     "The globals of a kernel's function: a value is converted by `BoundFunctions.value` when the kernel first reads it"
 
     def __init__(self, fn, bound_functions):

@@ -9,7 +9,7 @@ import numpy as np
 from ..diagnostics.errors import Access, KernelError, NotCompiled, NotSimulated, Location, exception_of, warn_of
 
 __all__ = [
-    'Names',
+    'KernelGlobals',
     'LaunchContext',
     'current',
     'learner_frame',
@@ -23,15 +23,15 @@ __all__ = [
 ]
 
 
-class Names(dict):
+class KernelGlobals(dict):
     "The globals of a rewritten function: a frame with such globals runs the learner's code"
 
 
 class LaunchContext:
     """The context of one launch: its kernel, its grid, the enabled checks, and the running program.
 
-    The stamp of an access is its index in `accesses`: the logical time of the detectors. The number of a program is its
-    position in the order of execution."""
+    The stamp of an access is its index in `accesses`: the logical time of the detectors. The execution index of a
+    program is its position in the order of execution."""
 
     def __init__(self, kernel, grid, settings):
         self.kernel, self.grid = kernel, grid
@@ -41,12 +41,12 @@ class LaunchContext:
         self.deadline = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
         self.program_id = (0, 0, 0)  # position of the running program in the grid
-        self.program_number = 0  # its number
-        self.accesses = [None]  # stamp -> (program number, line, file, verb, active lanes, first offset)
+        self.execution_index = 0  # that of the running program
+        self.accesses = [None]  # stamp -> (execution index, line, file, verb, active lanes, first offset)
         self.first_stamp = 1  # the stamp of the running program's first access
         self.acquired_events = ()  # the `ReleaseEvent`s that the running program has acquired
-        self.clock = None  # the vector clock that these events give it, computed on demand: program number -> stamp
-        # program number -> (stamp, {stamp of a release: its line}): accesses up to the stamp precede a barrier
+        self.clock = None  # the vector clock that these events give it, computed on demand: execution index -> stamp
+        # execution index -> (stamp, {stamp of a release: its line}): accesses up to the stamp precede a barrier
         self.synced_clock = {}
         self.barrier_stamp = 0  # stamp of the running program's last access before its last barrier
         self.is_tuning = False  # whether an autotuner would run this launch several times
@@ -78,8 +78,8 @@ class LaunchContext:
 
         A scalar atomic is executed by one thread, and releases only the accesses of this thread. A scalar store is
         executed by the same thread, but a block is accessed by all threads."""
-        program_number, line, _, verb_before, num_lanes, _ = self.accesses[stamp]
-        last_synced, release_lines = self.synced_clock[program_number]
+        execution_index, line, _, verb_before, num_lanes, _ = self.accesses[stamp]
+        last_synced, release_lines = self.synced_clock[execution_index]
         if last_synced >= stamp or num_lanes == 1:
             return
         # the first atomic after the access
@@ -101,7 +101,7 @@ class LaunchContext:
         stamp = len(self.accesses) - 1
         acquired = (*self.acquired_events, *earlier_events) if sem == 'release' else self.acquired_events
         event = ReleaseEvent(
-            self.program_number, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
+            self.execution_index, stamp, acquired, self.barrier_stamp if is_scalar else stamp, learner_frame().f_lineno
         )
         self.acquired_events = (event,)
         shadow.release_events[offsets] = event
@@ -143,7 +143,7 @@ class LaunchContext:
             warn_of(code, 'triton', fields)
 
     _PROGRAM_STATE = (
-        'program_number',
+        'execution_index',
         'program_id',
         'acquired_events',
         'unsynced_stores',
@@ -187,7 +187,7 @@ def differ(a, b):
 # The memory model of programs. There is no barrier between programs, so only atomics order their accesses. An atomic
 # creates a release event. A later atomic on the same element acquires it: all accesses that the event releases happen
 # before the later accesses of the acquiring program. Events refer to the events that were acquired before them,
-# so they form a graph; `_clocks_of` walks it to compute a vector clock, program number -> last stamp, when a race is
+# so they form a graph; `_clocks_of` walks it to compute a vector clock, execution index -> last stamp, when a race is
 # suspected. `SyncState` is its counterpart in the emulator (`cpp/runtime/vector_clock.h`).
 class ReleaseEvent:
     """The release of an atomic: it releases the accesses of its program up to `stamp`, and the events acquired before.
@@ -195,10 +195,10 @@ class ReleaseEvent:
     Accesses up to `synced_stamp` precede a barrier of the program, so the event releases those of all threads. Of later
     accesses, it releases only those of the thread that executed the atomic, at `line`."""
 
-    __slots__ = ('program_number', 'stamp', 'acquired_events', 'synced_stamp', 'line')
+    __slots__ = ('execution_index', 'stamp', 'acquired_events', 'synced_stamp', 'line')
 
-    def __init__(self, program_number, stamp, acquired_events, synced_stamp, line):
-        self.program_number = program_number
+    def __init__(self, execution_index, stamp, acquired_events, synced_stamp, line):
+        self.execution_index = execution_index
         self.stamp = stamp
         self.acquired_events = acquired_events
         self.synced_stamp = synced_stamp
@@ -206,7 +206,7 @@ class ReleaseEvent:
 
 
 def _clocks_of(acquired_events):
-    "Return two dicts: program number -> last stamp, program number -> (last synced stamp, {stamp: line})"
+    "Return two dicts: execution index -> last stamp, execution index -> (last synced stamp, {stamp: line})"
     clock = {}
     synced_clock = {}
     visited_ids = set()
@@ -216,10 +216,10 @@ def _clocks_of(acquired_events):
         if id(event) in visited_ids:
             continue
         visited_ids.add(id(event))
-        clock[event.program_number] = max(clock.get(event.program_number, 0), event.stamp)
-        synced_stamp, lines = synced_clock.get(event.program_number, (-1, {}))
+        clock[event.execution_index] = max(clock.get(event.execution_index, 0), event.stamp)
+        synced_stamp, lines = synced_clock.get(event.execution_index, (-1, {}))
         lines[event.stamp] = min(lines.get(event.stamp, event.line), event.line)  # the first of several atomics
-        synced_clock[event.program_number] = max(synced_stamp, event.synced_stamp), lines
+        synced_clock[event.execution_index] = max(synced_stamp, event.synced_stamp), lines
         pending_events += event.acquired_events
     return clock, synced_clock
 
@@ -244,7 +244,7 @@ def set_current(ctx):
 def learner_frame():
     "Return the innermost frame of the learner's functions; None if there is none"
     frame = sys._getframe(1)
-    while frame is not None and not isinstance(frame.f_globals, Names):
+    while frame is not None and not isinstance(frame.f_globals, KernelGlobals):
         frame = frame.f_back
     return frame
 
@@ -264,7 +264,7 @@ def location(thread=None):
     caller = frame.f_back
     # The frame of the kernel is the outermost one of the learner; the line may be in a function that the kernel calls.
     while caller is not None and caller.f_code.co_name != 'run_next_program':
-        if isinstance(caller.f_globals, Names):
+        if isinstance(caller.f_globals, KernelGlobals):
             kernel_frame = caller
         caller = caller.f_back
     call_site = _line(kernel_frame) if kernel_frame is not frame else None
@@ -279,9 +279,9 @@ def finding(kind, code, fields=None, thread=None, other=None):
 
 def other_access(ctx, stamp, thread=None):
     "Return an earlier access as an `errors.Access`, for the finding of a race with it"
-    program_number, line, file = ctx.accesses[stamp][:3]
+    execution_index, line, file = ctx.accesses[stamp][:3]
     source = linecache.getline(file, line).strip()
-    return Access(line, ctx.positions[program_number], thread, source, file)
+    return Access(line, ctx.ordered_program_ids[execution_index], thread, source, file)
 
 
 def warn_of_undefined(code):
@@ -308,7 +308,7 @@ def located_type_error(error):
     while traceback.tb_next:
         traceback = traceback.tb_next
     frame = traceback.tb_frame
-    if isinstance(error, KernelError) or not isinstance(frame.f_globals, Names):
+    if isinstance(error, KernelError) or not isinstance(frame.f_globals, KernelGlobals):
         return error
     file = frame.f_code.co_filename
     line = traceback.tb_lineno

@@ -7,9 +7,9 @@ happens before the other (`LaunchContext.happens_before`). The shadow stores acc
 
 import numpy as np
 
-from .lost_update import atomic_update
+from .lost_update import atomic_update_advice
 from .run import other_access, differ, finding, learner_frame
-from .unmasked_axis import missing_mask, missing_mask_of_earlier, overlap
+from .unmasked_axis import missing_mask_advice, earlier_missing_mask_advice, overlap_advice
 
 __all__ = ['Shadow']
 
@@ -137,7 +137,7 @@ class Shadow:
             position = int(order[duplicates[0]])
             fields = dict(array=region.name, index=region.index_of(element_offsets[position]))
             frame = learner_frame()
-            fields.update(_field_of(atomic_update(frame.f_code, frame.f_lineno)))
+            fields.update(_field_of(atomic_update_advice(frame.f_code, frame.f_lineno)))
             raise finding('racecheck', 'lanes_update', fields, lane_index(position))
 
     def _may_lose(self, old_values, offsets, value, first_lanes, second_lanes):
@@ -164,8 +164,8 @@ class Shadow:
     def _check_order(self, ctx, region, element_offsets, stamps, positions, access, lane_index, value, block):
         "Raise a data race if an earlier access of the elements at `positions` does not happen before this one"
         for position in _distinct_cases(region.flat, element_offsets, stamps, positions, access, value):
-            program_number, _, _, earlier_access, _, _ = ctx.accesses[stamps[position]]
-            if program_number == ctx.program_number:
+            execution_index, _, _, earlier_access, _, _ = ctx.accesses[stamps[position]]
+            if execution_index == ctx.execution_index:
                 continue
             fields = dict(array=region.name, index=region.index_of(element_offsets[position]))
             if ctx.happens_before(stamps[position]):
@@ -190,18 +190,18 @@ class Shadow:
         frame = learner_frame()
         lines = [frame.f_lineno, *([line] if file == frame.f_code.co_filename else [])]
         advice = self._mask_advice(ctx, region, block, lane, stamp, frame)
-        return _field_of(advice or atomic_update(frame.f_code, *lines))
+        return _field_of(advice or atomic_update_advice(frame.f_code, *lines))
 
     def _mask_advice(self, ctx, region, block, lane, stamp, frame):
         "Return the advice if one of the two accesses of a race lacks a mask, else None"
         if not lane or block is None or self.region.dtype is not region.dtype:
             return None
         _, line, file, _, num_lanes, first_offset = ctx.accesses[stamp]
-        advice = missing_mask(region, block.offsets, lane, frame.f_lineno)
+        advice = missing_mask_advice(region, block.offsets, lane, frame.f_lineno)
         if advice is None and num_lanes > 1 and first_offset is not None:
-            advice = missing_mask_of_earlier(region, block, block.offsets[lane], first_offset, line)
+            advice = earlier_missing_mask_advice(region, block, block.offsets[lane], first_offset, line)
             if advice is None and (line, file) == (frame.f_lineno, frame.f_code.co_filename):
-                advice = overlap(block.offsets, first_offset, line)
+                advice = overlap_advice(block.offsets, first_offset, line)
         return advice
 
 
@@ -210,13 +210,13 @@ def _field_of(advice):
     return {} if advice is None else dict(advice=advice)
 
 
-def _distinct_cases(memory, element_offsets, stamps, positions, access, value):
+def _distinct_cases(flat, element_offsets, stamps, positions, access, value):
     "Return one position per earlier access, and for a write two: one that changes its element, one that does not"
     if positions.size == 1:
         return positions
     cases = 2 * stamps[positions]
     if access == 'written':
-        cases += ~differ(memory[element_offsets], value)[positions]
+        cases += ~differ(flat[element_offsets], value)[positions]
     return positions[np.sort(np.unique(cases, return_index=True)[1])]
 
 

@@ -43,16 +43,16 @@ def run_tuned(tuner, launch, values, make_launch):
     zero_names = {region.name for region in ctx.regions if _has_only_zeros(region)}
     launch.run()
     handled_names = {*reset_names, *restored_names}
-    suspects = [
+    candidates = [
         region for region in ctx.regions if region.shadow.is_updated_in_place and region.name not in handled_names
     ]
-    if not suspects:
+    if not candidates:
         return
     values_after = [region.flat.copy() for region in ctx.regions]
     _fill_with_zeros(reset_arrays)
     for array, value in zip(restored_arrays, values_before):
         array[...] = value
-    changed_name = _find_changed_array(make_launch, ctx.regions, values_after, suspects)
+    changed_name = _find_changed_array(make_launch, ctx.regions, values_after, candidates)
     for region, value in zip(ctx.regions, values_after):
         if region.writable:
             region.flat[...] = value
@@ -62,16 +62,16 @@ def run_tuned(tuner, launch, values, make_launch):
                                         argument=argument))  # fmt: skip
 
 
-def _find_changed_array(make_launch, regions, values_after, suspects):
+def _find_changed_array(make_launch, regions, values_after, candidates):
     "Return the name of a suspect that a second run changes, or of the first suspect if that run raises; else None"
     try:
         with change(settings, checks=()), pause_recording(), contextlib.redirect_stdout(io.StringIO()):
             make_launch().run()
     except KernelError:
-        return suspects[0].name
+        return candidates[0].name
     pairs = zip(regions, values_after)
     return next(
-        (region.name for region, value in pairs if region in suspects and region.flat.tobytes() != value.tobytes()),
+        (region.name for region, value in pairs if region in candidates and region.flat.tobytes() != value.tobytes()),
         None,
     )
 

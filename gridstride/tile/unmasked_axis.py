@@ -9,39 +9,39 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['Block', 'missing_mask', 'missing_mask_of_earlier', 'overlap']
+__all__ = ['BlockAccess', 'missing_mask_advice', 'earlier_missing_mask_advice', 'overlap_advice']
 
 
-class Block(NamedTuple):
+class BlockAccess(NamedTuple):
     "The addresses of an access: the offset of each lane in its array, and the mask, None if all lanes are active"
 
     offsets: np.ndarray
-    active: np.ndarray | None
+    mask: np.ndarray | None
 
 
-def missing_mask(region, offsets, lane, line):
+def missing_mask_advice(region, offsets, lane, line):
     "Return the advice for a lane past the end of a row: (name of a row of `HINTS`, its fields), or None"
-    return _missing_mask(region, offsets, int(offsets.flat[0]), lane, line) if _is_block(offsets) else None
+    return _missing_mask_advice(region, offsets, int(offsets.flat[0]), lane, line) if _is_block(offsets) else None
 
 
-def missing_mask_of_earlier(
+def earlier_missing_mask_advice(
     region,
     block,  # of the running program; the earlier access has such a block, too, but at other elements
     offset,  # of the element that both access
     first,  # the offset of the first lane of the earlier access
     line,  # of the earlier access
 ):
-    "Return the advice for the earlier access of a race: `missing_mask` of its lane that accesses the element"
+    "Return the advice for the earlier access of a race: `missing_mask_advice` of its lane that accesses the element"
     if not _is_block(block.offsets):
         return None
     is_lane = block.offsets - block.offsets.flat[0] + first == offset
-    if block.active is not None and (is_lane & block.active).any():
-        is_lane &= block.active
-    advice = [_missing_mask(region, block.offsets, first, lane, line) for lane in np.argwhere(is_lane)]
+    if block.mask is not None and (is_lane & block.mask).any():
+        is_lane &= block.mask
+    advice = [_missing_mask_advice(region, block.offsets, first, lane, line) for lane in np.argwhere(is_lane)]
     return advice[0] if advice and all(advice) else None
 
 
-def overlap(offsets, first, line):
+def overlap_advice(offsets, first, line):
     "Return the advice if the blocks that two programs access on one line begin less than a block apart"
     if not _is_block(offsets) or offsets.ndim > 1 or _steps(offsets) != [1]:
         return None
@@ -66,7 +66,7 @@ def _steps(offsets):
     return steps
 
 
-def _missing_mask(region, offsets, first, lane, line):
+def _missing_mask_advice(region, offsets, first, lane, line):
     "Return the advice for a lane of a block whose first lane has the offset `first`"
     first_index = region.index_of(first)
     for axis, (step, num_lanes) in enumerate(zip(_steps(offsets) or (), offsets.shape)):

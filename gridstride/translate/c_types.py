@@ -20,7 +20,7 @@ class _IntegerFlows:
 
     def __init__(self, unit, ranges):
         self.ranges = ranges
-        self.needs_all_bits = set()  # variables that need more than their low 32 bits
+        self.wide_variables = set()  # variables that need more than their low 32 bits
         self.flows = []  # (variable, the variable that it is assigned to)
         self.comparisons = []  # pairs of expressions
         for function in ranges.visited_functions:
@@ -43,7 +43,7 @@ class _IntegerFlows:
         if stmt.kind == 'store':
             for index in stmt.index:
                 self.record_flow(index, 'low')
-            return self.record_flow(stmt.expr, 'low' if is_narrow_int(stmt.memory.dtype) else None)
+            return self.record_flow(stmt.expr, 'low' if is_narrow_int(stmt.buffer.dtype) else None)
         if stmt.kind == 'for':
             self.record_flow(stmt.start, stmt.var)
             self.record_flow(stmt.step, stmt.var)
@@ -85,7 +85,7 @@ class _IntegerFlows:
         if not is_int(expr.type):
             return
         if sink is None:
-            self.needs_all_bits.add(expr.value)
+            self.wide_variables.add(expr.value)
         elif not isinstance(sink, str):
             self.flows.append((expr.value, sink))
 
@@ -101,7 +101,7 @@ class _IntegerFlows:
         if expr.op == 'load':
             return ['low'] * n
         if expr.op == 'atomic':
-            low_bits_suffice = is_narrow_int(expr.value.memory.dtype) and expr.value.op in (
+            low_bits_suffice = is_narrow_int(expr.value.buffer.dtype) and expr.value.op in (
                 'add',
                 'sub',
                 'exch',
@@ -149,7 +149,7 @@ def variables_with_exact_low_bits(unit, ranges):
     int_variables = {
         v
         for v, r in ranges.variable_intervals.items()
-        if is_int(v.type) and v not in fitting_variables and v not in flows.needs_all_bits and v.argument_type is None
+        if is_int(v.type) and v not in fitting_variables and v not in flows.wide_variables and v.argument_type is None
     }
     while True:
         removed_variables = {
@@ -177,9 +177,9 @@ def choose_c_types(unit):
             variable.type = _resolve_weak(variable.type, weak_type)
         for expr in function_expressions(function):
             expr.type = _resolve_weak(expr.type, weak_type)
-    for memory in unit.constants.values():
-        if memory.dtype == WEAK:
-            memory.dtype = weak_type
+    for buffer in unit.constants.values():
+        if buffer.dtype == WEAK:
+            buffer.dtype = weak_type
     unit.weak_type = weak_type
     unit.minimums = _minimum_arguments(unit)
     ranges = Ranges(unit)
@@ -259,10 +259,10 @@ def _computes_in_float32(unit):
     "Return whether the kernel computes with float32 and not with float64"
     dtypes = set()
     for function in functions(unit):
-        dtypes |= {stmt.memory.dtype for stmt in statements(function.body) if stmt.kind in ('store', 'alloc')}
+        dtypes |= {stmt.buffer.dtype for stmt in statements(function.body) if stmt.kind in ('store', 'alloc')}
         for expr in function_expressions(function):
             if expr.op in ('load', 'atomic'):
-                dtypes.add((expr.value if expr.op == 'load' else expr.value.memory).dtype)
+                dtypes.add((expr.value if expr.op == 'load' else expr.value.buffer).dtype)
             elif expr.op == 'cast':
                 dtypes.add(expr.value)
             elif expr.op in ('var', 'const', 'global') or expr.type != DOUBLE:

@@ -105,16 +105,16 @@ def _merge_overlapping(spans):
 # cell differs per session, and the compilation cache is keyed on the source.
 
 
-def entry_function(translation, number, kernel):
+def entry_function(translation, index, kernel):
     """Return a C function that launches the kernel named `kernel` of a translation.
 
-    `enter_<number>` takes the addresses of the arguments, then the sizes of grid and block and the bytes of shared
+    `enter_<index>` takes the addresses of the arguments, then the sizes of grid and block and the bytes of shared
     memory.
     """
     types = [param.type.replace('[[maybe_unused]] ', '') for param in translation.params]
     args = ', '.join(f'*({type} *)a[{i}]' for i, type in enumerate(types))
-    launch = f't{number}::{kernel}<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]), c[6]>>>({args});'
-    return f'extern "C" void enter_{number}(void **a, const unsigned *c) {{ {launch} }}'
+    launch = f't{index}::{kernel}<<<dim3(c[0], c[1], c[2]), dim3(c[3], c[4], c[5]), c[6]>>>({args});'
+    return f'extern "C" void enter_{index}(void **a, const unsigned *c) {{ {launch} }}'
 
 
 def combine_translations(
@@ -123,17 +123,17 @@ def combine_translations(
 ) -> str:  # CUDA C without the launchers, and `enter_0`, `enter_1`, ...
     "Return one CUDA C source that contains several translations"
     includes, namespaces = {}, []
-    for number, translation in enumerate(translations):
+    for index, translation in enumerate(translations):
         lines = translation.split(HOST_GUARD)[0].split('\n')
         includes.update((line, None) for line in lines if line.startswith('#include'))
-        name = f'{translation.kernel}_{number}_{_digest(translation)}'  # the runtime knows kernels by name
+        name = f'{translation.kernel}_{index}_{_digest(translation)}'  # the runtime knows kernels by name
         if python_files is not None:
             lines = _add_line_directives(lines, translation.lines, python_files)
         text = '\n'.join('' if line.startswith('#include') else line for line in lines)
         namespaces.append(
-            f'namespace t{number} {{\n'
+            f'namespace t{index} {{\n'
             + text.replace(f'__global__ void {translation.kernel}(', f'__global__ void {name}(')
-            + f'\n}}\n{entry_function(translation, number, name)}\n'
+            + f'\n}}\n{entry_function(translation, index, name)}\n'
         )
     return '\n'.join([*includes, *namespaces])
 
@@ -238,20 +238,20 @@ class CompiledTranslations:
         self._library = open_emulated(str(self.build_result.folder / 'kernel.so'))
         self.dll = self._library.dll
 
-    def call(self, number, values, arrays, uninitialized, grid, block, shared):
-        """Launch the kernel of translation `number`; return whether the detectors found nothing.
+    def call(self, index, values, arrays, uninitialized, grid, block, shared):
+        """Launch the kernel of translation `index`; return whether the detectors found nothing.
 
         `values` are the arguments of the C kernel. `arrays` maps the positions of pointers to NumPy arrays;
         `uninitialized` maps the positions of uninitialized arrays to (mask of the bytes that are initialized, buffer
         for the same mask after the launch). `grid` and `block` have three sizes; `shared` is in bytes.
         """
-        params = self.translations[number].params
+        params = self.translations[index].params
         values_in_c = [
             ctypes.c_void_p(address(arrays[i])) if i in arrays else _as_ctypes(parameter.type, value)
             for i, (parameter, value) in enumerate(zip(params, values))
         ]
         call = _LaunchArguments(
-            ctypes.cast(getattr(self.dll, f'enter_{number}'), ctypes.c_void_p),
+            ctypes.cast(getattr(self.dll, f'enter_{index}'), ctypes.c_void_p),
             (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values_in_c)),
             (ctypes.c_uint * 7)(*grid, *block, shared),
             *_memory_spans(arrays, uninitialized, len(values)),
@@ -314,7 +314,7 @@ class CheckedArrays(Arrays):
     def checked_offset(self, access, view, indices, sizes, strides):
         "Return the offset of an element whose indices are checked; `access`: 'read', 'write', 'atomic' or 'access'"
         indices = [convert.bool_to_int(convert.require_number(i)) for i in indices]
-        return Expr('checked_offset', INT, [*indices, *sizes, *strides], value=(access, view.memory.name))
+        return Expr('checked_offset', INT, [*indices, *sizes, *strides], value=(access, view.buffer.name))
 
     def element_index(self, node, view, indices):
         "Return the checked index of an element in C: one offset from the beginning of the memory"
@@ -346,8 +346,8 @@ def _leading_offset(view):
     "Return the offset of the row of a C array that the leading indices of a view select"
     if not view.leading_indices:
         return ZERO
-    dims = view.memory.dims
-    flat_view = ArrayView(view.memory, dims, contiguous_strides(dims))
+    dims = view.buffer.dims
+    flat_view = ArrayView(view.buffer, dims, contiguous_strides(dims))
     return c_index(flat_view, [*view.leading_indices, *[ZERO] * view.ndim])[0]
 
 
@@ -362,11 +362,11 @@ class CheckedExpressions(Expressions):
         access, array = expr.value
         return Code(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
-    def element_at(self, memory, indices):
+    def element_at(self, buffer, indices):
         "Write an element; a single index counts from the first element of a C array of any number of dimensions"
-        if memory.dims is None or memory.ndim == len(indices):
-            return self.subscript(memory, indices)
-        return f'(&{memory.c_name}{"[0]" * memory.ndim})[{self.text(indices[0])}]'
+        if buffer.dims is None or buffer.ndim == len(indices):
+            return self.subscript(buffer, indices)
+        return f'(&{buffer.c_name}{"[0]" * buffer.ndim})[{self.text(indices[0])}]'
 
 
 class CheckedUnit(Unit):
@@ -390,21 +390,25 @@ def _exception(compiled_kernel, arrays):
     "Return the exception for the emulator's last finding, with names, lines and indices of Python; `arrays`: by C name"
     finding = emulator.last_finding()
     name, index = (finding.fields.get(key) for key in ('array', 'index'))
-    reported_by_gs_at = finding.code in ('outside', 'before')  # with the index of Python
-    if name in arrays and len(index or ()) == 1 and not reported_by_gs_at:
+    has_python_index = finding.code in ('outside', 'before')  # reported by `gs_at`
+    if name in arrays and len(index or ()) == 1 and not has_python_index:
         finding.fields['index'] = _index_of_offset(arrays[name], index[0])
-    numbered_files = [_FILE_NAME.format(i) for i in range(len(compiled_kernel.files))]
-    file_number = numbered_files.index(matching_file(finding.file, numbered_files))
+    line_directive_files = [_FILE_NAME.format(i) for i in range(len(compiled_kernel.files))]
+    file_number = line_directive_files.index(matching_file(finding.file, line_directive_files))
     file = compiled_kernel.files[file_number] if finding.line else None
     finding.fields.pop('arrays', None)
     c_name, finding.kernel = finding.kernel, compiled_kernel.kernel
     finding.name_calls(
         lambda call: _call_in_python(
-            call._replace(function=call.function.replace(c_name, finding.kernel)), compiled_kernel.files, numbered_files
+            call._replace(function=call.function.replace(c_name, finding.kernel)),
+            compiled_kernel.files,
+            line_directive_files,
         )
     )
     if finding.is_in_other_file():
-        other_file = compiled_kernel.files[numbered_files.index(matching_file(finding.other_file, numbered_files))]
+        other_file = compiled_kernel.files[
+            line_directive_files.index(matching_file(finding.other_file, line_directive_files))
+        ]
         finding.other = finding.other._replace(
             file=other_file, source=linecache.getline(other_file, finding.other.line).strip()
         )
@@ -424,9 +428,9 @@ def _call_site(finding):
     return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
-def _call_in_python(call, files, numbered_files):
+def _call_in_python(call, files, line_directive_files):
     "Return a `Call` with its Python file and source line"
-    file = files[numbered_files.index(matching_file(call.file, numbered_files))]
+    file = files[line_directive_files.index(matching_file(call.file, line_directive_files))]
     return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 
 
@@ -464,7 +468,7 @@ class _CompiledKernel:
                 "They need the simulator's own engine: sim.options(engine='lanes').",
                 kernel=self.kernel,
             )
-        self.compiled = CompiledTranslations([self.translation], checks, self.files)
+        self.compiled_translations = CompiledTranslations([self.translation], checks, self.files)
 
     def rename_kernel(self, warning):
         "Return a warning of the emulator that names the kernel as in Python"
@@ -533,7 +537,9 @@ def _run(compiled_kernel, views, args, grid, block, shared):
     }
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter('always')
-        has_no_findings = compiled_kernel.compiled.call(0, values, arrays, uninitialized, grid, block, shared)
+        has_no_findings = compiled_kernel.compiled_translations.call(
+            0, values, arrays, uninitialized, grid, block, shared
+        )
     for warning in caught_warnings if has_no_findings else ():
         warnings.warn(compiled_kernel.rename_kernel(warning.message), stacklevel=learner_stacklevel())
     for i, (_, written_mask) in uninitialized.items():

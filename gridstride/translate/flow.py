@@ -15,28 +15,28 @@ class Variable:
 
     `Lowering` sets:
 
-    - `type`; for an array `memory` and `view`, for a tuple `item_variables`, for a function `callee`;
+    - `type`; for an array `buffer` and `view`, for a tuple `item_variables`, for a function `callee`;
     - for an item of a tuple, `tuple_name`, the name of the tuple; for an item of a tuple parameter, also the parameter
       (`alias_of`) or number (`constant`) that it is;
     - for a temporary, `bounds`, the interval of its values;
     - for the tuple that a device function returns, `result_of`, the function.
 
-    Code generation sets its name and type in C, and `slot`, the variable whose storage it shares.
+    Code generation sets its name and type in C, and `c_variable`, the variable whose storage it shares.
     """
 
     def __init__(self, name, node=None):
         self.name, self.node = name, node  # node: its first assignment
         self.num_defs = 0  # number of assignments to it
-        self.maybe_uninitialized = False  # some path reads it before the first assignment
-        self.type = self.memory = self.view = self.item_variables = self.callee = None
+        self.is_maybe_uninitialized = False  # some path reads it before the first assignment
+        self.type = self.buffer = self.view = self.item_variables = self.callee = None
         self.first_type_line = None  # the line that gave it its first type
         self.tuple_name = self.alias_of = self.constant = self.bounds = self.result_of = None
         self.is_temporary = self.has_unique_name = False
         self.is_parameter = False
-        self.argument_type = None  # the `NumberArgument` of a parameter of the kernel
+        self.argument_type = None  # the `ScalarArgument` of a parameter of the kernel
         self.c_name = name
         self.c_type = None
-        self.slot = None
+        self.c_variable = None
         self.is_dropped = False  # a parameter that the C function does not have, because nothing reads it
         self.is_size_parameter = False  # it holds the size of an array, so it is the C parameter for that size
 
@@ -198,7 +198,7 @@ def variables(tree):
         variable = next((variables_by_root[analysis.root(i)] for i in ids if i >= 0), None)
         loads[node] = variable
         if variable is not None and -1 in ids:
-            variable.maybe_uninitialized = True
+            variable.is_maybe_uninitialized = True
     return loads, stores
 
 

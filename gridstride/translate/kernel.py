@@ -19,7 +19,7 @@ from .types import C_NAMES, HALF, argument_type, is_int, parse_signature, format
 from .verify import verify
 
 
-def _callers_last(unit):
+def _callees_first(unit):
     "Return the kernel and its device functions, callees before callers"
     ordered_functions = []
 
@@ -70,13 +70,13 @@ def _type_and_name(parameter, writer):
     "Return (type, name) of a parameter as C declares it"
     if parameter.op == 'var':
         return parameter.value.c_type, parameter.value.c_name
-    memory = parameter.value.memory
-    qualifier = 'const ' if not memory.is_written else ''
-    if memory.dims is not None:
-        return qualifier + writer.element_type(memory.dtype), memory.c_name + ''.join(
-            f'[{writer.text(d)}]' for d in memory.dims
+    buffer = parameter.value.buffer
+    qualifier = 'const ' if not buffer.is_written else ''
+    if buffer.dims is not None:
+        return qualifier + writer.element_type(buffer.dtype), buffer.c_name + ''.join(
+            f'[{writer.text(d)}]' for d in buffer.dims
         )
-    return f'{qualifier}{writer.element_type(memory.dtype)} *', memory.c_name
+    return f'{qualifier}{writer.element_type(buffer.dtype)} *', buffer.c_name
 
 
 def _function_head(function, body, writer, unit):
@@ -98,25 +98,25 @@ def _function_head(function, body, writer, unit):
     return start + join_in_lines(texts, start) + ') {', params
 
 
-def _layout_name(memory, kind, dim):
+def _layout_name(buffer, kind, dim):
     "Return the name of the parameter for a size, stride or start of an array"
     if kind == 'start':
-        return memory.start_name
-    return (memory.size_names if kind == 'size' else memory.stride_names)[dim]
+        return buffer.start_name
+    return (buffer.size_names if kind == 'size' else buffer.stride_names)[dim]
 
 
-def _constants(unit, writer):
+def _constant_lines(unit, writer):
     "Return the lines that define the constants that the kernel captures from outside"
     lines = []
     for name, expr in writer.globals.items():
         value = expr.value[1]
         type = 'float' if expr.type == HALF else writer.write(expr).type
         lines.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(value, type, writer)};')
-    for memory in unit.constants.values():
-        if memory.is_used:
-            sizes = ''.join(f'[{n}]' for n in memory.values.shape)
-            values = _initializer(memory.values, memory.dtype, writer)
-            lines.append(f'__constant__ {writer.element_type(memory.dtype)} {memory.c_name}{sizes} = {values};')
+    for buffer in unit.constants.values():
+        if buffer.is_used:
+            sizes = ''.join(f'[{n}]' for n in buffer.values.shape)
+            values = _initializer(buffer.values, buffer.dtype, writer)
+            lines.append(f'__constant__ {writer.element_type(buffer.dtype)} {buffer.c_name}{sizes} = {values};')
     return lines
 
 
@@ -224,7 +224,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
 
 def _write(unit, writer, source, argument_types):
     "Return the `Translation` of a unit whose types are final; `writer` writes its expressions"
-    order = _callers_last(unit)
+    order = _callees_first(unit)
     names = _name_globals(unit, order)
     for function in order:
         function.struct_name = (
@@ -250,8 +250,8 @@ def _name_globals(unit, order):
         for expr in function_expressions(function):
             if expr.op == 'global':
                 names.constant(expr.value[0])
-    for memory in unit.constants.values():
-        memory.c_name = names.constant(memory.name or 'table')
+    for buffer in unit.constants.values():
+        buffer.c_name = names.constant(buffer.name or 'table')
     return names
 
 
@@ -264,7 +264,7 @@ def _function_lines(function, body, writer, unit):
     head, params = _function_head(function, body, writer, unit)
     if function is unit.main:
         unit.kernel_params = params
-    lines = _docstring(tree, body)
+    lines = _take_docstring(tree, body)
     if function.is_struct:
         fields = ' '.join(f'{type} {name};' for type, name in zip(function.c_results, function.field_names))
         lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
@@ -279,7 +279,7 @@ def _function_lines(function, body, writer, unit):
     return lines
 
 
-def _docstring(tree, body):
+def _take_docstring(tree, body):
     "Return the docstring as comment lines, and move the cursor of `body` past it, or past the parameters"
     first = tree.body[0]
     if not (
@@ -324,8 +324,8 @@ _LOCAL_HEADERS = ('assert.h', 'stdio.h')
 def _assemble(unit, writer, source, argument_types, body, definitions):
     "Return the `Translation`: the source with all function definitions, its parameters, and its lines of Python"
     names = [a.arg for a in source.tree.args.args]
-    constants = _constants(unit, writer)
-    first_lines = _title(source.name, names, argument_types, unit)
+    constants = _constant_lines(unit, writer)
+    first_lines = _title_lines(source.name, names, argument_types, unit)
     for header in sorted(writer.headers - {*_LOCAL_HEADERS}):
         first_lines.append(f'#include <{header}>')
     guarded_includes = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in writer.headers]
@@ -361,7 +361,7 @@ def _assemble(unit, writer, source, argument_types, body, definitions):
     )
 
 
-def _title(name, names, argument_types, unit):
+def _title_lines(name, names, argument_types, unit):
     "Return the comment that names the arguments for which the kernel is translated"
     start = f'// {name}('
     types = [f'{name}: {format_type(type)}' for name, type in zip(names, argument_types)]
@@ -373,23 +373,23 @@ def _title(name, names, argument_types, unit):
 
 def _parameters(unit, body):
     "Return one `Parameter` per parameter of the C kernel"
-    paths = {}  # id of a variable or memory -> path of its argument
+    paths = {}  # id of a variable or buffer -> path of its argument
 
     def find_paths(expr, path):
         if expr.op == 'tuple':
             for n, item in enumerate(expr.args):
                 find_paths(item, (*path, n))
         else:
-            paths[id(expr.value.memory if expr.op == 'view' else expr.value)] = path
+            paths[id(expr.value.buffer if expr.op == 'view' else expr.value)] = path
 
     for n, expr in enumerate(unit.main.parameter_exprs):
         find_paths(expr, (n,))
     parameters = []
     for expr, (c_type, name) in zip(body.parameters, unit.kernel_params):
         c_type = c_type.replace('[[maybe_unused]] ', '')
-        memory = expr.value.memory if expr.op == 'view' else None
-        kind = 'array' if memory else 'number'
-        parameters.append(Parameter(c_type, name, kind, paths[id(memory or expr.value)], memory and memory.argument))
-    for (memory, kind, axis), (c_type, name) in zip(unit.main.layout_params, unit.kernel_params[len(parameters) :]):
-        parameters.append(Parameter(c_type, name, kind, paths[id(memory)], axis))
+        buffer = expr.value.buffer if expr.op == 'view' else None
+        kind = 'array' if buffer else 'scalar'
+        parameters.append(Parameter(c_type, name, kind, paths[id(buffer or expr.value)], buffer and buffer.argument))
+    for (buffer, kind, axis), (c_type, name) in zip(unit.main.layout_params, unit.kernel_params[len(parameters) :]):
+        parameters.append(Parameter(c_type, name, kind, paths[id(buffer)], axis))
     return parameters

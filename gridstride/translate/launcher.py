@@ -65,7 +65,7 @@ def launcher_lines(unit, params):
     lines += _check_lines(unit, params)
     lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]
     all_statements = (s for function in functions(unit) for s in statements(function.body))
-    if any(s.kind == 'alloc' and s.memory.space == 'dynamic' for s in all_statements):
+    if any(s.kind == 'alloc' and s.buffer.space == 'dynamic' for s in all_statements):
         lines.append(_RAISE_SHARED_LIMIT.format(kernel=unit.main.c_name, **names))
     lines += _launch_lines(unit, params, **names)
     lines += ['    C10_CUDA_KERNEL_LAUNCH_CHECK();', '}']
@@ -92,7 +92,7 @@ def _signature_lines(kernel, params, grid, block, shared, **_):
 
 def _launcher_params(params):
     "Return the parameters of the kernel that are parameters of the launcher, too"
-    return [p for p in params if p.kind in ('array', 'number')]
+    return [p for p in params if p.kind in ('array', 'scalar')]
 
 
 def _check_lines(unit, params):
@@ -138,7 +138,7 @@ def _argument_expression(p, arrays):
         c_type = C_NAMES[p.dim.dtype]
         has_torch_type = c_type in ('float', 'double', 'int', 'bool')
         return f'{p.name}.data_ptr<{c_type}>()' if has_torch_type else f'({c_type} *){p.name}.data_ptr()'
-    if p.kind == 'number':
+    if p.kind == 'scalar':
         return p.name
     if p.kind == 'start':
         return '0'

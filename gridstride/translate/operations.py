@@ -8,7 +8,7 @@ Tests compare these methods with the tables, and `verify` compares a lowered ker
 from typing import Callable, NamedTuple
 
 from .flow import Variable
-from .tree import Atomic, Call, Memory, View
+from .tree import Atomic, Call, Buffer, View
 from .types import C_NAMES, WEAK
 
 BUILTINS = {f'{name}.{a}' for name in ('threadIdx', 'blockIdx', 'blockDim', 'gridDim') for a in 'xyz'}
@@ -36,7 +36,7 @@ class Operation(NamedTuple):
 
 _arithmetic = Operation('same same', 'number')
 _integer_operation = Operation('integer integer', 'integer')
-_dimension = tuple  # (memory, dimension)
+_dimension = tuple  # (buffer, dimension)
 
 OPERATIONS = {
     # Leaves
@@ -45,9 +45,9 @@ OPERATIONS = {
     'var': Operation('', 'number tuple', Variable, lambda e: e.type == e.value.type),
     'builtin': Operation('', 'integer', str, lambda e: e.value in BUILTINS),
     'lane': Operation('', 'integer'),
-    'size': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
-    'stride': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Memory)),
-    'start': Operation('', 'integer', Memory),
+    'size': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Buffer)),
+    'stride': Operation('', 'integer', _dimension, lambda e: isinstance(e.value[0], Buffer)),
+    'start': Operation('', 'integer', Buffer),
     'size_of': Operation(
         '', 'integer', _dimension, lambda e: isinstance(e.value[0], View)
     ),  # of an array whose size C does not know
@@ -87,8 +87,8 @@ OPERATIONS = {
     'let': Operation('number', 'number', Variable),
     'flag': Operation('integer', 'integer'),
     # Memory
-    'load': Operation('integer*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
-    'address': Operation('integer*', 'void', Memory),
+    'load': Operation('integer*', 'number', Buffer, lambda e: len(e.args) in (1, e.value.ndim)),
+    'address': Operation('integer*', 'void', Buffer),
     # The offset of an element, with a check of its index: n indices, n sizes, n strides
     'checked_offset': Operation('integer*', 'integer', tuple, lambda e: len(e.args) % 3 == 0),
     'pointer_to': Operation('number', 'integer', None, lambda e: e.args[0].op == 'var'),
@@ -113,14 +113,14 @@ LOWERED_AWAY = {'tuple', 'object', 'unknown'}  # operations that lowering remove
 # a statement such as `a[i] += 1`, or None. A field whose kind ends in `?` may be missing.
 STATEMENTS = {
     'assign': dict(var='variable', expr='value', aug_op='symbol'),
-    'pointer': dict(var='variable', memory='memory', address='address'),
-    'alloc': dict(memory='memory', args='scalars?'),  # args: the initial items
-    'store': dict(memory='memory', index='integers', expr='number', aug_op='symbol'),
+    'pointer': dict(var='variable', buffer='buffer', address='address'),
+    'alloc': dict(buffer='buffer', args='scalars?'),  # args: the initial items
+    'store': dict(buffer='buffer', index='integers', expr='number', aug_op='symbol'),
     'expr': dict(expr='value'),
     'if': dict(test='bool', body='block', orelse='block', has_elif='flag'),
     'while': dict(test='bool', body='block'),
     'for': dict(var='variable', start='integer', stop='integer', step='integer', body='block'),
-    'for_tuple': dict(columns='columns', num_iterations='count', body='block'),
+    'for_tuple': dict(targets='targets', num_iterations='count', body='block'),
     'break': {},
     'continue': {},
     'return': dict(args='scalars'),

@@ -43,13 +43,13 @@ class _Values:
     "Evaluates expressions on intervals: one method `_range_...` per operation"
 
     def eval(self, expr):
-        "Return the interval of `expr`, None if it is not an integer; if `recording`, add it to those it has had before"
+        "Return the interval of `expr`, None if it is not an integer; and record it if `is_recording`"
         interval = getattr(self, '_range_' + expr.op)(expr)
         if expr.type == BOOL:
             interval = hull(interval, None) if interval is not None and is_within(interval, (0, 1)) else (0, 1)
         if is_int(expr.type) and (interval is None or not is_within(interval, dtype_interval(expr.type))):
             interval = dtype_interval(expr.type)
-        if self.recording and expr.type in INTEGERS:
+        if self.is_recording and expr.type in INTEGERS:
             self.expr_intervals[id(expr)] = hull(self.expr_intervals.get(id(expr)), interval)
         return interval
 
@@ -108,7 +108,9 @@ class _Values:
         if variable.bounds:
             return variable.bounds
         interval = self.state.get(variable)
-        return interval if interval is not None and interval != () else (0, 0) if variable.maybe_uninitialized else ALL
+        return (
+            interval if interval is not None and interval != () else (0, 0) if variable.is_maybe_uninitialized else ALL
+        )
 
     def _range_builtin(self, expr):
         return _BUILTIN_INTERVALS[expr.value]
@@ -127,14 +129,14 @@ class _Values:
     def _range_load(self, expr):
         for operand in expr.args:
             self.eval(operand)
-        memory = expr.value
+        buffer = expr.value
         if expr.type not in INTEGERS:
             return None
-        if memory.values is not None:
-            return (int(memory.values.min()), int(memory.values.max())) if memory.values.size else (0, 0)
-        if hasattr(memory, 'items'):
-            return self.hull_of(memory.items)
-        return dtype_interval(memory.dtype)
+        if buffer.values is not None:
+            return (int(buffer.values.min()), int(buffer.values.max())) if buffer.values.size else (0, 0)
+        if hasattr(buffer, 'items'):
+            return self.hull_of(buffer.items)
+        return dtype_interval(buffer.dtype)
 
     def hull_of(self, items):
         "Return the interval that contains all of the `items`"
@@ -146,7 +148,7 @@ class _Values:
     def _range_atomic(self, expr):
         for operand in expr.args:
             self.eval(operand)
-        return dtype_interval(expr.value.memory.dtype) if expr.type in INTEGERS else None
+        return dtype_interval(expr.value.buffer.dtype) if expr.type in INTEGERS else None
 
     def _range_call(self, expr):
         for operand in expr.args:
@@ -276,9 +278,9 @@ class _Conditions:
 
     def interval_of(self, expr):
         "Return the interval of `expr` in the current state, without recording it"
-        recording, self.recording = self.recording, False
+        is_recording, self.is_recording = self.is_recording, False
         interval = self.eval(expr)
-        self.recording = recording
+        self.is_recording = is_recording
         return interval
 
     def narrow_by_comparison(self, a, op, b):
@@ -407,7 +409,7 @@ class _Blocks:
 
     def _run_for_tuple(self, stmt):
         self.trip_counts[id(stmt)] = stmt.num_iterations
-        intervals = [(column.var, self.hull_of(column.items)) for column in stmt.columns]
+        intervals = [(target.var, self.hull_of(target.items)) for target in stmt.targets]
 
         def run_head():
             self.exit_state = dict(self.state)
@@ -419,8 +421,8 @@ class _Blocks:
 
     def run_loop(self, loop, run_head, trip_count):
         "Interpret the body until the state at its head is a fixed point, then once more to record the intervals"
-        entry, recording = self.state, self.recording
-        self.recording, head_state = False, dict(entry)
+        entry, is_recording = self.state, self.is_recording
+        self.is_recording, head_state = False, dict(entry)
         for iteration in range(60):
             back_state = self.run_iteration(loop, run_head, head_state)
             new_state = head_state if back_state is None else _join_states(head_state, back_state)
@@ -440,7 +442,7 @@ class _Blocks:
                     for k in head_state
                     if _is_pair(entry.get(k)) and _is_pair(back_state.get(k))
                 }
-        self.recording = recording
+        self.is_recording = is_recording
         self.run_iteration(loop, run_head, head_state)
         self.state = _join_states(self.exit_state, self.break_state)
 
@@ -477,7 +479,7 @@ class _Blocks:
             elif (
                 getattr(stmt, 'var', None) is variable
                 or stmt.kind == 'for_tuple'
-                and any(c.var is variable for c in stmt.columns)
+                and any(c.var is variable for c in stmt.targets)
             ):
                 return
             elif blocks(stmt):
@@ -517,7 +519,7 @@ class _Blocks:
 
 # `state` maps each variable to its interval at the current statement, and is None in unreachable code: after `return`,
 # `break`, `continue`. `expr_intervals` maps each expression to the hull of all its intervals, `variable_intervals` each
-# variable; both are updated while `recording`. `run_function` interprets a device function on the intervals of its
+# variable; both are updated while `is_recording`. `run_function` interprets a device function on the intervals of its
 # arguments; lowering has rejected recursion.
 class Ranges(_Values, _Conditions, _Blocks):
     "Computes the intervals of a unit's expressions (`recorded_interval(e)`) and variables (`variable_intervals[v]`)"
@@ -526,7 +528,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.unit = unit
         self.int_variables = int_variables  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
         self.expr_intervals, self.variable_intervals = {}, {}
-        self.recording = True
+        self.is_recording = True
         self.max_size = HIGH if unit.wide else INT_LIMIT  # of an array
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
         self.visited_functions = []  # the functions, callers first
@@ -578,7 +580,7 @@ class Ranges(_Values, _Conditions, _Blocks):
             interval = (low, high) if low <= high else (-INT_LIMIT, INT_LIMIT)
         self.state[variable] = interval
         if (
-            self.recording
+            self.is_recording
             and isinstance(interval, tuple)
             and interval
             and not isinstance(interval[0], (tuple, type(None)))

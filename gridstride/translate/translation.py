@@ -6,9 +6,9 @@ import numpy as np
 
 from ..support.array_memory import span_length, span
 from .intervals import dtype_interval
-from .types import INT_LIMIT, INTEGERS, ArrayArgument, NumberArgument, argument_type, element_strides, format_type
+from .types import INT_LIMIT, INTEGERS, ArrayArgument, ScalarArgument, argument_type, element_strides, format_type
 
-# A parameter of the C kernel. type, name: in C; kind: array, number (a scalar), size, stride or start (the offset of
+# A parameter of the C kernel. type, name: in C; kind: array, scalar, size, stride or start (the offset of
 # element 0 from the lowest address, for arrays with negative strides); path: the index of the argument, followed by the
 # indices of an item if the argument is a tuple; dim: the dimension of a size or stride, or the `ArrayArgument` of an
 # array
@@ -72,14 +72,14 @@ def _unwrap_device_array(a):
 
 def _require_like_example(name, expected, argument):
     "Raise `TypeError` unless `argument` has the type and layout of the example"
-    if isinstance(expected, tuple) and not isinstance(expected, (ArrayArgument, NumberArgument)):
+    if isinstance(expected, tuple) and not isinstance(expected, (ArrayArgument, ScalarArgument)):
         if not isinstance(argument, (tuple, list)) or len(argument) != len(expected):
             raise TypeError(f'{name} was translated as a tuple of {len(expected)}; pass a tuple of that length')
         for n, (item_type, item) in enumerate(zip(expected, argument)):
             _require_like_example(f'{name}[{n}]', item_type, item)
         return
-    if isinstance(expected, NumberArgument):
-        return _require_number_like_example(name, expected, argument)
+    if isinstance(expected, ScalarArgument):
+        return _require_scalar_like_example(name, expected, argument)
     actual = argument_type(argument)
     if not isinstance(actual, ArrayArgument) or actual[:2] != expected[:2]:
         raise TypeError(f'{name} was translated as {format_type(expected)}; got {format_type(actual)}')
@@ -89,10 +89,10 @@ def _require_like_example(name, expected, argument):
         raise TypeError(f'{name} has a layout that differs from that of the example; {hint}')
 
 
-def _require_number_like_example(name, expected, argument):
+def _require_scalar_like_example(name, expected, argument):
     "Raise `TypeError` unless `argument` is a number that the translation accepts"
     if hasattr(argument, 'shape') and not isinstance(argument, np.generic):
-        raise TypeError(f'{name} was translated as a number; got {type(argument).__name__}')
+        raise TypeError(f'{name} was translated as a scalar; got {type(argument).__name__}')
     if expected.type not in INTEGERS:
         return
     if isinstance(argument, (float, np.floating)):
@@ -106,7 +106,7 @@ def _require_number_like_example(name, expected, argument):
 
 def _pack(param, argument):
     "Return the value of the C parameter `param` for the Python argument `argument`"
-    if param.kind == 'number':
+    if param.kind == 'scalar':
         convert = float if param.type in ('float', 'double') else bool if param.type == 'bool' else int
         return convert(argument)
     if param.kind == 'size':

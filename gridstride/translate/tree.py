@@ -8,7 +8,7 @@ from .types import INT, INTEGERS, Array, is_unsigned
 
 # An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
 # `floordiv` and `load`; `const`, `global` (a named constant) and `var` have no operands. `value` holds the properties
-# of an operation besides its operands: the constant of a `const`, the variable of a `var`, the memory of a `load`.
+# of an operation besides its operands: the constant of a `const`, the variable of a `var`, the buffer of a `load`.
 class Expr:
     "An expression of the type `type`: the operation `op` on the operands `args`"
 
@@ -35,7 +35,7 @@ def walk_used(expr):
             or parameter.op == 'var'
             and not parameter.value.is_dropped
             or parameter.op == 'view'
-            and not parameter.value.memory.is_dropped
+            and not parameter.value.buffer.is_dropped
         ):
             yield from walk_used(operand)
 
@@ -147,16 +147,16 @@ class Literal(Expr):
 Call = namedtuple(
     'Call', 'name parameter_types result_type has_side_effects low high', defaults=((), 'void', False, None, None)
 )
-Atomic = namedtuple('Atomic', 'op memory num_indices')
+Atomic = namedtuple('Atomic', 'op buffer num_indices')
 
 
-# A `Memory` is declared in C: as a parameter, a shared or local array, or a pointer. A `View` is an array of the Python
-# kernel: a memory, an offset, sizes and strides. A slice or a row of an array is another view of the same memory.
-class Memory:
+# A `Buffer` is declared in C: as a parameter, a shared or local array, or a pointer. A `View` is an array of the Python
+# kernel: a buffer, an offset, sizes and strides. A slice or a row of an array is another view of the same buffer.
+class Buffer:
     """An array or pointer of C: a parameter, a shared, local or constant array, or a variable that points into one.
 
     `space`: param, argument (of a device function), shared, dynamic, local, const or pointer; `dims`: the sizes of a C
-    array, None for a pointer; `roots`: the memories that a pointer may point into.
+    array, None for a pointer; `roots`: the buffers that a pointer may point into.
     """
 
     def __init__(self, name, dtype, space, ndim, dims=None, roots=()):
@@ -170,27 +170,27 @@ class Memory:
         self.variable = None  # the Python variable that holds the array
         self.argument = None  # the `ArrayArgument` of a parameter of the kernel
         self.values = None  # the elements of a constant array
-        self.view = None  # a `View` of the whole memory
+        self.view = None  # a `View` of the whole buffer
 
     def mark_written(self):
-        "Mark this memory, and those that it points into, as written"
+        "Mark this buffer, and those that it points into, as written"
         self.is_written = True
         for root in self.roots:
             if not root.is_written:
                 root.mark_written()
 
     def origins(self, seen=()):
-        "Return the memories that this pointer may point into, directly or through other pointers; [self] for an array"
+        "Return the buffers that this pointer may point into, directly or through other pointers; [self] for an array"
         if not self.roots:
             return [self]
         return [origin for root in self.roots if root not in seen for origin in root.origins((*seen, self))]
 
     @property
     def is_readonly(self):
-        "Return whether a pointer to this memory must be a pointer to const"
+        "Return whether a pointer to this buffer must be a pointer to const"
         return any(
-            memory.space in ('param', 'argument') and not memory.is_written or memory.space == 'const'
-            for memory in self.origins()
+            buffer.space in ('param', 'argument') and not buffer.is_written or buffer.space == 'const'
+            for buffer in self.origins()
         )
 
     def __repr__(self):
@@ -198,13 +198,13 @@ class Memory:
 
 
 class View:
-    """An array of the Python kernel: `memory` from `offset` on, with sizes and strides in elements.
+    """An array of the Python kernel: `buffer` from `offset` on, with sizes and strides in elements.
 
     `leading_indices`: if the view is a row of a C array with more dimensions, the indices that select the row.
     """
 
-    def __init__(self, memory, sizes, strides, offset=ZERO, leading_indices=(), is_contiguous=False):
-        self.memory = memory
+    def __init__(self, buffer, sizes, strides, offset=ZERO, leading_indices=(), is_contiguous=False):
+        self.buffer = buffer
         self.sizes = tuple(sizes)
         self.strides = tuple(strides)
         self.offset = offset
@@ -212,7 +212,7 @@ class View:
         self.is_contiguous = is_contiguous
 
     ndim = property(lambda self: len(self.sizes))
-    type = property(lambda self: Array(self.memory.dtype, self.ndim))
+    type = property(lambda self: Array(self.buffer.dtype, self.ndim))
 
     def expressions(self):
         "Return the expressions of its leading indices, offset, sizes and strides"
@@ -223,10 +223,10 @@ class View:
     def is_full_array(self):
         "Return whether the view is a whole C array"
         return (
-            self.memory.dims is not None
+            self.buffer.dims is not None
             and not self.leading_indices
             and constant_value(self.offset) == 0
-            and self.ndim == self.memory.ndim
+            and self.ndim == self.buffer.ndim
         )
 
 
@@ -240,9 +240,9 @@ def contiguous_strides(sizes):
 
 def c_index(view, indices):
     "Return the index of an element in C, a list: one expression for a pointer, one per dimension for a C array"
-    memory = view.memory
-    if memory.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
-        if len(view.leading_indices) + view.ndim == memory.ndim:
+    buffer = view.buffer
+    if buffer.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
+        if len(view.leading_indices) + view.ndim == buffer.ndim:
             return [*view.leading_indices, *indices]
     offset = ZERO
     if view.is_contiguous and all(size is not None for size in view.sizes[1:]):
@@ -273,8 +273,8 @@ def expressions(stmt):
             yield getattr(stmt, k)
     for k in ('index', 'args'):
         yield from getattr(stmt, k, None) or ()
-    for column in getattr(stmt, 'columns', ()):
-        yield from column.items
+    for target in getattr(stmt, 'targets', ()):
+        yield from target.items
 
 
 def statements(block):

@@ -103,12 +103,12 @@ def arithmetic_type(a, b, doubles):
 # The type of an argument: that of a number, of an array with its layout, or a tuple of such types.
 # type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; minimum: 1 if the
 # example is positive, 0 if it is 0, else None
-NumberArgument = namedtuple('NumberArgument', 'type dtype minimum', defaults=(None,))
+ScalarArgument = namedtuple('ScalarArgument', 'type dtype minimum', defaults=(None,))
 # takes_stride: per dimension, whether the C kernel has a parameter for the stride, all False for a contiguous array;
 # has_negative_stride: whether a stride is negative, so that the first element is not at the lowest address
 ArrayArgument = namedtuple('ArrayArgument', 'dtype ndim takes_stride has_negative_stride')
 
-_PYTHON_SCALARS = {bool: NumberArgument(BOOL, 'bool'), float: NumberArgument(WEAK, 'weak')}
+_PYTHON_SCALARS = {bool: ScalarArgument(BOOL, 'bool'), float: ScalarArgument(WEAK, 'weak')}
 INT_LIMIT = 2**31 - 2**16  # the maximum of an `int`, less a margin for the size of a block or a tile
 
 
@@ -152,30 +152,30 @@ def _is_contiguous(sizes, strides):
 
 
 def argument_type(x):
-    "Return the type of an example argument: an `ArrayArgument`, a `NumberArgument`, or a tuple of these"
+    "Return the type of an example argument: an `ArrayArgument`, a `ScalarArgument`, or a tuple of these"
     if isinstance(x, (tuple, list)):
         return tuple(map(argument_type, x))
     if isinstance(x, np.generic):
-        return _number_argument(str(x.dtype))
+        return _scalar_argument(str(x.dtype))
     if hasattr(x, 'dtype') and hasattr(x, 'shape'):
         return _array_argument(x)
     if type(x) in _PYTHON_SCALARS:
         return _PYTHON_SCALARS[type(x)]
     if isinstance(x, int):
         return (
-            NumberArgument(INT, 'int', min(x, 1) if x >= 0 else None)
+            ScalarArgument(INT, 'int', min(x, 1) if x >= 0 else None)
             if abs(x) <= INT_LIMIT
-            else NumberArgument(INT, 'int64')
+            else ScalarArgument(INT, 'int64')
             if x < 2**63
-            else NumberArgument(UINT, 'uint64')
+            else ScalarArgument(UINT, 'uint64')
         )
     raise Untranslatable(f'of type {type(x).__name__}: a kernel takes arrays, tensors, scalars and tuples of these')
 
 
-def _number_argument(dtype):
+def _scalar_argument(dtype):
     if dtype not in C_NAMES or dtype == 'bfloat16':
         raise Untranslatable(f'a number of type {dtype}: to_cuda does not support this type')
-    return NumberArgument(value_type(dtype), dtype)
+    return ScalarArgument(value_type(dtype), dtype)
 
 
 # Types of arguments can also be parsed from a Numba signature: `void(float32[:,::1], int64, float32)`. An array
@@ -222,7 +222,7 @@ def _parse_type(text):
             f'{text!r} is not a type that a signature may have',
             'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].',
         )
-    return _number_argument(dtype) if m[2] is None else _parse_layout(dtype, [dim.strip() for dim in m[2].split(',')])
+    return _scalar_argument(dtype) if m[2] is None else _parse_layout(dtype, [dim.strip() for dim in m[2].split(',')])
 
 
 def _parse_layout(dtype, dims):
@@ -241,6 +241,6 @@ def format_type(argument):
             return f'{argument.dtype}[()]'
         last_dim = ':' if any(argument.takes_stride) else '::1'
         return f"{argument.dtype}[{','.join([':'] * (argument.ndim - 1) + [last_dim])}]"
-    if isinstance(argument, NumberArgument):
+    if isinstance(argument, ScalarArgument):
         return {'int': 'int', 'weak': 'float'}.get(argument.dtype, argument.dtype)
     return f"({', '.join(map(format_type, argument))})"

@@ -7,7 +7,7 @@ every translation.
 
 from . import operations
 from .flow import Variable
-from .tree import Expr, Memory, Stmt, expressions, functions, statements, walk
+from .tree import Expr, Buffer, Stmt, expressions, functions, statements, walk
 from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
 
 
@@ -40,7 +40,7 @@ _COMMON_FIELDS = {'kind', 'line', 'last_line', 'node', 'aug_op'}
 # kind of a field in `operations.STATEMENTS` -> function that returns whether a value is of this kind
 _IS_VALID_FIELD = dict(
     variable=lambda v: isinstance(v, Variable),
-    memory=lambda v: isinstance(v, Memory),
+    buffer=lambda v: isinstance(v, Buffer),
     value=lambda v: isinstance(v, Expr) and v.op not in ('view', 'tuple', 'object'),
     address=lambda v: isinstance(v, Expr) and v.op == 'address',
     number=lambda v: isinstance(v, Expr) and is_number(v.type),
@@ -50,7 +50,7 @@ _IS_VALID_FIELD = dict(
     integers=lambda v: all(isinstance(e, Expr) and e.type in INTEGERS for e in v),
     block=lambda v: all(isinstance(s, Stmt) for s in v),
     items=lambda v: all(isinstance(e, str) or isinstance(e, Expr) and is_number(e.type) for e in v),
-    columns=lambda v: all(isinstance(c.var, Variable) and all(is_number(e.type) for e in c.items) for c in v),
+    targets=lambda v: all(isinstance(c.var, Variable) and all(is_number(e.type) for e in c.items) for c in v),
     count=lambda v: isinstance(v, int) and v >= 0,
     flag=lambda v: isinstance(v, bool),
     text=lambda v: isinstance(v, str),
@@ -126,9 +126,9 @@ def _operand_kinds(kinds, n):
 class _AssignmentOrder:
     """Visits the statements of a function; raises `MalformedTree` for a variable that is read before it is assigned.
 
-    `defined_values`: the variables and memories that have a value on every path to the current statement; None in
-    unreachable code. A variable that the Python source itself may read before its assignment (`maybe_uninitialized`) is
-    not checked.
+    `defined_values`: the variables and buffers that have a value on every path to the current statement; None in
+    unreachable code. A variable that the Python source itself may read before its assignment
+    (`is_maybe_uninitialized`) is not checked.
     """
 
     def __init__(self, function):
@@ -149,28 +149,28 @@ class _AssignmentOrder:
             _VISIT_METHODS.get(s.kind, _AssignmentOrder.visit_simple)(self, s)
 
     def check_reads(self, expr, stmt):
-        "Check the variables and memories that an expression reads; add the variables that it assigns"
+        "Check the variables and buffers that an expression reads; add the variables that it assigns"
         for a in expr.args:
             self.check_reads(a, stmt)
         if expr.op == 'let' or expr.op in ('value_land', 'value_lor') and expr.value is not None:
             self.defined_values.add(expr.value)
         if expr.op == 'var':
             _require(
-                expr.value in self.defined_values or expr.value.maybe_uninitialized,
+                expr.value in self.defined_values or expr.value.is_maybe_uninitialized,
                 f'{self.location(stmt)}: {expr.value} is read before it is assigned',
             )
         if expr.op in ('load', 'address'):
-            self.check_memory(expr.value, stmt)
+            self.check_buffer(expr.value, stmt)
         if expr.op in ('atomic', 'view'):
-            self.check_memory(expr.value.memory, stmt)
+            self.check_buffer(expr.value.buffer, stmt)
 
-    def check_memory(self, memory, stmt):
-        "Check that a memory is declared, or that a pointer is assigned"
-        if memory.space in ('shared', 'local', 'dynamic'):
-            _require(memory in self.defined_values, f'{self.location(stmt)}: {memory} is used before it is declared')
-        if memory.space == 'pointer':
-            has_value = memory.variable in self.defined_values or memory.variable.maybe_uninitialized
-            _require(has_value, f'{self.location(stmt)}: {memory} is used before it is assigned')
+    def check_buffer(self, buffer, stmt):
+        "Check that a buffer is declared, or that a pointer is assigned"
+        if buffer.space in ('shared', 'local', 'dynamic'):
+            _require(buffer in self.defined_values, f'{self.location(stmt)}: {buffer} is used before it is declared')
+        if buffer.space == 'pointer':
+            has_value = buffer.variable in self.defined_values or buffer.variable.is_maybe_uninitialized
+            _require(has_value, f'{self.location(stmt)}: {buffer} is used before it is assigned')
 
     def location(self, stmt):
         return f'{self.function.name}, line {stmt.line}'
@@ -179,9 +179,9 @@ class _AssignmentOrder:
         if getattr(stmt, 'var', None) is not None:
             self.defined_values.add(stmt.var)
         if stmt.kind == 'alloc':
-            self.defined_values.add(stmt.memory)
-        elif getattr(stmt, 'memory', None) is not None:
-            self.check_memory(stmt.memory, stmt)
+            self.defined_values.add(stmt.buffer)
+        elif getattr(stmt, 'buffer', None) is not None:
+            self.check_buffer(stmt.buffer, stmt)
 
     def visit_jump(self, stmt):
         "Visit `return` or `continue`: the code after it is unreachable"
@@ -201,7 +201,7 @@ class _AssignmentOrder:
 
     def visit_loop(self, stmt):
         defined_before, self.defined_values = self.defined_values, set(self.defined_values)
-        self.defined_values |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'columns', ())}
+        self.defined_values |= {stmt.var} if stmt.kind == 'for' else {c.var for c in getattr(stmt, 'targets', ())}
         self.break_states.append([])
         self.visit_block(stmt.body)
         self.defined_values, break_states = defined_before, self.break_states.pop()

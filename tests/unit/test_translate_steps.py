@@ -19,9 +19,9 @@ from gridstride.translate.lowering import Unit
 from gridstride.translate.lowering.call_table import table_name
 from gridstride.translate.intervals import INTERVAL_ARITHMETIC
 from gridstride.translate.source import Source
-from gridstride.translate.tree import ONE, Expr, Memory, View, const, c_index, contiguous_strides
+from gridstride.translate.tree import ONE, Expr, Buffer, View, const, c_index, contiguous_strides
 from gridstride.translate.types import (
-    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayArgument, NumberArgument, arithmetic_type, argument_type,
+    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayArgument, ScalarArgument, arithmetic_type, argument_type,
     join_types, format_type, parse_signature,
 )
 
@@ -80,7 +80,7 @@ def test_assignments_that_meet_are_one_variable():
     _, stores = variables(ast.parse(src).body[0])
     by_name = {k: {v for v in stores.values() if v.name == k} for k in 'xyin'}
     assert {k: len(v) for k, v in by_name.items()} == dict(x=2, y=1, i=1, n=1)
-    assert [v.maybe_uninitialized for v in by_name['i']] == [True]
+    assert [v.is_maybe_uninitialized for v in by_name['i']] == [True]
 
 
 # Types
@@ -104,7 +104,7 @@ def test_the_type_of_a_sum(a, b, want):
     (np.zeros((2, 3), np.float32), ArrayArgument('float32', 2, (False, False), False)),
     (np.zeros((4, 6))[::2, 1:3], ArrayArgument('float64', 2, (True, False), False)),
     (np.arange(5)[::-1], ArrayArgument('int64', 1, (True,), True)),
-    ((1, 2.), (NumberArgument(INT, 'int', 1), NumberArgument(WEAK, 'weak'))),
+    ((1, 2.), (ScalarArgument(INT, 'int', 1), ScalarArgument(WEAK, 'weak'))),
 ], ids=['contiguous', 'strided', 'backwards', 'tuple'])
 def test_what_is_known_of_an_example(x, want):
     assert argument_type(x) == want
@@ -113,7 +113,7 @@ def test_what_is_known_of_an_example(x, want):
 def test_what_is_known_of_a_signature():
     assert parse_signature('void(float32[:,::1], i8[:], int64, UniTuple(f4, 2))') == [
         ArrayArgument('float32', 2, (False, False), False), ArrayArgument('int64', 1, (True,), False),
-        NumberArgument(INT, 'int64'), (NumberArgument(FLOAT, 'float32'),)*2,
+        ScalarArgument(INT, 'int64'), (ScalarArgument(FLOAT, 'float32'),)*2,
     ]
     assert list(map(format_type, parse_signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
 
@@ -160,7 +160,7 @@ def test_a_name_may_hold_different_functions_in_no_kernel():
 
 def test_an_element_of_a_matrix_is_a_row_and_a_column():
     h, w, r, c = (Expr('var', INT, value=k) for k in 'hwrc')
-    v = View(Memory('m', 'float32', 'param', 2), (h, w), contiguous_strides((h, w)), is_contiguous=True)
+    v = View(Buffer('m', 'float32', 'param', 2), (h, w), contiguous_strides((h, w)), is_contiguous=True)
     assert repr(c_index(v, (r, c))[0]) == 'add(mul(var[r](), var[w]()), var[c]())'
 
 

@@ -19,7 +19,7 @@ from gridstride.translate.kernel import translate
 from gridstride.translate.lowering import Unit
 from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.source import Source
-from gridstride.translate.tree import ONE, ZERO, Expr, Memory, const, statements, tuple_expr
+from gridstride.translate.tree import ONE, ZERO, Expr, Buffer, const, statements, tuple_expr
 from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, argument_type
 from gridstride.translate.verify import MalformedTree, verify, verify_expression
 from exhaustive import some
@@ -104,8 +104,8 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
     (Expr('var', INT, value=Variable('x')), 'rule .*var'),
     (Expr('builtin', INT, value='threadIdx.w'), 'rule .*builtin'),
     (Expr('cast', FLOAT, (ONE,), 'float31'), 'rule .*cast'),
-    (Expr('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'rule .*load'),
-    (Expr('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'expected integer'),
+    (Expr('load', FLOAT, (ONE, ONE, ONE), Buffer('m', FLOAT, 'param', 2)), 'rule .*load'),
+    (Expr('load', FLOAT, (HALF,), Buffer('m', FLOAT, 'param', 1)), 'expected integer'),
     (Expr('math', DOUBLE, (), 'sqrt'), 'rule .*math'),
     (Expr('shuffle', FLOAT, (HALF, ONE), '__shfl_sync'), 'has 2 operands'),
     (Expr('unknown', None, (ONE, ONE)), 'expected unknown'),

@@ -131,27 +131,27 @@ class Calls:
             or parameter.op == 'var'
             and parameter.value.is_dropped
             or parameter.op == 'view'
-            and parameter.value.memory.is_dropped
+            and parameter.value.buffer.is_dropped
         ):
             return []
         if argument.op == 'view':
-            return [self.array_argument(argument.value, parameter.value.memory)]
+            return [self.array_argument(argument.value, parameter.value.buffer)]
         return [self.fit(argument, parameter.value.c_type).text]
 
-    def layout_argument(self, call_expr, memory, kind, dim):
-        "Write the argument for a layout parameter of a device function: a size or stride of the array for `memory`"
+    def layout_argument(self, call_expr, buffer, kind, dim):
+        "Write the argument for a layout parameter of a device function: a size or stride of the array for `buffer`"
         arguments = zip(call_expr.args, call_expr.value.parameter_exprs)
-        view = next(view for a, p in arguments for view in views_of(a, p, memory))
+        view = next(view for a, p in arguments for view in views_of(a, p, buffer))
         return self.text(view.sizes[dim] if kind == 'size' else view.strides[dim])
 
     def _expr_atomic(self, expr):
-        op, memory, num_indices = expr.value
-        address = '&' + self.element_at(memory, expr.args[:num_indices])
-        return self.atomic_call(op, memory, address, expr.args[num_indices:])
+        op, buffer, num_indices = expr.value
+        address = '&' + self.element_at(buffer, expr.args[:num_indices])
+        return self.atomic_call(op, buffer, address, expr.args[num_indices:])
 
-    def as_element(self, expr, memory):
-        "Write `expr` as an element of `memory`"
-        return self.fit(expr, C_NAMES[memory.dtype], low_bits_only=True)
+    def as_element(self, expr, buffer):
+        "Write `expr` as an element of `buffer`"
+        return self.fit(expr, C_NAMES[buffer.dtype], low_bits_only=True)
 
     _ATOMIC_NAMES = {
         'add': 'Add',
@@ -167,10 +167,10 @@ class Calls:
         'dec': 'Dec',
     }
 
-    def atomic_call(self, op, memory, address, values):
+    def atomic_call(self, op, buffer, address, values):
         "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
-        type = C_NAMES[memory.dtype]
-        args = [self.as_element(v, memory) for v in values]
+        type = C_NAMES[buffer.dtype]
+        args = [self.as_element(v, buffer) for v in values]
         if op in _NATIVE_ATOMICS.get(type, ''):
             return Code(f"atomic{self._ATOMIC_NAMES[op]}({address}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
@@ -178,8 +178,8 @@ class Calls:
         if type == 'long long' and op in _NATIVE_ATOMICS['unsigned long long']:
             return self.atomic_as_unsigned(f'atomic{self._ATOMIC_NAMES[op]}', address, args)
         if op in ('nanmax', 'nanmin') and type in C_INTEGERS:
-            return self.atomic_call(op[3:], memory, address, values)
-        name, text = atomic_helper(op, memory.dtype)
+            return self.atomic_call(op[3:], buffer, address, values)
+        name, text = atomic_helper(op, buffer.dtype)
         self.helpers.setdefault((name, type), text)
         return Code(f'{name}({address}, {args[0].text})', PRIMARY, type)
 
@@ -207,13 +207,13 @@ class Calls:
         )
 
     def _expr_view(self, expr):
-        return Code(expr.value.memory.c_name, PRIMARY, '*')
+        return Code(expr.value.buffer.c_name, PRIMARY, '*')
 
 
-def views_of(argument, parameter, memory):
-    "Yield the view in an argument of a device function that its parameter receives as `memory`"
+def views_of(argument, parameter, buffer):
+    "Yield the view in an argument of a device function that its parameter receives as `buffer`"
     if argument.op == 'tuple':
         for item, item_parameter in zip(argument.args, parameter.args):
-            yield from views_of(item, item_parameter, memory)
-    elif argument.op == 'view' and parameter.value.memory is memory:
+            yield from views_of(item, item_parameter, buffer)
+    elif argument.op == 'view' and parameter.value.buffer is buffer:
         yield argument.value

@@ -91,20 +91,20 @@ class ControlFlow:
         )
 
     def _stmt_for(self, loop):
-        slot = loop.var.slot
-        assigned_vars = {stmt.var.slot for stmt in statements(loop.body) if getattr(stmt, 'var', None) is not None} | {
-            c.var.slot for stmt in statements(loop.body) if stmt.kind == 'for_tuple' for c in stmt.columns
-        }
-        needs_counter = slot in assigned_vars or self.is_read_after(loop)
+        c_variable = loop.var.c_variable
+        assigned_vars = {
+            stmt.var.c_variable for stmt in statements(loop.body) if getattr(stmt, 'var', None) is not None
+        } | {c.var.c_variable for stmt in statements(loop.body) if stmt.kind == 'for_tuple' for c in stmt.targets}
+        needs_counter = c_variable in assigned_vars or self.is_read_after(loop)
         type = (
-            self.counter_type(slot)
+            self.counter_type(c_variable)
             if not needs_counter
             else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.wide)
         )
-        stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {slot}, type)
-        step = self.hoist(loop, loop.step, 'step', assigned_vars | {slot}, type)
+        stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {c_variable}, type)
+        step = self.hoist(loop, loop.step, 'step', assigned_vars | {c_variable}, type)
         start = self.writer.fit(loop.start, type, low_bits_only=type == 'int').text
-        counter = self.take_name(f'next_{slot.c_name}') if needs_counter else slot.c_name
+        counter = self.take_name(f'next_{c_variable.c_name}') if needs_counter else c_variable.c_name
         is_declared_here = needs_counter or not loop.declared_before
         init = f'{type} {counter} = {start}' if is_declared_here else '' if start == counter else f'{counter} = {start}'
         self.counter_expr = Expr('var', INT, value=_GeneratedVariable(counter, type))
@@ -112,7 +112,7 @@ class ControlFlow:
         first_lines = (
             []
             if not needs_counter
-            else [f"{'' if loop.declared_before else self.type_of(slot) + ' '}{slot.c_name} = {counter};"]
+            else [f"{'' if loop.declared_before else self.type_of(c_variable) + ' '}{c_variable.c_name} = {counter};"]
         )
         self.compound_statement(loop, head, loop.body, loop.node.body[0].col_offset, first_lines)
 
@@ -149,11 +149,11 @@ class ControlFlow:
             else f'{counter} += {self.writer.text(step, low_bits_only=True)}'
         )
 
-    def hoist(self, stmt, expr, name, changing_slots, type):
+    def hoist(self, stmt, expr, name, changed_variables, type):
         "Return `expr` if it is loop-invariant and cheap, else a variable that is assigned its value before the loop"
         if (
             all(
-                subexpr.op in INVARIANT_OPS or subexpr.op == 'var' and subexpr.value.slot not in changing_slots
+                subexpr.op in INVARIANT_OPS or subexpr.op == 'var' and subexpr.value.c_variable not in changed_variables
                 for subexpr in walk(expr)
             )
             and sum(subexpr.op in ('floordiv', 'mod', 'min', 'max') for subexpr in walk(expr)) < 2
@@ -186,44 +186,44 @@ class ControlFlow:
     def _stmt_for_tuple(self, stmt):
         if not stmt.num_iterations:
             return
-        if len(stmt.columns) == 1:
-            return self.loop_over_values(stmt, stmt.columns[0])
-        index_columns = [
-            column
-            for column in stmt.columns
-            if all(constant_value(i) == n for n, i in enumerate(column.items))
-            and not column.declared_before
-            and column.var.c_type == 'int'
+        if len(stmt.targets) == 1:
+            return self.loop_over_values(stmt, stmt.targets[0])
+        index_targets = [
+            target
+            for target in stmt.targets
+            if all(constant_value(i) == n for n, i in enumerate(target.items))
+            and not target.declared_before
+            and target.var.c_type == 'int'
         ]
-        index_name = index_columns[0].var.c_name if index_columns else self.take_name('k')
+        index_name = index_targets[0].var.c_name if index_targets else self.take_name('k')
         first_lines = []
-        for column in stmt.columns:
-            if index_columns and column is index_columns[0]:
+        for target in stmt.targets:
+            if index_targets and target is index_targets[0]:
                 continue
-            declared_type = '' if column.declared_before else column.var.slot.c_type + ' '
-            table = self.declare_table(stmt, column)
-            first_lines.append(f'{declared_type}{column.var.c_name} = {table}[{index_name}];')
+            declared_type = '' if target.declared_before else target.var.c_variable.c_type + ' '
+            table = self.declare_table(stmt, target)
+            first_lines.append(f'{declared_type}{target.var.c_name} = {table}[{index_name}];')
         head = f'for (int {index_name} = 0; {index_name} < {stmt.num_iterations}; {index_name}++)'
         self.compound_statement(stmt, head, stmt.body, stmt.node.body[0].col_offset, first_lines)
 
-    def loop_over_values(self, stmt, column):
+    def loop_over_values(self, stmt, target):
         "Write a loop over a tuple with one variable: `for (int k : values)`"
-        table, variable = self.declare_table(stmt, column), column.var
-        type, body_column = variable.slot.c_type, stmt.node.body[0].col_offset
-        if not column.declared_before:
+        table, variable = self.declare_table(stmt, target), target.var
+        type, body_column = variable.c_variable.c_type, stmt.node.body[0].col_offset
+        if not target.declared_before:
             head = f'for ({type} {variable.c_name} : {table})'
             return self.compound_statement(stmt, head, stmt.body, body_column)
         item_name = self.take_name(f'next_{variable.c_name}')
         first_lines = [f'{variable.c_name} = {item_name};']
         self.compound_statement(stmt, f'for ({type} {item_name} : {table})', stmt.body, body_column, first_lines)
 
-    def declare_table(self, stmt, column):
+    def declare_table(self, stmt, target):
         "Declare the array that holds the items of a loop over a tuple, and return its name"
-        name = getattr(column.name, 'name', None)
-        c_name = self.take_name(f'{name.lower()}' if name else f'{column.var.name}_values')
-        type = column.var.slot.c_type
+        name = getattr(target.name, 'name', None)
+        c_name = self.take_name(f'{name.lower()}' if name else f'{target.var.name}_values')
+        type = target.var.c_variable.c_type
         self.put_line(
-            f"const {type} {c_name}[] = {{{', '.join(self.coerce(i, type) for i in column.items)}}};", stmt.line
+            f"const {type} {c_name}[] = {{{', '.join(self.coerce(i, type) for i in target.items)}}};", stmt.line
         )
         return c_name
 
@@ -253,11 +253,11 @@ INVARIANT_OPS = {
 class _GeneratedVariable:
     "A C variable that is not in the Python source, with the attributes of a `flow.Variable` that are read here"
 
-    maybe_uninitialized, num_defs = False, 1
+    is_maybe_uninitialized, num_defs = False, 1
 
     def __init__(self, c_name, c_type):
         self.c_name = c_name
         self.c_type = c_type
-        self.slot = self
-        self.memory = None
+        self.c_variable = self
+        self.buffer = None
         self.type = INT

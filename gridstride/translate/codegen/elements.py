@@ -8,13 +8,13 @@ from .code import PLUS, PRIMARY, PROMOTED, UNARY, Code, binary_code
 class Elements:
     "Writes elements of arrays, and pointers to them"
 
-    def element_at(self, memory, indices):
-        "Write the element of a memory at an index in C: `x[i]`"
-        return self.subscript(memory, indices)
+    def element_at(self, buffer, indices):
+        "Write the element of a buffer at an index in C: `x[i]`"
+        return self.subscript(buffer, indices)
 
-    def subscript(self, memory, indices):
+    def subscript(self, buffer, indices):
         "Write the element or row of a C array that the indices select: `tile[r]`"
-        return memory.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in indices)
+        return buffer.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in indices)
 
     def _expr_load(self, expr):
         type = self.element_type(expr.value.dtype)
@@ -25,39 +25,39 @@ class Elements:
 
     def _expr_address(self, expr):
         "Write the address at which a pointer begins: `x + i`"
-        memory = expr.value
-        if memory.dims is None:
+        buffer = expr.value
+        if buffer.dims is None:
             offset = self.write(expr.args[0], low_bits_only=True)
-            start = Code(memory.c_name, PRIMARY, '*')
+            start = Code(buffer.c_name, PRIMARY, '*')
             if offset.text == '0':
                 return start
             is_sum = offset.precedence == PLUS and ' - ' not in offset.text
             return Code(binary_code('+', start, offset, PLUS, right_needs_no_parens=is_sum), PLUS, '*')
         leading, offset = expr.args[:-1], expr.args[-1]
-        num_missing = memory.ndim - len(leading)
+        num_missing = buffer.ndim - len(leading)
         base = (
-            self.subscript(memory, leading)
+            self.subscript(buffer, leading)
             if num_missing == 1
-            else '&' + self.subscript(memory, leading) + '[0]' * num_missing
+            else '&' + self.subscript(buffer, leading) + '[0]' * num_missing
         )
         first_element = Code(base, PRIMARY if num_missing == 1 else UNARY, '*')
         if constant_value(offset) == 0:
             return first_element
         return Code(binary_code('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
 
-    def array_argument(self, view, memory):
-        "Write an array as the argument of a device function whose parameter is `memory`"
+    def array_argument(self, view, buffer):
+        "Write an array as the argument of a device function whose parameter is `buffer`"
         if view.is_full_array:
             return (
-                view.memory.c_name
-                if memory.dims is not None or view.ndim == 1
-                else '&' + view.memory.c_name + '[0]' * view.ndim
+                view.buffer.c_name
+                if buffer.dims is not None or view.ndim == 1
+                else '&' + view.buffer.c_name + '[0]' * view.ndim
             )
         return self._expr_address(
             Expr(
                 'address',
                 None,
-                [*view.leading_indices, view.offset] if view.memory.dims is not None else [view.offset],
-                view.memory,
+                [*view.leading_indices, view.offset] if view.buffer.dims is not None else [view.offset],
+                view.buffer,
             )
         ).text

@@ -138,7 +138,7 @@ class SourceLines:
         "Return (type, declarator) of a declaration before the first assignment: `x = 0` if `x` needs an initial value"
         if isinstance(variable.type, Array):
             return self.pointer_type(variable), f'*{variable.c_name}'
-        needs_zero = self.may_be_uninitialized(variable) and variable.type != HALF and variable.result_of is None
+        needs_zero = self.is_maybe_uninitialized(variable) and variable.type != HALF and variable.result_of is None
         value = '' if not needs_zero else ' = false' if variable.type == BOOL else ' = 0'
         return self.type_of(variable), variable.c_name + value
 
@@ -148,4 +148,4 @@ class SourceLines:
 
     def pointer_type(self, variable):
         "Return the C type of the elements that `variable` points to"
-        return ('const ' if variable.memory.is_readonly else '') + self.writer.element_type(variable.memory.dtype)
+        return ('const ' if variable.buffer.is_readonly else '') + self.writer.element_type(variable.buffer.dtype)

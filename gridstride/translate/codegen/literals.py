@@ -82,7 +82,7 @@ class Literals:
         return Code(self.unit.names.constant(name), PRIMARY, type)
 
     def _expr_var(self, expr):
-        type = (expr.value.slot or expr.value).c_type
+        type = (expr.value.c_variable or expr.value).c_type
         return Code(expr.value.c_name, PRIMARY, PROMOTED.get(type, type))
 
     def _expr_builtin(self, expr):
@@ -99,7 +99,7 @@ class Literals:
 
     def _expr_size_of(self, expr):
         view, _ = expr.value
-        raise Unsupported(f'the size of {view.memory.name} is not known in the kernel', 'Pass the size as an argument.')
+        raise Unsupported(f'the size of {view.buffer.name} is not known in the kernel', 'Pass the size as an argument.')
 
     def _expr_start(self, expr):
         return Code(expr.value.start_name, PRIMARY, self.index_type)

@@ -19,22 +19,22 @@ class Parameters:
         self.choose_declarations(self.function.body, set(), 0)
         if self.function is not self.writer.unit.main:
             for expr in self.parameters:
-                (expr.value if expr.op == 'var' else expr.value.memory).is_dropped = not self.is_used(expr)
+                (expr.value if expr.op == 'var' else expr.value.buffer).is_dropped = not self.is_used(expr)
             self.parameters = [
                 expr
                 for expr in self.parameters
-                if not (expr.value if expr.op == 'var' else expr.value.memory).is_dropped
+                if not (expr.value if expr.op == 'var' else expr.value.buffer).is_dropped
             ]
 
     def is_used(self, expr):
         "Return whether the body uses the parameter `expr`"
         if expr.op == 'var':
             return any(
-                expr.value is v.slot
+                expr.value is v.c_variable
                 for s in statements(self.function.body)
                 for v in [*self.variables_read(s), *([s.var] if getattr(s, 'var', None) is not None else [])]
             )
-        return any(m is expr.value.memory for s in statements(self.function.body) for m in self.memories(s))
+        return any(m is expr.value.buffer for s in statements(self.function.body) for m in self.buffers(s))
 
     def remove_dead_assignments(self):
         "Remove assignments to variables that are never read"
@@ -59,51 +59,51 @@ class Parameters:
                     stmt.expr = None
                     stmt.address = None
                 stmt.var = None
-        accessed_ids = {id(m) for stmt in statements(self.function.body) for m in self.memories(stmt)}
+        accessed_ids = {id(m) for stmt in statements(self.function.body) for m in self.buffers(stmt)}
         for stmt in statements(self.function.body):
-            if stmt.kind == 'alloc' and id(stmt.memory) not in accessed_ids:
+            if stmt.kind == 'alloc' and id(stmt.buffer) not in accessed_ids:
                 stmt.kind = 'pass'
 
     def variables_read(self, stmt):
         "Yield the variables that `stmt` reads, except the one that it assigns to"
         for expr in expressions(stmt):
             yield from (v for v in self.variables_in(expr) if not (stmt.kind == 'assign' and v is stmt.var))
-        if stmt.kind == 'store' and stmt.memory.variable is not None:
-            yield stmt.memory.variable
-        if stmt.kind == 'pointer' and stmt.memory.variable is not None:
-            yield stmt.memory.variable
+        if stmt.kind == 'store' and stmt.buffer.variable is not None:
+            yield stmt.buffer.variable
+        if stmt.kind == 'pointer' and stmt.buffer.variable is not None:
+            yield stmt.buffer.variable
 
     def variables_in(self, expr):
         "Yield the variables in an expression, including those that hold its arrays"
         for subexpr in walk_used(expr):
             if subexpr.op in ('var', 'let') or subexpr.op in ('value_land', 'value_lor') and subexpr.value is not None:
                 yield subexpr.value
-            memory = (
+            buffer = (
                 subexpr.value
                 if subexpr.op in ('load', 'address')
-                else subexpr.value.memory
+                else subexpr.value.buffer
                 if subexpr.op in ('atomic', 'view')
                 else None
             )
-            if memory is not None and memory.variable is not None:
-                yield memory.variable
-            if subexpr.op == 'load' and hasattr(memory, 'items'):
-                for i in memory.items:
+            if buffer is not None and buffer.variable is not None:
+                yield buffer.variable
+            if subexpr.op == 'load' and hasattr(buffer, 'items'):
+                for i in buffer.items:
                     yield from self.variables_in(i)
             if subexpr.op == 'view':
                 for p in subexpr.value.expressions():
                     yield from self.variables_in(p)
 
-    def memories(self, stmt):
-        "Yield the memories that a statement accesses"
+    def buffers(self, stmt):
+        "Yield the buffers that a statement accesses"
         if stmt.kind == 'store' or stmt.kind == 'pointer':
-            yield stmt.memory
+            yield stmt.buffer
         for expr in expressions(stmt):
             for subexpr in walk_used(expr):
                 if subexpr.op in ('load', 'address'):
                     yield subexpr.value
                 if subexpr.op in ('atomic', 'view'):
-                    yield subexpr.value.memory
+                    yield subexpr.value.buffer
 
     def name_parameters(self):
         "Name the parameters and the sizes that the function needs"
@@ -144,18 +144,18 @@ class Parameters:
             for n, item in enumerate(expr.args):
                 self.name_parameter(item, f'{name}_{n}')
         elif expr.op == 'view':
-            memory = expr.value.memory
-            memory.c_name = self.take_name(memory.name, self.names.kernel)
-            self.arrays.append(memory)
+            buffer = expr.value.buffer
+            buffer.c_name = self.take_name(buffer.name, self.names.kernel)
+            self.arrays.append(buffer)
             self.parameters.append(expr)
         elif expr.op == 'var':
             expr.value.c_name = self.take_name(expr.value.name, self.names.kernel)
-            expr.value.slot = expr.value
+            expr.value.c_variable = expr.value
             expr.value.is_dropped = False
             self.parameters.append(expr)
 
     def find_sizes(self):
-        "Return {(kind, memory, dimension)} of the sizes, strides and starts that the function uses"
+        "Return {(kind, buffer, dimension)} of the sizes, strides and starts that the function uses"
         sizes = set()
         for stmt in statements(self.function.body):
             for expr in expressions(stmt):
@@ -171,9 +171,9 @@ class Parameters:
         yield from walk(expr)
         for subexpr in walk(expr):
             if subexpr.op == 'device':
-                for memory, kind, dim in subexpr.value.layout_params:
+                for buffer, kind, dim in subexpr.value.layout_params:
                     for argument, parameter in zip(subexpr.args, subexpr.value.parameter_exprs):
-                        for view in views_of(argument, parameter, memory):
+                        for view in views_of(argument, parameter, buffer):
                             yield from walk(view.sizes[dim] if kind == 'size' else view.strides[dim])
                 for argument in subexpr.args:
                     for view in _all_views(argument):
@@ -200,24 +200,24 @@ class Parameters:
             ):
                 continue
             size[0].size_names[size[1]] = variable.c_name = self.take_name(variable.name)
-            variable.slot, variable.is_size_parameter = variable, True
+            variable.c_variable, variable.is_size_parameter = variable, True
             stmt.kind = 'pass'
             stmt.var = None
             stmt.expr = None
 
-    def size_name(self, memory, axis, sizes):
-        "Return a name for the size of dimension `axis` of the array `memory`: n, x_size, x_rows"
+    def size_name(self, buffer, axis, sizes):
+        "Return a name for the size of dimension `axis` of the array `buffer`: n, x_size, x_rows"
         unnamed_sizes = [(array, dim) for kind, array, dim in sizes if kind == 'size' and dim not in array.size_names]
         variable_names = {v.name for v in self.function.variables}
-        if memory.ndim == 1:
+        if buffer.ndim == 1:
             return (
                 'n'
                 if len(unnamed_sizes) == 1 and 'n' not in variable_names and 'n' not in self.local_names
-                else f'{memory.c_name}_size'
+                else f'{buffer.c_name}_size'
             )
-        if memory.ndim == 2:
-            return f"{memory.c_name}_{('rows', 'cols')[axis]}"
-        return f'{memory.c_name}_{axis}'
+        if buffer.ndim == 2:
+            return f"{buffer.c_name}_{('rows', 'cols')[axis]}"
+        return f'{buffer.c_name}_{axis}'
 
 
 def _all_views(argument):

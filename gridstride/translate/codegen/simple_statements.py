@@ -37,11 +37,14 @@ class SimpleStatements:
         variable, expr = stmt.var, stmt.expr
         text = self.assigned_value(variable, expr)
         if getattr(stmt, 'declares', False):
-            return [(self.type_of(variable.slot), f'{variable.c_name} = {text}')]
+            return [(self.type_of(variable.c_variable), f'{variable.c_name} = {text}')]
         updates_itself = (
-            stmt.aug_op and expr.args and expr.args[0].op == 'var' and expr.args[0].value.slot is variable.slot
+            stmt.aug_op
+            and expr.args
+            and expr.args[0].op == 'var'
+            and expr.args[0].value.c_variable is variable.c_variable
         )
-        if updates_itself and (t := self.compound_assignment(variable.c_name, variable.slot.c_type, expr)):
+        if updates_itself and (t := self.compound_assignment(variable.c_name, variable.c_variable.c_type, expr)):
             return [t]
         return [f'{variable.c_name} = {text};']
 
@@ -51,8 +54,8 @@ class SimpleStatements:
             return self.writer.text(expr)
         return self.writer.fit(
             expr,
-            variable.slot.c_type,
-            low_bits_only=variable.slot.c_type in ('int', 'unsigned int') and is_int(variable.type),
+            variable.c_variable.c_type,
+            low_bits_only=variable.c_variable.c_type in ('int', 'unsigned int') and is_int(variable.type),
         ).text
 
     def compound_assignment(self, target, type, expr):
@@ -113,8 +116,8 @@ class SimpleStatements:
         )
 
     def _stmt_store(self, stmt):
-        memory = stmt.memory
-        target, type = self.writer.element_at(memory, stmt.index), C_NAMES[memory.dtype]
+        buffer = stmt.buffer
+        target, type = self.writer.element_at(buffer, stmt.index), C_NAMES[buffer.dtype]
         if stmt.aug_op and (t := self.compound_assignment(target, type, stmt.expr)):
             return [t]
         low_bits_only = type not in ('long long', 'unsigned long long')
@@ -128,23 +131,23 @@ class SimpleStatements:
         return [f'{variable.c_name} = {text};']
 
     def _stmt_alloc(self, stmt):
-        memory = stmt.memory
-        if memory.space == 'dynamic':
-            return [f'extern __shared__ {self.writer.element_type(memory.dtype)} {memory.c_name}[];']
-        if hasattr(memory, 'items'):
-            type = self.item_type(memory)
-            items = ', '.join(self.writer.fit(i, type).text for i in memory.items)
-            return [f'const {type} {memory.c_name}[] = {{{items}}};']
-        dims = ''.join(f'[{self.writer.text(d)}]' for d in memory.dims)
+        buffer = stmt.buffer
+        if buffer.space == 'dynamic':
+            return [f'extern __shared__ {self.writer.element_type(buffer.dtype)} {buffer.c_name}[];']
+        if hasattr(buffer, 'items'):
+            type = self.item_type(buffer)
+            items = ', '.join(self.writer.fit(i, type).text for i in buffer.items)
+            return [f'const {type} {buffer.c_name}[] = {{{items}}};']
+        dims = ''.join(f'[{self.writer.text(d)}]' for d in buffer.dims)
         return [
-            ('__shared__ ' * (memory.space == 'shared') + self.writer.element_type(memory.dtype), memory.c_name + dims)
+            ('__shared__ ' * (buffer.space == 'shared') + self.writer.element_type(buffer.dtype), buffer.c_name + dims)
         ]
 
-    def item_type(self, memory):
+    def item_type(self, buffer):
         "Return the C type of the items of a constant array"
-        if memory.dtype == WEAK:
-            memory.dtype = self.writer.unit.weak_type
-        return C_NAMES[memory.dtype]
+        if buffer.dtype == WEAK:
+            buffer.dtype = self.writer.unit.weak_type
+        return C_NAMES[buffer.dtype]
 
     def _stmt_return(self, stmt):
         if not stmt.args:

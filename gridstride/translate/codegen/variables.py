@@ -5,7 +5,7 @@ from ..types import Array, is_int
 
 
 # `i` in two loops is two variables. Each is declared in its own loop, so their names do not conflict. If the scope of
-# one contains that of the other, they become one C variable (`slot`) if their types agree; else one of them is renamed.
+# one contains that of the other, they become one C variable (`c_variable`) if their types agree; else one is renamed.
 _DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # space -> name of an array without a name
 
 
@@ -21,33 +21,33 @@ class NameSharing:
         for name, group in sorted(variables_by_name.items()):
             assigned_variables = []  # (variable, path of the innermost block that contains all of its occurrences)
             for variable in sorted(group, key=lambda variable: [n for _, n in occurrences[variable][0]]):
-                self.assign_slot(name, variable, assigned_variables, occurrences)
+                self.assign_c_variable(name, variable, assigned_variables, occurrences)
         self.name_arrays(occurrences)
 
-    def assign_slot(self, name, variable, assigned_variables, occurrences):
+    def assign_c_variable(self, name, variable, assigned_variables, occurrences):
         "Choose the C variable of `variable`: that of a variable in `assigned_variables`, or a new one"
-        if variable.slot is variable and variable.c_name in self.local_names:
+        if variable.c_variable is variable and variable.c_name in self.local_names:
             assigned_variables.append((variable, ()))
             return
         conflicting = (
             assigned_variable
             for assigned_variable, block_path in assigned_variables
             if not block_path
-            or _conflict(occurrences[assigned_variable.slot], occurrences[variable])
-            or variable.maybe_uninitialized
-            or assigned_variable.maybe_uninitialized
+            or _conflict(occurrences[assigned_variable.c_variable], occurrences[variable])
+            or variable.is_maybe_uninitialized
+            or assigned_variable.is_maybe_uninitialized
         )
         other = next(conflicting, None)
         if other is not None and not variable.has_unique_name and self.unify_types(other, variable):
-            variable.slot, variable.c_name = other.slot, other.slot.c_name
-            occurrences.setdefault(variable.slot, []).extend(occurrences[variable])
+            variable.c_variable, variable.c_name = other.c_variable, other.c_variable.c_name
+            occurrences.setdefault(variable.c_variable, []).extend(occurrences[variable])
         else:
             free_names = (
                 {assigned_variable.c_name for assigned_variable, block_path in assigned_variables if block_path}
                 if other is None
                 else ()
             )
-            variable.slot = variable
+            variable.c_variable = variable
             variable.c_name = (
                 self.names.unused_name(name, self.local_names - free_names) if other is None else self.take_name(name)
             )
@@ -56,16 +56,16 @@ class NameSharing:
 
     def name_arrays(self, occurrences):
         "Choose the C name of each array that the kernel declares: its variable's, or a default for its memory space"
-        for memory in (s.memory for s in statements(self.function.body) if s.kind == 'alloc'):
-            has_named_variable = memory.variable is not None and memory.variable.slot is not None
-            memory.c_name = (
-                memory.variable.c_name
+        for buffer in (s.buffer for s in statements(self.function.body) if s.kind == 'alloc'):
+            has_named_variable = buffer.variable is not None and buffer.variable.c_variable is not None
+            buffer.c_name = (
+                buffer.variable.c_name
                 if has_named_variable
-                else self.take_name(memory.name or _DEFAULT_NAMES[memory.space])
+                else self.take_name(buffer.name or _DEFAULT_NAMES[buffer.space])
             )
         for variable in occurrences:
-            if variable.memory is not None and variable.memory.variable is variable:
-                variable.memory.c_name = variable.c_name
+            if variable.buffer is not None and variable.buffer.variable is variable:
+                variable.buffer.c_name = variable.c_name
 
     def unify_types(self, a, b):
         "Give two Python variables a common C type, so that they can share a C variable; return False if they cannot"
@@ -78,9 +78,11 @@ class NameSharing:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False
-            for variable in [variable for variable in self.function.variables if variable.slot is a.slot] + [b]:
+            for variable in [
+                variable for variable in self.function.variables if variable.c_variable is a.c_variable
+            ] + [b]:
                 variable.c_type = 'long long'
-        return not a.slot.is_size_parameter
+        return not a.c_variable.is_size_parameter
 
     def find_occurrences(self, block, path, occurrences):
         """Add the occurrences of each variable to the dict `occurrences`.
@@ -93,8 +95,8 @@ class NameSharing:
             variables = [variable for e in expressions(stmt) for variable in self.variables_in(e)]
             if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
                 variables.append(stmt.var)
-            if stmt.kind in ('alloc', 'store') and stmt.memory.variable is not None:
-                variables.append(stmt.memory.variable)
+            if stmt.kind in ('alloc', 'store') and stmt.buffer.variable is not None:
+                variables.append(stmt.buffer.variable)
             for variable in dict.fromkeys(variables):
                 occurrences.setdefault(variable, []).append(stmt_path)
             for variable in [c.var for c in self.loop_variables(stmt)]:
@@ -111,56 +113,56 @@ _LOOPS = 'for', 'while', 'for_tuple'
 class Declarations:
     "Chooses where variables are declared"
 
-    def slots(self, stmt):
+    def c_variables(self, stmt):
         "Return the C variables in the statement itself, not in its blocks"
-        slots = {v.slot for e in expressions(stmt) for v in self.variables_in(e)}
+        c_variables = {v.c_variable for e in expressions(stmt) for v in self.variables_in(e)}
         if stmt.kind in ('assign', 'pointer') and stmt.var is not None:
-            slots.add(stmt.var.slot)
-        slots.update(c.var.slot for c in self.loop_variables(stmt))
-        if stmt.kind == 'store' and stmt.memory.variable is not None:
-            slots.add(stmt.memory.variable.slot)
-        return slots
+            c_variables.add(stmt.var.c_variable)
+        c_variables.update(c.var.c_variable for c in self.loop_variables(stmt))
+        if stmt.kind == 'store' and stmt.buffer.variable is not None:
+            c_variables.add(stmt.buffer.variable.c_variable)
+        return c_variables
 
-    def all_slots(self, s):
+    def all_c_variables(self, s):
         "Return the C variables in the statement and its blocks"
-        return self.slots(s).union(*(self.all_slots(stmt) for b in blocks(s) for stmt in b))
+        return self.c_variables(s).union(*(self.all_c_variables(stmt) for b in blocks(s) for stmt in b))
 
-    def choose_declarations(self, block, declared_slots, loop_depth):
+    def choose_declarations(self, block, declared_c_variables, loop_depth):
         """Choose the declaration of each variable in a block, which is nested in `loop_depth` loops.
 
         `declares` is set on an assignment that declares its variable; `declarations_before[id(block), n]` lists the
         variables that are declared before statement `n` of a block.
         """
-        for n, variable in self.declarations_in(block, declared_slots, loop_depth):
-            declared_slots = declared_slots | {variable}
+        for n, variable in self.declarations_in(block, declared_c_variables, loop_depth):
+            declared_c_variables = declared_c_variables | {variable}
             if self.is_initialization(block[n], variable):
                 block[n].declares = True
             else:
                 self.declarations_before.setdefault((id(block), n), []).append(variable)
         for stmt in block:
-            loop_slots = [c.var.slot for c in self.loop_variables(stmt)]
+            loop_c_variables = [c.var.c_variable for c in self.loop_variables(stmt)]
             for inner_block in blocks(stmt):
                 self.choose_declarations(
-                    inner_block, declared_slots.union(loop_slots), loop_depth + (stmt.kind in _LOOPS)
+                    inner_block, declared_c_variables.union(loop_c_variables), loop_depth + (stmt.kind in _LOOPS)
                 )
             for c in self.loop_variables(stmt):
-                c.declared_before = c.var.slot in declared_slots
+                c.declared_before = c.var.c_variable in declared_c_variables
 
-    def declarations_in(self, block, declared_slots, loop_depth):
+    def declarations_in(self, block, declared_c_variables, loop_depth):
         "Yield (index of the first statement, variable) of each variable to declare in this block"
-        slots, all_slots = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
-        for variable in sorted(set().union(*all_slots), key=lambda variable: variable.c_name):
-            if variable in declared_slots or self.is_declared_elsewhere(variable):
+        c_variables, all_c_variables = [self.c_variables(s) for s in block], [self.all_c_variables(s) for s in block]
+        for variable in sorted(set().union(*all_c_variables), key=lambda variable: variable.c_name):
+            if variable in declared_c_variables or self.is_declared_elsewhere(variable):
                 continue
-            positions = [n for n, slots_in in enumerate(all_slots) if variable in slots_in]
+            positions = [n for n, c_variables_in in enumerate(all_c_variables) if variable in c_variables_in]
             first = block[positions[0]]
             is_inner = len(positions) == 1 and (
-                variable not in slots[positions[0]]
+                variable not in c_variables[positions[0]]
                 or first.kind in ('for', 'for_tuple')
                 and self.is_only_loop_variable(first, variable)
             )
             is_loop_carried = (
-                self.may_be_uninitialized(variable)
+                self.is_maybe_uninitialized(variable)
                 and loop_depth == 0
                 and any(stmt.kind in _LOOPS for stmt in statements([first]))
             )
@@ -169,31 +171,31 @@ class Declarations:
 
     def is_initialization(self, stmt, v):
         "Return whether the statement can initialize `v`: it assigns a value that does not depend on `v`"
-        if stmt.kind not in ('assign', 'pointer') or stmt.var.slot is not v or stmt.aug_op:
+        if stmt.kind not in ('assign', 'pointer') or stmt.var.c_variable is not v or stmt.aug_op:
             return False
-        return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
+        return v not in {variable.c_variable for e in expressions(stmt) for variable in self.variables_in(e)}
 
     def loop_variables(self, stmt):
-        "Return the objects whose `var` is a variable of the loop: the `for` itself, or the columns of a `for_tuple`"
-        return [stmt] if stmt.kind == 'for' else stmt.columns if stmt.kind == 'for_tuple' else []
+        "Return the objects whose `var` is a variable of the loop: the `for` itself, or the targets of a `for_tuple`"
+        return [stmt] if stmt.kind == 'for' else stmt.targets if stmt.kind == 'for_tuple' else []
 
     def is_declared_elsewhere(self, variable):
-        "Return whether `variable` is declared elsewhere: as a parameter, or with its memory"
+        "Return whether `variable` is declared elsewhere: as a parameter, or with its array"
         parameter_names = {e.value.c_name for e in self.parameters if e.op == 'var'}
         return (
             variable.c_name in parameter_names
             or variable.is_size_parameter
             or isinstance(variable.type, Array)
-            and variable.memory.space != 'pointer'
+            and variable.buffer.space != 'pointer'
         )
 
-    def may_be_uninitialized(self, v):
+    def is_maybe_uninitialized(self, v):
         "Return whether the C variable may be read before it is assigned"
-        return any(variable.maybe_uninitialized for variable in self.function.variables if variable.slot is v)
+        return any(variable.is_maybe_uninitialized for variable in self.function.variables if variable.c_variable is v)
 
     def is_only_loop_variable(self, stmt, v):
         "Return whether the header of the loop `stmt` uses `v` only as the loop variable"
-        return v not in {variable.slot for e in expressions(stmt) for variable in self.variables_in(e)}
+        return v not in {variable.c_variable for e in expressions(stmt) for variable in self.variables_in(e)}
 
 
 def innermost_block(paths):

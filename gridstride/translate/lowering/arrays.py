@@ -10,7 +10,7 @@ from ..tree import (
     ONE,
     ZERO,
     Expr,
-    Memory,
+    Buffer,
     View,
     add,
     view_expr,
@@ -47,9 +47,9 @@ class Arrays:
             raise self.fn.error(
                 node, f'{describe_type(expr.type) if expr.type else "this"} cannot be indexed like an array'
             )
-        memory = expr.value.memory
-        if memory.name is None:
-            memory.name = DEFAULT_NAMES.get(memory.space, 'values')
+        buffer = expr.value.buffer
+        if buffer.name is None:
+            buffer.name = DEFAULT_NAMES.get(buffer.space, 'values')
         return expr.value
 
     def size(self, node, expr, axis):
@@ -58,7 +58,7 @@ class Arrays:
         if axis >= view.ndim:
             raise self.fn.error(node, f'dimension {axis} is out of range for an array with {view.ndim} dimensions')
         if view.sizes[axis] is None:
-            message = f'the size of {view.memory.name} is not known in the kernel'
+            message = f'the size of {view.buffer.name} is not known in the kernel'
             raise self.fn.error(node, message, 'Pass the size as an argument.')
         return view.sizes[axis]
 
@@ -78,7 +78,7 @@ class Arrays:
 
     def element_index(self, node, view, indices):
         "Return the index of one element in C: for `m[r,c]` [r, c] for a C array, [r*cols+c] for a pointer"
-        name = view.memory.name
+        name = view.buffer.name
         if any(isinstance(i, ast.Slice) for i in indices):
             message = f'expected an index of one element of {name}, got a slice'
             raise self.fn.error(node, message, 'Write a loop over the elements, or let each thread handle one.')
@@ -87,42 +87,42 @@ class Arrays:
             message = f'{name} has {_count_dimensions(view.ndim)}, but {num_indices} given'
             raise self.fn.error(node, message, 'Use one index per dimension.')
         indices = [self.integer_index(node, view, i) for i in indices]
-        view.memory.is_used = True
+        view.buffer.is_used = True
         return c_index(view, indices)
 
     def integer_index(self, node, view, i):
         "Return the index `i` if it is an integer; else raise an error"
         i = convert.require_number(i)
         if i.type in REAL:
-            message = f'an index of {view.memory.name} is {describe_type(i.type)}; it must be an integer'
+            message = f'an index of {view.buffer.name} is {describe_type(i.type)}; it must be an integer'
             raise self.fn.error(node, message, 'Divide with //, or use int(...).')
         return convert.bool_to_int(i)
 
-    def element(self, memory, index):
+    def element(self, buffer, index):
         "Return the expression that loads the element at `index`, a list as `element_index` returns it"
-        memory.is_used = True
-        return Expr('load', value_type(memory.dtype), index, memory)
+        buffer.is_used = True
+        return Expr('load', value_type(buffer.dtype), index, buffer)
 
     def subscript(self, node, expr):
         "Lower `expr[...]` for an array: an element, or a view"
         view = self.require_view(node, expr)
         indices = self.indices(node.slice)
         if len(indices) > view.ndim:
-            message = f'{view.memory.name} has {_count_dimensions(view.ndim)}, but {len(indices)} indices were given'
+            message = f'{view.buffer.name} has {_count_dimensions(view.ndim)}, but {len(indices)} indices were given'
             raise self.fn.error(node, message)
         if len(indices) == view.ndim and not any(isinstance(i, ast.Slice) for i in indices):
-            return self.element(view.memory, self.element_index(node, view, indices))
+            return self.element(view.buffer, self.element_index(node, view, indices))
         return view_expr(self.subview(node, view, indices))
 
     def subview(self, node, view, indices):
         "Return the view that slices, or fewer indices than dimensions, select: `m[r]`, `x[1:]`"
-        memory = view.memory
-        if memory.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
+        buffer = view.buffer
+        if buffer.dims is not None and view.is_contiguous and constant_value(view.offset) == 0:
             if not any(isinstance(i, ast.Slice) for i in indices):
                 leading = (*view.leading_indices, *(self.integer_index(node, view, i) for i in indices))
                 sizes, strides = view.sizes[len(indices) :], view.strides[len(indices) :]
-                return View(memory, sizes, strides, leading_indices=leading, is_contiguous=True)
-        if memory.dims is not None and memory.ndim > 1:
+                return View(buffer, sizes, strides, leading_indices=leading, is_contiguous=True)
+        if buffer.dims is not None and buffer.ndim > 1:
             view = self.pointer_to_first(node, view)
         offset = view.offset
         sizes = []
@@ -141,20 +141,20 @@ class Arrays:
             strides.append(mul(view.strides[n], step))
         sizes += view.sizes[len(indices) :]
         strides += view.strides[len(indices) :]
-        return View(view.memory, sizes, strides, offset, is_contiguous=is_contiguous)
+        return View(view.buffer, sizes, strides, offset, is_contiguous=is_contiguous)
 
     def transpose(self, node, expr):
         "Return the transposed array, a view with the dimensions in reverse order"
         view = expr.value
         if view.ndim < 2:
             return expr
-        if view.memory.dims is not None:
+        if view.buffer.dims is not None:
             view = self.pointer_to_first(node, view)
-        return view_expr(View(view.memory, view.sizes[::-1], view.strides[::-1], view.offset))
+        return view_expr(View(view.buffer, view.sizes[::-1], view.strides[::-1], view.offset))
 
     def pointer_to_first(self, node, view):
         "Return a pointer to the first element of a C array of several dimensions"
-        variable = Variable(f'{view.memory.name}_flat', node)
+        variable = Variable(f'{view.buffer.name}_flat', node)
         variable.type, variable.num_defs = view.type, 1
         self.fn.variables.append(variable)
         self.emit_pointer(node, variable, view)
@@ -187,39 +187,39 @@ class Arrays:
             return expr
         if num_elements is None:
             message = (
-                f'a slice cannot count from the end of {view.memory.name}, because its size is not known in the kernel'
+                f'a slice cannot count from the end of {view.buffer.name}, because its size is not known in the kernel'
             )
             raise self.fn.error(node, message)
         return Expr('sub', INT, (num_elements, const(-constant_value(expr))))
 
     def emit_pointer(self, stmt, variable, view):
         "Emit a statement that makes `variable` a pointer to the beginning of `view`"
-        memory = view.memory
-        if variable.memory is None:
+        buffer = view.buffer
+        if variable.buffer is None:
             self.new_pointer(stmt, variable, view)
         else:
             self.reuse_pointer(stmt, variable, view)
-        if variable.memory.is_written:
-            memory.mark_written()
-        memory.is_used = True
-        self.fn.emit('pointer', stmt, var=variable, memory=memory, address=address(view))
+        if variable.buffer.is_written:
+            buffer.mark_written()
+        buffer.is_used = True
+        self.fn.emit('pointer', stmt, var=variable, buffer=buffer, address=address(view))
 
     def new_pointer(self, stmt, variable, view):
         "Make `variable` a pointer with the sizes and strides of `view`"
-        variable.memory = Memory(variable.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
-        variable.memory.variable = variable
+        variable.buffer = Buffer(variable.name, view.buffer.dtype, 'pointer', 1, roots=[view.buffer])
+        variable.buffer.variable = variable
         names = [f'{variable.name}_{n}' if view.ndim > 1 else f'{variable.name}_size' for n in range(view.ndim)]
         sizes = [self.save_if_mutable(stmt, n, size) for n, size in zip(names, view.sizes)]
         if view.is_contiguous and None not in sizes[1:]:
             strides = contiguous_strides(sizes)
         else:
             strides = [self.save_if_mutable(stmt, f'{variable.name}_stride', stride) for stride in view.strides]
-        variable.view = View(variable.memory, sizes, strides, is_contiguous=view.is_contiguous)
+        variable.view = View(variable.buffer, sizes, strides, is_contiguous=view.is_contiguous)
 
     def reuse_pointer(self, stmt, variable, view):
         "Record that the pointer `variable` may also point to the beginning of `view`"
-        if view.memory not in variable.memory.roots:
-            variable.memory.roots.append(view.memory)
+        if view.buffer not in variable.buffer.roots:
+            variable.buffer.roots.append(view.buffer)
         if not all(map(structurally_equal, variable.view.strides, view.strides)):
             first_line = f'line {variable.first_type_line + self.fn.source.first_line - 1}'
             raise self.fn.error(
@@ -245,8 +245,8 @@ class Arrays:
 
 def address(view):
     "Return the address at which a view begins"
-    indices = [*view.leading_indices, view.offset] if view.memory.dims is not None else [view.offset]
-    return Expr('address', None, indices, view.memory)
+    indices = [*view.leading_indices, view.offset] if view.buffer.dims is not None else [view.offset]
+    return Expr('address', None, indices, view.buffer)
 
 
 def _clamp_to_size(expr, size):

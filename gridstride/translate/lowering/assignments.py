@@ -57,8 +57,8 @@ class Assignments(Values):
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if any(subexpr.op in ('device', 'atomic', 'call') for e in index for subexpr in walk(e)):
             index = [self.temporary(stmt, 'at', INT, e) for e in index]
-        old = self.arrays.element(view.memory, index)
-        self.emit_store(stmt, view.memory, index, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
+        old = self.arrays.element(view.buffer, index)
+        self.emit_store(stmt, view.buffer, index, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
 
     def lower_target_value(self, stmt, target, value):
         "Lower `target = value`, or a parallel assignment `a, b = x, y`"
@@ -67,14 +67,14 @@ class Assignments(Values):
             return self.bind(stmt, target, self.lower(value))
         values = self.save_overwritten(stmt, target.elts, [self.lower(v) for v in value.elts])
         for n, expr in enumerate(values):
-            if expr.op == 'view' and any(self.is_pointer_to(t, expr.value.memory) for t in target.elts[:n]):
+            if expr.op == 'view' and any(self.is_pointer_to(t, expr.value.buffer) for t in target.elts[:n]):
                 values[n] = self.save_pointer(stmt, expr)
         for t, expr in zip(target.elts, values):
             self.bind(stmt, t, expr)
 
-    def is_pointer_to(self, target, memory):
-        "Return whether the target is a variable that points to `memory`"
-        return isinstance(target, ast.Name) and self.stores[target].memory is memory
+    def is_pointer_to(self, target, buffer):
+        "Return whether the target is a variable that points to `buffer`"
+        return isinstance(target, ast.Name) and self.stores[target].buffer is buffer
 
     def save_overwritten(self, stmt, targets, values):
         "Return the values; save a value in a temporary if an assignment to an earlier target overwrites it"
@@ -105,7 +105,7 @@ class Assignments(Values):
 
     def save_pointer(self, stmt, expr):
         "Return a pointer that holds the current base address of the array `expr`"
-        variable = Variable(f'old_{expr.value.memory.name or "pointer"}')
+        variable = Variable(f'old_{expr.value.buffer.name or "pointer"}')
         variable.type, variable.num_defs = expr.type, 1
         self.arrays.emit_pointer(stmt, variable, expr.value)
         return view_expr(variable.view)
@@ -152,7 +152,7 @@ class Assignments(Values):
             variable.item_variables = [Variable(f'{variable.name}_{n}', stmt) for n in range(len(item_types))]
             for item_variable in variable.item_variables:
                 item_variable.num_defs = variable.num_defs
-                item_variable.maybe_uninitialized = variable.maybe_uninitialized
+                item_variable.is_maybe_uninitialized = variable.is_maybe_uninitialized
                 item_variable.tuple_name = variable.name
             self.variables += variable.item_variables
         for n, (item_variable, item) in enumerate(zip(variable.item_variables, expr.args)):
@@ -168,7 +168,7 @@ class Assignments(Values):
         "Record that the variable `variable` is an item of a tuple parameter, whose expression is `item`"
         variable.type = item.type
         if item.op == 'view':
-            variable.view, variable.memory = item.value, item.value.memory
+            variable.view, variable.buffer = item.value, item.value.buffer
         elif item.op == 'var':
             variable.alias_of = item.value
         else:
@@ -183,16 +183,16 @@ class Assignments(Values):
         variable.type = expr.type
         if variable.first_type_line is None:
             variable.first_type_line = stmt.lineno
-        memory = view.memory
-        is_new = memory.name is None and not is_parameter
+        buffer = view.buffer
+        is_new = buffer.name is None and not is_parameter
         if is_new and variable.num_defs == 1:
-            memory.name, memory.variable = variable.name, variable
-        if not (is_parameter or variable.num_defs == 1 and (is_new or memory.space == 'const' or view.is_full_array)):
+            buffer.name, buffer.variable = variable.name, variable
+        if not (is_parameter or variable.num_defs == 1 and (is_new or buffer.space == 'const' or view.is_full_array)):
             return self.arrays.emit_pointer(stmt, variable, view)
         if is_parameter and variable.num_defs > 1:
             message = f'{variable.name} is a parameter that is also assigned to, so the name would refer to two arrays'
             raise self.error(stmt, message, 'Use another name for the second array.')
-        variable.view, variable.memory = view, memory
+        variable.view, variable.buffer = view, buffer
 
     def store(self, stmt, target, expr):
         "Lower `target = expr`, where `target` is an element of an array"
@@ -200,11 +200,11 @@ class Assignments(Values):
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(expr):
             description = describe_type(expr.type) if expr.type else 'this'
-            raise self.error(stmt, f'an element of {view.memory.name} cannot hold {description}')
-        self.emit_store(stmt, view.memory, index, expr)
+            raise self.error(stmt, f'an element of {view.buffer.name} cannot hold {description}')
+        self.emit_store(stmt, view.buffer, index, expr)
 
-    def emit_store(self, stmt, memory, index, expr, aug_op=None):
+    def emit_store(self, stmt, buffer, index, expr, aug_op=None):
         "Emit the store of `expr` at `index`; `aug_op`: the operator of a statement such as `a[i] += 1`"
-        memory.mark_written()
-        memory.is_used = True
-        self.emit('store', stmt, memory=memory, index=index, expr=expr, aug_op=aug_op and operators.SYMBOLS[aug_op])
+        buffer.mark_written()
+        buffer.is_used = True
+        self.emit('store', stmt, buffer=buffer, index=index, expr=expr, aug_op=aug_op and operators.SYMBOLS[aug_op])

@@ -7,7 +7,7 @@ from ..tree import (
     ONE,
     ZERO,
     Atomic,
-    Memory,
+    Buffer,
     View,
     view_expr,
     const,
@@ -179,13 +179,13 @@ def _allocate(fn, node, space, shape, dtype):
     is_dynamic = space == 'shared' and len(sizes) == 1 and constant_value(sizes[0]) == 0
     if is_dynamic and dtype in fn.dynamic_arrays:
         return view_expr(fn.dynamic_arrays[dtype].view)  # all dynamic shared memory is one array per dtype
-    memory = Memory(None, dtype, 'dynamic' if is_dynamic else space, len(sizes), None if is_dynamic else sizes)
-    fn.emit('alloc', node, memory=memory)
+    buffer = Buffer(None, dtype, 'dynamic' if is_dynamic else space, len(sizes), None if is_dynamic else sizes)
+    fn.emit('alloc', node, buffer=buffer)
     if is_dynamic and fn.nesting_depth == 1:
-        fn.dynamic_arrays[dtype] = memory
+        fn.dynamic_arrays[dtype] = buffer
     strides = (ONE,) if is_dynamic else contiguous_strides(sizes)
-    memory.view = View(memory, (None,) if is_dynamic else sizes, strides, is_contiguous=True)
-    return view_expr(memory.view)
+    buffer.view = View(buffer, (None,) if is_dynamic else sizes, strides, is_contiguous=True)
+    return view_expr(buffer.view)
 
 
 @register('cuda.shared.array')
@@ -209,13 +209,13 @@ def _atomic(op, num_values=1):
         if len(args) != num_values:
             raise TypeError
         view = fn.arrays.require_view(node, ary)
-        if (dtype := view.memory.dtype) not in atomic_types(op):
+        if (dtype := view.buffer.dtype) not in atomic_types(op):
             construct = f'Numba has no cuda.atomic.{op} for {dtype}'
             raise fn.error(node, construct, f'Supported types: {", ".join(atomic_types(op))}.')
         index = fn.arrays.element_index(node, view, idx.args if idx.op == 'tuple' else [idx])
-        view.memory.mark_written()
+        view.buffer.mark_written()
         operands = [*index, *map(convert.require_number, args)]
-        return Expr('atomic', value_type(dtype), operands, Atomic(op.strip('_'), view.memory, len(index)))
+        return Expr('atomic', value_type(dtype), operands, Atomic(op.strip('_'), view.buffer, len(index)))
 
     return lower
 

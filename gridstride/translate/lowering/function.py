@@ -43,7 +43,7 @@ class Function:
         self.nesting_depth = 0
         self.dynamic_arrays = {}  # dtype -> the array of all dynamic shared memory, if the whole function can use it
         for variable in self.variables:
-            variable.memory = variable.view = None
+            variable.buffer = variable.view = None
 
     def error(self, node, message, hint=''):
         "Return the `Untranslatable` that points at `node`"

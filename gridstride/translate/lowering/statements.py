@@ -49,7 +49,7 @@ class Lowering(Assignments):
     def require_complete(self):
         "Raise an error for a variable without a type, or a device function that returns a value only on some paths"
         for node, variable in self.reads.items():
-            if variable is not None and variable.type is None and variable.memory is None and variable.callee is None:
+            if variable is not None and variable.type is None and variable.buffer is None and variable.callee is None:
                 message = f'{variable.name} is read before it is assigned'
                 raise self.error(node, message, 'Assign a value before this line.')
         tree = self.source.tree
@@ -174,8 +174,8 @@ class Lowering(Assignments):
         if isinstance(stmt.iter, ast.Call) and self.callee_name(stmt.iter) in ('range', 'prange'):
             return self.lower_range_loop(stmt, stmt.iter)
         items = self.require_tuple(stmt, self.lower(stmt.iter))
-        columns = self.columns(stmt, stmt.target, items.args, items.value)
-        self.emit('for_tuple', stmt, columns=columns, num_iterations=len(items.args), body=self.lower_block(stmt.body))
+        targets = self.loop_targets(stmt, stmt.target, items.args, items.value)
+        self.emit('for_tuple', stmt, targets=targets, num_iterations=len(items.args), body=self.lower_block(stmt.body))
 
     def lower_range_loop(self, stmt, range_call):
         "Lower `for i in range(...)`"
@@ -202,10 +202,10 @@ class Lowering(Assignments):
             raise self.error(stmt, 'the step of range must not be 0')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
-    def columns(self, stmt, target, items, name=None):
-        "Return one column per name in the target of a loop: the variable and its value in each iteration"
+    def loop_targets(self, stmt, target, items, name=None):
+        "Return a `loop_target` per name in the target of a loop"
         if isinstance(target, ast.Name):
-            return [self.column(stmt, self.stores[target], items, name)]
+            return [self.loop_target(stmt, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise self.error(stmt, 'the target of a loop must be a name, or a tuple of names')
         for expr in items:
@@ -214,13 +214,13 @@ class Lowering(Assignments):
                     stmt, f'each item that this loop iterates over must be a tuple of {len(target.elts)} elements'
                 )
         return [
-            column
+            loop_target
             for n, element in enumerate(target.elts)
-            for column in self.columns(stmt, element, [expr.args[n] for expr in items])
+            for loop_target in self.loop_targets(stmt, element, [expr.args[n] for expr in items])
         ]
 
-    def column(self, stmt, variable, items, name):
-        "Return the column of one name: its variable, the values in `items`, and the name of their tuple"
+    def loop_target(self, stmt, variable, items, name):
+        "Return a target of a loop: its variable, its values in `items`, one per iteration, and the name of their tuple"
         for expr in items:
             if not convert.is_number_like(expr):
                 message = 'a loop cannot iterate over a tuple with items that are not scalars'

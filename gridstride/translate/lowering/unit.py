@@ -4,8 +4,8 @@ import numpy as np
 
 from ..flow import Variable
 from ..source import Source
-from ..tree import ONE, ZERO, Expr, Memory, View, view_expr, const, constant_value, contiguous_strides, tuple_expr
-from ..types import DOUBLE, INT, WEAK, Array, ArrayArgument, NumberArgument, join_types
+from ..tree import ONE, ZERO, Expr, Buffer, View, view_expr, const, constant_value, contiguous_strides, tuple_expr
+from ..types import DOUBLE, INT, WEAK, Array, ArrayArgument, ScalarArgument, join_types
 from .arrays import Arrays
 from .statements import Lowering
 
@@ -40,13 +40,13 @@ class Unit:
     def parameter(self, fn, variable, argument_type, name=None):
         "Return the expression of a parameter of the kernel"
         name = name or variable.name
-        if isinstance(argument_type, NumberArgument):
-            return self.number_parameter(fn, variable, argument_type, name)
+        if isinstance(argument_type, ScalarArgument):
+            return self.scalar_parameter(fn, variable, argument_type, name)
         if isinstance(argument_type, ArrayArgument):
             return self.array_parameter(argument_type, name)
         return tuple_expr([self.parameter(fn, variable, type, f'{name}_{n}') for n, type in enumerate(argument_type)])
 
-    def number_parameter(self, fn, v, argument_type, name):
+    def scalar_parameter(self, fn, v, argument_type, name):
         "Return the expression of a scalar parameter"
         variable = v
         if name != v.name:  # an item of a tuple
@@ -60,26 +60,26 @@ class Unit:
     def array_parameter(self, argument_type, name):
         "Return the expression of an array parameter"
         ndim, takes_stride = argument_type.ndim, argument_type.takes_stride
-        memory = Memory(name, argument_type.dtype, 'param', ndim)
-        memory.argument = argument_type
-        sizes = [Expr('size', INT, value=(memory, d)) for d in range(ndim)]
-        start = Expr('start', INT, value=memory) if argument_type.has_negative_stride else ZERO
+        buffer = Buffer(name, argument_type.dtype, 'param', ndim)
+        buffer.argument = argument_type
+        sizes = [Expr('size', INT, value=(buffer, d)) for d in range(ndim)]
+        start = Expr('start', INT, value=buffer) if argument_type.has_negative_stride else ZERO
         strides = contiguous_strides(sizes)
         if any(takes_stride):
-            strides = [Expr('stride', INT, value=(memory, d)) if takes_stride[d] else ONE for d in range(ndim)]
-        memory.view = View(memory, sizes, strides, start, is_contiguous=not any(takes_stride))
-        return view_expr(memory.view)
+            strides = [Expr('stride', INT, value=(buffer, d)) if takes_stride[d] else ONE for d in range(ndim)]
+        buffer.view = View(buffer, sizes, strides, start, is_contiguous=not any(takes_stride))
+        return view_expr(buffer.view)
 
     def constant(self, captured_object, values, fn):
-        "Return the constant memory that holds `values`, the elements of an array or tuple that `fn` captures"
+        "Return the buffer in constant memory that holds `values`, the elements of an array or tuple that `fn` captures"
         key = captured_object.name, id(captured_object.value)
         if key not in self.constants:
             is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured_object.value, np.ndarray)
-            memory = Memory(captured_object.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
-            memory.dims = [const(n) for n in values.shape]
-            memory.values = values
-            memory.captured_object = captured_object.value  # kept alive, because its id is part of the key
-            self.constants[key] = memory
+            buffer = Buffer(captured_object.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
+            buffer.dims = [const(n) for n in values.shape]
+            buffer.values = values
+            buffer.captured_object = captured_object.value  # kept alive, because its id is part of the key
+            self.constants[key] = buffer
         return self.constants[key]
 
     def call(self, fn, node, py_func, args, keywords):
@@ -166,18 +166,18 @@ class Unit:
 def _parameter_view(view, name):
     "Return the view of the parameter `name` of a device function whose argument is `view`"
     if view.is_full_array:
-        memory = Memory(name, view.memory.dtype, 'argument', view.ndim, view.memory.dims if view.ndim > 1 else None)
-        return View(memory, view.sizes, view.strides, is_contiguous=True)
-    memory = Memory(name, view.memory.dtype, 'argument', view.ndim)
+        buffer = Buffer(name, view.buffer.dtype, 'argument', view.ndim, view.buffer.dims if view.ndim > 1 else None)
+        return View(buffer, view.sizes, view.strides, is_contiguous=True)
+    buffer = Buffer(name, view.buffer.dtype, 'argument', view.ndim)
 
     def constant_or_parameter(op, axis, size):
-        return size if size is None or constant_value(size) is not None else Expr(op, INT, value=(memory, axis))
+        return size if size is None or constant_value(size) is not None else Expr(op, INT, value=(buffer, axis))
 
     sizes = [constant_or_parameter('size', axis, size) for axis, size in enumerate(view.sizes)]
     if view.is_contiguous and None not in sizes[1:]:
-        return View(memory, sizes, contiguous_strides(sizes), is_contiguous=True)
+        return View(buffer, sizes, contiguous_strides(sizes), is_contiguous=True)
     strides = [constant_or_parameter('stride', axis, stride) for axis, stride in enumerate(view.strides)]
-    return View(memory, sizes, strides)
+    return View(buffer, sizes, strides)
 
 
 def _specialization_key(argument):
@@ -200,12 +200,12 @@ def _specialization_key(argument):
 
 
 def _propagate_writes(argument, parameter):
-    "Mark the memory of an argument as written if the device function writes to its parameter"
+    "Mark the buffer of an argument as written if the device function writes to its parameter"
     if argument.op == 'tuple':
         for item, item_parameter in zip(argument.args, parameter.args):
             _propagate_writes(item, item_parameter)
     if argument.op == 'view':
-        memory = argument.value.memory
-        memory.is_used = True
-        if parameter.value.memory.is_written:
-            memory.mark_written()
+        buffer = argument.value.buffer
+        buffer.is_used = True
+        if parameter.value.buffer.is_written:
+            buffer.mark_written()

@@ -20,7 +20,7 @@ from ..tree import (
     ZERO,
     Expr,
     Literal,
-    Memory,
+    Buffer,
     View,
     view_expr,
     const,
@@ -290,9 +290,9 @@ class Values(Function):
         if name == 'ndim':
             return const(view.ndim)
         if name == 'dtype':
-            return Expr('object', None, value=np.dtype(view.memory.dtype))
+            return Expr('object', None, value=np.dtype(view.buffer.dtype))
         if name == 'itemsize':
-            return const(np.dtype(view.memory.dtype).itemsize)
+            return const(np.dtype(view.buffer.dtype).itemsize)
         if name == 'T':
             return self.arrays.transpose(node, expr)
         raise self.error(node, f'an array in a kernel has no {name!r}: work on its elements')
@@ -337,9 +337,9 @@ class Values(Function):
         if expr.value and all(constant_value(operand) is not None for operand in expr.args):
             m = self.unit.constant(expr.value, np.array([constant_value(operand) for operand in expr.args]), self)
         else:
-            m = Memory('items', t, 'local', 1, [const(len(expr.args))])
+            m = Buffer('items', t, 'local', 1, [const(len(expr.args))])
             m.items = expr.args
-            self.emit('alloc', node, memory=m, args=expr.args)
+            self.emit('alloc', node, buffer=m, args=expr.args)
         m.is_used = True
         return Expr('load', t, [i], m)
 
