@@ -2,6 +2,7 @@
 import os, platform, re, sys, warnings
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np, pytest, torch
 
@@ -993,14 +994,22 @@ def test_the_toolkit_is_where_nvcc_says(tmp_path):
     assert kernel._toolkit_folder(str(nvcc)) == tmp_path.parent.resolve()
 
 
-def test_blocks_that_wait_for_the_grid_are_launched_together(monkeypatch):
-    calls = []
+@pytest.mark.parametrize('src,cluster,attributes', [
+    ('void k() {}', 1, []),
+    ('void k() { cooperative_groups::this_grid().sync(); }', 1, [(driver.COOPERATIVE_ATTRIBUTE, 1, 0, 0)]),
+    ('void k() {}', 2, [(driver.CLUSTER_ATTRIBUTE, 2, 1, 1)])])
+def test_the_driver_gets_the_attributes_of_a_launch(monkeypatch, src, cluster, attributes):
+    launched = []
     class Driver:
-        def __getattr__(self, name): return lambda *args: calls.append((name, args)) or 0
+        def cuLaunchKernelEx(self, config, handle, pointers, extra):
+            c = config._obj
+            launched.append((handle, (c.gx, c.gy, c.gz), (c.bx, c.by, c.bz), c.shared, c.stream))
+            assert [(a.id, *a.values[:3]) for a in c.attributes[:c.num_attributes]] == attributes
+            return 0
     monkeypatch.setattr(driver, 'driver', Driver)
-    for together in (False, True): driver.launch_by_driver(7, 'k', (3, 2, 1), (32, 1, 1), 64, 5, None, together)
-    assert calls == [('cuLaunchKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None, None)),
-                     ('cuLaunchCooperativeKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None))]
+    run = kernel._make_launcher(SimpleNamespace(handle=7), 'k', [], src)
+    run([], dim3(4, 2), dim3(32), 5, 64, dim3(cluster))
+    assert launched == [(7, (4, 2, 1), (32, 1, 1), 64, 5)]
 
 
 ENDS = '''#include <array>

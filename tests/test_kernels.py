@@ -261,7 +261,7 @@ class Driver:
         n = len(places)-3 if len(places) > 3 else 2
         values = ([ctypes.c_uint64.from_address(p).value for p in places[:n]]
                   + [ctypes.c_int.from_address(p).value for p in places[n:]])
-        self.attributes.append([(a.id, *a.values[:3]) for a in c.attributes[:c.n]])
+        self.attributes.append([(a.id, *a.values[:3]) for a in c.attributes[:c.num_attributes]])
         self.launches.append(
             ((c.gx, c.gy, c.gz), (c.bx, c.by, c.bz), c.shared, c.stream, handle.value, values, list(places)))
         return self.codes.pop() if self.codes else 0

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 CPU = 1                          # DLPack's number
 allocate = torch._C._dynamo.guards._empty_strided_cpu if hasattr(torch._C, '_dynamo') else None
-LAUNCH = CFUNCTYPE(c_int, POINTER(launches._Config), c_void_p, POINTER(c_void_p), c_void_p)
+LAUNCH = CFUNCTYPE(c_int, POINTER(nvidia.LaunchConfig), c_void_p, POINTER(c_void_p), c_void_p)
 DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
 STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
 FILL = CFUNCTYPE(c_int, c_void_p, ctypes.c_ubyte, ctypes.c_size_t, c_void_p)
@@ -39,7 +39,7 @@ class Driver:
     def launch(self, config, handle, places, extra):
         c = config.contents
         self.launches.append(SimpleNamespace(grid=(c.gx, c.gy, c.gz), block=(c.bx, c.by, c.bz), shared=c.shared,
-            stream=c.stream, handle=handle, attributes=[(a.id, *a.values[:3]) for a in c.attributes[:c.n]],
+            stream=c.stream, handle=handle, attributes=[(a.id, *a.values[:3]) for a in c.attributes[:c.num_attributes]],
             given=[ctypes.string_at(places[i], n) for i, n in enumerate(self.sizes)],
             places=[places[i] for i in range(len(self.sizes))]))
         return self.code

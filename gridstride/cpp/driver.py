@@ -10,18 +10,41 @@ from functools import lru_cache
 
 from ..diagnostics.errors import LaunchError, learner_stacklevel
 
-COOPERATIVE_ATTRIBUTE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+# CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
+COOPERATIVE_ATTRIBUTE, CLUSTER_ATTRIBUTE, PDL_ATTRIBUTE = 2, 4, 6
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SMEM = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+
+
+class _LaunchAttribute(ctypes.Structure):
+    "The driver's CUlaunchAttribute"
+
+    _fields_ = [('id', ctypes.c_int), ('pad', ctypes.c_int), ('values', ctypes.c_uint * 16)]
+
+
+class LaunchConfig(ctypes.Structure):
+    "The driver's CUlaunchConfig"
+
+    _fields_ = [(name, ctypes.c_uint) for name in ('gx', 'gy', 'gz', 'bx', 'by', 'bz', 'shared')] + [
+        ('stream', ctypes.c_void_p),
+        ('attributes', ctypes.POINTER(_LaunchAttribute)),
+        ('num_attributes', ctypes.c_uint),
+    ]
+
+
+def launch_config(grid, block, shared, stream, attributes) -> LaunchConfig:
+    "Return the driver's CUlaunchConfig; `attributes`: (ID, values) of each launch attribute"
+    structures = [_LaunchAttribute(id_, 0, (ctypes.c_uint * 16)(*values)) for id_, values in attributes]
+    array = (_LaunchAttribute * len(structures))(*structures)
+    return LaunchConfig(*grid, *block, shared, stream, array, len(structures))
 
 
 @lru_cache
 def driver():
     "Load the driver's shared library"
     lib = ctypes.CDLL('nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1')
-    lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    lib.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
+    lib.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
     lib.cuKernelGetParamInfo.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
     lib.cuLibraryLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *([*[ctypes.c_void_p] * 2, ctypes.c_uint] * 2)]
     lib.cuLibraryGetKernel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
@@ -136,15 +159,13 @@ def call_driver(call, name: str):
         raise LaunchError(error_string(code), kernel=name)
 
 
-def launch_by_driver(handle, name, grid, block, shared, stream, pointers, cooperative=False):
+def launch_by_driver(handle, name, grid, block, shared, stream, pointers, attributes=()):
     """Launch a kernel through the driver; `pointers` are the addresses of its arguments.
 
-    In a `cooperative` launch all blocks are resident. Raises `LaunchError`, for example if they do not fit."""
-    launch_args = (handle, *grid, *block, shared, stream, pointers)
-    if cooperative:
-        call_driver(lambda: driver().cuLaunchCooperativeKernel(*launch_args), name)
-    else:
-        call_driver(lambda: driver().cuLaunchKernel(*launch_args, None), name)
+    `attributes`: (ID, values) of each launch attribute. Raises `LaunchError`, for example if the blocks of a
+    cooperative launch cannot all be resident."""
+    config = launch_config(grid, block, shared, stream, attributes)
+    call_driver(lambda: driver().cuLaunchKernelEx(ctypes.byref(config), handle, pointers, None), name)
 
 
 def load_machine_code(

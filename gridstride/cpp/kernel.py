@@ -14,6 +14,7 @@ from .toolchain.build import CompileError, emulate
 from .toolchain.compilers import CompilerMissing, nvcc
 from .toolchain.cache import build
 from .driver import (
+    CLUSTER_ATTRIBUTE,
     COOPERATIVE_ATTRIBUTE,
     arch,
     core,
@@ -31,7 +32,7 @@ from .toolchain.nvrtc import FIRST_HEADER, HOST_HEADERS, substitute_headers
 from .frontend.reader import functions, kernels
 from .rewriters.rewrite import strip_line_directives
 from .frontend.tokens import WrongSource, tokens_of
-from ..diagnostics.errors import LaunchError, WrongArgument
+from ..diagnostics.errors import LaunchError
 from ..diagnostics.launch_config import (
     ConfiguredKernel,
     argument_error,
@@ -95,19 +96,16 @@ class Kernel:
         return cuda_kernel, (self.src, self.__name__, self.checks)
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
-        "Check `args` and launch the kernel with them; `cluster`: blocks per cluster, on the emulator"
+        "Check `args` and launch the kernel with them; `cluster`: blocks per cluster"
         config = configure(
             self.__name__, grid, block, stream, shared, cluster, opts_in=True, large_clusters=self._large_clusters
         )
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         if self.handle:
-            if cluster:
-                message = '`cluster` is supported on the emulator: on a GPU, declare the kernel with __cluster_dims__'
-                raise WrongArgument(f'{self.__name__}: {message}')
             ensure_max_dynamic_smem(self, config.shared)
-            return self._run(args, *config[:4])
-        self._run(args, *config[:4], config.cluster, self._large_clusters)
+            return self._run(args, *config)
+        self._run(args, *config, self._large_clusters)
 
     def allow_large_clusters(self):
         """Allow clusters of up to 16 blocks, which not every GPU supports, instead of 8, in all later launches.
@@ -411,19 +409,21 @@ def _parameter_formats(types, struct_sizes):
 
 
 def _make_launcher(kernel, name, params, src):
-    """Return a function (arguments, grid, block, stream, bytes of shared memory) that launches a kernel of `cuda.core`.
+    """Return a function (arguments, grid, block, stream, bytes of shared memory, blocks per cluster) that launches a
+    kernel of `cuda.core`.
 
     If the source uses a grid-wide barrier, launches are cooperative."""
     import torch
 
-    has_printf, cooperative = 'printf' in src, 'this_grid' in src
+    has_printf = 'printf' in src
+    launch_attributes = [(COOPERATIVE_ATTRIBUTE, (1, 0, 0))] if 'this_grid' in src else []
 
     types = [dtype_of(p.type) for p in params]
     handle = int(getattr(kernel, 'handle', None) or kernel._handle)
     struct_indices = [i for i, (dtype, is_pointer) in enumerate(types) if not (dtype or is_pointer)]
     struct_sizes = {i: size_of_parameter(handle, i) for i in struct_indices}
 
-    def run(args, grid, block, stream, shared):
+    def run(args, grid, block, stream, shared, cluster):
         stream = torch.cuda.current_stream() if stream is None else stream
         values = [_to_ctypes(x, *t) for x, t in zip(args, types)]
         for i, n in struct_sizes.items():
@@ -433,9 +433,10 @@ def _make_launcher(kernel, name, params, src):
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with forward_printf(has_printf):
             stream_handle = int(getattr(stream, 'cuda_stream', stream) or 0)
-            launch_by_driver(handle, name, grid, block, shared, stream_handle, pointers, cooperative)
+            attributes = launch_attributes + [(CLUSTER_ATTRIBUTE, cluster)] * (cluster.size > 1)
+            launch_by_driver(handle, name, grid, block, shared, stream_handle, pointers, attributes)
 
     run.handle, run.kernel = handle, kernel  # the handle is valid as long as the kernel object exists
-    run.launch_attributes = [(COOPERATIVE_ATTRIBUTE, (1, 0, 0))] * cooperative
+    run.launch_attributes = launch_attributes
     run.parameters = None if has_printf else _parameter_formats(types, struct_sizes)
     return run

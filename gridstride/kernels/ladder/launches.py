@@ -4,7 +4,15 @@ import ctypes
 import threading
 from functools import cached_property
 
-from ...cpp.driver import call_driver, driver, ensure_max_dynamic_smem
+from ...cpp.driver import (
+    CLUSTER_ATTRIBUTE,
+    COOPERATIVE_ATTRIBUTE,
+    PDL_ATTRIBUTE,
+    call_driver,
+    driver,
+    ensure_max_dynamic_smem,
+    launch_config,
+)
 from ...cpp.launcher import launcher
 from ..tensor_maps import tensor_map
 from ...utils import dim3
@@ -14,25 +22,6 @@ from ...utils import dim3
 # then only stores the pointers and calls the driver. A kernel that loads by TMA takes tensor maps instead of pointers;
 # the map for an address is cached, too.
 MAX_CACHED = 64  # tensor maps per launcher, and shapes per GEMM
-
-# CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
-_COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6
-
-
-class _Attribute(ctypes.Structure):
-    "The driver's CUlaunchAttribute"
-
-    _fields_ = [('id', ctypes.c_int), ('pad', ctypes.c_int), ('values', ctypes.c_uint * 16)]
-
-
-class _Config(ctypes.Structure):
-    "The driver's CUlaunchConfig"
-
-    _fields_ = [(name, ctypes.c_uint) for name in ('gx', 'gy', 'gz', 'bx', 'by', 'bz', 'shared')] + [
-        ('stream', ctypes.c_void_p),
-        ('attributes', ctypes.POINTER(_Attribute)),
-        ('n', ctypes.c_uint),
-    ]
 
 
 class Long(int):
@@ -89,8 +78,8 @@ class Launcher:
             return
         ensure_max_dynamic_smem(kernel, shared)
         self.scalar_values = [_C_TYPES.get(type(scalar), ctypes.c_int)(scalar) for scalar in scalars]
-        attributes = [(_PDL, (1,))] * pdl + [(_CLUSTER, cluster)] * (max(cluster) > 1)
-        attributes += [(_COOPERATIVE, (1,))] * cooperative
+        attributes = [(PDL_ATTRIBUTE, (1,))] * pdl + [(CLUSTER_ATTRIBUTE, cluster)] * (max(cluster) > 1)
+        attributes += [(COOPERATIVE_ATTRIBUTE, (1,))] * cooperative
         self.attributes, self.num_arrays = attributes, num_arrays
         if not launcher():
             self._prepare_ctypes()
@@ -101,10 +90,8 @@ class Launcher:
         self.pointers = (ctypes.c_void_p * self.num_arrays)()
         addresses = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.num_arrays)]
         addresses += [ctypes.addressof(value) for value in self.scalar_values]
-        structures = [_Attribute(number, 0, (ctypes.c_uint * 16)(*values)) for number, values in self.attributes]
-        attributes = (_Attribute * len(structures))(*structures)
         self.argument_addresses = (ctypes.c_void_p * len(addresses))(*addresses)
-        self.config = _Config(*self.grid, *self.block, shared, None, attributes, len(structures))
+        self.config = launch_config(self.grid, self.block, shared, None, self.attributes)
         self.driver_launch = driver().cuLaunchKernelEx
         self.launch_args = ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.argument_addresses, None
 
